@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/core/id.hpp"
+#include "remat/graph/concepts.hpp"
+
+namespace remat {
+
+/// An operation takes its floating-point operations as time.
+struct flops_cost {
+  template <profiled_graph G>
+  [[nodiscard]] constexpr double time(const G& g, op_id o) const {
+    return g.flops(o);
+  }
+};
+
+}  // namespace remat

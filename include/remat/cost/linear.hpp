@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/core/id.hpp"
+#include "remat/graph/concepts.hpp"
+
+namespace remat {
+
+/// A weighted sum: flops × `flops` + bytes accessed × `bytes`.
+struct linear_cost {
+  double flops = 1.0;
+  double bytes = 0.0;
+
+  template <profiled_graph G>
+  [[nodiscard]] constexpr double time(const G& g, op_id o) const {
+    return flops * g.flops(o) + bytes * g.bytes_accessed(o);
+  }
+};
+
+}  // namespace remat

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <string_view>
+
+#include "remat/core/id.hpp"
+
+namespace remat {
+
+/// A range whose elements convert to `Id`.
+template <class R, class Id>
+concept id_range = std::ranges::input_range<R> && std::convertible_to<std::ranges::range_reference_t<R>, Id>;
+
+/// The data-flow graph of one training step: a bipartite directed acyclic graph of operations and tensors.
+///
+/// Syntax: the five members below. Semantics:
+///  - ids are 0 … n − 1, and the order of the operations' ids is a topological order: it is the baseline schedule that
+///    recomputes nothing;
+///  - a tensor without a producer exists before the step and is not counted against a budget (a parameter, an input);
+///  - a tensor with several producers accumulates: it is readable only when all of them have run since it was last
+///    allocated;
+///  - an operation without outputs is there for its effect and runs exactly once;
+///  - `step_outputs()` must be resident when the step ends.
+/// Complexity: `inputs`, `outputs` O(1) apart from the iteration. The library reads a graph once, when a `problem` is
+/// built; nothing of it is copied for good but indices.
+/// Models: `training_graph`, `boost_view` over a Boost.Graph graph, and any type of yours with these members.
+template <class G>
+concept data_flow_graph = requires(const G& g, op_id o) {
+  { g.num_operations() } -> std::convertible_to<std::size_t>;
+  { g.num_tensors() } -> std::convertible_to<std::size_t>;
+  { g.inputs(o) } -> id_range<tensor_id>;
+  { g.outputs(o) } -> id_range<tensor_id>;
+  { g.step_outputs() } -> id_range<tensor_id>;
+};
+
+/// Refinement: the graph knows the bytes of its tensors. Otherwise the cost model must.
+template <class G>
+concept sized_graph = data_flow_graph<G> && requires(const G& g, tensor_id t) {
+  { g.bytes(t) } -> std::convertible_to<std::int64_t>;
+};
+
+/// Refinement: the graph knows the bytes of workspace that an operation uses while it runs (otherwise 0).
+template <class G>
+concept workspace_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
+  { g.workspace(o) } -> std::convertible_to<std::int64_t>;
+};
+
+/// Refinement: the graph says which tensors are resident all the time and not counted (otherwise: those without a
+/// producer).
+template <class G>
+concept residency_graph = data_flow_graph<G> && requires(const G& g, tensor_id t) {
+  { g.resident(t) } -> std::convertible_to<bool>;
+};
+
+/// Refinement: the graph says which operations may run more than once (otherwise: all of them, apart from those without
+/// outputs).
+template <class G>
+concept recomputable_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
+  { g.recomputable(o) } -> std::convertible_to<bool>;
+};
+
+/// Refinement: the graph knows the floating-point operations and the bytes of memory traffic of its operations.
+template <class G>
+concept profiled_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
+  { g.flops(o) } -> std::convertible_to<double>;
+  { g.bytes_accessed(o) } -> std::convertible_to<double>;
+};
+
+/// Refinement: the graph knows the measured seconds of its operations.
+template <class G>
+concept measured_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
+  { g.measured_seconds(o) } -> std::convertible_to<double>;
+};
+
+/// Refinement: operations and tensors have names (for messages and reports).
+template <class G>
+concept named_graph = data_flow_graph<G> && requires(const G& g, op_id o, tensor_id t) {
+  { g.name(o) } -> std::convertible_to<std::string_view>;
+  { g.name(t) } -> std::convertible_to<std::string_view>;
+};
+
+}  // namespace remat

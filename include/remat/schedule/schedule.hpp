@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "remat/core/id.hpp"
+
+namespace remat {
+
+/// One step of a schedule, four bytes: run an operation, or release a tensor.
+class step {
+ public:
+  [[nodiscard]] static constexpr step compute(op_id o) noexcept { return step(static_cast<std::uint32_t>(o)); }
+  [[nodiscard]] static constexpr step free(tensor_id t) noexcept {
+    return step(static_cast<std::uint32_t>(t) | free_bit);
+  }
+
+  [[nodiscard]] constexpr bool is_compute() const noexcept { return (code_ & free_bit) == 0; }
+  [[nodiscard]] constexpr bool is_free() const noexcept { return !is_compute(); }
+  /// Precondition: `is_compute()`.
+  [[nodiscard]] constexpr op_id operation() const noexcept { return static_cast<op_id>(code_); }
+  /// Precondition: `is_free()`.
+  [[nodiscard]] constexpr tensor_id tensor() const noexcept { return static_cast<tensor_id>(code_ & ~free_bit); }
+
+  friend constexpr bool operator==(step, step) noexcept = default;
+
+ private:
+  static constexpr std::uint32_t free_bit = std::uint32_t{1} << 31;
+  explicit constexpr step(std::uint32_t code) noexcept : code_(code) {}
+  std::uint32_t code_;
+};
+
+/// A sequence of steps: the common currency of solvers, checker, memory plan and executors.
+///
+/// Means: `compute` runs an operation, whose outputs are allocated unless they are already; `free` releases a tensor.
+struct schedule {
+  std::vector<step> steps;
+
+  void compute(op_id o) { steps.push_back(step::compute(o)); }
+  void free(tensor_id t) { steps.push_back(step::free(t)); }
+  friend bool operator==(const schedule&, const schedule&) = default;
+};
+
+}  // namespace remat

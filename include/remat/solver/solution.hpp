@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+
+namespace remat {
+
+/// How a solve ended. Only a proof says `optimal` or `infeasible`. `timeout`: a limit (of time, of work, or of the
+/// effort that a heuristic makes at all) was reached before any schedule was found; that proves nothing. `error`: the
+/// solver cannot be applied to the problem; `solution::message` says why.
+enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout, cancelled, error };
+
+[[nodiscard]] constexpr std::string_view to_string(solve_status s) noexcept {
+  switch (s) {
+    case solve_status::optimal: return "optimal";
+    case solve_status::feasible: return "feasible";
+    case solve_status::infeasible: return "infeasible";
+    case solve_status::timeout: return "timeout";
+    case solve_status::cancelled: return "cancelled";
+    case solve_status::error: return "error";
+  }
+  return "unknown";
+}
+
+/// What a solve did, for tables and benchmarks.
+struct solve_statistics {
+  double seconds = 0;        ///< wall clock
+  std::uint64_t work = 0;    ///< the solver's elementary moves
+  std::uint64_t computes = 0;
+  std::uint64_t recomputes = 0;
+};
+
+/// The answer of every solver.
+struct solution {
+  solve_status status = solve_status::timeout;
+  std::optional<schedule> plan{};  ///< has passed the exact checker
+  std::int64_t peak_bytes = 0;     ///< of the plan
+  double time = std::numeric_limits<double>::infinity();  ///< of the plan
+  double lower_bound = 0;          ///< proven: no schedule within the budget takes less time
+  solve_statistics statistics{};
+  std::string message{};           ///< one line for people; may be empty
+
+  [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
+};
+
+/// The only way from a solver's steps to a solution: through the exact checker.
+///
+/// Returns whether `plan` was taken: it must be legal and within the budget, and faster than what `best` holds (of equal
+/// time: lower peak). An illegal plan is a defect of the solver and throws `internal_error`; one that is over the budget
+/// is refused.
+inline bool accept(const problem& p, solution& best, schedule plan) {
+  const check_report report = check(p, plan);
+  if (report.what == violation::over_budget) return false;
+  if (!report.valid()) throw internal_error("a solver made an invalid schedule: " + report.message());
+  if (best.plan && (report.time > best.time || (report.time == best.time && report.peak_bytes >= best.peak_bytes)))
+    return false;
+  best.plan = std::move(plan);
+  best.peak_bytes = report.peak_bytes;
+  best.time = report.time;
+  best.statistics.computes = report.computes;
+  best.statistics.recomputes = report.recomputes;
+  best.status = solve_status::feasible;
+  return true;
+}
+
+/// Fills in how a solve ended: the trivial lower bound, `optimal` where the time meets it, else why it stopped.
+inline void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped) {
+  s.lower_bound = std::max(s.lower_bound, p.step().needed_time);
+  s.statistics.seconds = clock.seconds();
+  s.statistics.work = clock.work_done();
+  if (s.plan) {
+    // The bound sums the same times in another order: equal up to rounding.
+    const bool meets = s.time <= s.lower_bound * (1 + 1e-12);
+    s.status = meets ? solve_status::optimal : solve_status::feasible;
+  } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {
+    s.status = stopped == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
+    if (s.message.empty() && stopped == stop_reason::none)
+      s.message = "the heuristic found no schedule; that is no proof that there is none";
+  }
+}
+
+}  // namespace remat

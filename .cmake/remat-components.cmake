@@ -6,7 +6,7 @@
 function(remat_component_of path result)
   if(path MATCHES "\\.cuh$")
     set(component cuda)
-  elseif(path MATCHES "^io/.*_json\\.hpp$")
+  elseif(path MATCHES "^io/(.*_)?json\\.hpp$")
     set(component json)
   elseif(path STREQUAL "graph/boost_view.hpp")
     set(component boost)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSL-1.0
+# cmake -DWAY=installed|subdirectory -DBUILD=… -DSOURCE=… -DSCRATCH=… -DGENERATOR=… -DCOMPILER=… -DCOMPONENTS=…
+#   -DHEADERS=… -P consume.cmake: configures, builds and runs the project beside this file.
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status STREQUAL "0")
+    message(FATAL_ERROR "${ARGN}:\n${output}")
+  endif()
+  message("${output}")
+endfunction()
+
+file(REMOVE_RECURSE "${SCRATCH}")
+if(WAY STREQUAL "installed")
+  run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/prefix")
+  # Moved, to show that nothing installed points to where it was put first.
+  file(RENAME "${SCRATCH}/prefix" "${SCRATCH}/moved")
+  set(settings "-DCMAKE_PREFIX_PATH=${SCRATCH}/moved")
+else()
+  set(settings "-DREMAT_SOURCE=${SOURCE}")
+endif()
+run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${SCRATCH}/build" -G "${GENERATOR}"
+  "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCOMPONENTS=${COMPONENTS}" "-DHEADERS=${HEADERS}" ${settings})
+run("${CMAKE_COMMAND}" --build "${SCRATCH}/build" --parallel 1)
+run("${SCRATCH}/build/consumer")

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSL-1.0
+# cmake -DCOMPILER=… -DLANGUAGE=c++|cu -DSETTINGS=… -DSCRATCH=… -P self_contained.cmake: every header compiles alone,
+# included twice, without a warning. The core's headers see no include directory but the library's own.
+# SETTINGS sets OWN (the library's include directories), DEPENDENCIES (those of packages), CORE and OTHERS (headers).
+cmake_minimum_required(VERSION 3.25)
+include("${SETTINGS}")
+
+list(REMOVE_DUPLICATES DEPENDENCIES)
+list(REMOVE_ITEM DEPENDENCIES ${OWN} /usr/include "")
+list(TRANSFORM OWN PREPEND "-I" OUTPUT_VARIABLE own_flags)
+set(dependency_flags)
+foreach(directory IN LISTS DEPENDENCIES)
+  list(APPEND dependency_flags -isystem "${directory}")
+endforeach()
+if(LANGUAGE STREQUAL "cu")
+  set(flags -std=c++20 -x cu --Werror all-warnings -Xcompiler -Wall,-Wextra -c -o "${SCRATCH}.o")
+else()
+  set(flags -std=c++20 -x c++ -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Werror)
+endif()
+
+set(failed)
+set(count 0)
+foreach(header IN LISTS CORE OTHERS)
+  file(WRITE "${SCRATCH}" "#include \"${header}\"\n#include \"${header}\"\n")
+  set(also)
+  if(header IN_LIST OTHERS)
+    set(also ${dependency_flags})
+  endif()
+  execute_process(COMMAND "${COMPILER}" ${flags} ${own_flags} ${also} "${SCRATCH}"
+    RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status STREQUAL "0")
+    list(APPEND failed "${header}")
+    message("${header}:\n${output}")
+  endif()
+  math(EXPR count "${count} + 1")
+endforeach()
+if(count EQUAL 0)
+  message(FATAL_ERROR "no headers to compile")
+endif()
+if(failed)
+  message(FATAL_ERROR "not self-contained under ${COMPILER}: ${failed}")
+endif()
+message("${count} headers compile alone under ${COMPILER}")

@@ -20,7 +20,11 @@ if(WAY STREQUAL "installed")
 else()
   set(settings "-DREMAT_SOURCE=${SOURCE}")
 endif()
-run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${SCRATCH}/build" -G "${GENERATOR}"
-  "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCOMPONENTS=${COMPONENTS}" "-DHEADERS=${HEADERS}" ${settings})
+# Lists go through a file: an argument would fall apart at their semicolons.
+file(WRITE "${SCRATCH}/lists.cmake" "set(COMPONENTS \"${COMPONENTS}\" CACHE STRING \"\")
+set(HEADERS \"${HEADERS}\" CACHE STRING \"\")
+")
+run("${CMAKE_COMMAND}" -C "${SCRATCH}/lists.cmake" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${SCRATCH}/build"
+  -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" ${settings})
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/build" --parallel 1)
 run("${SCRATCH}/build/consumer")

@@ -19,8 +19,7 @@ namespace remat {
 /// No schedule with the same computes in the same order has less memory in use at any of them. A sequence that is not
 /// legal (an input that was never made) gives a schedule that `check` refuses.
 /// O(reads and writes of the sequence) time.
-[[nodiscard]] inline schedule schedule_computes(const problem& p, std::span<const std::uint32_t> operations) {
-  const flat_step& s = p.step();
+[[nodiscard]] inline schedule schedule_computes(const flat_step& s, std::span<const std::uint32_t> operations) {
   // Backwards: a tensor is live where a later read, or the end, wants it; each of its writes is open until the run that
   // supplies it has been met.
   std::vector<std::uint8_t> live(s.step_output);
@@ -66,14 +65,24 @@ namespace remat {
   return plan;
 }
 
-/// The same computes with frees as early as they can be and without computes whose results nobody reads: never a higher
-/// peak, never more time. Precondition: `plan` is legal. O(reads and writes of its steps) time.
-[[nodiscard]] inline schedule simplify(const problem& p, const schedule& plan) {
+/// \overload
+[[nodiscard]] inline schedule schedule_computes(const problem& p, std::span<const std::uint32_t> operations) {
+  return schedule_computes(p.step(), operations);
+}
+
+/// The operations that a schedule runs, in order.
+[[nodiscard]] inline std::vector<std::uint32_t> computes_of(const schedule& plan) {
   std::vector<std::uint32_t> operations;
   operations.reserve(plan.steps.size());
   for (const step& s : plan.steps)
     if (s.is_compute()) operations.push_back(static_cast<std::uint32_t>(index(s.operation())));
-  return schedule_computes(p, operations);
+  return operations;
+}
+
+/// The same computes with frees as early as they can be and without computes whose results nobody reads: never a higher
+/// peak, never more time. Precondition: `plan` is legal. O(reads and writes of its steps) time.
+[[nodiscard]] inline schedule simplify(const problem& p, const schedule& plan) {
+  return schedule_computes(p, computes_of(plan));
 }
 
 }  // namespace remat

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSL-1.0
+# Installs what is missing, builds remat-plan, and plans a training step of GPT-2 small (batch 8, 1024 tokens, 124 million
+# parameters) at several memory budgets.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bash .ci/install-packages plan
+if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}; fi
+
+echo "building remat-plan …"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { cmake --preset release -DREMAT_BUILD_TESTS=OFF -DREMAT_BUILD_BENCH=OFF &&
+  cmake --build --preset release --target remat-plan --parallel "${JOBS:-$(nproc)}"; } >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
+
+report=$PWD/build/quickstart.html
+command=(build/release/examples/remat-plan tests/data/graphs/gpt2-small-b8-s1024.json
+  --budget 0.8,0.6,0.5,0.4,0.3 --solver chen_greedy,rotor,evict,auto --seconds 5 --report "$report")
+echo
+echo "\$ ${command[*]}"
+status=0
+"${command[@]}" || status=$?
+# 1 says that a solver found no schedule for a budget: an answer, and the table shows which.
+[ "$status" -le 1 ] || exit "$status"
+echo
+echo "The report: file://$report"

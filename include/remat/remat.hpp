@@ -13,6 +13,7 @@
 #include "remat/cost/linear.hpp"
 #include "remat/cost/measured.hpp"
 #include "remat/cost/roofline.hpp"
+#include "remat/cost/spec.hpp"
 #include "remat/cost/unit.hpp"
 #include "remat/graph/chain.hpp"
 #include "remat/graph/concepts.hpp"

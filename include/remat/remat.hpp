@@ -14,6 +14,7 @@
 #include "remat/cost/measured.hpp"
 #include "remat/cost/roofline.hpp"
 #include "remat/cost/spec.hpp"
+#include "remat/cost/spec.hpp"
 #include "remat/cost/unit.hpp"
 #include "remat/graph/chain.hpp"
 #include "remat/graph/concepts.hpp"

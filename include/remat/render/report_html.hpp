@@ -369,6 +369,9 @@ class html_report {
     if (any) {
       out << "<section aria-labelledby=\"h-schedules\">\n<h2 id=\"h-schedules\">Each schedule</h2>\n"
              "<p>What it recomputes most, and the largest tensors at its peak. Operations of one name count together.</p>\n";
+      std::int64_t tightest = std::numeric_limits<std::int64_t>::max();
+      for (const entry& e : solves_)
+        if (e.what) tightest = std::min(tightest, e.solve.budget_bytes);
       for (const std::int64_t budget : budgets()) {
         std::vector<const entry*> here;
         for (const entry& e : solves_)
@@ -378,7 +381,7 @@ class html_report {
           return a->solve.time.value_or(0) < b->solve.time.value_or(0);
         });
         out << "<h3>Budget " << escape(budget_text(budget)) << "</h3>\n";
-        for (const entry* e : here) write_schedule(out, *e, budget == budgets().back() && e == here.front());
+        for (const entry* e : here) write_schedule(out, *e, budget == tightest && e == here.front());
       }
       out << "</section>\n";
     }
@@ -531,7 +534,8 @@ table { border-collapse: collapse; width: 100%; font-size: 0.875rem; }
 caption { text-align: left; color: var(--soft); padding: 0.3rem 0; }
 th, td { text-align: left; padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 thead th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
-tbody th { font-weight: 600; background: var(--ground); }
+tbody th { font-weight: 600; }
+tbody th:not(.name) { white-space: nowrap; }
 .scroll[tabindex] tbody th, .scroll[tabindex] thead th:first-child { position: sticky; left: 0; background: var(--ground); }
 td { font-variant-numeric: tabular-nums; }
 .n { text-align: right; white-space: nowrap; }
@@ -562,17 +566,16 @@ summary { cursor: pointer; padding: 0.45rem 0; }
   const marks = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot', 'cross', 'dash'];
   const hue = i => hues[i % hues.length][dark.matches ? 1 : 0];
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const narrow = () => window.innerWidth < 600;
   const axis = (text, more) => Object.assign({
     type: 'linear',
     title: { display: true, text: text, color: css('--soft') },
-    ticks: { color: css('--soft'), maxRotation: 0, autoSkipPadding: 12 },
+    ticks: { color: css('--soft'), maxRotation: 0, autoSkipPadding: 12, includeBounds: false },
     grid: { color: css('--line'), borderColor: css('--line') } }, more);
   const options = (x, y, tooltip) => ({
     animation: false, maintainAspectRatio: false, parsing: false, normalized: true,
     interaction: { mode: 'nearest', intersect: false },
     plugins: {
-      legend: { position: 'bottom', labels: { color: css('--ink'), boxWidth: narrow() ? 18 : 28, usePointStyle: false } },
+      legend: { position: 'bottom', labels: { color: css('--ink'), usePointStyle: true } },
       tooltip: { callbacks: tooltip } },
     scales: { x: x, y: y } });
   let frontier = null, memory = null;
@@ -591,7 +594,7 @@ summary { cursor: pointer; padding: 0.45rem 0; }
       backgroundColor: css('--soft'), borderDash: [6, 4], borderWidth: 1.5, pointStyle: 'line', pointRadius: 4 });
     frontier = new Chart(document.getElementById('frontier'), {
       type: 'line', data: { datasets: sets },
-      options: options(axis('Budget (% of the baseline peak)', { grace: '4%' }), axis('Overhead (%)', { grace: '4%' }), {
+      options: options(axis('Budget (% of the baseline peak)', { grace: '4%' }), axis('Overhead (%)', { beginAtZero: true }), {
         title: items => items.length ? 'Budget ' + items[0].raw.budget : '',
         label: item => item.raw.text }) });
   }
@@ -613,18 +616,18 @@ summary { cursor: pointer; padding: 0.45rem 0; }
     const budget = Number(document.getElementById('budget').value);
     const sets = data.solves.filter(s => s.budget === budget && s.memory.length).map(s => ({
       label: data.solvers[s.solver], data: points(s.memory), borderColor: hue(s.solver), backgroundColor: hue(s.solver),
-      borderWidth: 1.5, stepped: true, pointRadius: 0, pointHoverRadius: 4 }));
+      borderWidth: 1.5, pointStyle: 'line', stepped: true, pointRadius: 0, pointHoverRadius: 4 }));
     let end = 0;
     for (const set of sets) end = Math.max(end, set.data[set.data.length - 1].x);
     if (data.baseline.length) {
       const line = points(data.baseline);
       end = Math.max(end, line[line.length - 1].x);
       sets.push({ label: 'baseline, no budget', data: line, borderColor: css('--soft'), backgroundColor: css('--soft'),
-        borderWidth: 1, stepped: true, pointRadius: 0, pointHoverRadius: 4 });
+        borderWidth: 1, pointStyle: 'line', stepped: true, pointRadius: 0, pointHoverRadius: 4 });
     }
     const limit = data.budgets[budget].bytes;
     sets.push({ label: 'budget', data: [{ x: 0, y: limit }, { x: end, y: limit }], borderColor: css('--no'),
-      backgroundColor: css('--no'), borderDash: [8, 4], borderWidth: 2, pointRadius: 0, pointHoverRadius: 0 });
+      backgroundColor: css('--no'), borderDash: [8, 4], borderWidth: 2, pointStyle: 'line', pointRadius: 0, pointHoverRadius: 0 });
     memory = new Chart(canvas, {
       type: 'line', data: { datasets: sets },
       options: options(axis(data.timeName, { min: 0, max: end }), axis('Memory (' + data.byteUnit + ')', { min: 0, grace: '3%' }), {

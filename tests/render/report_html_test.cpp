@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/render/report_html.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "remat/cost/unit.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/schedule/simplify.hpp"
+
+using namespace remat;
+
+namespace {
+
+const std::string nasty = "</script><b id=\"injected\">\"'& <!-- \\ \x01 µ";
+
+/// x → a → b, and c from a and b; workspace of b is the peak.
+training_graph diamond() {
+  training_graph g(nasty);
+  const tensor_id x = g.add_tensor({.name = "x", .bytes = 999, .kind = tensor_kind::input});
+  const tensor_id a = g.add_tensor({.name = nasty, .bytes = 10});
+  const tensor_id b = g.add_tensor({.name = "b", .bytes = 20});
+  const tensor_id c = g.add_tensor({.name = "c", .bytes = 5});
+  g.add_operation({.name = nasty, .inputs = {x}, .outputs = {a}});
+  g.add_operation({.name = "make b", .inputs = {a}, .outputs = {b}, .workspace = 100});
+  g.add_operation({.name = "make c", .inputs = {a, b}, .outputs = {c}});
+  g.add_step_output(c);
+  return g;
+}
+
+schedule listed(const problem& p) { return schedule_computes(p, std::vector<std::uint32_t>{0, 1, 2}); }
+
+std::string text_of(const html_report& report) {
+  std::ostringstream out;
+  report.write(out);
+  return out.str();
+}
+
+/// The data island, as a browser would see it: up to the first "</script".
+nlohmann::json data_of(const std::string& html) {
+  const std::string open = "id=\"report-data\">";
+  const std::size_t from = html.find(open) + open.size();
+  return nlohmann::json::parse(html.substr(from, html.find("</script", from) - from));
+}
+
+}  // namespace
+
+TEST_CASE("downsampling keeps the ends, the peak and the order, and bounds the number of points") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<memory_point> all;
+    const std::size_t n = 1 + random() % 5000;
+    double time = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      all.push_back({time, static_cast<std::int64_t>(random() % 100000)});
+      if (random() % 3 != 0) time += static_cast<double>(random() % 1000);
+      if (round % 10 == 0) time = 0;  // no time at all
+    }
+    const std::size_t buckets = 1 + random() % 200;
+    const std::vector<memory_point> few = downsample(all, buckets);
+    CHECK(few.size() <= std::max<std::size_t>(2 * buckets + 2, 1));
+    CHECK(few.front().bytes == all.front().bytes);
+    CHECK(few.back().bytes == all.back().bytes);
+    CHECK(few.back().time == all.back().time);
+    const auto less = [](const memory_point& a, const memory_point& b) { return a.bytes < b.bytes; };
+    CHECK(std::max_element(few.begin(), few.end(), less)->bytes == std::max_element(all.begin(), all.end(), less)->bytes);
+    CHECK(std::is_sorted(few.begin(), few.end(), [](const auto& a, const auto& b) { return a.time < b.time; }));
+  }
+}
+
+TEST_CASE("a profile says what runs again and what is in memory at the peak") {
+  const training_graph g = diamond();
+  const problem p(g, unit_cost{});
+  schedule plan;
+  plan.compute(op_id{0});
+  plan.compute(op_id{1});
+  plan.free(tensor_id{1});
+  plan.compute(op_id{0});
+  plan.compute(op_id{2});
+  plan.free(tensor_id{1});
+  plan.free(tensor_id{2});
+  REQUIRE(check(p, plan).valid());
+  const schedule_profile what = profile(p, g, plan);
+  REQUIRE(what.recomputes.size() == 1);
+  CHECK(what.recomputes[0].name == nasty);
+  CHECK(what.recomputes[0].operations == 1);
+  CHECK(what.recomputes[0].reruns == 1);
+  CHECK(what.recomputes[0].time == 1);
+  CHECK(what.rerun_time == 1);
+  CHECK(what.peak_bytes == 130);
+  CHECK(what.peak_operation == "make b");
+  CHECK(what.peak_time == 1);
+  REQUIRE(what.at_peak.size() == 3);
+  CHECK(what.at_peak[0].name == "workspace of make b");
+  CHECK(what.at_peak[0].bytes == 100);
+  CHECK(what.at_peak[1].name == "b");
+  CHECK(what.at_peak[2].name == nasty);
+  REQUIRE(what.memory.size() == 5);
+  CHECK(what.memory[1].bytes == 130);
+  CHECK(what.memory[3].bytes == 35);
+  CHECK(what.memory[4].bytes == 5);
+  CHECK(what.memory[4].time == 4);
+  CHECK(profile(p, g, listed(p)).recomputes.empty());
+}
+
+TEST_CASE("what is in memory at the peak adds up to the peak") {
+  const training_graph g = diamond();
+  const problem p(g, unit_cost{});
+  const schedule_profile what = profile(p, g, listed(p));
+  std::int64_t sum = 0;
+  for (const auto& r : what.at_peak) sum += r.bytes;
+  CHECK(sum == what.peak_bytes);
+}
+
+TEST_CASE("names cannot break out of the page") {
+  const training_graph g = diamond();
+  const problem p(g, unit_cost{});
+  html_report report({.name = nasty, .time_unit = nasty, .baseline_peak = 130, .baseline_time = 3,
+                      .facts = {{nasty, nasty}}});
+  report.baseline(profile(p, g, listed(p)));
+  report.add({.solver = nasty, .status = nasty, .budget_bytes = 130, .peak_bytes = 130, .time = 3, .lower_bound = 3,
+              .message = nasty},
+             profile(p, g, listed(p)));
+  const std::string html = text_of(report);
+  CHECK(html.find("<b id=") == std::string::npos);
+  CHECK(html.find('\x01') == std::string::npos);
+  // Only the page's own scripts are there, each with its end.
+  const auto count = [&](const std::string& what) {
+    std::size_t n = 0;
+    for (std::size_t at = html.find(what); at != std::string::npos; at = html.find(what, at + 1)) ++n;
+    return n;
+  };
+  CHECK(count("<script") == 4);
+  CHECK(count("</script") == 4);
+  const nlohmann::json data = data_of(html);
+  CHECK(data["solvers"][0] == nasty);
+  CHECK(html_report::escape(nasty).find_first_of("<>\"'") == std::string::npos);
+}
+
+TEST_CASE("the data of the charts") {
+  const training_graph g = diamond();
+  const problem p(g, unit_cost{});
+  html_report report({.name = "g", .baseline_peak = 130, .baseline_time = 4});
+  report.add({.solver = "one", .status = "feasible", .budget_bytes = 130, .peak_bytes = 130, .time = 5.0,
+              .lower_bound = 4.0},
+             profile(p, g, listed(p)));
+  report.add({.solver = "one", .status = "timeout", .budget_bytes = 65, .lower_bound = 4.5});
+  report.add({.solver = "two", .status = "timeout", .budget_bytes = 65, .lower_bound = 5.0});
+  const nlohmann::json data = data_of(text_of(report));
+  CHECK(data["solvers"] == nlohmann::json{"one", "two"});
+  REQUIRE(data["budgets"].size() == 2);
+  CHECK(data["budgets"][0]["percent"] == 100);
+  CHECK(data["budgets"][1]["percent"] == 50);
+  CHECK(data["budgets"][1]["bound"] == 25);  // the better of two proofs
+  REQUIRE(data["solves"].size() == 3);
+  CHECK(data["solves"][0]["overhead"] == 25);
+  CHECK(data["solves"][1]["overhead"].is_null());
+  CHECK(data["solves"][0]["memory"] == nlohmann::json{0, 10, 1, 130, 2, 35, 3, 5});
+}
+
+TEST_CASE("a report may be empty, and needs no network") {
+  const std::string html = text_of(html_report({.name = "empty"}));
+  for (const char* loads : {"src=", "<link", "@import", "url(", "fetch(", "XMLHttpRequest"})
+    CHECK_MESSAGE(html.find(loads) == std::string::npos, loads);
+  CHECK(data_of(html)["solves"].empty());
+}
+
+TEST_CASE("the size of a report does not grow with the schedule") {
+  training_graph g("long");
+  std::vector<std::uint32_t> order;
+  tensor_id last = g.add_tensor({.name = "t", .bytes = 8, .kind = tensor_kind::input});
+  for (std::uint32_t i = 0; i < 20000; ++i) {
+    const tensor_id next = g.add_tensor({.name = "t", .bytes = 8});
+    g.add_operation({.name = "o" + std::to_string(i), .inputs = {last}, .outputs = {next}});
+    last = next;
+    order.push_back(i);
+  }
+  g.add_step_output(last);
+  const problem p(g, unit_cost{});
+  html_report with({.name = "g", .baseline_peak = 16, .baseline_time = 20000});
+  const std::size_t before = text_of(with).size();
+  with.add({.solver = "s", .status = "feasible", .budget_bytes = 16, .peak_bytes = 16, .time = 20000},
+           profile(p, g, schedule_computes(p, order)));
+  CHECK(text_of(with).size() - before < 40000);
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/bound/least_memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "remat/cost/measured.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;
+
+TEST_CASE("no schedule has a lower peak than the bound, and often one has just that") {
+  int exact = 0, by_first_run = 0, by_end = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    test::random_graph_options options;
+    options.operations = 3 + static_cast<std::uint32_t>(seed % 4);
+    options.once = seed % 2 ? 0 : 35;
+    const problem p = test::random_problem(seed, options);
+    const least_memory_result bound = least_memory_bound(p);
+    REQUIRE(bound.bytes <= p.step().baseline_peak);
+    REQUIRE(bound.bytes >= largest_working_set(p).bytes);
+    if (bound.bytes == 0) continue;
+    INFO("seed ", seed, ": ", bound.message());
+    REQUIRE(std::isinf(test::least_time(p.with_budget(bound.bytes - 1))));
+    exact += std::isfinite(test::least_time(p.with_budget(bound.bytes)));
+    by_first_run += bound.reason == memory_reason::first_run;
+    by_end += bound.reason == memory_reason::end_of_step;
+    // A search of few moments is a weaker bound, not another one.
+    REQUIRE(least_memory_bound(p, {.moments = 1}).bytes <= bound.bytes);
+  }
+  CHECK(exact > 1200);
+  CHECK(by_first_run > 100);
+  CHECK(by_end > 100);
+}
+
+// x → a → b → c, where c reads a again; each tensor of another size.
+training_graph small(bool a_again) {
+  training_graph g;
+  const tensor_id x = g.add_tensor({"x", 1000, tensor_kind::input});
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 200}), c = g.add_tensor({"c", 3});
+  const tensor_id d = g.add_tensor({"d", 1});
+  g.add_operation({.name = "first", .inputs = {x}, .outputs = {a}, .recomputable = a_again});
+  g.add_operation({.name = "second", .inputs = {x}, .outputs = {b}, .workspace = 40});
+  g.add_operation({.name = "third", .inputs = {b}, .outputs = {c}, .workspace = 50});
+  g.add_operation({.name = "fourth", .inputs = {a, c}, .outputs = {d}});
+  g.add_step_output(d);
+  return g;
+}
+
+TEST_CASE("the operation and the bytes are named") {
+  const least_memory_result again = least_memory_bound(problem(small(true), unit_cost{}));
+  CHECK(again.bytes == 200 + 3 + 50);
+  CHECK(again.reason == memory_reason::working_set);
+  CHECK(index(again.operation) == 2);
+  CHECK(again.message("third") == "operation 2 (third) needs 253 bytes for its inputs, outputs and workspace");
+
+  // With `first` only once, a can still be made after b is gone: nothing changes.
+  CHECK(least_memory_bound(problem(small(false), unit_cost{})).bytes == 253);
+
+  // But not where b is made from a.
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 200}), c = g.add_tensor({"c", 3});
+  const tensor_id d = g.add_tensor({"d", 1});
+  g.add_operation({.outputs = {a}, .recomputable = false});
+  g.add_operation({.inputs = {a}, .outputs = {b}});
+  g.add_operation({.inputs = {b}, .outputs = {c}, .workspace = 50});
+  g.add_operation({.inputs = {a, c}, .outputs = {d}});
+  g.add_step_output(d);
+  const least_memory_result once = least_memory_bound(problem(g, unit_cost{}));
+  CHECK(once.bytes == 263);
+  CHECK(once.reason == memory_reason::first_run);
+  CHECK(index(once.operation) == 2);
+  CHECK(once.working_set == 253);
+  REQUIRE(once.resident.size() == 1);
+  CHECK(once.resident[0] == a);
+  CHECK(
+      once.message() ==
+      "operation 2 needs 263 bytes when it first runs: 253 for its inputs, outputs and workspace, the rest for tensors "
+      "that are wanted later and cannot be made again");
+}
+
+TEST_CASE("the end of the step: all outputs, and the last operation beside them") {
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 20}), c = g.add_tensor({"c", 5});
+  g.add_operation({.outputs = {a}, .workspace = 4});
+  g.add_operation({.outputs = {c}});
+  g.add_operation({.inputs = {c}, .outputs = {b}});
+  g.add_step_output(a);
+  g.add_step_output(b);
+  const least_memory_result r = least_memory_bound(problem(g, unit_cost{}));
+  CHECK(r.bytes == 34);  // a last, with its workspace; b last would have c beside it
+  CHECK(r.reason == memory_reason::end_of_step);
+  CHECK(r.message() ==
+        "the end of the step needs 34 bytes for its outputs and for the last operation, at best operation 0");
+}
+
+TEST_CASE("nothing needs nothing") {
+  training_graph g;
+  g.add_operation({.name = "effect"});
+  CHECK(least_memory_bound(problem(g, unit_cost{})).bytes == 0);
+  CHECK(least_memory_bound(problem(training_graph(), unit_cost{})).reason == memory_reason::none);
+}
+
+}  // namespace

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/bound/turnaround.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "remat/cost/measured.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/problem/problem.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;
+
+TEST_CASE("the bound never exceeds the least time of all schedules, and infeasible is never said where there is one") {
+  int infeasible = 0, proven = 0, recompute = 0, positive = 0, tight = 0;
+  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+    test::random_graph_options options;
+    options.operations = 3 + static_cast<std::uint32_t>(seed % 4);
+    options.once = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 10 : 30;
+    const problem p = test::random_problem(seed, options);
+    const std::int64_t peak = p.step().baseline_peak, least = least_memory_bound(p).bytes;
+    turnaround_analysis analysis(p);
+    for (std::int64_t budget = std::max<std::int64_t>(0, least - 1); budget <= peak; budget += 1 + (peak - least) / 4) {
+      INFO("seed ", seed, " budget ", budget);
+      const problem q = p.with_budget(budget);
+      const double optimum = test::least_time(q);
+      const turnaround_result all = turnaround_bound(q, {.moments = 0});
+      const turnaround_result few = analysis.bound(budget, {.moments = 2});  // with what it knows from other budgets
+      for (const turnaround_result& r : {all, few}) {
+        REQUIRE((!r.infeasible || std::isinf(optimum)));
+        REQUIRE((r.infeasible || r.lower_bound <= optimum * (1 + 1e-12)));
+        REQUIRE(r.lower_bound >= p.step().needed_time);
+        REQUIRE(r.infeasible == (r.least_memory.bytes > budget));
+        if (r.recomputation > 0 && !r.infeasible) {
+          REQUIRE(r.choice.bytes + r.working_set <= budget);
+          REQUIRE(r.choice.time >= r.recomputation * (1 - 1e-12));
+        }
+      }
+      infeasible += std::isinf(optimum);
+      proven += all.infeasible;
+      if (std::isfinite(optimum) && optimum > p.step().needed_time) {
+        ++recompute;
+        positive += all.recomputation > 0;
+        tight += all.lower_bound >= optimum * (1 - 1e-5);
+      }
+    }
+  }
+  INFO(infeasible, " infeasible, ", proven, " proven; ", recompute, " recompute, ", positive, " bounds above 0, ",
+       tight, " tight");
+  CHECK(recompute > 1500);
+  CHECK(proven > infeasible * 8 / 10);
+  CHECK(positive > recompute * 8 / 10);
+  CHECK(tight > recompute / 15);
+}
+
+TEST_CASE("the peers' values are reached on every row, and infeasible rows are proven") {
+  std::ifstream in(std::string(REMAT_TEST_DATA) + "/peers/bounds.csv");
+  std::string line;
+  std::getline(in, line);
+  REQUIRE(line == "graph,cost,budget_fraction,budget_bytes,lower_bound_overhead");
+  std::map<std::string, turnaround_analysis> analyses;
+  std::map<std::string, problem> problems;
+  int rows = 0;
+  while (std::getline(in, line)) {
+    INFO(line);
+    std::vector<std::string> cell;
+    std::istringstream cells(line);
+    for (std::string c; std::getline(cells, c, ',');) cell.push_back(c);
+    REQUIRE(cell.size() == 5);
+    ++rows;
+    if (!problems.count(cell[0])) {
+      const std::string graphs = std::string(REMAT_TEST_DATA) + "/graphs/", name = cell[0] + ".json";
+      const bool here = std::ifstream(graphs + name).good();
+      problems.emplace(cell[0], read_training_step(here ? graphs + name : graphs + "rk/" + name, cell[1]).question);
+      analyses.emplace(cell[0], problems.at(cell[0]));
+    }
+    const problem& p = problems.at(cell[0]);
+    const std::int64_t budget = std::stoll(cell[3]);
+    const turnaround_result alone = turnaround_bound(p.with_budget(budget));
+    const turnaround_result shared = analyses.at(cell[0]).bound(budget);
+    for (const turnaround_result& r : {alone, shared}) {
+      if (cell[4] == "infeasible") {
+        CHECK(r.infeasible);
+        CHECK(r.least_memory.bytes > budget);
+      } else {
+        CHECK(!r.infeasible);
+        CHECK(r.lower_bound / p.step().baseline_time - 1 >= std::stod(cell[4]) - 5.2e-6);  // five decimals there
+        CHECK(r.lower_bound <= p.step().baseline_time * 2);
+      }
+    }
+  }
+  CHECK(rows == 144);
+}
+
+// l forward operations and the l backward ones that read their results; unit times and bytes.
+problem chain(std::uint32_t l) {
+  training_graph g;
+  std::vector<tensor_id> x{g.add_tensor({"x", 1, tensor_kind::input})};
+  for (std::uint32_t i = 0; i < l; ++i) {
+    x.push_back(g.add_tensor({"", 1}));
+    g.add_operation({.inputs = {x[i]}, .outputs = {x[i + 1]}});
+  }
+  tensor_id d = g.add_tensor({"", 1});
+  g.add_operation({.inputs = {x[l]}, .outputs = {d}});
+  for (std::uint32_t i = l; i-- > 0;) {
+    const tensor_id next = g.add_tensor({"", 1});
+    g.add_operation({.inputs = {d, x[i]}, .outputs = {next}});
+    d = next;
+  }
+  g.add_step_output(d);
+  return problem(g, unit_cost{});
+}
+
+TEST_CASE("a chain by hand: every tensor that does not fit must be made once more") {
+  const problem p = chain(10);
+  CHECK(p.step().baseline_peak == 11);
+  for (std::int64_t budget = 4; budget <= 11; ++budget) {
+    const turnaround_result r = turnaround_bound(p.with_budget(budget), {.moments = 0});
+    CHECK(r.lower_bound == doctest::Approx(21 + std::max(0.0, 11 - static_cast<double>(budget))));
+    if (budget < 11) {
+      CHECK(r.multiplier == doctest::Approx(1));
+      CHECK(static_cast<std::int64_t>(r.saved.size()) + r.working_set <= budget);
+      CHECK(!r.again.empty());
+    }
+  }
+  const turnaround_result none = turnaround_bound(p.with_budget(2));
+  CHECK(none.infeasible);
+  CHECK(std::isinf(none.lower_bound));
+  CHECK(none.least_memory.message().find("operation ") == 0);
+  CHECK(turnaround_bound(p).lower_bound == 21);
+}
+
+TEST_CASE("unneeded operations cost nothing, and random times stay below the baseline's") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 40, .dead = 60});
+    turnaround_analysis analysis(p);
+    CHECK(analysis.bound(p.step().baseline_peak).lower_bound == p.step().needed_time);
+    double last = 0;
+    for (int tenth = 10; tenth >= 0; --tenth) {  // less memory, more time
+      const turnaround_result r = analysis.bound(p.step().baseline_peak * tenth / 10, {.moments = 0});
+      CHECK(r.lower_bound >= last * (1 - 3e-6));
+      last = r.lower_bound;
+    }
+  }
+}
+
+TEST_CASE("a stop is obeyed and leaves a valid bound") {
+  const problem p = chain(2000);
+  const problem q = p.with_budget(900);
+  const double full = turnaround_bound(q).lower_bound;
+  CHECK(full > p.step().needed_time);
+  std::stop_source source;
+  source.request_stop();
+  turnaround_options options;
+  options.run.stop = source.get_token();
+  const turnaround_result stopped = turnaround_bound(q, options);
+  CHECK(stopped.lower_bound >= p.step().needed_time);
+  CHECK(stopped.lower_bound <= full * (1 + 1e-9));
+  CHECK(stopped.moments_tried <= 1);
+}
+
+TEST_CASE("equal input gives equal output") {
+  const problem p = test::random_problem(7, {.operations = 60}).with_budget(30);
+  const turnaround_result a = turnaround_bound(p), b = turnaround_bound(p);
+  CHECK(a.lower_bound == b.lower_bound);
+  CHECK(a.saved == b.saved);
+  CHECK(a.flows == b.flows);
+}
+
+}  // namespace

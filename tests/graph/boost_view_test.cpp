@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
+#if defined(__GNUC__) && !defined(__clang__)
+// adjacency_list (1.74) copies empty boost::optionals, which g++ 12 takes for uses of what is in them.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
 #include "remat/graph/boost_view.hpp"
 
 #include <doctest/doctest.h>
@@ -23,12 +29,6 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
-
-#if defined(__GNUC__) && !defined(__clang__)
-// adjacency_list (1.74) copies empty boost::optionals, which g++ 12 takes for uses of what is in them.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
 
 namespace {
 

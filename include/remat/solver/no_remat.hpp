@@ -16,16 +16,18 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/control.hpp"
+#include "remat/problem/chain_problem.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
 
 struct least_peak_options {
-  std::uint64_t moves = 20'000;       ///< of the local search, each O(operations + reads and writes)
-  std::uint32_t exact_operations = 64; ///< at most that many needed operations: an exact search is tried first …
-  std::size_t exact_states = 100'000;  ///< … which gives up beyond that many sets of operations
+  std::uint64_t moves = 20'000;         ///< of the local search, each O(operations + reads and writes)
+  std::uint32_t exact_operations = 64;  ///< at most that many needed operations: an exact search is tried first …
+  std::size_t exact_states = 100'000;   ///< … which gives up beyond that many sets of operations
   run_control run{};
 };
 
@@ -183,10 +185,18 @@ inline std::vector<std::uint32_t> list_schedule(const precedence& dag, rule pref
       const placement::effect e = now.look(i);
       key k{};
       switch (prefer) {
-        case rule::least_after: k = {e.after, e.during}; break;
-        case rule::least_during: k = {e.during, e.after}; break;
-        case rule::no_new_peak: k = {std::max(e.during, now.peak()), e.after}; break;
-        case rule::free_early: k = {e.after < now.memory() ? 0 : 1, 0}; break;
+        case rule::least_after:
+          k = {e.after, e.during};
+          break;
+        case rule::least_during:
+          k = {e.during, e.after};
+          break;
+        case rule::no_new_peak:
+          k = {std::max(e.during, now.peak()), e.after};
+          break;
+        case rule::free_early:
+          k = {e.after < now.memory() ? 0 : 1, 0};
+          break;
       }
       const std::pair<key, std::uint32_t> full{k, reverse ? n - i : i};
       if (r == 0 || full < best_key) {
@@ -354,7 +364,8 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
 /// may have run where those are few, and a local search that moves single operations across the peak. Stops at once
 /// where the peak meets `largest_working_set`, a lower bound.
 /// O(n · ready nodes + moves · n) time, n with reads and writes. Polls at every placed operation and every 16 moves.
-[[nodiscard]] inline least_peak_order_result least_peak_order(const problem& p, const least_peak_options& options = {}) {
+[[nodiscard]] inline least_peak_order_result least_peak_order(const problem& p,
+                                                              const least_peak_options& options = {}) {
   run_clock clock(options.run);
   const ordering::precedence dag(p);
   const std::uint32_t n = dag.size();
@@ -406,7 +417,7 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
 }
 
 struct no_remat_options {
-  bool reorder = false;  ///< search for the order of least peak; otherwise the listed order
+  bool reorder = false;                              ///< search for the order of least peak; otherwise the listed order
   std::uint64_t moves = least_peak_options{}.moves;  ///< of the local search
   run_control run{};
 };
@@ -414,10 +425,10 @@ struct no_remat_options {
 /// The baseline: every needed operation once, in the listed order, each tensor freed right after its last use; with
 /// `reorder`, in the order of least peak that can be found.
 ///
-/// Its time is least (`optimal`) wherever it fits the budget. `infeasible` where the budget is below what some operation
-/// or the end of the step needs by itself; otherwise a budget that is not met proves nothing.
-/// O(reads and writes) time; with `reorder` that of `least_peak_order`.
-/// Cancellation: the listed order does not poll; see `least_peak_order` for the search.
+/// Its time is least (`optimal`) wherever it fits the budget. `infeasible` where the budget is below what some
+/// operation or the end of the step needs by itself; otherwise a budget that is not met proves nothing. O(reads and
+/// writes) time; with `reorder` that of `least_peak_order`. Cancellation: the listed order does not poll; see
+/// `least_peak_order` for the search.
 struct no_remat_solver {
   using options_type = no_remat_options;
   static constexpr std::string_view name = "no_remat";
@@ -442,8 +453,8 @@ struct no_remat_solver {
                        " bytes" + (found.proven ? ", and no order needs less" : "");
       if (!found.proven) stopped = clock.poll();
     } else if (!best.plan) {
-      best.message = "the listed order needs " + std::to_string(check(p.with_budget(problem::unlimited), listed).peak_bytes) +
-                     " bytes";
+      best.message = "the listed order needs " +
+                     std::to_string(check(p.with_budget(problem::unlimited), listed).peak_bytes) + " bytes";
     }
     if (!best.plan) {
       const least_memory_result least = largest_working_set(p);
@@ -453,6 +464,15 @@ struct no_remat_solver {
       }
     }
     conclude(p, best, clock, stopped);
+    return best;
+  }
+
+  /// On a chain: every forward with everything kept, then every backward.
+  [[nodiscard]] chain_solution operator()(const chain_problem& p, const no_remat_options& options = {}) const {
+    const run_clock clock(options.run);
+    chain_solution best;
+    accept(p, best, store_all_steps(p.stages()));
+    conclude(p, best, clock, stop_reason::none);
     return best;
   }
 };

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/chain_schedule.hpp"
+
+namespace remat {
+
+/// The forward part of a step as a line of operations, with the bytes that cross each place where it may be cut.
+///
+/// The step turns from forward to backward where the most tensors are alive in the listed order (the last such place;
+/// step outputs, which stay to the end, do not count): what a forward makes for its backward piles up until there. What
+/// is listed before is taken as forward. No rule of the solvers depends on the turn being the true one: wherever it is,
+/// what they make is legal; near the true one it is good.
+struct forward_line {
+  std::vector<std::uint32_t> operations;  ///< the needed ones before the turn, in the listed order
+  std::vector<std::uint32_t> rest;        ///< the needed ones after it
+  std::vector<std::int64_t> crossing;     ///< [i]: bytes made before operations[i] that it or a later forward reads
+  std::vector<std::int64_t> made;         ///< [i]: bytes that operations[i] makes for a reader, without step outputs
+};
+
+/// O(operations + reads and writes) time.
+[[nodiscard]] inline forward_line find_forward_line(const flat_step& s) {
+  const std::uint32_t n = s.num_operations;
+  std::vector<std::uint32_t> first(s.num_tensors, n), last(s.num_tensors, 0);
+  for (std::uint32_t o = 0; o < n; ++o) {
+    if (!s.needed[o]) continue;
+    for (const std::uint32_t t : s.outputs[o])
+      if (first[t] == n) first[t] = o;
+    for (const std::uint32_t t : s.inputs[o]) last[t] = o;
+  }
+  std::vector<std::int64_t> change(n + 1, 0);
+  for (std::uint32_t t = 0; t < s.num_tensors; ++t)
+    if (first[t] < last[t] && !s.step_output[t]) {
+      ++change[first[t] + 1];
+      --change[last[t] + 1];
+    }
+  std::uint32_t turn = n;
+  std::int64_t alive = 0, most = 0;
+  for (std::uint32_t o = 0; o < n; ++o) {
+    alive += change[o];
+    if (alive >= most) {
+      most = alive;
+      turn = o;
+    }
+  }
+
+  forward_line line;
+  for (std::uint32_t o = 0; o < n; ++o)
+    if (s.needed[o]) (o < turn ? line.operations : line.rest).push_back(o);
+  const std::size_t forwards = line.operations.size();
+  std::vector<std::uint32_t> place(n, 0);
+  for (std::uint32_t i = 0; i < forwards; ++i) place[line.operations[i]] = i;
+  line.crossing.assign(forwards + 1, 0);
+  line.made.assign(forwards, 0);
+  for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+    if (first[t] >= turn || s.step_output[t]) continue;
+    line.made[place[first[t]]] += s.bytes[t];
+    std::uint32_t reader = first[t];
+    for (const std::uint32_t o : s.consumers[t])
+      if (o < turn && s.needed[o]) reader = o;
+    if (reader == first[t]) continue;
+    line.crossing[place[first[t]] + 1] += s.bytes[t];
+    line.crossing[place[reader] + 1] -= s.bytes[t];
+  }
+  for (std::size_t i = 0; i < forwards; ++i) line.crossing[i + 1] += line.crossing[i];
+  return line;
+}
+
+/// Places where a forward line is cut, ascending: a cut at i stands before operations[i]; 0 < i < operations.size().
+using cut_list = std::vector<std::uint32_t>;
+
+/// Ever coarser ways to cut the line: first everywhere, then where the fewest bytes cross locally among the cuts
+/// before, and so on while that takes away an eighth of them. Lists longer than `most` are thinned to it: of
+/// neighbouring cuts the one with more bytes across goes. Without repetition; never empty, and the last may be a list
+/// of no cut. O(log n) lists, O(n) time for each.
+[[nodiscard]] inline std::vector<cut_list> cut_levels(const forward_line& line, std::size_t most) {
+  const auto thin = [&](cut_list cuts) {
+    while (cuts.size() > most) {
+      // In pairs, as many as have to go, spread evenly over the line.
+      const std::size_t pairs = cuts.size() / 2, drop = std::min(pairs, cuts.size() - most);
+      if (pairs == 0) {
+        cuts.pop_back();
+        continue;
+      }
+      cut_list kept;
+      std::size_t dropped = 0;
+      for (std::size_t k = 0; k < pairs; ++k) {
+        const std::uint32_t a = cuts[2 * k], b = cuts[2 * k + 1];
+        if ((k + 1) * drop / pairs > dropped) {
+          ++dropped;
+          kept.push_back(line.crossing[a] <= line.crossing[b] ? a : b);
+        } else {
+          kept.push_back(a);
+          kept.push_back(b);
+        }
+      }
+      if (cuts.size() % 2 != 0) kept.push_back(cuts.back());
+      cuts.swap(kept);
+    }
+    return cuts;
+  };
+  cut_list level;
+  for (std::uint32_t i = 1; i < line.operations.size(); ++i) level.push_back(i);
+  std::vector<cut_list> levels;
+  for (;;) {
+    cut_list thinned = thin(level);
+    if (levels.empty() || thinned != levels.back()) levels.push_back(std::move(thinned));
+    cut_list next;
+    for (std::size_t k = 0; k < level.size(); ++k) {
+      const std::int64_t here = line.crossing[level[k]];
+      const bool left = k == 0 || line.crossing[level[k - 1]] >= here;
+      const bool right = k + 1 == level.size() || line.crossing[level[k + 1]] >= here;
+      if (left && right) next.push_back(level[k]);
+    }
+    if (next.size() * 8 > level.size() * 7 || level.empty()) break;
+    level.swap(next);
+  }
+  return levels;
+}
+
+/// A training step as a chain of stages: which operations are the forward and the backward of each, and what they take.
+///
+/// Stage s = 1 … L holds the forward operations between two cuts. A backward operation belongs to the highest stage
+/// that makes or reads one of its forward inputs, but to none above that of its gradient inputs; without forward
+/// inputs, to the lowest stage of its gradient inputs. All tensors that cross a cut travel along as the input of what
+/// is behind it. An operation that runs once runs in the first forward of its stage, and what it makes stays; so do the
+/// operations that add to a tensor together with it, or together with one of another stage or of the backward part.
+///
+/// Bytes are counted as follows. x(s, j) are the tensors that stages s … j make and that are read behind j (by a
+/// forward, or by a backward of a later stage). Everything else is taken from a run of the stage by itself. The counts
+/// are a model: a schedule of the chain has to be expanded and checked.
+class stage_chain {
+ public:
+  /// O(operations + reads and writes + L²) time.
+  stage_chain(const flat_step& s, const forward_line& line, const cut_list& cuts) : step_(s) {
+    assign_stages(line, cuts);
+    mark_once(line);
+    find_last_uses();
+    measure();
+  }
+
+  /// L.
+  [[nodiscard]] std::uint32_t length() const noexcept { return length_; }
+  [[nodiscard]] std::span<const std::uint32_t> forward(std::uint32_t stage) const noexcept { return forward_[stage]; }
+  [[nodiscard]] std::span<const std::uint32_t> backward(std::uint32_t stage) const noexcept { return backward_[stage]; }
+
+  /// Time of the forward of a stage, run again for what crosses its end alone, or for all that is saved, and of its
+  /// backward.
+  [[nodiscard]] double fast_time(std::uint32_t stage) const noexcept { return fast_time_[stage]; }
+  [[nodiscard]] double forward_time(std::uint32_t stage) const noexcept { return forward_time_[stage]; }
+  [[nodiscard]] double backward_time(std::uint32_t stage) const noexcept { return backward_time_[stage]; }
+
+  /// x(s, j) in bytes. Precondition: 1 ≤ s ≤ j ≤ L.
+  [[nodiscard]] std::int64_t crossing_bytes(std::uint32_t s, std::uint32_t j) const noexcept {
+    return crossing_[s * (std::size_t{length_} + 1) + j];
+  }
+  /// What the stage makes that is read later, by a forward or a backward.
+  [[nodiscard]] std::int64_t saved_bytes(std::uint32_t stage) const noexcept { return saved_[stage]; }
+  /// Gradients made behind the stage for its backward and those before it.
+  [[nodiscard]] std::int64_t gradient_bytes(std::uint32_t stage) const noexcept { return gradient_[stage]; }
+  /// Peaks beside the stage's input: of a forward for what crosses alone, of one for all that is saved (both without
+  /// gradients that wait), of the backward, with what was saved and the gradients.
+  [[nodiscard]] std::int64_t fast_peak(std::uint32_t stage) const noexcept { return fast_peak_[stage]; }
+  [[nodiscard]] std::int64_t forward_peak(std::uint32_t stage) const noexcept { return forward_peak_[stage]; }
+  [[nodiscard]] std::int64_t backward_peak(std::uint32_t stage) const noexcept { return backward_peak_[stage]; }
+  /// Step outputs that the backward of the stage makes: they stay.
+  [[nodiscard]] std::int64_t output_bytes(std::uint32_t stage) const noexcept { return outputs_[stage]; }
+  /// What the forward part makes that stays whatever is done: its step outputs, and what is made once for the backward.
+  [[nodiscard]] std::int64_t standing_bytes() const noexcept { return standing_; }
+
+  /// The operations of a schedule of the chain, in order, for `schedule_computes`. Steps of the loss stage L + 1 mean
+  /// nothing here.
+  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps) const {
+    std::vector<std::uint32_t> operations;
+    std::vector<std::uint8_t> ran(step_.num_operations, 0);
+    for (const chain_step& k : steps) {
+      if (k.stage > length_) continue;
+      for (const std::uint32_t o : k.action == chain_action::backward ? backward_[k.stage] : forward_[k.stage]) {
+        if (once_[o] && ran[o]) continue;
+        ran[o] = 1;
+        operations.push_back(o);
+      }
+    }
+    return operations;
+  }
+
+ private:
+  static constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
+
+  void assign_stages(const forward_line& line, const cut_list& cuts) {
+    length_ = static_cast<std::uint32_t>(cuts.size() + 1);
+    forward_.assign(length_ + 1, {});
+    backward_.assign(length_ + 1, {});
+    stage_.assign(step_.num_operations, nowhere);
+    is_forward_.assign(step_.num_operations, 0);
+    made_.assign(step_.num_tensors, nowhere);
+    std::uint32_t stage = 1;
+    for (std::uint32_t i = 0; i < line.operations.size(); ++i) {
+      if (stage <= cuts.size() && cuts[stage - 1] == i) ++stage;
+      const std::uint32_t o = line.operations[i];
+      stage_[o] = stage;
+      is_forward_[o] = 1;
+      forward_[stage].push_back(o);
+      for (const std::uint32_t t : step_.outputs[o]) made_[t] = made_[t] == nowhere ? stage : std::max(made_[t], stage);
+    }
+    // The highest stage that makes or reads a tensor.
+    std::vector<std::uint32_t> highest(step_.num_tensors, 0);
+    for (const std::uint32_t o : line.operations) {
+      for (const std::uint32_t t : step_.inputs[o]) highest[t] = std::max(highest[t], stage_[o]);
+      for (const std::uint32_t t : step_.outputs[o]) highest[t] = std::max(highest[t], stage_[o]);
+    }
+    for (const std::uint32_t o : line.rest) {
+      std::uint32_t from_forward = 0, from_gradients = length_;
+      for (const std::uint32_t t : step_.inputs[o]) {
+        from_forward = std::max(from_forward, highest[t]);
+        for (const std::uint32_t maker : step_.producers[t])
+          if (!is_forward_[maker] && stage_[maker] != nowhere) from_gradients = std::min(from_gradients, stage_[maker]);
+      }
+      stage_[o] = from_forward == 0 ? from_gradients : std::min(from_forward, from_gradients);
+      backward_[stage_[o]].push_back(o);
+    }
+  }
+
+  /// Tensors of several producers are made again by all of them or by none.
+  void mark_once(const forward_line& line) {
+    once_.assign(step_.num_operations, 0);
+    for (const std::uint32_t o : line.operations) once_[o] = step_.once[o] != 0;
+    for (const std::uint32_t o : line.rest) once_[o] = 1;
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const std::uint32_t o : line.operations)
+        for (const std::uint32_t t : step_.outputs[o]) {
+          if (once_[o] || step_.producers[t].size() < 2) continue;
+          for (const std::uint32_t other : step_.producers[t])
+            if (step_.needed[other] && (once_[other] || stage_[other] != stage_[o])) once_[o] = 1;
+          changed = changed || once_[o];
+        }
+    }
+  }
+
+  void find_last_uses() {
+    last_.assign(step_.num_tensors, 0);
+    backward_reader_.assign(step_.num_tensors, 0);
+    gradient_end_.assign(step_.num_tensors, nowhere);
+    for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
+      if (step_.producers[t].empty()) continue;
+      for (const std::uint32_t o : step_.consumers[t]) {
+        if (stage_[o] == nowhere) continue;
+        if (made_[t] != nowhere) last_[t] = std::max(last_[t], stage_[o]);
+        if (!is_forward_[o]) {
+          backward_reader_[t] = 1;
+          gradient_end_[t] = std::min(gradient_end_[t], stage_[o]);
+        }
+      }
+    }
+    standing_tensor_.assign(step_.num_tensors, 0);
+    for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
+      if (made_[t] == nowhere) continue;
+      bool fixed = true;  // it is never made again
+      for (const std::uint32_t o : step_.producers[t]) fixed = fixed && (stage_[o] == nowhere || once_[o]);
+      standing_tensor_[t] = step_.step_output[t] || (fixed && backward_reader_[t]);
+    }
+  }
+
+  void measure() {
+    const std::size_t rows = std::size_t{length_} + 1;
+    fast_time_.assign(rows, 0);
+    forward_time_.assign(rows, 0);
+    backward_time_.assign(rows, 0);
+    saved_.assign(rows, 0);
+    gradient_.assign(rows, 0);
+    fast_peak_.assign(rows, 0);
+    forward_peak_.assign(rows, 0);
+    backward_peak_.assign(rows, 0);
+    outputs_.assign(rows, 0);
+    crossing_.assign(rows * rows, 0);
+    left_.assign(step_.num_tensors, 0);
+    there_.assign(step_.num_tensors, 0);
+
+    // ends[s][j]: bytes that stage s makes and whose last use is in stage j.
+    for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
+      if (made_[t] == nowhere) continue;
+      if (standing_tensor_[t]) {
+        standing_ += step_.bytes[t];
+        continue;
+      }
+      if (last_[t] > made_[t]) crossing_[made_[t] * rows + last_[t]] += step_.bytes[t];
+      if (last_[t] > made_[t] || backward_reader_[t]) saved_[made_[t]] += step_.bytes[t];
+    }
+    for (std::uint32_t s = length_; s >= 1; --s) {
+      // Sum of the ends behind j, then what stages s + 1 … j add.
+      std::int64_t behind = 0;
+      for (std::uint32_t j = length_; j >= s; --j) {
+        const std::int64_t ends = crossing_[s * rows + j];
+        crossing_[s * rows + j] = behind + (s < j ? crossing_[(s + 1) * rows + j] : 0);
+        behind += ends;
+      }
+    }
+    // Gradients: from the stage whose backward makes them down to the last that reads them.
+    std::vector<std::int64_t> change(rows + 1, 0);
+    for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
+      if (made_[t] != nowhere || step_.producers[t].empty() || step_.step_output[t]) continue;
+      std::uint32_t from = 0;
+      for (const std::uint32_t o : step_.producers[t])
+        if (stage_[o] != nowhere) from = std::max(from, stage_[o]);
+      if (from == 0 || gradient_end_[t] == nowhere || gradient_end_[t] >= from) continue;
+      change[gradient_end_[t]] += step_.bytes[t];
+      change[from] -= step_.bytes[t];
+    }
+    std::int64_t waiting = 0;
+    for (std::uint32_t s = 0; s <= length_; ++s) gradient_[s] = waiting += change[s];
+
+    for (std::uint32_t s = 1; s <= length_; ++s) {
+      forward_peak_[s] = run_forward(s, false, forward_time_[s]);
+      fast_peak_[s] = run_forward(s, true, fast_time_[s]);
+      backward_peak_[s] = run_backward(s);
+      for (const std::uint32_t o : backward_[s]) backward_time_[s] += step_.time[o];
+    }
+  }
+
+  /// The peak of a forward of stage `s` by itself, and the time of what may run again in it. `fast`: for what crosses
+  /// the end of the stage alone.
+  std::int64_t run_forward(std::uint32_t s, bool fast, double& time) {
+    std::vector<std::uint8_t> runs(forward_[s].size(), 1);
+    const auto kept = [&](std::uint32_t t) {
+      return made_[t] == s && (last_[t] > s || (!fast && backward_reader_[t]));
+    };
+    for (std::size_t i = forward_[s].size(); i-- > 0;) {
+      const std::uint32_t o = forward_[s][i];
+      bool useful = !fast;
+      for (const std::uint32_t t : step_.outputs[o]) useful = useful || kept(t) || left_[t] > 0;
+      runs[i] = useful;
+      if (!useful) continue;
+      for (const std::uint32_t t : step_.inputs[o]) ++left_[t];
+    }
+    std::int64_t memory = 0, peak = 0;
+    for (std::size_t i = 0; i < forward_[s].size(); ++i) {
+      if (!runs[i]) continue;
+      const std::uint32_t o = forward_[s][i];
+      if (!once_[o]) time += step_.time[o];
+      for (const std::uint32_t t : step_.outputs[o])
+        if (!there_[t] && !standing_tensor_[t]) {
+          there_[t] = 1;
+          memory += step_.bytes[t];
+        }
+      peak = std::max(peak, memory + step_.workspace[o]);
+      const auto drop = [&](std::uint32_t t) {
+        if (there_[t] && left_[t] == 0 && !kept(t)) {
+          there_[t] = 0;
+          memory -= step_.bytes[t];
+        }
+      };
+      for (const std::uint32_t t : step_.inputs[o]) {
+        --left_[t];
+        drop(t);
+      }
+      for (const std::uint32_t t : step_.outputs[o]) drop(t);
+    }
+    for (const std::uint32_t o : forward_[s])
+      for (const std::uint32_t t : step_.outputs[o]) there_[t] = 0;
+    return peak;
+  }
+
+  std::int64_t run_backward(std::uint32_t s) {
+    // In a backward of a lower stage, too, a gradient may be read: those stay.
+    for (const std::uint32_t o : backward_[s])
+      for (const std::uint32_t t : step_.inputs[o]) ++left_[t];
+    std::int64_t memory = saved_[s] + gradient_[s], peak = memory;
+    for (const std::uint32_t o : backward_[s]) {
+      for (const std::uint32_t t : step_.outputs[o])
+        if (made_[t] == nowhere && first_backward(t) == o) {
+          memory += step_.bytes[t];
+          if (step_.step_output[t]) outputs_[s] += step_.bytes[t];
+        }
+      peak = std::max(peak, memory + step_.workspace[o]);
+      for (const std::uint32_t t : step_.inputs[o]) {
+        if (--left_[t] != 0 || step_.step_output[t] || standing_tensor_[t]) continue;
+        if (made_[t] == nowhere ? gradient_end_[t] == s : made_[t] == s && gradient_end_[t] == s)
+          memory -= step_.bytes[t];
+      }
+      for (const std::uint32_t t : step_.outputs[o])
+        if (made_[t] == nowhere && gradient_end_[t] == nowhere && !step_.step_output[t]) memory -= step_.bytes[t];
+    }
+    return peak;
+  }
+
+  /// The operation that allocates a tensor of the backward part: of the highest stage, the first listed.
+  [[nodiscard]] std::uint32_t first_backward(std::uint32_t t) const {
+    std::uint32_t best = nowhere;
+    for (const std::uint32_t o : step_.producers[t])
+      if (stage_[o] != nowhere && (best == nowhere || stage_[o] > stage_[best])) best = o;
+    return best;
+  }
+
+  const flat_step& step_;
+  std::uint32_t length_ = 0;
+  std::vector<std::vector<std::uint32_t>> forward_, backward_;
+  std::vector<std::uint32_t> stage_;  // of an operation
+  std::vector<std::uint8_t> is_forward_, once_;
+  std::vector<std::uint32_t> made_;          // of a tensor of the forward part: its stage
+  std::vector<std::uint32_t> last_;          // … the last stage with a reader
+  std::vector<std::uint32_t> gradient_end_;  // of a tensor: the lowest stage whose backward reads it
+  std::vector<std::uint8_t> backward_reader_, standing_tensor_;
+  std::vector<double> fast_time_, forward_time_, backward_time_;
+  std::vector<std::int64_t> crossing_, saved_, gradient_, fast_peak_, forward_peak_, backward_peak_, outputs_;
+  std::int64_t standing_ = 0;
+  std::vector<std::uint32_t> left_;  // reads to come, while a stage is run by itself
+  std::vector<std::uint8_t> there_;
+};
+
+}  // namespace remat

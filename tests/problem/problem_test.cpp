@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/problem/problem.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/cost/callable.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/graph/training_graph.hpp"
+
+namespace {
+
+using remat::op_id;
+using remat::tensor_id;
+using remat::tensor_kind;
+
+/// A training step of up to 25 operations: several outputs, accumulation, effects, parameters, tensors nobody reads.
+remat::training_graph random_graph(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](std::uint64_t n) { return random() % n; };
+  remat::training_graph g;
+  std::vector<tensor_id> readable;
+  for (std::uint64_t n = below(4); n > 0; --n)
+    readable.push_back(g.add_tensor({.name = "p", .bytes = 1000, .kind = tensor_kind::parameter}));
+  std::vector<tensor_id> open;  // gradients that more operations may add to
+  for (std::uint64_t n = below(25); n > 0; --n) {
+    remat::operation_spec o;
+    for (std::uint64_t k = below(4); k > 0 && !readable.empty(); --k)
+      o.inputs.push_back(readable[below(readable.size())]);
+    std::vector<tensor_id> made;
+    for (std::uint64_t k = below(4); k > 0; --k)
+      made.push_back(g.add_tensor({.name = "t", .bytes = static_cast<std::int64_t>(below(100))}));
+    o.outputs = made;
+    if (below(3) == 0) open.push_back(g.add_tensor({.name = "g", .bytes = 10, .kind = tensor_kind::gradient}));
+    if (!open.empty() && (below(2) == 0 || n == 1)) {
+      o.outputs.insert(o.outputs.begin(), open.back());
+      if (below(2) == 0 || n == 1) {
+        made.push_back(open.back());
+        open.pop_back();
+      }
+    }
+    o.workspace = static_cast<std::int64_t>(below(60));
+    o.recomputable = below(5) != 0;
+    g.add_operation(o);
+    readable.insert(readable.end(), made.begin(), made.end());
+  }
+  for (std::uint64_t n = below(3); n > 0 && !readable.empty(); --n) g.add_step_output(readable[below(readable.size())]);
+  return g;
+}
+
+template <class Range>
+std::set<std::uint32_t> set_of(const Range& range) {
+  std::set<std::uint32_t> out;
+  for (const auto x : range) out.insert(static_cast<std::uint32_t>(x));
+  return out;
+}
+
+/// One tensor for each of `bytes`, made by an operation of its own; the last one is the step's output.
+remat::training_graph row_of(const std::vector<std::int64_t>& bytes) {
+  remat::training_graph g;
+  for (const std::int64_t b : bytes) {
+    remat::operation_spec o;
+    o.outputs = {g.add_tensor({.name = "t", .bytes = b})};
+    g.add_operation(o);
+  }
+  g.add_step_output(static_cast<tensor_id>(bytes.size() - 1));
+  return g;
+}
+
+std::string error_of(const remat::training_graph& g) {
+  try {
+    (void)remat::problem(g, remat::unit_cost{});
+  } catch (const remat::bad_graph& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+}  // namespace
+
+TEST_CASE("the arrays say what the graph says") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const remat::training_graph g = random_graph(seed);
+    const remat::problem p(g, remat::callable_cost{[](op_id o) { return static_cast<double>(index(o)) + 0.5; }});
+    const remat::flat_step& s = p.step();
+    REQUIRE(s.num_operations == g.num_operations());
+    REQUIRE(s.num_tensors == g.num_tensors());
+    REQUIRE(s.inputs.size() == s.num_operations);
+    REQUIRE(s.producers.size() == s.num_tensors);
+    std::vector<std::set<std::uint32_t>> producers(s.num_tensors), consumers(s.num_tensors);
+    for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+      const auto id = static_cast<op_id>(o);
+      std::set<std::uint32_t> inputs;
+      for (const tensor_id t : g.inputs(id))
+        if (!g.resident(t)) {
+          inputs.insert(static_cast<std::uint32_t>(t));
+          consumers[index(t)].insert(o);
+        }
+      for (const tensor_id t : g.outputs(id)) producers[index(t)].insert(o);
+      CHECK(set_of(s.inputs[o]) == inputs);
+      CHECK(s.inputs[o].size() == inputs.size());
+      CHECK(set_of(s.outputs[o]) == set_of(g.outputs(id)));
+      CHECK(std::is_sorted(s.inputs[o].begin(), s.inputs[o].end()));
+      CHECK(std::is_sorted(s.outputs[o].begin(), s.outputs[o].end()));
+      CHECK(s.time[o] == o + 0.5);
+      CHECK(s.workspace[o] == g.workspace(id));
+      const int once = !g.recomputable(id)         ? remat::flat_step::once_as_marked
+                       : g.outputs(id).size() == 0 ? remat::flat_step::once_for_effect
+                                                   : 0;
+      CHECK(s.once[o] == once);
+    }
+    for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+      const auto id = static_cast<tensor_id>(t);
+      CHECK(set_of(s.producers[t]) == producers[t]);
+      CHECK(set_of(s.consumers[t]) == consumers[t]);
+      CHECK(std::is_sorted(s.producers[t].begin(), s.producers[t].end()));
+      CHECK(std::is_sorted(s.consumers[t].begin(), s.consumers[t].end()));
+      CHECK(s.bytes[t] == (g.resident(id) ? 0 : g.bytes(id)));
+    }
+    std::set<std::uint32_t> outputs;
+    for (const tensor_id t : g.step_outputs())
+      if (!g.resident(t)) outputs.insert(static_cast<std::uint32_t>(t));
+    CHECK(set_of(s.step_outputs) == outputs);
+  }
+}
+
+TEST_CASE("baseline and needed operations, against a simulation on sets") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const remat::training_graph g = random_graph(seed);
+    const remat::problem p(g, remat::callable_cost{[](op_id o) { return static_cast<double>(index(o) % 7); }});
+    const remat::flat_step& s = p.step();
+
+    // Before each operation: what was made and is still to be read, to be added to, or is a step output.
+    const auto touches = [&](std::uint32_t o, std::uint32_t t) {
+      const auto in = g.inputs(static_cast<op_id>(o)), out = g.outputs(static_cast<op_id>(o));
+      const auto id = static_cast<tensor_id>(t);
+      return std::find(in.begin(), in.end(), id) != in.end() || std::find(out.begin(), out.end(), id) != out.end();
+    };
+    std::int64_t peak = 0;
+    for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+      std::int64_t memory = g.workspace(static_cast<op_id>(o));
+      for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+        if (g.resident(static_cast<tensor_id>(t))) continue;
+        bool made = false, later = s.step_output[t] != 0;
+        for (std::uint32_t before = 0; before <= o; ++before)
+          for (const tensor_id x : g.outputs(static_cast<op_id>(before))) made = made || index(x) == t;
+        for (std::uint32_t after = o; after < s.num_operations; ++after) later = later || touches(after, t);
+        if (made && later) memory += g.bytes(static_cast<tensor_id>(t));
+      }
+      peak = std::max(peak, memory);
+    }
+    CHECK(s.baseline_peak == peak);
+
+    std::vector<std::uint8_t> needed(s.num_operations, 0);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+        bool now = g.outputs(static_cast<op_id>(o)).empty();
+        for (const tensor_id t : g.outputs(static_cast<op_id>(o))) {
+          now = now || s.step_output[index(t)];
+          for (std::uint32_t r = 0; r < s.num_operations; ++r) {
+            const auto in = g.inputs(static_cast<op_id>(r));
+            now = now || (needed[r] && std::find(in.begin(), in.end(), t) != in.end());
+          }
+        }
+        if (now && !needed[o]) {
+          needed[o] = 1;
+          changed = true;
+        }
+      }
+    }
+    CHECK(s.needed == needed);
+    double all = 0, those = 0;
+    for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+      all += o % 7;
+      if (needed[o]) those += o % 7;
+    }
+    CHECK(s.baseline_time == all);
+    CHECK(s.needed_time == those);
+  }
+}
+
+TEST_CASE("the same step under another budget shares the arrays") {
+  const remat::problem p(random_graph(1), remat::unit_cost{});
+  CHECK_FALSE(p.has_budget());
+  CHECK(p.budget() == remat::problem::unlimited);
+  const remat::problem q = p.with_budget(5);
+  CHECK(q.budget() == 5);
+  CHECK(q.has_budget());
+  CHECK(&q.step() == &p.step());
+  CHECK_FALSE(p.has_budget());
+  CHECK(p.with_budget(0).budget() == 0);
+  CHECK_THROWS_AS((void)p.with_budget(-1), remat::bad_argument);
+  CHECK_THROWS_AS(remat::problem(random_graph(1), remat::unit_cost{}, -5), remat::bad_argument);
+}
+
+TEST_CASE("an empty graph is a step of nothing") {
+  const remat::problem p(remat::training_graph{}, remat::unit_cost{});
+  CHECK(p.step().num_operations == 0);
+  CHECK(p.step().baseline_peak == 0);
+  CHECK(p.step().baseline_time == 0);
+}
+
+TEST_CASE("sizes up to 2^63 − 1 bytes together, and not beyond") {
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  CHECK(remat::problem(row_of({largest - 1, 1}), remat::unit_cost{}).step().baseline_peak == largest - 1);
+  CHECK_THROWS_AS(remat::problem(row_of({largest, 1}), remat::unit_cost{}), remat::bad_cost);
+  CHECK_THROWS_AS(remat::problem(row_of({largest / 2, largest / 2, 2}), remat::unit_cost{}), remat::bad_cost);
+  auto g = row_of({largest - 1, 0});
+  remat::operation_spec o;
+  o.workspace = 1;
+  g.add_operation(o);
+  CHECK_NOTHROW(remat::problem(g, remat::unit_cost{}));
+  o.workspace = 2;
+  g.add_operation(o);
+  CHECK_THROWS_AS(remat::problem(g, remat::unit_cost{}), remat::bad_cost);
+  // What is always resident is not counted.
+  g = row_of({largest});
+  g.add_tensor({.name = "p", .bytes = largest, .kind = tensor_kind::parameter});
+  CHECK_NOTHROW(remat::problem(g, remat::unit_cost{}));
+  // Times.
+  CHECK_THROWS_AS(remat::problem(row_of({1, 1}), remat::callable_cost{[](op_id) { return 1e308; }}), remat::bad_cost);
+}
+
+TEST_CASE("graphs that are no training step") {
+  remat::training_graph g;
+  const tensor_id w = g.add_tensor({.name = "w", .bytes = 1, .kind = tensor_kind::parameter});
+  const tensor_id x = g.add_tensor({.name = "x", .bytes = 1});
+  const tensor_id y = g.add_tensor({.name = "y", .bytes = 1});
+  const tensor_id z = g.add_tensor({.name = "z", .bytes = 1});
+  const auto operation = [&](const char* name, std::vector<tensor_id> inputs, std::vector<tensor_id> outputs) {
+    remat::operation_spec o;
+    o.name = name;
+    o.inputs = std::move(inputs);
+    o.outputs = std::move(outputs);
+    g.add_operation(o);
+  };
+  SUBCASE("a parameter that is written") {
+    operation("f", {}, {w});
+    CHECK(error_of(g) ==
+          "tensor 0 (w) is always resident (a parameter or an input), but operation 0 (f) writes it; such tensors have "
+          "no producer");
+  }
+  SUBCASE("an output twice") {
+    operation("f", {w}, {x, y, x});
+    CHECK(error_of(g) == "operation 0 (f) lists output 1 twice; once is right");
+  }
+  SUBCASE("a read of what nobody writes") {
+    operation("f", {x}, {y});
+    CHECK(error_of(g).starts_with("operation 0 (f) reads tensor 1 (x), which no operation writes"));
+  }
+  SUBCASE("a step output that nobody writes") {
+    operation("f", {w}, {y});
+    g.add_step_output(x);
+    CHECK(error_of(g) == "step output tensor 1 (x) is written by no operation");
+  }
+  SUBCASE("an order that is not topological") {
+    operation("late", {x}, {y});
+    operation("early", {w}, {x});
+    CHECK(error_of(g).starts_with(
+        "operation 0 (late) reads tensor 1 (x) before its producer, operation 1 (early), has run"));
+  }
+  SUBCASE("a read before the last of several producers") {
+    operation("first", {w}, {x});
+    operation("reader", {x}, {y});
+    operation("second", {w}, {x});
+    CHECK(error_of(g).starts_with("operation 1 (reader) reads tensor 1 (x) before its producer, operation 2 (second)"));
+  }
+  SUBCASE("a cycle of three behind an operation that is in none") {
+    operation("before", {w}, {});
+    operation("f", {z}, {x});
+    operation("g", {x}, {y});
+    operation("h", {y}, {z});
+    CHECK(error_of(g) ==
+          "the graph has a cycle: operation 1 (f) → operation 2 (g) → operation 3 (h) → operation 1 (f); a training "
+          "step has none");
+  }
+  SUBCASE("an operation that reads what it writes") {
+    operation("f", {x}, {x});
+    CHECK(error_of(g).starts_with("the graph has a cycle: operation 0 (f) → operation 0 (f)"));
+  }
+  SUBCASE("a step output that is always resident, and reads of it, are in order") {
+    operation("f", {w, w}, {x});
+    operation("g", {x, x, w}, {y, z});
+    g.add_step_output(w);
+    g.add_step_output(y);
+    g.add_step_output(y);
+    CHECK(error_of(g) == "none");
+  }
+}
+
+TEST_CASE("rows: an empty one is a row") {
+  remat::index_rows rows;
+  CHECK(rows.size() == 0);
+  rows.values.push_back(4);
+  rows.end_row();
+  rows.end_row();
+  CHECK(rows.size() == 2);
+  CHECK(rows[0].size() == 1);
+  CHECK(rows[0][0] == 4);
+  CHECK(rows[1].empty());
+}

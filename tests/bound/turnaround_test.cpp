@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <stop_token>
@@ -19,6 +20,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/exhaustive.hpp"
+#include "support/moment_choices.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -26,7 +28,7 @@ namespace {
 using namespace remat;
 
 TEST_CASE("the bound never exceeds the least time of all schedules, and infeasible is never said where there is one") {
-  int infeasible = 0, proven = 0, recompute = 0, positive = 0, tight = 0;
+  int infeasible = 0, proven = 0, recompute = 0, positive = 0, tight = 0, tighter = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     test::random_graph_options options;
     options.operations = 3 + static_cast<std::uint32_t>(seed % 4);
@@ -40,7 +42,9 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
       const double optimum = test::least_time(q);
       const turnaround_result all = turnaround_bound(q, {.moments = 0});
       const turnaround_result few = analysis.bound(budget, {.moments = 2});  // with what it knows from other budgets
-      for (const turnaround_result& r : {all, few}) {
+      const turnaround_result whole = turnaround_bound(q, {.moments = 0, .branch_nodes = 40});
+      REQUIRE(whole.lower_bound >= all.lower_bound * (1 - 1e-6));
+      for (const turnaround_result& r : {all, few, whole}) {
         REQUIRE((!r.infeasible || std::isinf(optimum)));
         REQUIRE((r.infeasible || r.lower_bound <= optimum * (1 + 1e-12)));
         REQUIRE(r.lower_bound >= p.step().needed_time);
@@ -56,6 +60,7 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
         ++recompute;
         positive += all.recomputation > 0;
         tight += all.lower_bound >= optimum * (1 - 1e-5);
+        tighter += whole.lower_bound >= optimum * (1 - 1e-5);
       }
     }
   }
@@ -65,6 +70,7 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
   CHECK(proven > infeasible * 8 / 10);
   CHECK(positive > recompute * 8 / 10);
   CHECK(tight > recompute / 15);
+  CHECK(tighter > 3 * tight);
 }
 
 TEST_CASE("the peers' values are reached on every row, and infeasible rows are proven") {
@@ -123,6 +129,30 @@ problem chain(std::uint32_t l) {
   }
   g.add_step_output(d);
   return problem(g, unit_cost{});
+}
+
+TEST_CASE("with positions in the listed order in place of ancestors and descendants it would be no bound") {
+  int wrong = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 5, .once = 0});
+    const flat_step& s = p.step();
+    for (std::int64_t budget = least_memory_bound(p).bytes; budget < s.baseline_peak; ++budget) {
+      const double optimum = test::least_time(p.with_budget(budget));
+      if (std::isinf(optimum)) continue;
+      for (std::uint32_t k = 0; k < s.num_operations; ++k) {
+        if (!s.needed[k]) continue;
+        double listed = std::numeric_limits<double>::infinity();
+        test::every_choice(s, k, [&](double time, std::int64_t bytes, std::uint32_t ran) {
+          bool in_order = true;
+          for (std::uint32_t o = 0; o < s.num_operations; ++o)
+            in_order = in_order && (!s.needed[o] || (ran >> o & 1) == (o <= k));
+          if (in_order && bytes + working_set_bytes(s, k) <= budget) listed = std::min(listed, time);
+        });
+        wrong += s.needed_time + listed > optimum;
+      }
+    }
+  }
+  CHECK(wrong > 0);
 }
 
 TEST_CASE("a chain by hand: every tensor that does not fit must be made once more") {

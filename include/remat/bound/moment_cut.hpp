@@ -143,6 +143,23 @@ class moment_cut {
   /// Whether the last flow is maximum.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
 
+  /// The tensors whose residency is in question at this moment, by position: to fix some of them, as branch and bound
+  /// does. A fixed one is resident at no price and no longer counted in any bytes, or absent: its producers run later,
+  /// at whatever time that takes (`price` is about twice `total_time()` or more where they cannot).
+  enum class fixing : std::uint8_t { free, resident, absent };
+  [[nodiscard]] std::size_t num_candidates() const noexcept { return priced_.size(); }
+  [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return priced_[i].bytes; }
+  [[nodiscard]] tensor_id candidate(std::size_t i) const { return static_cast<tensor_id>(priced_[i].tensor); }
+  [[nodiscard]] fixing fixed(std::size_t i) const { return priced_[i].fixed; }
+  /// Whether the last complete flow keeps it resident and pays for that.
+  [[nodiscard]] bool candidate_resident(std::size_t i) const { return is_resident(priced_[i]); }
+  /// Takes effect with the next flow, which starts from nothing. At most 256 may be absent at a time.
+  void fix(std::size_t i, fixing f) {
+    priced_[i].fixed = f;
+    mode_ = mode::unset;
+    kept_price_ = -1;
+  }
+
   /// Keeps the present flow: `price` starts from it when it goes back to a price that is not lower.
   void keep() {
     flow_.save(kept_);
@@ -158,7 +175,9 @@ class moment_cut {
     while (std::ldexp(required_bytes_, -shift) > std::ldexp(1.0, 60)) ++shift;
     set_structure();
     for (const priced& p : priced_) {
-      const std::int64_t c = std::min(p.bytes >> shift, max_flow::infinite);
+      const max_flow::capacity c = p.fixed == fixing::free       ? p.bytes >> shift
+                                   : p.fixed == fixing::resident ? 0
+                                                                 : max_flow::infinite >> 9;
       if (p.arc != none)
         flow_.set_capacity(p.arc, c);
       else
@@ -183,7 +202,7 @@ class moment_cut {
   [[nodiscard]] moment_choice choice() const {
     moment_choice c;
     for (const priced& p : priced_)
-      if (is_resident(p)) c.bytes += p.bytes;
+      if (p.fixed == fixing::free && is_resident(p)) c.bytes += p.bytes;
     for (const std::uint32_t o : reached_)
       if (runs_again(o)) c.time += step_->time[o];
     return c;
@@ -216,6 +235,7 @@ class moment_cut {
     std::uint32_t arc;  // none: an arc from the source
     std::uint32_t from, to;
     std::int64_t bytes;
+    fixing fixed = fixing::free;
   };
   // What is known of a tensor at the present moment (mark_).
   static constexpr std::uint8_t own = 1, required = 2, touched = 4, ordered = 8;
@@ -332,7 +352,7 @@ class moment_cut {
           if (side_[p] != after) plain_.push_back(flow_.add_arc(made, run_node_[p]));
       }
       if (mark_[t] & required) {
-        priced_.push_back({t, none, none, made, s.bytes[t]});
+        priced_.push_back({t, none, none, made, s.bytes[t], fixing::free});
         continue;
       }
       std::uint32_t read = none;
@@ -345,7 +365,7 @@ class moment_cut {
           read = run_node_[reader];
       }
       const std::uint32_t arc = flow_.add_arc(read, made);
-      priced_.push_back({t, arc, read, made, s.bytes[t]});
+      priced_.push_back({t, arc, read, made, s.bytes[t], fixing::free});
     }
     for (const std::uint32_t o : reached_) {
       if (side_[o] != open) continue;
@@ -379,8 +399,10 @@ class moment_cut {
   }
 
   /// Price × bytes in the flow's unit, rounded down. The factor makes up for the three roundings before it.
-  [[nodiscard]] static max_flow::capacity priced_capacity(double scaled, std::int64_t bytes) {
-    const double exact = scaled * static_cast<double>(bytes) * (1 - 0x1p-51);
+  [[nodiscard]] max_flow::capacity priced_capacity(double scaled, const priced& p) const {
+    if (p.fixed == fixing::resident) return 0;
+    if (p.fixed == fixing::absent) return static_cast<max_flow::capacity>(std::ldexp(2 * total_time_, exponent_)) + 2;
+    const double exact = scaled * static_cast<double>(p.bytes) * (1 - 0x1p-51);
     return exact < 0x1p61 ? static_cast<max_flow::capacity>(exact) : max_flow::infinite;
   }
 
@@ -388,7 +410,7 @@ class moment_cut {
     flow_.clear_flow();
     set_structure();
     for (const priced& p : priced_) {
-      const max_flow::capacity c = priced_capacity(scaled, p.bytes);
+      const max_flow::capacity c = priced_capacity(scaled, p);
       if (p.arc != none)
         flow_.set_capacity(p.arc, c);
       else
@@ -408,7 +430,7 @@ class moment_cut {
 
   void raise(double scaled) {
     for (const priced& p : priced_) {
-      const max_flow::capacity more = priced_capacity(scaled, p.bytes) - priced_capacity(scaled_price_, p.bytes);
+      const max_flow::capacity more = priced_capacity(scaled, p) - priced_capacity(scaled_price_, p);
       if (p.arc != none)
         flow_.raise_capacity(p.arc, more);
       else

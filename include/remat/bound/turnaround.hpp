@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/bound/moment_branch.hpp"
 #include "remat/bound/moment_cut.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/id.hpp"
@@ -23,6 +24,10 @@ struct turnaround_options {
   std::uint32_t moments = 24;
   /// How far below the best price the bound of a moment may stay, as a part of the needed time.
   double tolerance = 1e-7;
+  /// Nodes of branch and bound at each of the best `branch_moments` moments, to close the gap between the price of a
+  /// byte and whole tensors (`moment_branch`). 0: none.
+  std::uint32_t branch_nodes = 0;
+  std::uint32_t branch_moments = 4;
   bool want_saved = true;  ///< fill in `choice`, `saved` and `again`: one more flow
   run_control run{};
 };
@@ -43,6 +48,7 @@ struct turnaround_result {
   std::vector<tensor_id> saved{};
   std::vector<op_id> again{};
   std::uint32_t moments_tried = 0;
+  std::uint32_t branched = 0;  ///< nodes of branch and bound
   std::uint32_t flows = 0;
 };
 
@@ -145,13 +151,22 @@ class turnaround_analysis {
           std::lower_bound(errors.begin(), errors.end(), k, [](const auto& e, std::uint32_t o) { return e.first < o; });
       errors.insert(at, {k, reached_ - estimate[k]});
     }
+    moment_optimum exact;
+    if (options.branch_nodes > 0) branch(errors, options, clock, exact, r);
     r.recomputation = std::max(0.0, best_.value);
     r.lower_bound = s.needed_time + r.recomputation;
     r.flows = flows_;
     if (r.recomputation > 0) {
       r.moment = static_cast<op_id>(best_.moment);
       r.multiplier = best_.price;
-      if (options.want_saved && !clock.should_stop()) recall(r);
+      if (std::isfinite(exact.upper)) {
+        r.working_set = working_set_bytes(s, best_.moment);
+        r.choice = exact.choice;
+        r.saved = std::move(exact.saved);
+        r.again = std::move(exact.again);
+      } else if (options.want_saved && !clock.should_stop()) {
+        recall(r);
+      }
     }
     return r;
   }
@@ -296,6 +311,29 @@ class turnaround_analysis {
       }
     }
     return true;
+  }
+
+  /// Branch and bound at the tried moments of the highest values. `exact` is what it finds at the moment that wins.
+  void branch(const std::vector<std::pair<std::uint32_t, double>>& tried, const turnaround_options& options,
+              const run_clock& clock, moment_optimum& exact, turnaround_result& r) {
+    std::vector<std::pair<double, std::uint32_t>> order;
+    for (const auto& [o, error] : tried)
+      if (values_[o] > 0) order.push_back({-values_[o], o});
+    std::sort(order.begin(), order.end());
+    moment_branch search(cut_);
+    std::uint32_t moments = 0;
+    for (const auto& [value, o] : order) {
+      if (moments++ >= options.branch_moments || clock.should_stop()) break;
+      cut_.at(o);
+      moment_optimum found = search.solve(budget_ - cut_.working_set(), best_.price, tolerance_, options.branch_nodes,
+                                          [&] { return clock.should_stop(); });
+      flows_ += found.flows;
+      r.branched += found.nodes;
+      if (found.lower >= best_.value && std::isfinite(found.lower)) {
+        best_ = {o, best_.price, found.lower, -1};
+        exact = std::move(found);
+      }
+    }
   }
 
   /// The choice behind the bound.

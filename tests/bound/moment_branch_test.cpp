@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/bound/moment_branch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "remat/bound/moment_cut.hpp"
+#include "remat/problem/problem.hpp"
+#include "support/moment_choices.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;
+
+TEST_CASE("branching ends at the least time of all choices, and is on either side of it before") {
+  const auto never = [] { return false; };
+  int branched = 0, open = 0;
+  for (std::uint64_t seed = 0; seed < 1200; ++seed) {
+    test::random_graph_options options;
+    options.operations = 4 + static_cast<std::uint32_t>(seed % 3);
+    options.once = seed % 2 ? 0 : 20;
+    const problem p = test::random_problem(seed, options);
+    const flat_step& s = p.step();
+    moment_cut cut(s);
+    moment_branch search(cut);
+    for (std::uint32_t k = 0; k < s.num_operations; ++k) {
+      if (!s.needed[k]) continue;
+      cut.at(k);
+      for (const std::int64_t room : {0, 3, 8, 15}) {
+        double least = std::numeric_limits<double>::infinity();
+        test::every_choice(s, k, [&](double time, std::int64_t bytes) {
+          if (bytes <= room) least = std::min(least, time);
+        });
+        INFO("seed ", seed, " operation ", k, " room ", room);
+        const moment_optimum r = search.solve(room, 0, 1e-9, 10000, never);
+        if (std::isinf(least)) {
+          REQUIRE(r.infeasible);
+          continue;
+        }
+        REQUIRE(r.lower <= least);
+        REQUIRE(r.lower >= least * (1 - 1e-9) - 2e-9);
+        REQUIRE(r.upper == least);
+        REQUIRE(r.choice.bytes <= room);
+        REQUIRE(r.choice.time == least);
+        std::int64_t bytes = 0;
+        for (const tensor_id t : r.saved) bytes += s.bytes[index(t)];
+        REQUIRE(bytes == r.choice.bytes);
+        double time = 0;
+        for (const op_id o : r.again) time += s.time[index(o)];
+        REQUIRE(time == least);
+        branched += r.nodes > 1;
+        const moment_optimum few = search.solve(room, 0, 1e-9, 3, never);
+        REQUIRE(few.lower <= least);
+        REQUIRE(few.upper >= least);
+        open += few.lower < least && few.nodes > 1;
+      }
+    }
+  }
+  CHECK(branched > 300);
+  CHECK(open > 30);
+}
+
+}  // namespace

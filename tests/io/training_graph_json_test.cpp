@@ -377,7 +377,12 @@ TEST_CASE("files: missing, a directory, unreadable") {
                        remat::bad_file);
   CHECK_THROWS_WITH_AS((void)remat::read_training_graph(data), doctest::Contains("is a directory"), remat::bad_file);
   CHECK_THROWS_AS((void)remat::read_training_graph(""), remat::bad_file);
-  CHECK_THROWS_AS((void)remat::read_training_graph(std::filesystem::path("a\0b", "a\0b" + 3)), remat::bad_file);
+  CHECK_THROWS_AS((void)remat::read_training_graph(std::filesystem::path(std::string("a\0b", 3))), remat::bad_file);
+}
+
+TEST_CASE("a file without end that is no JSON") {
+  if (!std::filesystem::exists("/dev/zero")) return;
+  CHECK_THROWS_WITH_AS((void)remat::read_training_graph("/dev/zero"), doctest::Contains("zero byte"), remat::bad_file);
 }
 
 TEST_CASE("every prefix of a file is refused") {

@@ -138,7 +138,9 @@ class json_document {
     std::vector<char> block(std::size_t{1} << 16U);
     while (in.good()) {
       in.read(block.data(), static_cast<std::streamsize>(block.size()));
-      text.append(block.data(), static_cast<std::size_t>(in.gcount()));
+      const auto got = static_cast<std::size_t>(in.gcount());
+      text.append(block.data(), got);
+      if (std::memchr(block.data(), 0, got)) break;  // no JSON: what follows, perhaps without end, does not matter
     }
     if (in.bad()) throw bad_file(std::move(file), "", "cannot be read to its end");
     return json_document(text, std::move(file));

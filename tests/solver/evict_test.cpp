@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/solver/evict.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/solver/concepts.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+
+static_assert(solver_for<evict_solver, problem>);
+
+const std::filesystem::path data(REMAT_TEST_DATA);
+
+const problem& bundled(const std::string& name) {
+  static std::map<std::string, problem> read;
+  auto found = read.find(name);
+  if (found == read.end()) {
+    auto path = data / "graphs" / (name + ".json");
+    if (!std::filesystem::exists(path)) path = data / "graphs" / "rk" / (name + ".json");
+    found = read.emplace(name, read_training_step(path).question).first;
+  }
+  return found->second;
+}
+
+}  // namespace
+
+TEST_CASE("random graphs: legal, within the budget, never below the optimum; how often it finds one") {
+  std::size_t possible = 0, found = 0, optimal = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    const problem free = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 5)});
+    for (const int percent : {100, 80, 60}) {
+      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const double least = test::least_time(p);
+      const solution s = evict(p);
+      INFO("seed ", seed, " at ", percent, " %");
+      if (!s.has_schedule()) {
+        CHECK(s.status == solve_status::timeout);
+        possible += least < std::numeric_limits<double>::infinity();
+        if (percent == 100) CHECK_FALSE(least < std::numeric_limits<double>::infinity());
+        continue;
+      }
+      const check_report r = check(p, *s.plan);
+      REQUIRE(r.valid());
+      CHECK(r.time == s.time);
+      CHECK(r.peak_bytes == s.peak_bytes);
+      REQUIRE(s.time >= least);
+      if (s.status == solve_status::optimal) CHECK(s.time == least);
+      ++possible;
+      ++found;
+      optimal += s.time == least;
+    }
+  }
+  MESSAGE(found, " of ", possible, " possible schedules found, ", optimal, " of them optimal");
+  CHECK(found > possible * 9 / 10);
+  CHECK(optimal > found * 8 / 10);
+}
+
+TEST_CASE("at least as good as the first offline eviction on every row, and more rows have a schedule") {
+  std::ifstream rows(data / "peers" / "eviction.csv");
+  std::string line;
+  std::getline(rows, line);
+  std::size_t compared = 0;
+  while (std::getline(rows, line)) {
+    std::istringstream row(line);
+    std::string graph, cost, fraction, budget, overhead;
+    std::getline(row, graph, ',');
+    std::getline(row, cost, ',');
+    std::getline(row, fraction, ',');
+    std::getline(row, budget, ',');
+    std::getline(row, overhead, ',');
+    if (overhead.empty()) continue;
+    const problem p = bundled(graph).with_budget(std::stoll(budget));
+    const solution s = evict(p);
+    INFO(line);
+    REQUIRE(s.has_schedule());
+    CHECK(s.peak_bytes <= p.budget());
+    CHECK(s.time / p.step().baseline_time - 1 <= std::stod(overhead) + 5e-6);  // printed to five digits
+    ++compared;
+  }
+  CHECK(compared == 95);
+  // Rows where that one has no schedule and none is proven impossible.
+  for (const auto& [graph, fraction] : {std::pair("uno2d-b16-256", 0.5), std::pair("gpt2-medium-b4-s512", 0.2)}) {
+    const problem& p = bundled(graph);
+    const auto budget = static_cast<std::int64_t>(fraction * static_cast<double>(p.step().baseline_peak));
+    INFO(graph);
+    CHECK(evict(p.with_budget(budget)).has_schedule());
+  }
+}
+
+TEST_CASE("the same answer every time; random passes never make it worse and depend on the seed alone") {
+  const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").step().baseline_peak / 2);
+  const solution once = evict(p), again = evict(p);
+  CHECK(once.plan == again.plan);
+  const solution more = evict(p, {.random_passes = 50, .run = {.seed = 3}});
+  CHECK(more.time <= once.time);
+  CHECK(more.plan == evict(p, {.random_passes = 50, .run = {.seed = 3}}).plan);
+}
+
+TEST_CASE("an ample budget recomputes nothing and says optimal") {
+  for (const char* name : {"vgg16-b64-224", "mixer"}) {
+    const problem& p = bundled(name);
+    const solution s = evict(p.with_budget(p.step().baseline_peak));
+    CHECK(s.status == solve_status::optimal);
+    CHECK(s.statistics.recomputes == 0);
+    CHECK(evict(p).status == solve_status::optimal);
+  }
+}
+
+TEST_CASE("a stop before the start is cancelled, a spent deadline a timeout") {
+  const problem p = bundled("resnet50-b64-224").with_budget(bundled("resnet50-b64-224").step().baseline_peak / 2);
+  std::stop_source source;
+  source.request_stop();
+  CHECK(evict(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);
+  CHECK(evict(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
+  CHECK(evict(p, {.run = {.work_limit = 0}}).status == solve_status::timeout);
+}
+
+TEST_CASE("a work limit gives the same answer as another run with it, and progress is reported") {
+  const problem p = bundled("resnet50-b64-224").with_budget(bundled("resnet50-b64-224").step().baseline_peak / 2);
+  const std::uint64_t n = p.step().num_operations;
+  std::size_t reports = 0;
+  const evict_options options{.run = {.work_limit = 3 * n, .on_progress = [&](const progress& now) {
+                                        ++reports;
+                                        CHECK(now.solver == "evict");
+                                      }}};
+  const solution s = evict(p, options);
+  REQUIRE(s.has_schedule());
+  CHECK(s.plan == evict(p, {.run = {.work_limit = 3 * n}}).plan);
+  CHECK(reports > 0);
+  CHECK(evict(p).time <= s.time);
+}

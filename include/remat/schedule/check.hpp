@@ -19,21 +19,21 @@ enum class violation : std::uint8_t {
   none,
   no_such_operation,
   no_such_tensor,
-  runs_twice,         ///< an operation that may run only once
-  input_not_there,    ///< an operation reads a tensor that is not readable
-  adds_twice,         ///< a second contribution of one operation to a tensor of several producers
-  free_not_allocated, ///< also: of a tensor that is always resident
-  effect_missing,     ///< an operation without outputs did not run exactly once
-  output_missing,     ///< a step output is not readable at the end
+  runs_twice,          ///< an operation that may run only once
+  input_not_there,     ///< an operation reads a tensor that is not readable
+  adds_twice,          ///< a second contribution of one operation to a tensor of several producers
+  free_not_allocated,  ///< also: of a tensor that is always resident
+  effect_missing,      ///< an operation without outputs did not run exactly once
+  output_missing,      ///< a step output is not readable at the end
   over_budget
 };
 
 /// What the exact checker found. Times and counts cover the steps before the violation, if there is one.
 struct check_report {
   violation what = violation::none;
-  std::size_t at = 0;       ///< the step of the violation; steps.size(): at the end
-  op_id operation{};        ///< whose step it is, where that means something
-  tensor_id tensor{};       ///< which tensor, where that means something
+  std::size_t at = 0;  ///< the step of the violation; steps.size(): at the end
+  op_id operation{};   ///< whose step it is, where that means something
+  tensor_id tensor{};  ///< which tensor, where that means something
   std::int64_t peak_bytes = 0;
   std::size_t peak_step = 0;  ///< the first compute at which memory is peak_bytes
   double time = 0;
@@ -48,16 +48,26 @@ struct check_report {
     const std::string t = "tensor " + std::to_string(index(tensor));
     const std::string step = "step " + std::to_string(at) + ": ";
     switch (what) {
-      case violation::none: return "valid";
-      case violation::no_such_operation: return step + "there is no " + o;
-      case violation::no_such_tensor: return step + "there is no " + t;
-      case violation::runs_twice: return step + o + " may run only once";
-      case violation::input_not_there: return step + o + " reads " + t + ", which is not there";
-      case violation::adds_twice: return step + o + " adds to " + t + " twice";
-      case violation::free_not_allocated: return step + "free of " + t + ", which is not allocated";
-      case violation::effect_missing: return "at the end: " + o + ", which has no outputs, did not run exactly once";
-      case violation::output_missing: return "at the end: step output " + t + " is not there";
-      case violation::over_budget: return "the peak, " + std::to_string(peak_bytes) + " bytes, is over the budget";
+      case violation::none:
+        return "valid";
+      case violation::no_such_operation:
+        return step + "there is no " + o;
+      case violation::no_such_tensor:
+        return step + "there is no " + t;
+      case violation::runs_twice:
+        return step + o + " may run only once";
+      case violation::input_not_there:
+        return step + o + " reads " + t + ", which is not there";
+      case violation::adds_twice:
+        return step + o + " adds to " + t + " twice";
+      case violation::free_not_allocated:
+        return step + "free of " + t + ", which is not allocated";
+      case violation::effect_missing:
+        return "at the end: " + o + ", which has no outputs, did not run exactly once";
+      case violation::output_missing:
+        return "at the end: step output " + t + " is not there";
+      case violation::over_budget:
+        return "the peak, " + std::to_string(peak_bytes) + " bytes, is over the budget";
     }
     return "unknown";
   }
@@ -146,7 +156,8 @@ template <class Observer = no_observer>
     observe(i, running);
   }
   for (std::uint32_t o = 0; o < s.num_operations; ++o)
-    if (s.has_effect(o) && runs[o] != 1) return fail(violation::effect_missing, steps.size(), static_cast<op_id>(o), {});
+    if (s.has_effect(o) && runs[o] != 1)
+      return fail(violation::effect_missing, steps.size(), static_cast<op_id>(o), {});
   for (const std::uint32_t t : s.step_outputs)
     if (!readable(t)) return fail(violation::output_missing, steps.size(), {}, static_cast<tensor_id>(t));
   if (report.peak_bytes > p.budget()) return fail(violation::over_budget, report.peak_step, {}, {});

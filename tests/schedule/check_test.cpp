@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/schedule/check.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/cost/unit.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/io/schedule_json.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "support/random_graph.hpp"
+#include "support/schedules.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+
+constexpr std::size_t schedules_of_a_graph = 100;
+
+/// Schedule `i` of those that the verdicts are about.
+schedule numbered(const problem& p, std::size_t i) {
+  const test::random_schedule legal(p, 17 * i + 3);
+  return test::broken(p, legal.plan, i % std::size(test::ways_to_break), i);
+}
+
+std::vector<std::filesystem::path> graphs() {
+  std::vector<std::filesystem::path> found;
+  for (const char* folder : {"graphs", "graphs/rk"})
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(REMAT_TEST_DATA) / folder))
+      if (entry.path().extension() == ".json") found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// a → b → c, a is read by c too; c accumulates with d into g.
+struct small {
+  training_graph g;
+  tensor_id x, a, b, sum;
+  op_id make_a, make_b, add_1, add_2, effect;
+  small() {
+    x = g.add_tensor({"x", 1000, tensor_kind::input});
+    a = g.add_tensor({"a", 10});
+    b = g.add_tensor({"b", 20});
+    sum = g.add_tensor({"sum", 5, tensor_kind::gradient});
+    make_a = g.add_operation({.name = "make_a", .inputs = {x}, .outputs = {a}});
+    make_b = g.add_operation({.name = "make_b", .inputs = {a}, .outputs = {b}, .workspace = 7});
+    add_1 = g.add_operation({.name = "add_1", .inputs = {a, b}, .outputs = {sum}});
+    add_2 = g.add_operation({.name = "add_2", .inputs = {b}, .outputs = {sum}});
+    effect = g.add_operation({.name = "effect", .inputs = {sum}});
+    g.add_step_output(sum);
+  }
+  [[nodiscard]] problem p(std::int64_t budget = problem::unlimited) const { return problem(g, unit_cost{}, budget); }
+};
+
+schedule steps(std::initializer_list<step> list) { return {list}; }
+
+}  // namespace
+
+TEST_CASE("a legal schedule: peak with workspace, time, recomputations, memory at every step") {
+  const small s;
+  const schedule plan = steps({step::compute(s.make_a), step::compute(s.make_b), step::free(s.a),
+                               step::compute(s.make_a), step::compute(s.add_1), step::free(s.a), step::compute(s.add_2),
+                               step::free(s.b), step::compute(s.effect)});
+  std::vector<std::int64_t> memory;
+  const check_report r = check(s.p(), plan, [&](std::size_t, std::int64_t bytes) { memory.push_back(bytes); });
+  CHECK(r.valid());
+  CHECK(r.message() == "valid");
+  CHECK(r.peak_bytes == 37);
+  CHECK(r.peak_step == 1);
+  CHECK(r.time == 6);
+  CHECK(r.computes == 6);
+  CHECK(r.recomputes == 1);
+  CHECK(memory == std::vector<std::int64_t>{10, 37, 20, 30, 35, 25, 25, 5, 5});
+  CHECK(check(s.p(37), plan).valid());
+  const check_report over = check(s.p(36), plan);
+  CHECK(over.what == violation::over_budget);
+  CHECK(over.at == 1);
+}
+
+TEST_CASE("each violation is found at its step") {
+  const small s;
+  const problem p = s.p();
+  const auto first = [&](const schedule& plan) {
+    const check_report r = check(p, plan);
+    return std::pair(r.what, r.at);
+  };
+  using pair = std::pair<violation, std::size_t>;
+  const step a = step::compute(s.make_a), b = step::compute(s.make_b), c = step::compute(s.add_1),
+             d = step::compute(s.add_2), e = step::compute(s.effect);
+  CHECK(first(steps({b})) == pair(violation::input_not_there, 0));
+  CHECK(first(steps({a, b, c, e})) == pair(violation::input_not_there, 3));  // one contribution is not all of them
+  CHECK(first(steps({a, b, c, c})) == pair(violation::adds_twice, 3));
+  CHECK(first(steps({a, b, c, d, e, e})) == pair(violation::effect_missing, 6));
+  CHECK(first(steps({a, b, c, d})) == pair(violation::effect_missing, 4));
+  CHECK(first(steps({a, b, c, d, e, step::free(s.sum)})) == pair(violation::output_missing, 6));
+  CHECK(first(steps({step::free(s.a)})) == pair(violation::free_not_allocated, 0));
+  CHECK(first(steps({step::free(s.x)})) == pair(violation::free_not_allocated, 0));
+  CHECK(first(steps({a, step::compute(static_cast<op_id>(5))})) == pair(violation::no_such_operation, 1));
+  CHECK(first(steps({a, step::free(static_cast<tensor_id>(4))})) == pair(violation::no_such_tensor, 1));
+  // Freed and made again: the old contributions do not count.
+  CHECK(first(steps({a, b, c, d, step::free(s.sum), c, e})) == pair(violation::input_not_there, 6));
+  CHECK(first(steps({a, b, c, d, step::free(s.sum), c, d, e})).first == violation::none);
+}
+
+TEST_CASE("what is not recomputable runs once, even where it has an effect") {
+  training_graph g;
+  const tensor_id t = g.add_tensor({"t", 1});
+  const op_id o = g.add_operation({.name = "o", .outputs = {t}, .recomputable = false});
+  const op_id e = g.add_operation({.name = "e", .inputs = {t}, .recomputable = false});
+  const problem p(g, unit_cost{});
+  const check_report twice = check(p, steps({step::compute(o), step::compute(o)}));
+  CHECK(twice.what == violation::runs_twice);
+  CHECK(twice.at == 1);
+  CHECK(check(p, steps({step::compute(o), step::compute(e), step::compute(e)})).at == 2);
+}
+
+TEST_CASE("random schedules are legal, and agree with the baseline where nothing is dropped") {
+  std::size_t recomputed = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 12});
+    const test::random_schedule made(p, seed);
+    const check_report r = check(p, made.plan);
+    INFO(seed, ": ", r.message());
+    if (r.what == violation::runs_twice) continue;  // the generator is simple-minded about those
+    CHECK(r.valid());
+    recomputed += r.recomputes;
+  }
+  CHECK(recomputed > 100);
+}
+
+// The verdicts are those of an independent checker of the same contract, run once over the files that this test writes
+// when the environment variable REMAT_WRITE_SCHEDULES names a folder. Columns: graph, number of the schedule, whether
+// it is valid, peak, time, and the message.
+TEST_CASE("agrees with an independent checker on all graphs") {
+  const char* folder = std::getenv("REMAT_WRITE_SCHEDULES");
+  std::ifstream verdicts(std::string(REMAT_TEST_DATA) + "/verdicts/check_schedule.csv");
+  std::string line;
+  std::size_t compared = 0, valid = 0;
+  std::map<std::string, int> messages;
+  std::getline(verdicts, line);
+  for (const auto& path : graphs()) {
+    const training_step read = read_training_step(path);
+    const std::string name =
+        path.parent_path().filename() == "rk" ? "rk/" + path.stem().string() : path.stem().string();
+    for (std::size_t i = 0; i < schedules_of_a_graph; ++i) {
+      const schedule plan = numbered(read.question, i);
+      if (folder != nullptr) {
+        std::string file = name + "-" + std::to_string(i) + ".json";
+        std::replace(file.begin(), file.end(), '/', '_');
+        std::ofstream out(std::filesystem::path(folder) / file);
+        write_schedule(out, {.graph = read.graph.name(), .solver = "test", .plan = plan});
+        continue;
+      }
+      REQUIRE(std::getline(verdicts, line));
+      std::istringstream row(line);
+      std::string graph, number, ok, peak, time, message;
+      std::getline(row, graph, ',');
+      std::getline(row, number, ',');
+      std::getline(row, ok, ',');
+      std::getline(row, peak, ',');
+      std::getline(row, time, ',');
+      std::getline(row, message);
+      const check_report r = check(read.question, plan);
+      INFO(line, " | ", r.message());
+      REQUIRE(graph == name);
+      REQUIRE(number == std::to_string(i));
+      CHECK(r.valid() == (ok == "1"));
+      CHECK(r.peak_bytes == std::stoll(peak));
+      const double expected = std::stod(time);
+      CHECK(std::abs(r.time - expected) <= 1e-9 * expected);
+      if (message.rfind("step ", 0) == 0)
+        CHECK(message.rfind("step " + std::to_string(r.at) + ":", 0) == 0);
+      else if (!message.empty())
+        CHECK(r.at == plan.steps.size());
+      ++compared;
+      valid += r.valid();
+      ++messages[std::to_string(static_cast<int>(r.what))];
+    }
+  }
+  if (folder == nullptr) {
+    CHECK(compared >= 2000);
+    CHECK(valid >= compared / 8);
+    CHECK(compared - valid >= compared / 4);
+    CHECK(messages.size() >= 8);  // valid ones, and all violations but adding twice and the budget's, tested above
+  }
+}

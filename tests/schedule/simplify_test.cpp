@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/schedule/simplify.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "remat/schedule/check.hpp"
+#include "support/random_graph.hpp"
+#include "support/schedules.hpp"
+
+namespace {
+using namespace remat;  // NOLINT: a test
+}
+
+TEST_CASE("simplify keeps legality, never raises peak or time, and is idempotent") {
+  std::size_t lower = 0, shorter = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 4 + static_cast<std::uint32_t>(seed % 16)});
+    const test::random_schedule made(p, seed);
+    const check_report before = check(p, made.plan);
+    if (!before.valid()) continue;
+    const schedule tidy = simplify(p, made.plan);
+    const check_report after = check(p, tidy);
+    INFO("seed ", seed, ": ", after.message());
+    REQUIRE(after.valid());
+    CHECK(after.peak_bytes <= before.peak_bytes);
+    CHECK(after.time <= before.time);
+    CHECK(simplify(p, tidy) == tidy);
+    lower += after.peak_bytes < before.peak_bytes;
+    shorter += after.time < before.time;
+  }
+  CHECK(lower > 200);
+  CHECK(shorter > 200);
+}
+
+TEST_CASE("the listed order gets the baseline's peak") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 10, .dead = 0});
+    std::vector<std::uint32_t> order(p.step().num_operations);
+    bool all_needed = true;
+    for (std::uint32_t o = 0; o < order.size(); ++o) {
+      order[o] = o;
+      all_needed = all_needed && p.step().needed[o];
+    }
+    if (!all_needed) continue;
+    const check_report r = check(p, schedule_computes(p, order));
+    INFO("seed ", seed, ": ", r.message());
+    CHECK(r.valid());
+    CHECK(r.peak_bytes <= p.step().baseline_peak);  // less: a tensor that nobody reads any more goes at once
+  }
+}
+
+TEST_CASE("an operation that makes one tensor again does not keep its other tensors") {
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 100});
+  const tensor_id b = g.add_tensor({"b", 1});
+  const tensor_id c = g.add_tensor({"c", 1});
+  const tensor_id d = g.add_tensor({"d", 1});
+  g.add_operation({.name = "ab", .outputs = {a, b}, .seconds = 1});
+  g.add_operation({.name = "c", .inputs = {a}, .outputs = {c}, .seconds = 1});
+  g.add_operation({.name = "d", .inputs = {b, c}, .outputs = {d}, .seconds = 1});
+  g.add_step_output(d);
+  const problem p(g, measured_cost{});
+  const std::vector<std::uint32_t> twice{0, 1, 0, 2};
+  const schedule plan = schedule_computes(p, twice);
+  CHECK(check(p, plan).valid());
+  // The first b is not read: it goes at once, as does the second a.
+  const schedule expected{{step::compute(op_id{0}), step::free(b), step::compute(op_id{1}), step::free(a),
+                           step::compute(op_id{0}), step::free(a), step::compute(op_id{2}), step::free(c),
+                           step::free(b)}};
+  CHECK(plan.steps.size() == expected.steps.size());
+  CHECK(check(p, plan).peak_bytes == 102);
+}

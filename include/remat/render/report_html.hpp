@@ -272,6 +272,15 @@ class html_report {
     std::optional<schedule_profile> what;
   };
 
+  /// A name, escaped, that may be broken behind the marks that join its words.
+  [[nodiscard]] static std::string breakable(std::string_view name) {
+    std::string out;
+    for (const char c : escape(name)) {
+      out += c;
+      if (c == '.' || c == '_' || c == '/' || c == ':') out += "<wbr>";
+    }
+    return out;
+  }
   [[nodiscard]] double share(std::int64_t bytes) const noexcept {
     return subject_.baseline_peak > 0 ? static_cast<double>(bytes) / static_cast<double>(subject_.baseline_peak)
                                       : std::numeric_limits<double>::quiet_NaN();
@@ -368,7 +377,8 @@ class html_report {
     const bool any = std::any_of(solves_.begin(), solves_.end(), [](const entry& e) { return e.what.has_value(); });
     if (any) {
       out << "<section aria-labelledby=\"h-schedules\">\n<h2 id=\"h-schedules\">Each schedule</h2>\n"
-             "<p>What it recomputes most, and the largest tensors at its peak. Operations of one name count together.</p>\n";
+             "<p>What it recomputes most, and the largest tensors at its peak. Operations of one name count together; "
+             "reruns are runs beyond the first.</p>\n";
       std::int64_t tightest = std::numeric_limits<std::int64_t>::max();
       for (const entry& e : solves_)
         if (e.what) tightest = std::min(tightest, e.solve.budget_bytes);
@@ -395,10 +405,10 @@ class html_report {
     out << ", peak " << escape(format_bytes(w.peak_bytes)) << "</summary>\n<div class=\"pair\">\n";
 
     out << "<div class=\"scroll\"><table>\n<caption>Recomputed most</caption>\n<thead><tr><th scope=\"col\">Operation</th>"
-           "<th scope=\"col\" class=\"n\">how many</th><th scope=\"col\" class=\"n\">Runs beyond the first</th>"
-           "<th scope=\"col\" class=\"n\">Time in them</th><th scope=\"col\" class=\"n\">Share</th></tr></thead>\n<tbody>\n";
+           "<th scope=\"col\" class=\"n\">How many</th><th scope=\"col\" class=\"n\">Reruns</th>"
+           "<th scope=\"col\" class=\"n\">Time</th><th scope=\"col\" class=\"n\">Share</th></tr></thead>\n<tbody>\n";
     for (const auto& r : w.recomputes)
-      out << "<tr><th scope=\"row\" class=\"name\">" << escape(r.name) << "</th><td class=\"n\">" << r.operations
+      out << "<tr><th scope=\"row\" class=\"name\">" << breakable(r.name) << "</th><td class=\"n\">" << r.operations
           << "</td><td class=\"n\">" << r.reruns << "</td><td class=\"n\">" << escape(time_text(r.time))
           << "</td><td class=\"n\">" << escape(w.rerun_time > 0 ? format_percent(r.time / w.rerun_time) : "–")
           << "</td></tr>\n";
@@ -407,12 +417,12 @@ class html_report {
 
     out << "<div class=\"scroll\"><table>\n<caption>In memory at the peak";
     if (!w.peak_operation.empty())
-      out << ", while <span class=\"name\">" << escape(w.peak_operation) << "</span> runs (from "
+      out << ", while <span class=\"name\">" << breakable(w.peak_operation) << "</span> runs (from "
           << escape(time_text(w.peak_time)) << ")";
     out << "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\" class=\"n\">Size</th><th scope=\"col\" "
            "class=\"n\">of the peak</th></tr></thead>\n<tbody>\n";
     for (const auto& r : w.at_peak)
-      out << "<tr><th scope=\"row\" class=\"name\">" << escape(r.name) << "</th><td class=\"n\">"
+      out << "<tr><th scope=\"row\" class=\"name\">" << breakable(r.name) << "</th><td class=\"n\">"
           << escape(format_bytes(r.bytes)) << "</td><td class=\"n\">"
           << escape(w.peak_bytes > 0
                         ? format_percent(static_cast<double>(r.bytes) / static_cast<double>(w.peak_bytes))
@@ -526,6 +536,7 @@ a { color: var(--link); }
 @media (min-width: 70rem) { .charts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .charts section { display: flex; flex-direction: column; } .charts section > p { min-height: 3em; } }
 .chart { position: relative; height: clamp(20rem, 55vh, 27rem); }
+.chart canvas { max-width: 100%; }
 select { font: inherit; color: inherit; background: var(--panel); border: 1px solid var(--line); border-radius: 0.3rem;
   padding: 0.15rem 0.3rem; max-width: 100%; }
 label { color: var(--ink); }
@@ -550,6 +561,7 @@ details { background: var(--panel); border: 1px solid var(--line); border-radius
 details table th, details caption { background: transparent; }
 summary { cursor: pointer; padding: 0.45rem 0; }
 .pair { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 2rem; padding-bottom: 0.8rem; }
+@media (max-width: 30rem) { th, td { padding: 0.3rem; } details { padding: 0 0.5rem; } }
 @media (min-width: 70rem) { .pair { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
 #script-errors { color: var(--no); }
 @media print { details { break-inside: avoid; } }
@@ -575,7 +587,7 @@ summary { cursor: pointer; padding: 0.45rem 0; }
     animation: false, maintainAspectRatio: false, parsing: false, normalized: true,
     interaction: { mode: 'nearest', intersect: false },
     plugins: {
-      legend: { position: 'bottom', labels: { color: css('--ink'), usePointStyle: true } },
+      legend: { position: 'bottom', labels: { color: css('--ink'), usePointStyle: true, boxHeight: 7 } },
       tooltip: { callbacks: tooltip } },
     scales: { x: x, y: y } });
   let frontier = null, memory = null;
@@ -587,11 +599,11 @@ summary { cursor: pointer; padding: 0.45rem 0; }
       pointRadius: 4.5, pointHoverRadius: 7, pointBorderWidth: 2,
       data: data.solves.filter(s => s.solver === i && s.overhead !== null)
         .map(s => ({ x: data.budgets[s.budget].percent, y: s.overhead, text: s.text, budget: data.budgets[s.budget].text }))
-        .sort((a, b) => a.x - b.x) }));
+        .sort((a, b) => a.x - b.x) })).filter(set => set.data.length);
     const bound = data.budgets.filter(b => b.bound !== null)
       .map(b => ({ x: b.percent, y: b.bound, text: 'proven: at least ' + b.bound.toFixed(2) + ' %', budget: b.text }));
     sets.push({ label: 'lower bound', data: bound.sort((a, b) => a.x - b.x), borderColor: css('--soft'),
-      backgroundColor: css('--soft'), borderDash: [6, 4], borderWidth: 1.5, pointStyle: 'line', pointRadius: 4 });
+      backgroundColor: css('--soft'), borderDash: [6, 4], borderWidth: 1.5, pointStyle: 'line', pointRadius: 0, pointHoverRadius: 5 });
     frontier = new Chart(document.getElementById('frontier'), {
       type: 'line', data: { datasets: sets },
       options: options(axis('Budget (% of the baseline peak)', { grace: '4%' }), axis('Overhead (%)', { beginAtZero: true }), {

@@ -163,12 +163,16 @@ class stage_chain {
   [[nodiscard]] std::int64_t crossing_bytes(std::uint32_t s, std::uint32_t j) const noexcept {
     return crossing_[s * (std::size_t{length_} + 1) + j];
   }
-  /// What the stage makes that is read later, by a forward or a backward.
+  /// What crosses the end of the stage and no backward reads, whoever made it: gone when the last forward has read it.
+  /// Precondition: 0 ≤ stage ≤ L.
+  [[nodiscard]] std::int64_t transient_bytes(std::uint32_t stage) const noexcept { return transient_[stage]; }
+  /// What the stage makes that a backward reads.
   [[nodiscard]] std::int64_t saved_bytes(std::uint32_t stage) const noexcept { return saved_[stage]; }
   /// Gradients made behind the stage for its backward and those before it.
   [[nodiscard]] std::int64_t gradient_bytes(std::uint32_t stage) const noexcept { return gradient_[stage]; }
-  /// Peaks beside the stage's input: of a forward for what crosses alone, of one for all that is saved (both without
-  /// gradients that wait), of the backward, with what was saved and the gradients.
+  /// Peaks: of a forward for what crosses alone, its input and the gradients that wait not counted; of one for all that
+  /// is saved, the transient part of its input counted until it is gone, gradients not; of the backward, with what was
+  /// saved and the gradients.
   [[nodiscard]] std::int64_t fast_peak(std::uint32_t stage) const noexcept { return fast_peak_[stage]; }
   [[nodiscard]] std::int64_t forward_peak(std::uint32_t stage) const noexcept { return forward_peak_[stage]; }
   [[nodiscard]] std::int64_t backward_peak(std::uint32_t stage) const noexcept { return backward_peak_[stage]; }
@@ -277,6 +281,7 @@ class stage_chain {
     forward_time_.assign(rows, 0);
     backward_time_.assign(rows, 0);
     saved_.assign(rows, 0);
+    transient_.assign(rows, 0);
     gradient_.assign(rows, 0);
     fast_peak_.assign(rows, 0);
     forward_peak_.assign(rows, 0);
@@ -294,7 +299,10 @@ class stage_chain {
         continue;
       }
       if (last_[t] > made_[t]) crossing_[made_[t] * rows + last_[t]] += step_.bytes[t];
-      if (last_[t] > made_[t] || backward_reader_[t]) saved_[made_[t]] += step_.bytes[t];
+      if (backward_reader_[t])
+        saved_[made_[t]] += step_.bytes[t];
+      else
+        for (std::uint32_t s = made_[t]; s < last_[t]; ++s) transient_[s] += step_.bytes[t];
     }
     for (std::uint32_t s = length_; s >= 1; --s) {
       // Sum of the ends behind j, then what stages s + 1 … j add.
@@ -327,6 +335,11 @@ class stage_chain {
     }
   }
 
+  /// Whether `t` is a transient input of stage `s` that no later stage reads.
+  [[nodiscard]] bool ends_as_input(std::uint32_t s, std::uint32_t t) const {
+    return made_[t] != nowhere && made_[t] < s && last_[t] == s && !backward_reader_[t] && !standing_tensor_[t];
+  }
+
   /// The peak of a forward of stage `s` by itself, and the time of what may run again in it. `fast`: for what crosses
   /// the end of the stage alone.
   std::int64_t run_forward(std::uint32_t s, bool fast, double& time) {
@@ -343,6 +356,12 @@ class stage_chain {
       for (const std::uint32_t t : step_.inputs[o]) ++left_[t];
     }
     std::int64_t memory = 0, peak = 0;
+    if (!fast) {
+      memory = transient_[s - 1];
+      for (const std::uint32_t o : forward_[s])
+        for (const std::uint32_t t : step_.inputs[o])
+          if (ends_as_input(s, t)) there_[t] = 1;
+    }
     for (std::size_t i = 0; i < forward_[s].size(); ++i) {
       if (!runs[i]) continue;
       const std::uint32_t o = forward_[s][i];
@@ -411,7 +430,7 @@ class stage_chain {
   std::vector<std::uint32_t> gradient_end_;  // of a tensor: the lowest stage whose backward reads it
   std::vector<std::uint8_t> backward_reader_, standing_tensor_;
   std::vector<double> fast_time_, forward_time_, backward_time_;
-  std::vector<std::int64_t> crossing_, saved_, gradient_, fast_peak_, forward_peak_, backward_peak_, outputs_;
+  std::vector<std::int64_t> crossing_, saved_, transient_, gradient_, fast_peak_, forward_peak_, backward_peak_, outputs_;
   std::int64_t standing_ = 0;
   std::vector<std::uint32_t> left_;  // reads to come, while a stage is run by itself
   std::vector<std::uint8_t> there_;

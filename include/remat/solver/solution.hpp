@@ -24,20 +24,26 @@ enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout,
 
 [[nodiscard]] constexpr std::string_view to_string(solve_status s) noexcept {
   switch (s) {
-    case solve_status::optimal: return "optimal";
-    case solve_status::feasible: return "feasible";
-    case solve_status::infeasible: return "infeasible";
-    case solve_status::timeout: return "timeout";
-    case solve_status::cancelled: return "cancelled";
-    case solve_status::error: return "error";
+    case solve_status::optimal:
+      return "optimal";
+    case solve_status::feasible:
+      return "feasible";
+    case solve_status::infeasible:
+      return "infeasible";
+    case solve_status::timeout:
+      return "timeout";
+    case solve_status::cancelled:
+      return "cancelled";
+    case solve_status::error:
+      return "error";
   }
   return "unknown";
 }
 
 /// What a solve did, for tables and benchmarks.
 struct solve_statistics {
-  double seconds = 0;        ///< wall clock
-  std::uint64_t work = 0;    ///< the solver's elementary moves
+  double seconds = 0;      ///< wall clock
+  std::uint64_t work = 0;  ///< the solver's elementary moves
   std::uint64_t computes = 0;
   std::uint64_t recomputes = 0;
 };
@@ -45,21 +51,21 @@ struct solve_statistics {
 /// The answer of every solver.
 struct solution {
   solve_status status = solve_status::timeout;
-  std::optional<schedule> plan{};  ///< has passed the exact checker
-  std::int64_t peak_bytes = 0;     ///< of the plan
+  std::optional<schedule> plan{};                         ///< has passed the exact checker
+  std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
-  double lower_bound = 0;          ///< proven: no schedule within the budget takes less time
+  double lower_bound = 0;                                 ///< proven: no schedule within the budget takes less time
   solve_statistics statistics{};
-  std::string message{};           ///< one line for people; may be empty
+  std::string message{};  ///< one line for people; may be empty
 
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
 };
 
 /// The only way from a solver's steps to a solution: through the exact checker.
 ///
-/// Returns whether `plan` was taken: it must be legal and within the budget, and faster than what `best` holds (of equal
-/// time: lower peak). An illegal plan is a defect of the solver and throws `internal_error`; one that is over the budget
-/// is refused.
+/// Returns whether `plan` was taken: it must be legal and within the budget, and faster than what `best` holds (of
+/// equal time: lower peak). An illegal plan is a defect of the solver and throws `internal_error`; one that is over the
+/// budget is refused.
 inline bool accept(const problem& p, solution& best, schedule plan) {
   const check_report report = check(p, plan);
   if (report.what == violation::over_budget) return false;

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSL-1.0
+//
+// remat-plan: reads the data-flow graph of a training step, or a chain, and prints schedules for memory budgets.
+//
+//     remat-plan gpt2-small-b8-s1024.json --budget 0.8,0.5,12GiB --solver all --report report.html
+//
+// Its arguments, output and exit status are a contract: `remat-plan --help`.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/least_memory.hpp"
+#include "remat/core/error.hpp"
+#include "remat/io/chain_json.hpp"
+#include "remat/io/json.hpp"
+#include "remat/io/schedule_json.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat_plan/arguments.hpp"
+#include "remat_plan/budget.hpp"
+#include "remat_plan/interrupt.hpp"
+#include "remat_plan/outcome.hpp"
+#include "remat_plan/progress_line.hpp"
+#include "remat_plan/search.hpp"
+#include "remat_plan/solvers.hpp"
+
+#ifdef REMAT_HAVE_REPORT
+#include "remat/render/report_html.hpp"
+#endif
+
+namespace {
+
+using namespace remat_plan;
+
+/// The file, read: a graph's step or a chain, and the solvers that apply to it.
+struct input {
+  std::optional<remat::training_step> step{};
+  std::optional<remat::chain_problem> stages{};
+  subject what{};
+  std::vector<named_solver> solvers{};
+};
+
+std::unique_ptr<input> read_input(const arguments& args) {
+  auto in = std::make_unique<input>();
+  const remat::json_document document = remat::json_document::read(args.graph);
+  if (document.format() == "remat-chain") {
+    if (!args.cost.empty())
+      throw usage_error("--cost " + args.cost + ": " + args.graph +
+                        " is a chain, which states its own times; leave it out");
+    if (!args.out.empty())
+      throw usage_error("--out " + args.out + ": " + args.graph +
+                        " is a chain, and schedule files are of training graphs; leave it out");
+    in->stages.emplace(remat::to_chain(document));
+    const remat::chain& c = in->stages->stages();
+    subject& what = in->what;
+    what.name = c.name();
+    what.cost = "the chain's own times";
+    what.baseline_peak = c.store_all_peak_bytes();
+    what.baseline_time = what.least_time = c.store_all_time();
+    what.least_peak = remat::largest_working_set(*in->stages);
+    what.least_peak_reason =
+        "some stage needs " + std::to_string(what.least_peak) + " bytes by itself, with the input of the chain";
+    in->solvers = chain_solvers(*in->stages, args.slots);
+  } else {
+    in->step.emplace(remat::to_training_step(document, args.cost));
+    const remat::problem& p = in->step->question;
+    subject& what = in->what;
+    what.name = in->step->graph.name();
+    what.cost = args.cost.empty() ? std::string(in->step->cost.name()) : args.cost;
+    what.time_unit = in->step->cost.time_unit();
+    what.baseline_peak = p.step().baseline_peak;
+    what.baseline_time = p.step().baseline_time;
+    what.least_time = p.step().needed_time;
+    remat::least_memory_options looking;
+    if (args.work_limit == remat::run_control::no_work_limit)
+      looking.run.time_limit = std::min<std::chrono::nanoseconds>(args.time_limit, std::chrono::seconds(1));
+    const remat::least_memory_result least = remat::least_memory_bound(p, looking);
+    what.least_peak = least.bytes;
+    if (least.reason != remat::memory_reason::none)
+      what.least_peak_reason = least.message(remat::printable(in->step->graph.name(least.operation)));
+    in->solvers = graph_solvers(p, args.slots);
+  }
+  return in;
+}
+
+std::vector<named_solver> choose_solvers(const input& in, const arguments& args) {
+  std::vector<std::string> names;
+  for (const named_solver& s : in.solvers) names.push_back(s.name);
+  const std::string file = in.stages ? "a chain" : "a training graph";
+  std::vector<named_solver> chosen;
+  for (const std::string& wanted : args.solvers) {
+    if (wanted == "all") {
+      if (args.solvers.size() > 1) throw usage_error("--solver all stands alone: it names all that apply to the file");
+      for (const named_solver& s : in.solvers)
+        if (s.name != "auto") chosen.push_back(s);
+      continue;
+    }
+    const auto found =
+        std::find_if(in.solvers.begin(), in.solvers.end(), [&](const auto& s) { return s.name == wanted; });
+    if (found == in.solvers.end())
+      throw usage_error("--solver " + wanted + ": there is no such solver for " + file + "; " + join(names) +
+                        " or all is right");
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+std::vector<std::int64_t> read_budgets(const input& in, const arguments& args) {
+  std::vector<std::int64_t> budgets;
+  for (const std::string& text : args.budgets) {
+    const parsed_budget budget = parse_budget(text, in.what.baseline_peak);
+    if (!budget.wrong.empty()) throw usage_error("--budget " + text + ": " + budget.wrong);
+    budgets.push_back(budget.bytes);
+  }
+  return budgets;
+}
+
+void print_head(const input& in) {
+  const subject& s = in.what;
+  std::cout << remat::printable(s.name, 200) << ": ";
+  if (in.step)
+    std::cout << in.step->graph.num_operations() << " operations, " << in.step->graph.num_tensors() << " tensors";
+  else
+    std::cout << "a chain of " << in.stages->stages().length() << " stages";
+  std::cout << "; baseline peak " << remat::format_bytes(s.baseline_peak) << ", time "
+            << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n\n";
+}
+
+/// Writes a file by way of `fill`; says so on standard error where that fails.
+template <class Fill>
+bool write_file(const std::string& path, const Fill& fill) {
+  std::ofstream file(path, std::ios::binary);
+  if (file) fill(file);
+  file.close();
+  if (file) return true;
+  std::cerr << "remat-plan: " << path << ": cannot be written\n";
+  return false;
+}
+
+#ifdef REMAT_HAVE_REPORT
+void write_report(std::ostream& out, const input& in, const std::vector<outcome>& all) {
+  const subject& s = in.what;
+  remat::report_subject head{s.name, s.time_unit, s.baseline_peak, s.baseline_time, {}};
+  if (in.step) {
+    head.facts = {{"Operations", std::to_string(in.step->graph.num_operations())},
+                  {"Tensors", std::to_string(in.step->graph.num_tensors())}};
+  } else {
+    head.facts = {{"Stages", std::to_string(in.stages->stages().length())}};
+  }
+  head.facts.push_back({"Cost model", s.cost});
+  if (s.least_peak > 0) head.facts.push_back({"No schedule below", remat::format_bytes(s.least_peak)});
+  remat::html_report report(std::move(head));
+  if (in.step) {
+    const remat::problem& p = in.step->question;
+    remat::schedule listed;
+    {
+      std::vector<std::uint32_t> order(p.step().num_operations);
+      for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
+      listed = remat::schedule_computes(p, order);
+    }
+    report.baseline(remat::profile(p, in.step->graph, listed));
+  }
+  for (const outcome& o : all) {
+    remat::report_solve solve{o.solver,     std::string(remat::to_string(o.status)),
+                              o.budget,     o.peak,
+                              o.time,       o.lower_bound,
+                              o.recomputes, o.seconds,
+                              o.message};
+    if (in.step && o.plan)
+      report.add(std::move(solve), remat::profile(in.step->question.with_budget(o.budget), in.step->graph, *o.plan));
+    else
+      report.add(std::move(solve));
+  }
+  report.write(out);
+}
+#endif
+
+int run(const arguments& args) {
+  const std::unique_ptr<input> in = read_input(args);
+  const std::vector<std::int64_t> budgets = read_budgets(*in, args);
+  const std::vector<named_solver> solvers = choose_solvers(*in, args);
+  if (!args.out.empty() && (solvers.size() != 1 || budgets.size() > 1))
+    throw usage_error("--out " + args.out + ": takes one solver and one budget; there are " +
+                      std::to_string(solvers.size()) + " and " + std::to_string(budgets.size()));
+
+  std::vector<outcome> all;
+  {
+    interrupt on_interrupt;
+    progress_line line(in->what.baseline_time, on_interrupt.token());
+    solving common{&in->what, {}, &line};
+    common.run.stop = on_interrupt.token();
+    common.run.time_limit = args.time_limit;
+    common.run.work_limit = args.work_limit;
+    common.run.seed = args.seed;
+    common.run.threads = args.threads;
+
+    if (!args.json) print_head(*in);
+    std::cout.flush();
+    for (const named_solver& solver : solvers) {
+      std::vector<outcome> some;
+      if (args.max_overhead)
+        some.push_back(solve_for_memory(common, solver, *args.max_overhead));
+      else
+        some = solve_budgets(common, solver, budgets);
+      for (outcome& o : some) {
+        if (args.json) std::cout << to_json(in->what, o).dump() << '\n';
+        all.push_back(std::move(o));
+      }
+      std::cout.flush();
+    }
+  }
+  if (!args.json) {
+    to_table(in->what, all).write(std::cout);
+    std::cout.flush();
+  }
+
+  int status = 0;
+  for (const outcome& o : all) {
+    if (o.solved()) continue;
+    status = 1;
+    if (o.status == remat::solve_status::error)
+      std::cerr << "remat-plan: " << o.solver << " within " << o.budget << " bytes: " << o.message << '\n';
+  }
+  if (!args.out.empty() && all.front().plan) {
+    const outcome& o = all.front();
+    const bool written = write_file(args.out, [&](std::ostream& file) {
+      remat::write_schedule(file, remat::schedule_file{in->what.name, o.solver, o.budget, o.peak, *o.plan});
+    });
+    if (!written) status = 1;
+  }
+#ifdef REMAT_HAVE_REPORT
+  if (!args.report.empty()) {
+    if (write_file(args.report, [&](std::ostream& file) { write_report(file, *in, all); })) {
+      if (!args.json) std::cout << "\nreport: " << args.report << '\n';
+    } else {
+      status = 1;
+    }
+  }
+#endif
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto say = [](const std::string& what) {
+    std::cerr << "remat-plan: " << what << '\n';
+    return 2;
+  };
+  try {
+    const std::optional<arguments> args = parse_arguments(argc, argv);
+    return args ? run(*args) : 0;
+  } catch (const usage_error& e) {
+    return say(e.what());
+  } catch (const remat::bad_argument& e) {
+    return say(e.what());
+  } catch (const remat::error& e) {  // of the file, with its name in front
+    return say(e.what());
+  } catch (const std::bad_alloc&) {
+    std::cerr << "remat-plan: out of memory\n";
+    return 1;
+  } catch (const std::exception& e) {
+    std::cerr << "remat-plan: " << e.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "remat/core/control.hpp"
+
+namespace remat_plan {
+
+/// Arguments that cannot be used: one line, exit status 2.
+class usage_error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The command line, parsed as far as that goes without the graph.
+struct arguments {
+  std::string graph{};
+  std::vector<std::string> budgets{};
+  std::vector<std::string> solvers{"auto"};
+  std::string cost{};  ///< empty: the file's default
+  std::optional<double> max_overhead{};
+  std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
+  std::uint64_t work_limit = remat::run_control::no_work_limit;
+  std::uint64_t seed = 0;
+  unsigned threads = 1;
+  std::optional<std::uint32_t> slots{};
+  std::string out{};
+  std::string report{};
+  bool json = false;
+};
+
+[[nodiscard]] inline std::string join(const std::vector<std::string>& words, std::string_view between = ", ") {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) text.append(i == 0 ? "" : between).append(words[i]);
+  return text;
+}
+
+/// Solver names of the file format that this program does not have yet.
+inline constexpr std::array<std::string_view, 4> not_built_yet{"rockmate", "twremat", "checkmate", "hiremate"};
+
+namespace reading {
+
+[[nodiscard]] inline std::vector<std::string> split(const std::string& option, const std::string& list) {
+  std::vector<std::string> items;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    items.push_back(list.substr(at, comma - at));
+    if (items.back().empty())
+      throw usage_error(option + " " + list + ": item " + std::to_string(items.size()) +
+                        " of the list is empty; items separated by single commas are right");
+    at = comma + 1;
+  }
+  return items;
+}
+
+template <class T>
+[[nodiscard]] T whole(const std::string& option, const std::string& text, T least, T most) {
+  T value{};
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || value < least || value > most)
+    throw usage_error(option + " " + text + ": a whole number from " + std::to_string(least) + " to " +
+                      std::to_string(most) + " is right");
+  return value;
+}
+
+[[nodiscard]] inline double real(const std::string& option, const std::string& text, const char* right) {
+  double value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    throw usage_error(option + " " + text + ": " + right + " is right");
+  return value;
+}
+
+/// A file can be made at `path`, as far as that shows before it is tried.
+inline void check_writable(const std::string& option, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (path.empty()) throw usage_error(option + ": the name of a file is missing");
+  if (fs::is_directory(path, ignored))
+    throw usage_error(option + " " + path + ": is a directory; the name of a file is right");
+  const fs::path folder = fs::path(path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, ignored))
+    throw usage_error(option + " " + path + ": there is no directory " + folder.string() + " to write it to");
+}
+
+}  // namespace reading
+
+/// Reads the command line. An empty result: everything that was asked for has been printed (`--help`).
+/// Throws `usage_error`.
+[[nodiscard]] inline std::optional<arguments> parse_arguments(int argc, const char* const* argv) {
+  using namespace reading;
+  arguments out;
+  std::string budget, solver, overhead, seconds, work, seed, threads, slots, bind, trace;
+
+  CLI::App app(
+      "Decides which tensors of a training step to keep and which to compute again, so that the step fits a "
+      "memory budget and takes the least time.",
+      "remat-plan");
+  app.set_help_flag("-h,--help", "Print this and leave");
+  app.footer(
+      "Exit status: 0 every solve gave a schedule, 1 some gave none, 2 unusable arguments or input.\n"
+      "Ctrl-C ends the solves and prints the best found; a second one ends the program.");
+  app.add_option("graph", out.graph, "A training graph or a chain, as JSON")->type_name("GRAPH.json")->required();
+  const auto option = [&](const char* name, std::string& to, const char* type, const char* text) {
+    return app.add_option(name, to, text)->type_name(type);
+  };
+  option("--budget", budget, "B[,B...]",
+         "Memory budgets: fractions of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB)");
+  option("--solver", solver, "NAME[,NAME...]",
+         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, auto (the default), or all (those that apply)");
+  option("--cost", out.cost, "SPEC",
+         "measured, roofline[:flops=156e12,bandwidth=1.555e12,latency=4e-6], flops, linear:flops=0.1,bytes=1, unit");
+  option("--seconds", seconds, "S", "Wall clock of each solve, 10 by default");
+  option("--threads", threads, "N", "Threads of each solve, by default one for each processor");
+  option("--max-overhead", overhead, "X",
+         "In place of a budget: the least memory whose time is at most 1 + X times the baseline's");
+  option("--bind", bind, "peak|arena", "What the budget binds: peak (the default); arena is not built yet");
+  option("--slots", slots, "N", "rotor: count memory in N slots");
+  option("--seed", seed, "N", "Of all random choices, 0 by default");
+  option("--work", work, "N", "Elementary moves of each solve, in place of --seconds: the same answer every time");
+  option("--out", out.out, "SCHEDULE.json", "Write the schedule (one solver, one budget)");
+  option("--report", out.report, "REPORT.html", "Write a report to look at in a browser");
+  option("--trace", trace, "TRACE.json", "Not built yet");
+  app.add_flag("--json", out.json, "Print one JSON object a line, and nothing else");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return std::nullopt;
+  } catch (const CLI::ParseError& e) {
+    std::string what = e.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    if (what.rfind("graph is required", 0) == 0) what = "GRAPH.json, the file to plan, is missing";
+    throw usage_error(what + " (remat-plan --help names all arguments)");
+  }
+
+  const auto given = [&](const char* name) { return app.count(name) != 0; };
+  if (given("--trace")) throw usage_error("--trace: traces are not built yet; leave it out");
+  if (given("--bind")) {
+    if (bind == "arena") throw usage_error("--bind arena: binding the arena is not built yet; peak is right");
+    if (bind != "peak") throw usage_error("--bind " + bind + ": peak is right");
+  }
+  if (given("--budget") == given("--max-overhead"))
+    throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; one of them is right"
+                                        : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
+                                          "--max-overhead 0.3 for the least memory)");
+  if (given("--budget")) out.budgets = split("--budget", budget);
+  if (given("--max-overhead"))
+    out.max_overhead =
+        real("--max-overhead", overhead, "a number from 0, such as 0.3 for 1.3 times the baseline's time");
+  if (given("--solver")) {
+    out.solvers.clear();
+    for (std::string& name : split("--solver", solver)) {
+      if (std::find(not_built_yet.begin(), not_built_yet.end(), name) != not_built_yet.end())
+        throw usage_error("--solver " + name + ": is not built yet; remat-plan --help names those that are");
+      if (std::find(out.solvers.begin(), out.solvers.end(), name) == out.solvers.end())
+        out.solvers.push_back(std::move(name));
+    }
+  }
+  if (given("--seconds")) {
+    const double s = real("--seconds", seconds, "a number of seconds from 0, such as 2.5");
+    out.time_limit = s < 1e9 ? std::chrono::nanoseconds(std::llround(s * 1e9)) : std::chrono::nanoseconds::max();
+  }
+  if (given("--work")) {
+    out.work_limit = whole<std::uint64_t>("--work", work, 1, remat::run_control::no_work_limit - 1);
+    out.time_limit = std::chrono::nanoseconds::max();
+  }
+  if (given("--seed")) out.seed = whole<std::uint64_t>("--seed", seed, 0, std::numeric_limits<std::uint64_t>::max());
+  out.threads = std::max(1U, std::thread::hardware_concurrency());
+  if (given("--threads")) out.threads = whole<unsigned>("--threads", threads, 1, 1024);
+  if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", slots, 1, 10'000'000);
+  if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
+  if (given("--out")) check_writable("--out", out.out);
+  if (given("--report")) {
+#ifndef REMAT_HAVE_REPORT
+    throw usage_error(
+        "--report: this program was built without Chart.js (Debian: libjs-chart.js), so it has no report");
+#endif
+    check_writable("--report", out.report);
+  }
+  return out;
+}
+
+}  // namespace remat_plan

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace remat_plan {
+
+/// A non-negative decimal number, exactly as written.
+struct decimal {
+  std::string whole{};     ///< digits before the point, without leading zeros
+  std::string fraction{};  ///< digits behind it, without trailing zeros
+  bool point = false;      ///< whether a point was written
+
+  /// "12", "0.5", ".5", "12.50"; nothing else.
+  [[nodiscard]] static std::optional<decimal> parse(std::string_view text) {
+    const auto digits = [](std::string_view s) { return s.find_first_not_of("0123456789") == std::string_view::npos; };
+    decimal out;
+    const std::size_t point = text.find('.');
+    out.point = point != std::string_view::npos;
+    const std::string_view whole = text.substr(0, point);
+    const std::string_view fraction = out.point ? text.substr(point + 1) : std::string_view{};
+    if ((whole.empty() && fraction.empty()) || !digits(whole) || !digits(fraction)) return std::nullopt;
+    if (out.point && fraction.empty()) return std::nullopt;
+    out.whole = whole.substr(std::min(whole.find_first_not_of('0'), whole.size()));
+    out.fraction = fraction.substr(0, fraction.find_last_not_of('0') + 1);
+    return out;
+  }
+
+  /// A hundredth of it.
+  [[nodiscard]] decimal percent() const {
+    decimal out;
+    const std::string padded = (whole.size() < 2 ? std::string(2 - whole.size(), '0') : std::string()) + whole;
+    out.whole = padded.substr(0, padded.size() - 2);
+    out.whole.erase(0, std::min(out.whole.find_first_not_of('0'), out.whole.size()));
+    out.fraction = padded.substr(padded.size() - 2) + fraction;
+    out.fraction.erase(out.fraction.find_last_not_of('0') + 1);
+    out.point = true;
+    return out;
+  }
+
+  [[nodiscard]] bool at_most_one() const { return whole.empty() || (whole == "1" && fraction.empty()); }
+
+  /// ⌊this × `unit`⌋, or nothing where that is over 2^63 − 1. Exact for any number of digits; `unit` ≥ 0.
+  [[nodiscard]] std::optional<std::int64_t> times(std::int64_t unit) const {
+    __extension__ using wide = unsigned __int128;
+    constexpr wide most = static_cast<wide>(std::numeric_limits<std::int64_t>::max());
+    const wide u = static_cast<wide>(unit);
+    // Horner from the last digit, rounding down every time: ⌊(d·u + x) / 10⌋ = ⌊(d·u + ⌊x⌋) / 10⌋.
+    wide part = 0;
+    for (std::size_t i = fraction.size(); i-- > 0;) part = (static_cast<wide>(fraction[i] - '0') * u + part) / 10;
+    wide count = 0;
+    for (const char d : whole) {
+      count = count * 10 + static_cast<wide>(d - '0');
+      if (count > most) return std::nullopt;
+    }
+    const wide total = count * u + part;
+    if (total > most) return std::nullopt;
+    return static_cast<std::int64_t>(total);
+  }
+};
+
+/// A budget as written, or in `wrong` why it cannot be one.
+struct parsed_budget {
+  std::int64_t bytes = 0;
+  std::string wrong{};
+};
+
+/// `text` as bytes. With a decimal point or a percent sign and at most 1, a fraction of `baseline_peak`, rounded down;
+/// otherwise bytes, with a unit or without.
+[[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_peak) {
+  constexpr const char* right = "a fraction of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB) is right";
+  const auto wrong = [&](const std::string& why) { return parsed_budget{0, why + "; " + right}; };
+  const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view suffix = text.substr(end);
+  const std::optional<decimal> number = decimal::parse(text.substr(0, end));
+  if (!number) return wrong(text.empty() ? "is empty" : "is no number");
+
+  if (suffix == "%" || (suffix.empty() && number->point)) {
+    const decimal fraction = suffix == "%" ? number->percent() : *number;
+    if (fraction.at_most_one()) return {fraction.times(baseline_peak).value_or(baseline_peak), {}};
+    return wrong(suffix == "%" ? "is more than 100 %" : "has a decimal point but is more than 1");
+  }
+
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 10> units{{{"", 1},
+                                                                             {"b", 1},
+                                                                             {"kb", 1000},
+                                                                             {"mb", 1000000},
+                                                                             {"gb", 1000000000},
+                                                                             {"tb", 1000000000000},
+                                                                             {"kib", std::int64_t{1} << 10},
+                                                                             {"mib", std::int64_t{1} << 20},
+                                                                             {"gib", std::int64_t{1} << 30},
+                                                                             {"tib", std::int64_t{1} << 40}}};
+  std::string lower(suffix);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const auto& unit : units) {
+    if (lower != unit.first) continue;
+    if (unit.second == 1 && !number->fraction.empty()) return wrong("is no whole number of bytes");
+    const std::optional<std::int64_t> bytes = number->times(unit.second);
+    if (!bytes) return wrong("is over 2^63 - 1 bytes");
+    return {*bytes, {}};
+  }
+  return wrong("ends in '" + std::string(suffix) + "', which is no unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)");
+}
+
+}  // namespace remat_plan

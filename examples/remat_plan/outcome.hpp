@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/render/table.hpp"
+#include "remat/render/units.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat_plan {
+
+/// What all solves of one file share.
+struct subject {
+  std::string name{};
+  std::string cost{};       ///< the cost model in words
+  std::string time_unit{};  ///< "s", or empty: the model's own
+  std::int64_t baseline_peak = 0;
+  double baseline_time = 0;
+  std::int64_t least_peak = 0;  ///< proven: no schedule has a lower peak
+  std::string least_peak_reason{};
+  double least_time = 0;  ///< proven: no schedule takes less time
+};
+
+/// One line of the answer.
+struct outcome {
+  std::string solver{};
+  std::int64_t budget = 0;
+  remat::solve_status status = remat::solve_status::cancelled;
+  std::optional<std::int64_t> peak{};
+  std::optional<double> time{};
+  std::optional<double> lower_bound{};
+  std::optional<remat::schedule> plan{};  ///< of a graph's operations; none for a chain
+  std::uint64_t recomputes = 0;
+  double seconds = 0;
+  std::string message{};
+
+  [[nodiscard]] bool solved() const noexcept { return time.has_value(); }
+};
+
+[[nodiscard]] inline std::optional<double> overhead(const subject& s, std::optional<double> time) {
+  if (!time) return std::nullopt;
+  if (s.baseline_time > 0) return *time / s.baseline_time - 1;
+  return *time == 0 ? std::optional<double>(0) : std::nullopt;
+}
+
+[[nodiscard]] inline std::optional<double> gap(const outcome& o) {
+  if (!o.time || !o.lower_bound) return std::nullopt;
+  if (*o.lower_bound > 0) return (*o.time - *o.lower_bound) / *o.lower_bound;
+  return *o.time == 0 ? std::optional<double>(0) : std::nullopt;
+}
+
+/// The object of `--json`: exactly these keys, null for what is not known.
+[[nodiscard]] inline nlohmann::ordered_json to_json(const subject& s, const outcome& o) {
+  const auto or_null = [](const auto& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+  };
+  nlohmann::ordered_json line;
+  line["graph"] = s.name;
+  line["solver"] = o.solver;
+  line["budget_bytes"] = o.budget;
+  line["status"] = remat::to_string(o.status);
+  line["peak_bytes"] = or_null(o.peak);
+  line["time"] = or_null(o.time);
+  line["baseline_time"] = s.baseline_time;
+  line["overhead"] = or_null(overhead(s, o.time));
+  line["lower_bound"] = or_null(o.lower_bound);
+  line["gap"] = or_null(gap(o));
+  line["arena_bytes"] = nullptr;  // needs a memory plan
+  line["seconds"] = o.seconds;
+  line["message"] = o.message.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(o.message);
+  return line;
+}
+
+/// The answer as a table for people.
+[[nodiscard]] inline remat::text_table to_table(const subject& s, const std::vector<outcome>& all) {
+  using remat::format_percent;
+  constexpr auto right = remat::text_table::align::right;
+  remat::text_table table({{"solver"},
+                           {"budget", right},
+                           {"of baseline", right},
+                           {"status"},
+                           {"peak", right},
+                           {"overhead", right},
+                           {"lower bound", right},
+                           {"gap", right},
+                           {"recomputed", right},
+                           {"seconds", right},
+                           {"message"}});
+  const auto percent = [](std::optional<double> ratio) { return ratio ? format_percent(*ratio, 2) : "–"; };
+  for (const outcome& o : all) {
+    const double share = s.baseline_peak > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_peak)
+                                             : std::numeric_limits<double>::quiet_NaN();
+    table.row({o.solver, remat::format_bytes(o.budget), format_percent(share), std::string(remat::to_string(o.status)),
+               o.peak ? remat::format_bytes(*o.peak) : "–", percent(overhead(s, o.time)),
+               percent(overhead(s, o.lower_bound)), percent(gap(o)), o.solved() ? std::to_string(o.recomputes) : "–",
+               remat::format_fixed(o.seconds, 2), o.message});
+  }
+  return table;
+}
+
+}  // namespace remat_plan

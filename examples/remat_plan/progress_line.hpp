@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdio>
+#include <limits>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "remat/core/control.hpp"
+#include "remat/render/units.hpp"
+
+namespace remat_plan {
+
+/// One line on standard error that says how the current solve is getting on, where that is a terminal; else nothing.
+///
+/// A thread draws it five times a second, so that the time left counts down even while a solver says nothing.
+class progress_line {
+ public:
+  progress_line(double baseline_time, std::stop_token stop)
+      : shown_(isatty(STDERR_FILENO) == 1), baseline_time_(baseline_time), stop_(std::move(stop)) {
+    if (shown_) drawer_ = std::jthread([this](const std::stop_token& end) { draw(end); });
+  }
+  progress_line(const progress_line&) = delete;
+  progress_line& operator=(const progress_line&) = delete;
+  ~progress_line() {
+    finish();
+    if (drawer_.joinable()) {
+      drawer_.request_stop();
+      drawer_.join();
+    }
+  }
+
+  /// A solve begins: `what` in words, ending after `limit`.
+  void begin(std::string what, std::chrono::nanoseconds limit) {
+    if (!shown_) return;
+    const std::lock_guard lock(mutex_);
+    what_ = std::move(what);
+    latest_ = {};
+    stage_.clear();
+    begun_ = clock::now();
+    limit_ = limit;
+    active_ = true;
+  }
+  void update(const remat::progress& p) {
+    if (!shown_) return;
+    const std::lock_guard lock(mutex_);
+    latest_ = p;
+    stage_ = p.stage;
+    latest_.solver = {};
+    latest_.stage = {};
+  }
+  /// It is over: the line goes away.
+  void finish() {
+    if (!shown_) return;
+    const std::lock_guard lock(mutex_);
+    active_ = false;
+    if (drawn_) std::fputs("\r\x1b[K", stderr);
+    drawn_ = false;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  void draw(const std::stop_token& end) {
+    std::unique_lock lock(mutex_);
+    while (!end.stop_requested()) {
+      wake_.wait_for(lock, end, std::chrono::milliseconds(200), [] { return false; });
+      if (!active_ || end.stop_requested()) continue;
+      std::string line = text();
+      cut(line);
+      std::fputs(("\r" + line + "\x1b[K").c_str(), stderr);
+      std::fflush(stderr);
+      drawn_ = true;
+    }
+  }
+
+  [[nodiscard]] std::string text() const {
+    const double gone = std::chrono::duration<double>(clock::now() - begun_).count();
+    const bool limited = limit_ != std::chrono::nanoseconds::max();
+    const double limit = std::chrono::duration<double>(limit_).count();
+    std::string line;
+    double part = -1;
+    if (limited && limit > 0)
+      part = gone / limit;
+    else if (latest_.total != 0)
+      part = static_cast<double>(latest_.done) / static_cast<double>(latest_.total);
+    if (part >= 0) {
+      constexpr int width = 12;
+      const int full = static_cast<int>(std::lround(std::min(part, 1.0) * width));
+      line += '[';
+      for (int i = 0; i < width; ++i) line += i < full ? '#' : '.';
+      line += "] ";
+    }
+    if (stop_.stop_requested())
+      line += "stopping: ";
+    else if (limited)
+      line += remat::format_fixed(std::max(0.0, limit - gone), 0) + " s left: ";
+    line += what_;
+    const auto overhead = [&](double time) { return remat::format_percent(time / baseline_time_ - 1, 2); };
+    if (baseline_time_ > 0) {
+      line += std::isfinite(latest_.best_time) ? ", best +" + overhead(latest_.best_time) : ", nothing yet";
+      if (latest_.lower_bound > 0) line += ", bound +" + overhead(latest_.lower_bound);
+    }
+    if (!stage_.empty()) line += " (" + stage_ + ")";
+    return line;
+  }
+
+  /// So that the line never wraps; by code points.
+  static void cut(std::string& line) {
+    winsize size{};
+    std::size_t columns = 80;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) columns = size.ws_col;
+    std::size_t points = 0;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if ((static_cast<unsigned char>(line[i]) & 0xC0U) == 0x80U) continue;
+      if (++points == columns) {
+        line.erase(i);
+        return;
+      }
+    }
+  }
+
+  bool shown_ = false;
+  double baseline_time_ = 0;
+  std::stop_token stop_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::string what_, stage_;
+  remat::progress latest_{};
+  clock::time_point begun_{};
+  std::chrono::nanoseconds limit_{};
+  bool active_ = false, drawn_ = false;
+  std::jthread drawer_;
+};
+
+}  // namespace remat_plan

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "outcome.hpp"
+#include "remat/problem/chain_problem.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/chen.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/no_remat.hpp"
+#include "remat/solver/portfolio.hpp"
+#include "remat/solver/revolve.hpp"
+#include "remat/solver/rotor.hpp"
+#include "remat/solver/solution.hpp"
+#include "search.hpp"
+
+namespace remat_plan {
+
+[[nodiscard]] inline outcome to_outcome(remat::solution s) {
+  outcome out;
+  out.status = s.status;
+  out.seconds = s.statistics.seconds;
+  out.message = std::move(s.message);
+  if (s.status != remat::solve_status::infeasible && s.status != remat::solve_status::error)
+    out.lower_bound = s.lower_bound;
+  if (!s.plan) return out;
+  out.peak = s.peak_bytes;
+  out.time = s.time;
+  out.recomputes = s.statistics.recomputes;
+  out.plan = std::move(s.plan);
+  return out;
+}
+
+/// `solver` on the step of `p`, under whatever budget is asked for.
+template <class Solver>
+[[nodiscard]] named_solver on_graph(const Solver& solver, const remat::problem& p,
+                                    typename Solver::options_type options = {}) {
+  return {std::string(Solver::name), [solver, p, options](std::int64_t budget, const remat::run_control& run) {
+            typename Solver::options_type now = options;
+            now.run = run;
+            return to_outcome(solver(p.with_budget(budget), now));
+          }};
+}
+
+[[nodiscard]] inline outcome to_outcome(remat::chain_solution s) {
+  outcome out;
+  out.status = s.status;
+  out.seconds = s.statistics.seconds;
+  out.message = std::move(s.message);
+  if (s.status != remat::solve_status::infeasible && s.status != remat::solve_status::error)
+    out.lower_bound = s.lower_bound;
+  if (!s.steps) return out;
+  out.peak = s.peak_bytes;
+  out.time = s.makespan;
+  out.recomputes = s.statistics.recomputes;
+  return out;
+}
+
+/// `solver` on the chain of `p`.
+template <class Solver>
+[[nodiscard]] named_solver on_chain(const Solver& solver, const remat::chain_problem& p,
+                                    typename Solver::options_type options = {}) {
+  const auto solve = [solver, p, options](std::int64_t budget, const remat::run_control& run) {
+    typename Solver::options_type now = options;
+    now.run = run;
+    return to_outcome(solver(p.with_budget(budget), now));
+  };
+  return {std::string(Solver::name), solve, false};  // each budget by itself, to compare with other implementations
+}
+
+/// All solvers for a training graph.
+[[nodiscard]] inline std::vector<named_solver> graph_solvers(const remat::problem& p,
+                                                             std::optional<std::uint32_t> slots) {
+  // The listed order where it fits, else the order of least peak.
+  const auto best_order = [p](std::int64_t budget, const remat::run_control& run) {
+    const remat::problem within = p.with_budget(budget);
+    remat::no_remat_options options;
+    options.run = run;
+    remat::solution s = remat::no_remat(within, options);
+    if (!s.plan && s.status != remat::solve_status::infeasible) {
+      options.reorder = true;
+      s = remat::no_remat(within, options);
+    }
+    return to_outcome(std::move(s));
+  };
+  // Passes under random preferences count as work, and would go on for as long as there is any.
+  const auto evict_within_work = [p](std::int64_t budget, const remat::run_control& run) {
+    remat::evict_options options;
+    options.run = run;
+    if (run.work_limit != remat::run_control::no_work_limit)
+      options.random_passes = std::numeric_limits<std::uint64_t>::max();
+    return to_outcome(remat::evict(p.with_budget(budget), options));
+  };
+  remat::rotor_options in_slots;
+  if (slots) in_slots.slots = *slots;
+  return {{std::string(remat::no_remat_solver::name), best_order},
+          on_graph(remat::chen_sqrt, p),
+          on_graph(remat::chen_greedy, p),
+          on_graph(remat::revolve, p),
+          on_graph(remat::rotor, p, in_slots),
+          {std::string(remat::evict_solver::name), evict_within_work},
+          on_graph(remat::automatic, p)};
+}
+
+/// All solvers for a chain.
+[[nodiscard]] inline std::vector<named_solver> chain_solvers(const remat::chain_problem& p,
+                                                             std::optional<std::uint32_t> slots) {
+  remat::rotor_options in_slots;
+  if (slots) in_slots.slots = *slots;
+  std::vector<named_solver> all{on_chain(remat::no_remat, p), on_chain(remat::chen_sqrt, p),
+                                on_chain(remat::revolve, p), on_chain(remat::rotor, p, in_slots)};
+  named_solver best = all.back();  // rotor is optimal among what the others can find
+  best.name = "auto";
+  all.push_back(std::move(best));
+  return all;
+}
+
+}  // namespace remat_plan

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: slow
+//
+// Drives the built program: what it prints, how it ends, what it refuses. Not built: the tests say so and pass.
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "remat/io/schedule_json.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/check.hpp"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+#ifdef REMAT_PLAN_PROGRAM
+const std::string program = REMAT_PLAN_PROGRAM;
+#else
+const std::string program = "remat-plan";  // disabled
+#endif
+const std::string data = REMAT_TEST_DATA;
+const std::string unet = data + "/graphs/unet5-b16-256.json";
+const std::string toy = data + "/graphs/toy-skip-3.json";
+const std::string chain_file = data + "/chains/homog-10.json";
+
+bool built() {
+  if (fs::exists(program)) return true;
+  MESSAGE("skipped: " << program << " is not built");
+  return false;
+}
+
+/// A directory that goes away.
+struct scratch {
+  fs::path path;
+  scratch() {
+    std::string name = (fs::temp_directory_path() / "remat-plan-test-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  scratch(const scratch&) = delete;
+  scratch& operator=(const scratch&) = delete;
+  ~scratch() { fs::remove_all(path); }
+  [[nodiscard]] std::string file(const std::string& name) const { return (path / name).string(); }
+};
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct result {
+  int status = -1;  ///< of the exit; 1000 + the signal that ended it
+  std::string out, err;
+
+  [[nodiscard]] std::vector<nlohmann::json> lines() const {
+    std::vector<nlohmann::json> all;
+    std::istringstream in(out);
+    for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+};
+
+/// A run of the program, with its output in files.
+class process {
+ public:
+  explicit process(std::vector<std::string> args) {
+    args.insert(args.begin(), program);
+    std::vector<char*> argv;
+    for (std::string& a : args) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    const std::string out = folder_.file("out"), err = folder_.file("err");
+    pid_ = fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      dup2(open(out.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), STDOUT_FILENO);
+      dup2(open(err.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), STDERR_FILENO);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  void signal(int number) const { kill(pid_, number); }
+  [[nodiscard]] result wait() const {
+    int status = 0;
+    for (int tick = 0; waitpid(pid_, &status, WNOHANG) == 0; ++tick) {
+      if (tick == 12000) kill(pid_, SIGKILL);  // two minutes: it hangs
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), slurp(folder_.file("out")),
+            slurp(folder_.file("err"))};
+  }
+
+ private:
+  scratch folder_;
+  pid_t pid_ = -1;
+};
+
+result run(const std::vector<std::string>& args) { return process(args).wait(); }
+
+std::size_t count_lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+const std::set<std::string> keys{"graph",       "solver",        "budget_bytes", "status",      "peak_bytes",
+                                 "time",        "baseline_time", "overhead",     "lower_bound", "gap",
+                                 "arena_bytes", "seconds",       "message"};
+const std::set<std::string> statuses{"optimal", "feasible", "infeasible", "timeout", "cancelled", "error"};
+
+void check_line(const nlohmann::json& line) {
+  CAPTURE(line.dump());
+  std::set<std::string> there;
+  for (const auto& item : line.items()) there.insert(item.key());
+  CHECK(there == keys);
+  CHECK(line["graph"].is_string());
+  CHECK(line["solver"].is_string());
+  CHECK(line["budget_bytes"].is_number_integer());
+  CHECK(statuses.count(line["status"].get<std::string>()) == 1);
+  CHECK(line["baseline_time"].is_number());
+  CHECK(line["arena_bytes"].is_null());
+  CHECK(line["seconds"].is_number());
+  CHECK((line["message"].is_null() || line["message"].is_string()));
+  const bool solved = line["status"] == "optimal" || line["status"] == "feasible";
+  CHECK(line["time"].is_number() == solved);
+  CHECK(line["peak_bytes"].is_number_integer() == solved);
+  CHECK(line["overhead"].is_number() == solved);
+  if (!solved) return;
+  CHECK(line["peak_bytes"] <= line["budget_bytes"]);
+  const double time = line["time"], baseline = line["baseline_time"];
+  CHECK(line["overhead"].get<double>() == doctest::Approx(time / baseline - 1));
+  REQUIRE(line["lower_bound"].is_number());
+  const double bound = line["lower_bound"];
+  CHECK(bound <= time * (1 + 1e-9));
+  CHECK(line["gap"].get<double>() == doctest::Approx((time - bound) / bound));
+}
+
+std::int64_t budget_of(const std::string& text, const std::string& file = toy) {
+  const result r = run({file, "--budget", text, "--solver", "no_remat", "--json"});
+  CAPTURE(r.err);
+  REQUIRE(r.status <= 1);
+  return r.lines().at(0)["budget_bytes"];
+}
+
+}  // namespace
+
+TEST_CASE("one object a line for each solver and budget, and nothing else") {
+  if (!built()) return;
+  const result r = run({unet, "--budget", "0.8,0.5,1.0", "--solver", "no_remat,evict", "--seconds", "0.2", "--json"});
+  CHECK(r.err.empty());
+  CHECK(r.status == 1);  // no_remat fits the baseline's peak alone
+  const auto lines = r.lines();
+  REQUIRE(lines.size() == 6);
+  for (const auto& line : lines) check_line(line);
+  const std::int64_t peak = remat::read_training_step(unet).question.step().baseline_peak;
+  for (std::size_t solver = 0; solver < 2; ++solver) {
+    CHECK(lines[3 * solver]["solver"] == (solver == 0 ? "no_remat" : "evict"));
+    CHECK(lines[3 * solver]["budget_bytes"] == peak * 8 / 10);
+    CHECK(lines[3 * solver + 1]["budget_bytes"] == peak / 2);
+    CHECK(lines[3 * solver + 2]["budget_bytes"] == peak);
+  }
+  CHECK(lines[3]["status"] != "timeout");
+  CHECK(lines[3]["overhead"] <= lines[4]["overhead"]);  // a larger budget never costs more
+}
+
+TEST_CASE("fractions are of the baseline peak, rounded down exactly; other budgets are bytes") {
+  if (!built()) return;
+  const std::int64_t peak = remat::read_training_step(toy).question.step().baseline_peak;
+  __extension__ using wide = __int128;
+  const auto part = [&](std::int64_t n, std::int64_t of) { return static_cast<std::int64_t>(wide{peak} * n / of); };
+  const std::vector<std::pair<std::string, std::int64_t>> cases{
+      {"0.5", part(1, 2)},
+      {"50%", part(1, 2)},
+      {"1.0", peak},
+      {"100%", peak},
+      {"1.000", peak},
+      {"0.0", 0},
+      {".5", part(1, 2)},
+      {"0.333333333333333333", part(333333333333333333, 1000000000000000000)},
+      {"33.3%", part(333, 1000)},
+      {"0.5%", part(5, 1000)},
+      {"0.29", part(29, 100)},
+      {"0.99999999999999999999999999999999999999", peak - 1},
+      {"1", 1},
+      {"123456", 123456},
+      {"12GiB", 12884901888},
+      {"12GB", 12000000000},
+      {"1kB", 1000},
+      {"3KiB", 3072},
+      {"7MB", 7000000},
+      {"7MiB", 7340032},
+      {"2TB", 2000000000000},
+      {"2TiB", 2199023255552},
+      {"0.5GiB", 536870912},
+      {"1.5GiB", 1610612736},
+      {"0.1KiB", 102},
+      {"5B", 5},
+      {"9223372036854775807", 9223372036854775807}};
+  for (const auto& c : cases) {
+    const auto& text = c.first;
+    const std::int64_t bytes = c.second;
+    CAPTURE(text);
+    CHECK(budget_of(text) == bytes);
+  }
+}
+
+TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothing on standard output") {
+  if (!built()) return;
+  const scratch folder;
+  const auto file = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.file(name)) << text;
+    return folder.file(name);
+  };
+  const std::string graph = R"({"format":"training-graph","version":1,"name":"g","tensors":[)"
+                            R"({"id":0,"name":"a","bytes":8,"kind":"activation"}],"operations":[)"
+                            R"({"id":0,"name":"o","phase":"forward","inputs":[INPUTS],"outputs":[0],"flops":1,)"
+                            R"("bytes_accessed":1}],"outputs":[0]})";
+  const auto with = [&](const std::string& inputs) {
+    std::string text = graph;
+    return text.replace(text.find("INPUTS"), 6, inputs);
+  };
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "GRAPH.json"},
+      {{toy}, "--budget"},
+      {{toy, "--budget"}, "--budget"},
+      {{toy, "--budget", ""}, "--budget"},
+      {{toy, "--budget", "abc"}, "abc"},
+      {{toy, "--budget", "1.5"}, "1.5"},
+      {{toy, "--budget", "150%"}, "150%"},
+      {{toy, "--budget", "100.1%"}, "100.1%"},
+      {{toy, "--budget=-1"}, "-1"},
+      {{toy, "--budget", "12Gi"}, "12Gi"},
+      {{toy, "--budget", "12 GiB"}, "12 GiB"},
+      {{toy, "--budget", "1e9"}, "1e9"},
+      {{toy, "--budget", "nan"}, "nan"},
+      {{toy, "--budget", "1.2.3"}, "1.2.3"},
+      {{toy, "--budget", "0.5,,0.6"}, "item 2"},
+      {{toy, "--budget", "0.5,"}, "item 2"},
+      {{toy, "--budget", "9223372036854775808"}, "2^63"},
+      {{toy, "--budget", "99999999999999999999999999999999999999999999TiB"}, "2^63"},
+      {{toy, "--budget", "0.5", "--budget", "0.6"}, "--budget"},
+      {{toy, "--budget", "0.5", "--max-overhead", "0.3"}, "--max-overhead"},
+      {{toy, "--max-overhead", "-0.3"}, "--max-overhead"},
+      {{toy, "--max-overhead", "x"}, "--max-overhead"},
+      {{toy, "--budget", "0.5", "--solver", "nobody"}, "nobody"},
+      {{toy, "--budget", "0.5", "--solver", "evict,"}, "--solver"},
+      {{toy, "--budget", "0.5", "--solver", "all,evict"}, "all"},
+      {{toy, "--budget", "0.5", "--solver", "rockmate"}, "not built yet"},
+      {{toy, "--budget", "0.5", "--solver", "evict,twremat"}, "not built yet"},
+      {{toy, "--budget", "0.5", "--solver", "checkmate"}, "not built yet"},
+      {{toy, "--budget", "0.5", "--solver", "hiremate"}, "not built yet"},
+      {{toy, "--budget", "0.5", "--trace", folder.file("t.json")}, "--trace"},
+      {{toy, "--budget", "0.5", "--bind", "arena"}, "--bind arena"},
+      {{toy, "--budget", "0.5", "--bind", "x"}, "--bind x"},
+      {{toy, "--budget", "0.5", "--seconds", "-1"}, "--seconds"},
+      {{toy, "--budget", "0.5", "--seconds", "nan"}, "--seconds"},
+      {{toy, "--budget", "0.5", "--seconds", "inf"}, "--seconds"},
+      {{toy, "--budget", "0.5", "--seconds", "5s"}, "--seconds"},
+      {{toy, "--budget", "0.5", "--threads", "0"}, "--threads"},
+      {{toy, "--budget", "0.5", "--threads", "1.5"}, "--threads"},
+      {{toy, "--budget", "0.5", "--seed", "-1"}, "--seed"},
+      {{toy, "--budget", "0.5", "--work", "0"}, "--work"},
+      {{toy, "--budget", "0.5", "--slots", "0"}, "--slots"},
+      {{toy, "--budget", "0.5", "--cost", "guess"}, "guess"},
+      {{toy, "--budget", "0.5", "--cost", "measured"}, "time_us"},
+      {{toy, "--budget", "0.5", "--cost", "roofline:flops=0"}, "flops"},
+      {{toy, "--budget", "0.5", "--cost", ""}, "--cost"},
+      {{toy, "--budget", "0.5", "--unknown"}, "--unknown"},
+      {{toy, toy, "--budget", "0.5"}, "toy-skip-3"},
+      {{toy, "--budget", "0.5", "--out", folder.file("none/x.json")}, "--out"},
+      {{toy, "--budget", "0.5", "--report", folder.path.string()}, "--report"},
+      {{toy, "--budget", "0.5,0.6", "--solver", "evict", "--out", folder.file("x.json")}, "--out"},
+      {{toy, "--budget", "0.5", "--solver", "all", "--out", folder.file("x.json")}, "--out"},
+      {{chain_file, "--budget", "0.5", "--solver", "evict"}, "evict"},
+      {{chain_file, "--budget", "0.5", "--cost", "unit"}, "--cost"},
+      {{chain_file, "--budget", "0.5", "--solver", "rotor", "--out", folder.file("x.json")}, "--out"},
+      {{folder.file("missing.json"), "--budget", "0.5"}, "missing.json"},
+      {{folder.path.string(), "--budget", "0.5"}, folder.path.string()},
+      {{file("empty.json", ""), "--budget", "0.5"}, "empty.json"},
+      {{file("text.json", "hello"), "--budget", "0.5"}, "text.json"},
+      {{file("other.json", R"({"format":"other","version":1})"), "--budget", "0.5"}, "other"},
+      {{file("none.json", R"({"version":1})"), "--budget", "0.5"}, "format"},
+      {{file("range.json", with("7")), "--budget", "0.5"}, "7"},
+      {{file("fraction.json", with("0.7")), "--budget", "0.5"}, "0.7"},
+      {{file("cycle.json", with("0")), "--budget", "0.5"}, "cycle"},
+      {{file("deep.json", std::string(1000000, '[')), "--budget", "0.5"}, "deep.json"}};
+  for (const auto& c : cases) {
+    const auto& args = c.first;
+    const auto& mentions = c.second;
+    std::string words;
+    for (const std::string& a : args) words += a + " ";
+    CAPTURE(words);
+    std::vector<std::string> with_json = args;
+    with_json.push_back("--json");
+    const result r = run(with_json);
+    CAPTURE(r.err);
+    CHECK(r.status == 2);
+    CHECK(r.out.empty());
+    CHECK(count_lines(r.err) == 1);
+    CHECK(r.err.find(mentions) != std::string::npos);
+  }
+  CHECK(!fs::exists(folder.file("x.json")));
+}
+
+TEST_CASE("the table is for people") {
+  if (!built()) return;
+  const result r = run({unet, "--budget", "0.6", "--solver", "evict", "--seconds", "0.2"});
+  CHECK(r.status == 0);
+  CHECK(r.err.empty());  // no terminal, no progress
+  for (const char* word : {"unet5-b16-256", "138 operations", "roofline", "solver", "evict", "60.0 %", "lower bound"})
+    CHECK_MESSAGE(r.out.find(word) != std::string::npos, word);
+}
+
+TEST_CASE("help") {
+  if (!built()) return;
+  const result r = run({"--help"});
+  CHECK(r.status == 0);
+  CHECK(r.err.empty());
+  for (const char* word : {"--budget", "--solver", "--cost", "--max-overhead", "--report", "Exit status"})
+    CHECK_MESSAGE(r.out.find(word) != std::string::npos, word);
+}
+
+TEST_CASE("the schedule that --out writes is the one that was reported") {
+  if (!built()) return;
+  const scratch folder;
+  const result r =
+      run({unet, "--budget", "0.5", "--solver", "evict", "--seconds", "0.3", "--out", folder.file("s.json"), "--json"});
+  REQUIRE(r.status == 0);
+  const auto line = r.lines().at(0);
+  check_line(line);
+  const remat::schedule_file file = remat::read_schedule(folder.file("s.json"));
+  CHECK(file.graph == "unet5-b16-256");
+  CHECK(file.solver == "evict");
+  CHECK(file.budget_bytes == line["budget_bytes"].get<std::int64_t>());
+  const auto step = remat::read_training_step(unet);
+  const auto report = remat::check(step.question.with_budget(line["budget_bytes"]), file.plan);
+  CHECK(report.valid());
+  CHECK(report.peak_bytes == line["peak_bytes"].get<std::int64_t>());
+  CHECK(file.peak_bytes == report.peak_bytes);
+  CHECK(report.time == doctest::Approx(line["time"].get<double>()).epsilon(1e-9));
+}
+
+TEST_CASE("where there is no schedule: exit status 1, no file") {
+  if (!built()) return;
+  const scratch folder;
+  const result r =
+      run({unet, "--budget", "1B", "--solver", "evict", "--seconds", "0.2", "--out", folder.file("s.json"), "--json"});
+  CHECK(r.status == 1);
+  check_line(r.lines().at(0));
+  CHECK(!fs::exists(folder.file("s.json")));
+}
+
+TEST_CASE("every solver of `all` gives a line, and none is over budget") {
+  if (!built()) return;
+  for (const std::string& file : {unet, toy, data + "/graphs/rk/unet.json", chain_file}) {
+    CAPTURE(file);
+    const result r = run({file, "--budget", "1.0,0.6", "--solver", "all", "--seconds", "0.3", "--json"});
+    CHECK(r.status <= 1);
+    const auto lines = r.lines();
+    CHECK(lines.size() >= 6);
+    for (const auto& line : lines) check_line(line);
+  }
+}
+
+TEST_CASE("`auto` is the default, and as good as the others") {
+  if (!built()) return;
+  const result r = run({toy, "--budget", "0.8", "--seconds", "0.5", "--json"});
+  REQUIRE(r.lines().size() == 1);
+  CHECK(r.lines()[0]["solver"] == "auto");
+  check_line(r.lines()[0]);
+  double best = r.lines()[0]["time"].is_number() ? r.lines()[0]["time"].get<double>() : HUGE_VAL;
+  for (const auto& line : run({toy, "--budget", "0.8", "--solver", "all", "--seconds", "0.5", "--json"}).lines())
+    if (line["time"].is_number()) CHECK(best <= line["time"].get<double>() * (1 + 1e-12));
+}
+
+TEST_CASE("the dual question: the least memory for an overhead") {
+  if (!built()) return;
+  double before = HUGE_VAL;
+  for (const char* most : {"0", "0.1", "0.3"}) {
+    const result r = run({unet, "--max-overhead", most, "--solver", "evict", "--seconds", "1", "--json"});
+    CAPTURE(most);
+    REQUIRE(r.status == 0);
+    REQUIRE(r.lines().size() == 1);
+    const auto line = r.lines()[0];
+    check_line(line);
+    CHECK(line["budget_bytes"] == line["peak_bytes"]);
+    CHECK(line["overhead"].get<double>() <= std::stod(most) + 1e-9);
+    CHECK(line["peak_bytes"].get<double>() <= before);
+    before = line["peak_bytes"];
+  }
+}
+
+TEST_CASE("with --work the seed alone decides") {
+  if (!built()) return;
+  std::vector<nlohmann::json> answers;
+  for (const char* threads : {"1", "2", "2"}) {
+    const result r = run({unet, "--budget", "0.5", "--solver", "evict", "--work", "20000", "--seed", "3", "--threads",
+                          threads, "--json"});
+    REQUIRE(r.lines().size() == 1);
+    nlohmann::json line = r.lines()[0];
+    line.erase("seconds");
+    answers.push_back(line);
+  }
+  CHECK(answers[0] == answers[1]);
+  CHECK(answers[1] == answers[2]);
+}
+
+TEST_CASE("Ctrl-C ends a solve; what was found and what was not begun are printed") {
+  if (!built()) return;
+  const process p({unet, "--budget", "0.5", "--solver", "auto,rotor", "--seconds", "60", "--json"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  const auto begin = std::chrono::steady_clock::now();
+  p.signal(SIGINT);
+  const result r = p.wait();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
+  CHECK(r.status == 1);
+  REQUIRE(r.lines().size() == 2);
+  for (const auto& line : r.lines()) check_line(line);
+  CHECK(r.lines()[0]["status"] == "feasible");
+  CHECK(r.lines()[1]["status"] == "cancelled");
+}
+
+TEST_CASE("memory that runs out is an outcome of that solve") {
+  if (!built()) return;
+  // A limit of the address space, set by the shell that becomes the program.
+  const std::string command = "ulimit -v 200000; exec '" + program + "' '" + chain_file +
+                              "' --budget 0.5 --solver no_remat,rotor --slots 10000000 --seconds 20 --threads 1 --json";
+  FILE* pipe = popen(("sh -c \"" + command + "\" 2>/dev/null").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  result r;
+  std::array<char, 4096> block{};
+  for (std::size_t n = 0; (n = fread(block.data(), 1, block.size(), pipe)) != 0;) r.out.append(block.data(), n);
+  const int status = pclose(pipe);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) <= 1);
+  REQUIRE(r.lines().size() == 2);
+  for (const auto& line : r.lines()) check_line(line);
+}
+
+TEST_CASE("the report is one file that loads nothing else") {
+  if (!built()) return;
+  const scratch folder;
+  const std::string page = folder.file("r.html");
+  const result r =
+      run({unet, "--budget", "0.8,0.5", "--solver", "no_remat,evict", "--seconds", "0.2", "--report", page});
+  if (r.err.find("built without") != std::string::npos) {
+    MESSAGE("skipped: the program was built without the report");
+    return;
+  }
+  CHECK(r.status == 1);
+  CHECK(r.out.find(page) != std::string::npos);
+  const std::string html = slurp(page);
+  CHECK(html.find("unet5-b16-256") != std::string::npos);
+  for (const char* loads : {"src=", "<link", "@import", "url("})
+    CHECK_MESSAGE(html.find(loads) == std::string::npos, loads);
+}

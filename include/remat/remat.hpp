@@ -39,5 +39,6 @@
 #include "remat/solver/evict.hpp"
 #include "remat/solver/linearize.hpp"
 #include "remat/solver/no_remat.hpp"
+#include "remat/solver/portfolio.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/version.hpp"

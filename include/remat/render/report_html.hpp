@@ -29,10 +29,10 @@ namespace remat {
 
 /// What a report is about.
 struct report_subject {
-  std::string name{};           ///< of the graph
-  std::string time_unit{};      ///< "s", or whatever the cost model counts; may be empty
-  std::int64_t baseline_peak = 0;  ///< bytes; budgets are shown as a percentage of it
-  double baseline_time = 0;        ///< overheads are relative to it
+  std::string name{};                                        ///< of the graph
+  std::string time_unit{};                                   ///< "s", or whatever the cost model counts; may be empty
+  std::int64_t baseline_peak = 0;                            ///< bytes; budgets are shown as a percentage of it
+  double baseline_time = 0;                                  ///< overheads are relative to it
   std::vector<std::pair<std::string, std::string>> facts{};  ///< further lines for the head: what, value
 };
 
@@ -55,8 +55,8 @@ struct memory_point {
   std::int64_t bytes = 0;
 };
 
-/// At most 2 · `buckets` + 2 points of `all` (ascending times): of each of `buckets` equal stretches of time the largest
-/// and the smallest, so the peak stays; and the ends. O(points).
+/// At most 2 · `buckets` + 2 points of `all` (ascending times): of each of `buckets` equal stretches of time the
+/// largest and the smallest, so the peak stays; and the ends. O(points).
 [[nodiscard]] inline std::vector<memory_point> downsample(const std::vector<memory_point>& all, std::size_t buckets) {
   if (buckets == 0 || all.size() <= 2 * buckets + 2) return all;
   const double first = all.front().time, length = all.back().time - first;
@@ -83,7 +83,7 @@ struct memory_point {
 /// What one schedule does, for people: memory over time, what it recomputes, what stands in memory at the peak.
 struct schedule_profile {
   struct recomputed {
-    std::string name{};          ///< operations of one name together
+    std::string name{};            ///< operations of one name together
     std::uint64_t operations = 0;  ///< how many of that name run more than once
     std::uint64_t reruns = 0;      ///< runs beyond the first
     double time = 0;               ///< of the reruns
@@ -93,13 +93,13 @@ struct schedule_profile {
     std::int64_t bytes = 0;
   };
 
-  std::vector<memory_point> memory{};      ///< at each compute, and the end
-  std::string peak_operation{};            ///< what runs when memory is first at its peak
-  double peak_time = 0;                    ///< when that starts
+  std::vector<memory_point> memory{};  ///< at each compute, and the end
+  std::string peak_operation{};        ///< what runs when memory is first at its peak
+  double peak_time = 0;                ///< when that starts
   std::int64_t peak_bytes = 0;
-  std::vector<recomputed> recomputes{};    ///< most time first
+  std::vector<recomputed> recomputes{};  ///< most time first
   double rerun_time = 0;
-  std::vector<resident> at_peak{};         ///< tensors and workspace at the peak, largest first
+  std::vector<resident> at_peak{};  ///< tensors and workspace at the peak, largest first
 };
 
 /// Runs the exact checker over a legal `plan` and writes down what it does. O(steps + reads and writes), and a sort.
@@ -163,8 +163,8 @@ template <named_graph G>
 /// A report on the solves of one graph: one HTML file that needs nothing else, no network either.
 ///
 /// It shows a table of all solves, the frontier (overhead against budget), memory over time against the budget, and for
-/// each schedule what it recomputes most and what is in memory at its peak. Everything but the two charts is plain HTML.
-/// It knows nothing of solvers: whoever has a schedule may add it.
+/// each schedule what it recomputes most and what is in memory at its peak. Everything but the two charts is plain
+/// HTML. It knows nothing of solvers: whoever has a schedule may add it.
 ///
 ///     html_report report({.name = graph.name(), .time_unit = "s", .baseline_peak = p.step().baseline_peak,
 ///                         .baseline_time = p.step().baseline_time});
@@ -212,7 +212,8 @@ class html_report {
            "<meta name=\"color-scheme\" content=\"light dark\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
            "style-src 'unsafe-inline'; img-src data:\">\n<title>"
-        << escape(subject_.name) << " – rematerialization report</title>\n<style>" << style << "</style>\n</head>\n<body>\n";
+        << escape(subject_.name) << " – rematerialization report</title>\n<style>" << style
+        << "</style>\n</head>\n<body>\n";
     write_head(out);
     write_charts(out);
     write_summary(out);
@@ -234,11 +235,21 @@ class html_report {
     std::string out;
     out.reserve(text.size());
     for (const char c : text) switch (c) {
-        case '&': out += "&amp;"; break;
-        case '<': out += "&lt;"; break;
-        case '>': out += "&gt;"; break;
-        case '"': out += "&quot;"; break;
-        case '\'': out += "&#39;"; break;
+        case '&':
+          out += "&amp;";
+          break;
+        case '<':
+          out += "&lt;";
+          break;
+        case '>':
+          out += "&gt;";
+          break;
+        case '"':
+          out += "&quot;";
+          break;
+        case '\'':
+          out += "&#39;";
+          break;
         default:
           // Control characters are no legal text; NUL would even be dropped.
           if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')
@@ -310,8 +321,10 @@ class html_report {
   }
 
   void write_head(std::ostream& out) const {
-    out << "<header>\n<h1>" << escape(subject_.name) << "</h1>\n<p class=\"lead\">Schedules that recompute tensors in order "
-           "to fit a memory budget: what each costs in time, and what it does with the memory.</p>\n<dl class=\"facts\">\n";
+    out << "<header>\n<h1>" << escape(subject_.name)
+        << "</h1>\n<p class=\"lead\">Schedules that recompute tensors in order "
+           "to fit a memory budget: what each costs in time, and what it does with the memory.</p>\n<dl "
+           "class=\"facts\">\n";
     const auto fact = [&](std::string_view what, std::string_view value) {
       out << "<div><dt>" << escape(what) << "</dt><dd>" << escape(value) << "</dd></div>\n";
     };
@@ -323,11 +336,15 @@ class html_report {
 
   void write_charts(std::ostream& out) const {
     const bool traces = std::any_of(solves_.begin(), solves_.end(), [](const entry& e) { return e.what.has_value(); });
-    out << "<div class=\"charts\">\n<section aria-labelledby=\"h-frontier\">\n<h2 id=\"h-frontier\">Overhead against budget"
-           "</h2>\n<p>Time beyond the baseline's, for each budget. Nothing lies below the proven lower bound. The numbers are "
+    out << "<div class=\"charts\">\n<section aria-labelledby=\"h-frontier\">\n<h2 id=\"h-frontier\">Overhead against "
+           "budget"
+           "</h2>\n<p>Time beyond the baseline's, for each budget. Nothing lies below the proven lower bound. Tap a "
+           "name to hide its line. The numbers are "
            "in the table of <a href=\"#h-summary\">all solves</a>.</p>\n"
-           "<div class=\"chart\"><canvas id=\"frontier\" role=\"img\" aria-label=\"Overhead against budget, one line for "
-           "each solver, and the proven lower bound; the same numbers stand in the table of all solves.\"></canvas></div>\n"
+           "<div class=\"chart\"><canvas id=\"frontier\" role=\"img\" aria-label=\"Overhead against budget, one line "
+           "for "
+           "each solver, and the proven lower bound; the same numbers stand in the table of all "
+           "solves.\"></canvas></div>\n"
            "</section>\n";
     if (traces) {
       out << "<section aria-labelledby=\"h-memory\">\n<h2 id=\"h-memory\">Memory over time</h2>\n"
@@ -335,9 +352,12 @@ class html_report {
       const std::vector<std::int64_t> all = budgets();
       for (std::size_t b = 0; b < all.size(); ++b)
         out << "<option value=\"" << b << "\">" << escape(budget_text(all[b])) << "</option>";
-      out << "</select></label> Memory while each operation runs, its workspace included. Tap a name to hide its line.</p>\n"
-             "<div class=\"chart\"><canvas id=\"memory\" role=\"img\" aria-label=\"Memory over time for each solver under "
-             "the chosen budget; peaks stand in the table of all solves, and what is in memory at each peak below it.\">"
+      out << "</select></label> Memory while each operation runs, its workspace included. Tap a name to hide its "
+             "line.</p>\n"
+             "<div class=\"chart\"><canvas id=\"memory\" role=\"img\" aria-label=\"Memory over time for each solver "
+             "under "
+             "the chosen budget; peaks stand in the table of all solves, and what is in memory at each peak below "
+             "it.\">"
              "</canvas></div>\n</section>\n";
     }
     out << "</div>\n";
@@ -345,11 +365,15 @@ class html_report {
 
   void write_summary(std::ostream& out) const {
     out << "<section aria-labelledby=\"h-summary\">\n<h2 id=\"h-summary\">All solves</h2>\n<div class=\"scroll\" "
-           "tabindex=\"0\" role=\"region\" aria-labelledby=\"h-summary\"><table>\n<thead><tr><th scope=\"col\">Solver</th>"
-           "<th scope=\"col\" class=\"n\">Budget</th><th scope=\"col\" class=\"n\">of baseline</th><th scope=\"col\">Status"
-           "</th><th scope=\"col\" class=\"n\">Peak</th><th scope=\"col\" class=\"n\">Time</th><th scope=\"col\" class=\"n\">"
+           "tabindex=\"0\" role=\"region\" aria-labelledby=\"h-summary\"><table>\n<thead><tr><th "
+           "scope=\"col\">Solver</th>"
+           "<th scope=\"col\" class=\"n\">Budget</th><th scope=\"col\" class=\"n\">of baseline</th><th "
+           "scope=\"col\">Status"
+           "</th><th scope=\"col\" class=\"n\">Peak</th><th scope=\"col\" class=\"n\">Time</th><th scope=\"col\" "
+           "class=\"n\">"
            "Overhead</th><th scope=\"col\" class=\"n\">Lower bound</th><th scope=\"col\" class=\"n\">Gap</th><th "
-           "scope=\"col\" class=\"n\">Recomputed</th><th scope=\"col\" class=\"n\">Solved in</th><th scope=\"col\">Message"
+           "scope=\"col\" class=\"n\">Recomputed</th><th scope=\"col\" class=\"n\">Solved in</th><th "
+           "scope=\"col\">Message"
            "</th></tr></thead>\n<tbody>\n";
     for (const entry& e : solves_) {
       const report_solve& s = e.solve;
@@ -368,8 +392,10 @@ class html_report {
       cell(format_seconds(s.seconds));
       out << "<td class=\"message\">" << escape(s.message) << "</td></tr>\n";
     }
-    out << "</tbody>\n</table></div>\n<p class=\"note\">The lower bound is given as an overhead, too: no schedule within the "
-           "budget has less. The gap is the time beyond that bound, relative to it. Recomputed: runs beyond the first of "
+    out << "</tbody>\n</table></div>\n<p class=\"note\">The lower bound is given as an overhead, too: no schedule "
+           "within the "
+           "budget has less. The gap is the time beyond that bound, relative to it. Recomputed: runs beyond the first "
+           "of "
            "each operation.</p>\n</section>\n";
   }
 
@@ -404,7 +430,8 @@ class html_report {
     if (e.solve.time) out << " overhead " << escape(format_percent(overhead(*e.solve.time), 2));
     out << ", peak " << escape(format_bytes(w.peak_bytes)) << "</summary>\n<div class=\"pair\">\n";
 
-    out << "<div class=\"scroll\"><table>\n<caption>Recomputed most</caption>\n<thead><tr><th scope=\"col\">Operation</th>"
+    out << "<div class=\"scroll\"><table>\n<caption>Recomputed most</caption>\n<thead><tr><th "
+           "scope=\"col\">Operation</th>"
            "<th scope=\"col\" class=\"n\">How many</th><th scope=\"col\" class=\"n\">Reruns</th>"
            "<th scope=\"col\" class=\"n\">Time</th><th scope=\"col\" class=\"n\">Share</th></tr></thead>\n<tbody>\n";
     for (const auto& r : w.recomputes)
@@ -419,14 +446,14 @@ class html_report {
     if (!w.peak_operation.empty())
       out << ", while <span class=\"name\">" << breakable(w.peak_operation) << "</span> runs (from "
           << escape(time_text(w.peak_time)) << ")";
-    out << "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\" class=\"n\">Size</th><th scope=\"col\" "
+    out << "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\" class=\"n\">Size</th><th "
+           "scope=\"col\" "
            "class=\"n\">of the peak</th></tr></thead>\n<tbody>\n";
     for (const auto& r : w.at_peak)
       out << "<tr><th scope=\"row\" class=\"name\">" << breakable(r.name) << "</th><td class=\"n\">"
           << escape(format_bytes(r.bytes)) << "</td><td class=\"n\">"
-          << escape(w.peak_bytes > 0
-                        ? format_percent(static_cast<double>(r.bytes) / static_cast<double>(w.peak_bytes))
-                        : "–")
+          << escape(w.peak_bytes > 0 ? format_percent(static_cast<double>(r.bytes) / static_cast<double>(w.peak_bytes))
+                                     : "–")
           << "</td></tr>\n";
     if (w.at_peak.empty()) out << "<tr><td colspan=\"3\">Nothing.</td></tr>\n";
     out << "</tbody>\n</table></div>\n</div>\n</details>\n";
@@ -508,7 +535,8 @@ class html_report {
                                 format_bytes(s.peak_bytes.value_or(0))
                           : s.solver + ": " + s.status)
           << ",\"memory\":";
-      write_memory(out, solves_[i].what ? solves_[i].what->memory : std::vector<memory_point>{}, time_scale, byte_scale);
+      write_memory(out, solves_[i].what ? solves_[i].what->memory : std::vector<memory_point>{}, time_scale,
+                   byte_scale);
       out << '}';
     }
     out << "]}";

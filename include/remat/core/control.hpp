@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -54,6 +55,12 @@ class run_clock {
   [[nodiscard]] std::chrono::nanoseconds elapsed() const { return clock::now() - start_; }
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(elapsed()).count(); }
   [[nodiscard]] clock::time_point start() const noexcept { return start_; }
+  [[nodiscard]] const run_control& control() const noexcept { return *control_; }
+  /// Time up to the deadline, at least 0; the largest duration where there is none.
+  [[nodiscard]] std::chrono::nanoseconds left() const {
+    if (control_->time_limit == std::chrono::nanoseconds::max()) return control_->time_limit;
+    return std::max(std::chrono::nanoseconds(0), control_->time_limit - elapsed());
+  }
 
   /// Counts `n` elementary moves.
   void work(std::uint64_t n = 1) noexcept { work_ += n; }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -86,11 +87,23 @@ class problem {
   [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
   [[nodiscard]] bool has_budget() const noexcept { return budget_ != unlimited; }
 
-  /// The same step under another budget (bytes ≥ 0). O(1).
+  /// The same step under another budget (bytes ≥ 0). O(1). What was known of the old budget is forgotten.
   [[nodiscard]] problem with_budget(std::int64_t bytes) const {
     problem p(*this);
     p.budget_ = bytes;
+    p.known_bound_.reset();
     p.check_budget();
+    return p;
+  }
+
+  /// A proven lower bound on the time of any schedule within the budget, if one has been handed on; infinite: proven
+  /// that there is none.
+  [[nodiscard]] const std::optional<double>& known_bound() const noexcept { return known_bound_; }
+
+  /// The same question with a bound that was proven for it: solvers take it over in place of proving one each.
+  [[nodiscard]] problem with_known_bound(double lower_bound) const {
+    problem p(*this);
+    p.known_bound_ = lower_bound;
     return p;
   }
 
@@ -349,6 +362,7 @@ class problem {
 
   std::shared_ptr<const flat_step> data_;
   std::int64_t budget_ = unlimited;
+  std::optional<double> known_bound_{};
 };
 
 }  // namespace remat

@@ -8,11 +8,14 @@
 #include <iterator>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/search.hpp"
 #include "remat/refine/timeline.hpp"
@@ -528,6 +531,9 @@ class engine {
 struct evict_options {
   /// Passes under random preferences, after the fixed list of them.
   std::uint64_t random_passes = 0;
+  /// Tensors to hold on to where there is a choice, for instance the saved set of `turnaround_bound`; may be empty.
+  std::vector<tensor_id> keep{};
+  bool insist = true;  ///< where the passes find no schedule, go to greater lengths
   run_control run{};
 };
 
@@ -547,9 +553,19 @@ struct evict_solver {
   [[nodiscard]] solution operator()(const problem& p, const evict_options& options = {}) const {
     run_clock clock(options.run);
     solution best;
-    stop_reason stopped = stop_reason::none;
+    stop_reason stopped = clock.poll();
+    if (stopped == stop_reason::none && prove(p, best, options.run)) {
+      conclude(p, best, clock, stopped);
+      return best;
+    }
     eviction::engine engine(p);
-    std::vector<float> factor(p.step().num_tensors, 1.0F);
+    std::vector<float> kept(p.step().num_tensors, 1.0F);
+    for (const tensor_id t : options.keep) {
+      if (index(t) >= kept.size())
+        throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
+      kept[index(t)] = 1e4F;
+    }
+    std::vector<float> factor = kept;
     const auto pass = [&](std::int64_t budget, const eviction::preference& preference, solution& into) {
       stopped = clock.poll();
       if (stopped != stop_reason::none) return false;
@@ -567,11 +583,12 @@ struct evict_solver {
       pass(p.budget(), preference, best);
       if (best.plan && best.time <= p.step().needed_time) break;
     }
-    if (!best.plan && stopped == stop_reason::none) squeeze(p, factor, pass, best, options.run.seed);
-    if (!best.plan && stopped == stop_reason::none) insist(p, engine, factor, pass, best);
+    if (!best.plan && options.insist && stopped == stop_reason::none) squeeze(p, factor, pass, best, options.run.seed);
+    if (!best.plan && options.insist && stopped == stop_reason::none) insist(p, engine, factor, pass, best);
     fast_random random(options.run.seed);
     for (std::uint64_t i = 0; i < options.random_passes && stopped == stop_reason::none; ++i) {
-      for (float& f : factor) f = std::exp2(static_cast<float>(2 * random.uniform() - 1));
+      for (std::size_t t = 0; t < factor.size(); ++t)
+        factor[t] = kept[t] * std::exp2(static_cast<float>(2 * random.uniform() - 1));
       eviction::preference preference = preferences[random.below(static_cast<std::uint32_t>(std::size(preferences)))];
       preference.distance_exponent *= 0.5 + random.uniform();
       pass(p.budget(), preference, best);

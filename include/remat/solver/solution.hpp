@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -9,8 +11,10 @@
 #include <string_view>
 #include <utility>
 
+#include "remat/bound/turnaround.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -54,7 +58,9 @@ struct solution {
   std::optional<schedule> plan{};                         ///< has passed the exact checker
   std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
-  double lower_bound = 0;                                 ///< proven: no schedule within the budget takes less time
+  double lower_bound = 0;           ///< proven: no schedule within the budget takes less time; infinite: there is none
+  bool proven = false;              ///< `lower_bound` has been looked for (`prove`)
+  std::optional<op_id> obstacle{};  ///< where infeasible: the operation that the budget has no room for, if it is one
   solve_statistics statistics{};
   std::string message{};  ///< one line for people; may be empty
 
@@ -81,9 +87,39 @@ inline bool accept(const problem& p, solution& best, schedule plan) {
   return true;
 }
 
-/// Fills in how a solve ended: the trivial lower bound, `optimal` where the time meets it, else why it stopped.
+/// Gives `s` a proven lower bound: what is known of the problem, else the turnaround bound. Where that proves that no
+/// schedule is within the budget, `s` says `infeasible` and why. Returns whether it does.
+/// Costs some flows on the step's graph; once it has been called for `s`, nothing.
+inline bool prove(const problem& p, solution& s, const run_control& run = {}) {
+  if (!s.proven) {
+    s.proven = true;
+    double bound = p.step().needed_time;
+    if (p.known_bound()) {
+      bound = std::max(bound, *p.known_bound());
+      if (!std::isfinite(bound)) s.message = "proven: no schedule fits the budget";
+    } else if (p.has_budget() && p.budget() < p.step().baseline_peak) {
+      turnaround_options options;
+      options.want_saved = false;
+      options.run.stop = run.stop;
+      options.run.time_limit = run.time_limit;
+      const turnaround_result r = turnaround_bound(p, options);
+      bound = std::max(bound, r.lower_bound);
+      if (r.infeasible) {
+        s.message = r.least_memory.message();
+        s.obstacle = r.least_memory.operation;
+      }
+    }
+    s.lower_bound = std::max(s.lower_bound, bound);
+  }
+  if (std::isfinite(s.lower_bound)) return false;
+  s.status = solve_status::infeasible;
+  return true;
+}
+
+/// Fills in how a solve ended: the proven lower bound, `optimal` where the time meets it, else why it stopped.
 inline void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped) {
-  s.lower_bound = std::max(s.lower_bound, p.step().needed_time);
+  // A solver that comes here without a bound has used its time for the schedule: a little more is for the bound.
+  prove(p, s, {.time_limit = std::max<std::chrono::nanoseconds>(clock.left(), std::chrono::milliseconds(50))});
   s.statistics.seconds = clock.seconds();
   s.statistics.work = clock.work_done();
   if (s.plan) {

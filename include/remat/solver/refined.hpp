@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/turnaround.hpp"
+#include "remat/core/control.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/refine.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+struct refined_options {
+  std::vector<schedule> starts{};    ///< further schedules to start from; those that are not within the budget are left
+  std::uint32_t branch_nodes = 200;  ///< of the bound: `turnaround_options::branch_nodes`
+  std::uint32_t searches = 4;        ///< `refine_options::searches`
+  run_control run{};
+};
+
+/// Bound, eviction, refinement: the turnaround bound first, then `evict`, plain and holding on to the tensors that the
+/// bound's cuts save (for the budget and for somewhat smaller ones, which leaves room for what is made again), then
+/// `refine` on all that these found, until the bound is met or a limit is reached.
+///
+/// Heuristic with a proof: `lower_bound` is proven, `optimal` is said where the schedule meets it. Without a limit of
+/// time or work, refinement takes `refine_options::default_moves` moves. For a seed and a work limit (moves) the answer
+/// is the same whatever the threads. Cancellation: as `evict` and `refine`.
+struct refined_solver {
+  using options_type = refined_options;
+  static constexpr std::string_view name = "refined";
+
+  [[nodiscard]] solution operator()(const problem& p, const refined_options& options = {}) const {
+    run_clock clock(options.run);
+    solution best;
+    stop_reason stopped = clock.poll();
+    const auto finish = [&] {
+      conclude(p, best, clock, stopped);
+      return std::move(best);
+    };
+    if (stopped != stop_reason::none) return finish();
+
+    turnaround_analysis analysis(p);
+    turnaround_options bounding;
+    bounding.branch_nodes = options.branch_nodes;
+    bounding.run.stop = options.run.stop;
+    bounding.run.time_limit =
+        options.run.time_limit == std::chrono::nanoseconds::max() ? options.run.time_limit : options.run.time_limit / 5;
+    const turnaround_result bound = analysis.bound(p.budget(), bounding);
+    best.proven = true;
+    best.lower_bound = std::max({bound.lower_bound, p.step().needed_time, p.known_bound().value_or(0)});
+    if (bound.infeasible) {
+      best.message = bound.least_memory.message();
+      best.obstacle = bound.least_memory.operation;
+    }
+    if (prove(p, best)) return finish();
+    const problem q = p.with_known_bound(best.lower_bound);
+
+    std::vector<schedule> starts;
+    const auto take = [&](const solution& s) {
+      if (!s.plan) return;
+      starts.push_back(*s.plan);
+      accept(q, best, *s.plan);
+    };
+    for (const schedule& s : options.starts)
+      if (check(q, s).valid()) {
+        starts.push_back(s);
+        accept(q, best, s);
+      }
+    const auto part = [&] {
+      evict_options evicting;
+      evicting.run.stop = options.run.stop;
+      evicting.run.seed = options.run.seed;
+      evicting.run.time_limit = clock.left();
+      return evicting;
+    };
+    take(evict(q, part()));
+    bounding.branch_nodes = 0;
+    for (const double room : {1.0, 0.95, 0.9, 0.8}) {
+      if (best.plan && best.time <= best.lower_bound * (1 + 1e-12)) break;
+      stopped = clock.poll();
+      if (stopped != stop_reason::none) break;
+      bounding.run.time_limit = clock.left();
+      const turnaround_result cut =
+          room == 1.0 ? bound
+                      : analysis.bound(static_cast<std::int64_t>(room * static_cast<double>(q.budget())), bounding);
+      if (cut.infeasible) break;
+      evict_options guided = part();
+      guided.keep = cut.saved;
+      guided.insist = false;
+      take(evict(q, guided));
+    }
+    stopped = clock.poll();
+    if (starts.empty() || stopped != stop_reason::none || best.time <= best.lower_bound * (1 + 1e-12)) return finish();
+
+    refine_options refining;
+    refining.lower_bound = best.lower_bound;
+    refining.searches = options.searches;
+    refining.run = options.run;
+    refining.run.time_limit = clock.left();
+    refine_result better = refine(q, starts, refining);
+    clock.work(better.moves);
+    stopped = better.stopped;
+    accept(q, best, std::move(better.plan));
+    return finish();
+  }
+};
+inline constexpr refined_solver refined{};
+
+}  // namespace remat

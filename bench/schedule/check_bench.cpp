@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSL-1.0
+// The exact checker: steps a second, on the schedules that eviction makes at half the baseline's peak.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/evict.hpp"
+
+namespace {
+
+void checking(benchmark::State& state, const std::string& name) {
+  const remat::problem read =
+      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").question;
+  const remat::problem p = read.with_budget(read.step().baseline_peak / 10 * 6);
+  const remat::solution s = remat::evict(p);
+  if (!s.plan) return state.SkipWithError("no schedule");
+  for (auto _ : state) benchmark::DoNotOptimize(remat::check(p, *s.plan));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(s.plan->steps.size()));
+  state.counters["steps"] = static_cast<double>(s.plan->steps.size());
+}
+
+void simplifying(benchmark::State& state, const std::string& name) {
+  const remat::problem read =
+      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").question;
+  const remat::problem p = read.with_budget(read.step().baseline_peak / 10 * 6);
+  const remat::solution s = remat::evict(p);
+  if (!s.plan) return state.SkipWithError("no schedule");
+  for (auto _ : state) benchmark::DoNotOptimize(remat::simplify(p, *s.plan));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(s.plan->steps.size()));
+}
+
+BENCHMARK_CAPTURE(checking, gpt2_small, std::string("gpt2-small-b8-s1024"));
+BENCHMARK_CAPTURE(checking, resnet101, std::string("resnet101-b100-128"));
+BENCHMARK_CAPTURE(checking, gpt2_medium, std::string("gpt2-medium-b4-s512"));
+BENCHMARK_CAPTURE(simplifying, gpt2_medium, std::string("gpt2-medium-b4-s512"));
+
+}  // namespace

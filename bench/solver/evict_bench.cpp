@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSL-1.0
+// Offline eviction at several parts of the baseline's peak, without and with its proven bound, and moves of refinement.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/refine/search.hpp"
+#include "remat/refine/timeline.hpp"
+#include "remat/solver/evict.hpp"
+
+namespace {
+
+remat::problem read(const std::string& name, std::int64_t percent) {
+  const remat::problem p =
+      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").question;
+  return p.with_budget(p.step().baseline_peak / 100 * percent);
+}
+
+/// Arguments: percent of the baseline's peak; whether the bound is proven, too.
+void evicting(benchmark::State& state, const std::string& name) {
+  const remat::problem asked = read(name, state.range(0));
+  const remat::problem p = state.range(1) != 0 ? asked : asked.with_known_bound(asked.step().needed_time);
+  remat::solution s;
+  for (auto _ : state) benchmark::DoNotOptimize(s = remat::evict(p));
+  if (s.plan) state.counters["overhead_percent"] = 100 * (s.time / p.step().baseline_time - 1);
+  if (s.plan) state.counters["gap_percent"] = 100 * (s.time / s.lower_bound - 1);
+  state.counters["operations"] = p.step().num_operations;
+}
+
+void refining(benchmark::State& state, const std::string& name) {
+  const remat::problem p = read(name, state.range(0));
+  const remat::solution s = remat::evict(p);
+  if (!s.plan) return state.SkipWithError("no schedule");
+  remat::timeline plan(p);
+  plan.load(*s.plan);
+  remat::refine_moves moves(plan, 1);
+  moves.temperature = 0.1 * (s.time - p.step().needed_time) / static_cast<double>(s.statistics.recomputes + 1);
+  for (auto _ : state) benchmark::DoNotOptimize(moves.random_move());
+  state.SetItemsProcessed(state.iterations());
+}
+
+BENCHMARK_CAPTURE(evicting, vgg16, std::string("vgg16-b64-224"))->ArgsProduct({{80, 50}, {0, 1}});
+BENCHMARK_CAPTURE(evicting, gpt2_small, std::string("gpt2-small-b8-s1024"))->ArgsProduct({{80, 50}, {0, 1}});
+BENCHMARK_CAPTURE(evicting, resnet101, std::string("resnet101-b100-128"))->ArgsProduct({{80, 50, 30}, {0, 1}});
+BENCHMARK_CAPTURE(evicting, gpt2_medium, std::string("gpt2-medium-b4-s512"))->ArgsProduct({{80, 50, 30}, {0, 1}});
+BENCHMARK_CAPTURE(refining, vgg16, std::string("vgg16-b64-224"))->Arg(50);
+BENCHMARK_CAPTURE(refining, gpt2_medium, std::string("gpt2-medium-b4-s512"))->Arg(50);
+
+}  // namespace

@@ -127,6 +127,19 @@ using cut_list = std::vector<std::uint32_t>;
   return levels;
 }
 
+/// Of `cuts` those that end segments which make about equally many bytes, `segments` of them or fewer.
+/// O(cuts + operations) time.
+[[nodiscard]] inline cut_list even_cuts(const forward_line& line, const cut_list& cuts, std::size_t segments) {
+  std::vector<std::int64_t> made(line.made.size() + 1, 0);
+  for (std::size_t i = 0; i < line.made.size(); ++i) made[i + 1] = made[i] + line.made[i];
+  const double each = static_cast<double>(made.back()) / static_cast<double>(std::max<std::size_t>(segments, 1));
+  cut_list out;
+  for (const std::uint32_t cut : cuts)
+    if (out.size() + 1 < segments && static_cast<double>(made[cut]) >= each * static_cast<double>(out.size() + 1))
+      out.push_back(cut);
+  return out;
+}
+
 /// A training step as a chain of stages: which operations are the forward and the backward of each, and what they take.
 ///
 /// Stage s = 1 … L holds the forward operations between two cuts. A backward operation belongs to the highest stage
@@ -153,10 +166,11 @@ class stage_chain {
   [[nodiscard]] std::span<const std::uint32_t> forward(std::uint32_t stage) const noexcept { return forward_[stage]; }
   [[nodiscard]] std::span<const std::uint32_t> backward(std::uint32_t stage) const noexcept { return backward_[stage]; }
 
-  /// Time of the forward of a stage, run again for what crosses its end alone, or for all that is saved, and of its
-  /// backward.
+  /// Time of the forward of a stage, run again for what crosses its end alone, for all that is saved, or for its own
+  /// backward right after it; and of its backward.
   [[nodiscard]] double fast_time(std::uint32_t stage) const noexcept { return fast_time_[stage]; }
   [[nodiscard]] double forward_time(std::uint32_t stage) const noexcept { return forward_time_[stage]; }
+  [[nodiscard]] double last_forward_time(std::uint32_t stage) const noexcept { return last_forward_time_[stage]; }
   [[nodiscard]] double backward_time(std::uint32_t stage) const noexcept { return backward_time_[stage]; }
 
   /// x(s, j) in bytes. Precondition: 1 ≤ s ≤ j ≤ L.
@@ -166,16 +180,21 @@ class stage_chain {
   /// What crosses the end of the stage and no backward reads, whoever made it: gone when the last forward has read it.
   /// Precondition: 0 ≤ stage ≤ L.
   [[nodiscard]] std::int64_t transient_bytes(std::uint32_t stage) const noexcept { return transient_[stage]; }
-  /// What the stage makes that a backward reads.
-  [[nodiscard]] std::int64_t saved_bytes(std::uint32_t stage) const noexcept { return saved_[stage]; }
+  /// What stage s makes that a backward of a stage up to t reads. Precondition: 1 ≤ s ≤ t ≤ L.
+  [[nodiscard]] std::int64_t saved_bytes(std::uint32_t s, std::uint32_t t) const noexcept {
+    return saved_[s * (std::size_t{length_} + 1) + t];
+  }
   /// Gradients made behind the stage for its backward and those before it.
   [[nodiscard]] std::int64_t gradient_bytes(std::uint32_t stage) const noexcept { return gradient_[stage]; }
   /// Peaks: of a forward for what crosses alone, its input and the gradients that wait not counted; of one for all that
-  /// is saved, the transient part of its input counted until it is gone, gradients not; of the backward, with what was
-  /// saved and the gradients.
+  /// is saved, and of one for the stage's own backward right after it, the transient part of its input counted until it
+  /// is gone, gradients not; of the backward, with what was saved and the gradients.
   [[nodiscard]] std::int64_t fast_peak(std::uint32_t stage) const noexcept { return fast_peak_[stage]; }
   [[nodiscard]] std::int64_t forward_peak(std::uint32_t stage) const noexcept { return forward_peak_[stage]; }
+  [[nodiscard]] std::int64_t last_forward_peak(std::uint32_t stage) const noexcept { return last_forward_peak_[stage]; }
   [[nodiscard]] std::int64_t backward_peak(std::uint32_t stage) const noexcept { return backward_peak_[stage]; }
+  /// Whether the backward of the stage reads nothing that a forward could make again.
+  [[nodiscard]] bool backward_reads_no_forward(std::uint32_t stage) const noexcept { return reads_none_[stage] != 0; }
   /// Step outputs that the backward of the stage makes: they stay.
   [[nodiscard]] std::int64_t output_bytes(std::uint32_t stage) const noexcept { return outputs_[stage]; }
   /// What the forward part makes that stays whatever is done: its step outputs, and what is made once for the backward.
@@ -279,12 +298,15 @@ class stage_chain {
     const std::size_t rows = std::size_t{length_} + 1;
     fast_time_.assign(rows, 0);
     forward_time_.assign(rows, 0);
+    last_forward_time_.assign(rows, 0);
+    reads_none_.assign(rows, 1);
     backward_time_.assign(rows, 0);
-    saved_.assign(rows, 0);
+    saved_.assign(rows * rows, 0);
     transient_.assign(rows, 0);
     gradient_.assign(rows, 0);
     fast_peak_.assign(rows, 0);
     forward_peak_.assign(rows, 0);
+    last_forward_peak_.assign(rows, 0);
     backward_peak_.assign(rows, 0);
     outputs_.assign(rows, 0);
     crossing_.assign(rows * rows, 0);
@@ -299,11 +321,16 @@ class stage_chain {
         continue;
       }
       if (last_[t] > made_[t]) crossing_[made_[t] * rows + last_[t]] += step_.bytes[t];
-      if (backward_reader_[t])
-        saved_[made_[t]] += step_.bytes[t];
-      else
-        for (std::uint32_t s = made_[t]; s < last_[t]; ++s) transient_[s] += step_.bytes[t];
+      if (backward_reader_[t]) {
+        saved_[made_[t] * rows + std::max(made_[t], gradient_end_[t])] += step_.bytes[t];
+      } else {
+        transient_[made_[t]] += step_.bytes[t];
+        transient_[std::max(made_[t], last_[t])] -= step_.bytes[t];
+      }
     }
+    for (std::uint32_t s = 1; s <= length_; ++s) transient_[s] += transient_[s - 1];
+    for (std::uint32_t s = 1; s <= length_; ++s)
+      for (std::uint32_t t = s + 1; t <= length_; ++t) saved_[s * rows + t] += saved_[s * rows + t - 1];
     for (std::uint32_t s = length_; s >= 1; --s) {
       // Sum of the ends behind j, then what stages s + 1 … j add.
       std::int64_t behind = 0;
@@ -328,10 +355,15 @@ class stage_chain {
     for (std::uint32_t s = 0; s <= length_; ++s) gradient_[s] = waiting += change[s];
 
     for (std::uint32_t s = 1; s <= length_; ++s) {
-      forward_peak_[s] = run_forward(s, false, forward_time_[s]);
-      fast_peak_[s] = run_forward(s, true, fast_time_[s]);
+      forward_peak_[s] = run_forward(s, purpose::all, forward_time_[s]);
+      last_forward_peak_[s] = run_forward(s, purpose::own_backward, last_forward_time_[s]);
+      fast_peak_[s] = run_forward(s, purpose::crossing, fast_time_[s]);
       backward_peak_[s] = run_backward(s);
-      for (const std::uint32_t o : backward_[s]) backward_time_[s] += step_.time[o];
+      for (const std::uint32_t o : backward_[s]) {
+        backward_time_[s] += step_.time[o];
+        for (const std::uint32_t t : step_.inputs[o])
+          if (made_[t] != nowhere && !standing_tensor_[t]) reads_none_[s] = 0;
+      }
     }
   }
 
@@ -340,23 +372,27 @@ class stage_chain {
     return made_[t] != nowhere && made_[t] < s && last_[t] == s && !backward_reader_[t] && !standing_tensor_[t];
   }
 
-  /// The peak of a forward of stage `s` by itself, and the time of what may run again in it. `fast`: for what crosses
-  /// the end of the stage alone.
-  std::int64_t run_forward(std::uint32_t s, bool fast, double& time) {
+  /// What a forward of a stage runs for: what crosses its end, that and what is saved, what its own backward reads.
+  enum class purpose : std::uint8_t { crossing, all, own_backward };
+
+  /// The peak of a forward of stage `s` by itself, and the time of what may run again in it.
+  std::int64_t run_forward(std::uint32_t s, purpose why, double& time) {
     std::vector<std::uint8_t> runs(forward_[s].size(), 1);
     const auto kept = [&](std::uint32_t t) {
-      return made_[t] == s && (last_[t] > s || (!fast && backward_reader_[t]));
+      if (made_[t] != s) return false;
+      if (why == purpose::own_backward) return backward_reader_[t] && gradient_end_[t] <= s;
+      return last_[t] > s || (why == purpose::all && backward_reader_[t]);
     };
     for (std::size_t i = forward_[s].size(); i-- > 0;) {
       const std::uint32_t o = forward_[s][i];
-      bool useful = !fast;
+      bool useful = why == purpose::all;
       for (const std::uint32_t t : step_.outputs[o]) useful = useful || kept(t) || left_[t] > 0;
       runs[i] = useful;
       if (!useful) continue;
       for (const std::uint32_t t : step_.inputs[o]) ++left_[t];
     }
     std::int64_t memory = 0, peak = 0;
-    if (!fast) {
+    if (why != purpose::crossing) {
       memory = transient_[s - 1];
       for (const std::uint32_t o : forward_[s])
         for (const std::uint32_t t : step_.inputs[o])
@@ -393,7 +429,7 @@ class stage_chain {
     // In a backward of a lower stage, too, a gradient may be read: those stay.
     for (const std::uint32_t o : backward_[s])
       for (const std::uint32_t t : step_.inputs[o]) ++left_[t];
-    std::int64_t memory = saved_[s] + gradient_[s], peak = memory;
+    std::int64_t memory = saved_bytes(s, s) + gradient_[s], peak = memory;
     for (const std::uint32_t o : backward_[s]) {
       for (const std::uint32_t t : step_.outputs[o])
         if (made_[t] == nowhere && first_backward(t) == o) {
@@ -428,9 +464,10 @@ class stage_chain {
   std::vector<std::uint32_t> made_;          // of a tensor of the forward part: its stage
   std::vector<std::uint32_t> last_;          // … the last stage with a reader
   std::vector<std::uint32_t> gradient_end_;  // of a tensor: the lowest stage whose backward reads it
-  std::vector<std::uint8_t> backward_reader_, standing_tensor_;
-  std::vector<double> fast_time_, forward_time_, backward_time_;
-  std::vector<std::int64_t> crossing_, saved_, transient_, gradient_, fast_peak_, forward_peak_, backward_peak_, outputs_;
+  std::vector<std::uint8_t> backward_reader_, standing_tensor_, reads_none_;
+  std::vector<double> fast_time_, forward_time_, last_forward_time_, backward_time_;
+  std::vector<std::int64_t> crossing_, saved_, transient_, gradient_, fast_peak_, forward_peak_, last_forward_peak_,
+      backward_peak_, outputs_;
   std::int64_t standing_ = 0;
   std::vector<std::uint32_t> left_;  // reads to come, while a stage is run by itself
   std::vector<std::uint8_t> there_;

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/solver/rotor.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/answer.hpp"
+#include "../support/csv.hpp"
+#include "../support/exhaustive.hpp"
+#include "../support/random_chain.hpp"
+#include "../support/random_graph.hpp"
+#include "remat/io/chain_json.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/solver/chen.hpp"
+#include "remat/solver/concepts.hpp"
+#include "remat/solver/revolve.hpp"
+
+namespace {
+
+using remat::chain_action;
+using remat::chain_problem;
+using remat::chain_solution;
+using remat::chain_step;
+using remat::problem;
+using remat::solution;
+using remat::solve_status;
+
+static_assert(remat::solver_for<remat::rotor_solver, problem>);
+
+using plan = std::vector<chain_step>;
+
+plan joined(plan a, const plan& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// Every memory-persistent schedule of the stages s … t.
+std::vector<plan> all_schedules(std::uint32_t s, std::uint32_t t) {
+  std::vector<plan> out;
+  const std::vector<plan> rest = s == t ? std::vector<plan>{{}} : all_schedules(s + 1, t);
+  for (const plan& inner : rest) {
+    plan whole = joined({{chain_action::forward_all, s}}, inner);
+    whole.push_back({chain_action::backward, s});
+    out.push_back(std::move(whole));
+  }
+  for (std::uint32_t j = s + 1; j <= t; ++j) {
+    plan forward;
+    for (std::uint32_t i = s; i < j; ++i)
+      forward.push_back({i == s ? chain_action::forward_checkpoint : chain_action::forward_none, i});
+    const std::vector<plan> before = all_schedules(s, j - 1);
+    for (const plan& behind : all_schedules(j, t))
+      for (const plan& again : before) out.push_back(joined(joined(forward, behind), again));
+  }
+  return out;
+}
+
+void check_chain_answer(const chain_problem& p, const chain_solution& s) {
+  if (!s.has_schedule()) {
+    CHECK(s.status != solve_status::optimal);
+    CHECK(s.status != solve_status::feasible);
+    return;
+  }
+  const remat::chain_report report = remat::simulate(p, *s.steps);
+  CHECK(report.legal);
+  CHECK(report.time == s.makespan);
+  CHECK(report.peak_bytes == s.peak_bytes);
+  CHECK(report.peak_bytes <= p.budget());
+  CHECK(s.makespan >= s.lower_bound * (1 - 1e-12));
+}
+
+TEST_CASE("short chains, slots of one byte: the least makespan of all memory-persistent schedules") {
+  int finite = 0, infinite = 0, published_loses = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const remat::chain c = remat::test::random_chain(seed, 1 + seed % 5);
+    const chain_problem free(c);
+    const auto loss = static_cast<std::uint32_t>(c.length() + 1);
+    std::vector<std::pair<std::int64_t, double>> all;  // peak, makespan
+    for (const plan& steps : all_schedules(1, loss)) {
+      // A checkpoint before the loss alone is no different from none.
+      const bool loss_again = std::any_of(steps.begin(), steps.end(), [&](const chain_step& k) {
+        return k.stage == loss && k.action != chain_action::forward_all && k.action != chain_action::backward;
+      });
+      if (loss_again) continue;
+      const remat::chain_report report = remat::simulate(free, steps);
+      REQUIRE(report.legal);
+      all.push_back({report.peak_bytes, report.time});
+    }
+    for (const int percent : {100, 85, 70, 55, 40}) {
+      CAPTURE(percent);
+      const chain_problem p = free.with_budget(remat::no_remat(free).peak_bytes * percent / 100);
+      double least = std::numeric_limits<double>::infinity();
+      for (const auto& [peak, time] : all)
+        if (peak <= p.budget()) least = std::min(least, time);
+      remat::rotor_options options;
+      options.slots = static_cast<std::uint32_t>(std::max<std::int64_t>(p.budget(), 1));
+      options.exact_gradient = true;
+      const chain_solution exact = remat::rotor(p, options);
+      check_chain_answer(p, exact);
+      CHECK(exact.makespan == least);
+      options.exact_gradient = false;
+      const chain_solution published = remat::rotor(p, options);
+      check_chain_answer(p, published);
+      CHECK(published.makespan >= least);
+      published_loses += published.makespan > least;
+      (std::isinf(least) ? infinite : finite) += 1;
+      if (exact.status == solve_status::infeasible) CHECK(std::isinf(least));
+      // Coarser slots never break the budget, and are never better.
+      options.slots = 20;
+      options.exact_gradient = true;
+      const chain_solution coarse = remat::rotor(p, options);
+      check_chain_answer(p, coarse);
+      CHECK(coarse.makespan >= least);
+    }
+  }
+  CHECK(finite > 300);
+  CHECK(infinite > 100);
+  CHECK(published_loses > 0);
+}
+
+TEST_CASE("published makespans of the reference's recurrence, to the printed digits") {
+  const auto rows = remat::test::read_csv(REMAT_TEST_DATA "/rotor.csv");
+  REQUIRE(rows.size() > 30);
+  int compared = 0, infeasible = 0;
+  for (const auto& row : rows) {
+    const double length = std::stod(row[1]), slots = std::stod(row[2]);
+    if (length * length * length * slots > 5.1e8) continue;  // the others take seconds
+    CAPTURE(row[0]);
+    CAPTURE(row[2]);
+    CAPTURE(row[3]);
+    const chain_problem p(remat::read_chain(REMAT_TEST_DATA "/chains/" + row[0] + ".json"), std::stoll(row[3]));
+    remat::rotor_options options;
+    options.slots = static_cast<std::uint32_t>(slots);
+    const chain_solution s = remat::rotor(p, options);
+    check_chain_answer(p, s);
+    if (row[4] == "infeasible") {
+      CHECK_FALSE(s.has_schedule());
+      ++infeasible;
+      continue;
+    }
+    CHECK(std::abs(s.makespan - std::stod(row[4])) <= 0.5001e-4);
+    ++compared;
+    options.exact_gradient = true;
+    CHECK(remat::rotor(p, options).makespan <= s.makespan);
+    for (const chain_solution& other : {remat::chen_sqrt(p), remat::revolve(p)}) CHECK(other.makespan >= s.makespan);
+  }
+  CHECK(compared >= 24);
+  CHECK(infeasible == 1);
+}
+
+TEST_CASE("unit chains: the binomial optimum, since a second saved stage never fits") {
+  for (const auto& row : remat::test::read_csv(REMAT_TEST_DATA "/revolve.csv")) {
+    // There the slots count the input.
+    const auto l = static_cast<std::uint32_t>(std::stoul(row[0])),
+               c = static_cast<std::uint32_t>(std::stoul(row[1])) - 1;
+    if (l > 50) continue;
+    CAPTURE(l);
+    CAPTURE(c);
+    const std::int64_t saved = l + 1;
+    const chain_problem p(remat::test::unit_chain(l, saved), 1 + saved + 1 + c + 1);
+    remat::rotor_options options;
+    options.slots = static_cast<std::uint32_t>(p.budget());
+    CHECK(remat::rotor(p, options).makespan == std::stod(row[3]));
+  }
+}
+
+TEST_CASE("random graphs of every kind: valid within the budget, and never better than the optimum") {
+  int solved = 0, recomputed = 0;
+  remat::rotor_options coarse;
+  coarse.slots = 60;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    CAPTURE(seed);
+    remat::test::random_graph_options options;
+    options.operations = 1 + static_cast<std::uint32_t>(seed % 9);
+    options.accumulate = seed % 2 == 0 ? 40 : 10;
+    options.once = seed % 3 == 0 ? 0 : 15;
+    const problem free = remat::test::random_problem(seed, options);
+    for (const int percent : {95, 80, 60}) {
+      CAPTURE(percent);
+      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const double optimum = remat::test::least_time(p);
+      const solution s = remat::rotor(p, coarse);
+      remat::test::check_answer(p, s);
+      CHECK(s.time >= optimum);
+      if (s.status == solve_status::infeasible) CHECK(std::isinf(optimum));
+      solved += s.has_schedule();
+      recomputed += s.statistics.recomputes > 0;
+    }
+  }
+  CHECK(solved > 120);
+  CHECK(recomputed > 15);
+}
+
+TEST_CASE("larger random graphs") {
+  remat::rotor_options coarse;
+  coarse.slots = 100;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    remat::test::random_graph_options options;
+    options.operations = 10 + static_cast<std::uint32_t>(seed % 40);
+    options.backward = 90;
+    options.once = seed % 2 == 0 ? 0 : 10;
+    const problem free = remat::test::random_problem(seed, options);
+    for (const int percent : {80, 50}) {
+      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      remat::test::check_answer(p, remat::rotor(p, coarse));
+    }
+  }
+}
+
+TEST_CASE("every bundled graph, at most budgets") {
+  int solved = 0, better = 0, worse = 0;
+  remat::rotor_options options;
+  options.slots = 200;
+  options.max_stages = 80;
+  for (const auto& file : remat::test::bundled_graphs()) {
+    CAPTURE(file);
+    const problem free = remat::read_training_step(file).question;
+    for (const int percent : {80, 60, 50, 40, 30}) {
+      CAPTURE(percent);
+      const problem p = free.with_budget(free.step().baseline_peak / 100 * percent);
+      const solution s = remat::rotor(p, options);
+      remat::test::check_answer(p, s);
+      solved += s.has_schedule();
+      const solution other = remat::chen_greedy(p);
+      better += s.time < other.time;
+      worse += s.time > other.time;
+    }
+  }
+  CHECK(solved >= 85);
+  CHECK(better >= 60);
+  CHECK(worse <= 12);
+}
+
+TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/resnet101-b100-128.json").question;
+  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  remat::rotor_options options;
+  std::stop_source source;
+  source.request_stop();
+  options.run.stop = source.get_token();
+  CHECK(remat::rotor(p, options).status == solve_status::cancelled);
+  options.run = {};
+  options.run.work_limit = 0;
+  CHECK(remat::rotor(p, options).status == solve_status::timeout);
+  options.run.work_limit = 2000;  // some chains are done by then
+  const solution some = remat::rotor(p, options);
+  CHECK(some.plan == remat::rotor(p, options).plan);
+  remat::test::check_answer(p, some);
+
+  options.run = {};
+  options.slots = 20'000;
+  options.run.time_limit = std::chrono::milliseconds(30);
+  std::uint64_t calls = 0;
+  options.run.on_progress = [&](const remat::progress& news) {
+    ++calls;
+    CHECK(news.solver == "rotor");
+    CHECK(news.done <= news.total);
+  };
+  const auto start = std::chrono::steady_clock::now();
+  remat::test::check_answer(p, remat::rotor(p, options));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+  CHECK(calls > 0);
+
+  const chain_problem c(remat::test::unit_chain(300, 400), 900);
+  options = {};
+  options.table_bytes = 1000;
+  CHECK(remat::rotor(c, options).status == solve_status::error);
+  CHECK_FALSE(remat::rotor(c, options).message.empty());
+  options.table_bytes = 40 << 20;  // fewer slots
+  check_chain_answer(c, remat::rotor(c, options));
+  options.slots = 0;
+  CHECK_THROWS_AS((void)remat::rotor(c, options), remat::bad_argument);
+  CHECK_THROWS_AS((void)remat::rotor(p, options), remat::bad_argument);
+}
+
+}  // namespace

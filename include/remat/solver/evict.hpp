@@ -653,7 +653,7 @@ struct evict_solver {
     for (int round = 0; round < 4; ++round) {
       const double before = best.time;
       const double recomputed = best.time - p.step().needed_time;
-      if (round > 0 && recomputed < 0.2 * p.step().needed_time) return;
+      if (round > 0 && recomputed < 0.25 * p.step().needed_time) return;
       plan.load(*best.plan);
       refine_moves moves(plan, 0);
       moves.most_repairs = round == 0 ? 0 : 12;

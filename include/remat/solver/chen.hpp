@@ -95,10 +95,9 @@ struct chen_sqrt_solver {
 
   [[nodiscard]] solution operator()(const problem& p, const chen_sqrt_options& options = {}) const {
     run_clock clock(options.run);
-    solution best = no_remat(p);
+    solution best;
     stop_reason stopped = stop_reason::none;
-    if (!best.plan && best.status != solve_status::infeasible) {
-      best.message.clear();
+    if (!settled_by_listed_order(p, best)) {
       const forward_line line = find_forward_line(p.step());
       for (const cut_list& level : cut_levels(line, line.operations.size())) {
         stopped = clock.poll();
@@ -145,13 +144,12 @@ struct chen_greedy_solver {
 
   [[nodiscard]] solution operator()(const problem& p, const chen_greedy_options& options = {}) const {
     run_clock clock(options.run);
-    solution best = no_remat(p);
+    solution best;
     stop_reason stopped = stop_reason::none;
-    if (best.plan || best.status == solve_status::infeasible) {
+    if (settled_by_listed_order(p, best)) {
       conclude(p, best, clock, stopped);
       return best;
     }
-    best.message.clear();
     const forward_line line = find_forward_line(p.step());
     std::vector<std::int64_t> made(line.made.size() + 1, 0);  // before operations[i]
     std::int64_t smallest = std::numeric_limits<std::int64_t>::max();

@@ -416,6 +416,27 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
   return result;
 }
 
+/// Whether a problem is settled without a search: the listed order fits, so it is the answer, and optimal; or some
+/// operation, or the end of the step, needs more than the budget by itself. O(reads and writes) time.
+inline bool settled_by_listed_order(const problem& p, solution& best) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t o = 0; o < p.step().num_operations; ++o)
+    if (p.step().needed[o]) order.push_back(o);
+  if (accept(p, best, schedule_computes(p.step(), order))) {
+    best.lower_bound = p.step().needed_time;
+    best.proven = true;
+    return true;
+  }
+  const least_memory_result least = largest_working_set(p);
+  if (least.bytes <= p.budget()) return false;
+  best.status = solve_status::infeasible;
+  best.lower_bound = std::numeric_limits<double>::infinity();
+  best.proven = true;
+  best.obstacle = least.operation;
+  best.message = least.message();
+  return true;
+}
+
 struct no_remat_options {
   bool reorder = false;                              ///< search for the order of least peak; otherwise the listed order
   std::uint64_t moves = least_peak_options{}.moves;  ///< of the local search
@@ -437,31 +458,23 @@ struct no_remat_solver {
     const run_clock clock(options.run);
     solution best;
     stop_reason stopped = stop_reason::none;
-    std::vector<std::uint32_t> order;
-    for (std::uint32_t o = 0; o < p.step().num_operations; ++o)
-      if (p.step().needed[o]) order.push_back(o);
-    const schedule listed = schedule_computes(p.step(), order);
-    accept(p, best, listed);
-    if (options.reorder) {
+    const bool settled = settled_by_listed_order(p, best);
+    if (options.reorder && best.status != solve_status::infeasible) {
       least_peak_options search;
       search.moves = options.moves;
       search.run = options.run;
       const least_peak_order_result found = least_peak_order(p, search);
-      accept(p, best, schedule_computes(p.step(), found.operations));
+      if (accept(p, best, schedule_computes(p.step(), found.operations))) {
+        best.lower_bound = p.step().needed_time;
+        best.proven = true;
+      }
       if (!best.plan)
         best.message = "the best order found without recomputation needs " + std::to_string(found.peak_bytes) +
                        " bytes" + (found.proven ? ", and no order needs less" : "");
       if (!found.proven) stopped = clock.poll();
-    } else if (!best.plan) {
-      best.message = "the listed order needs " +
-                     std::to_string(check(p.with_budget(problem::unlimited), listed).peak_bytes) + " bytes";
-    }
-    if (!best.plan) {
-      const least_memory_result least = largest_working_set(p);
-      if (least.bytes > p.budget()) {
-        best.status = solve_status::infeasible;
-        best.message = least.message();
-      }
+    } else if (!settled) {
+      const solution free = (*this)(p.with_budget(problem::unlimited));
+      best.message = "the listed order needs " + std::to_string(free.peak_bytes) + " bytes";
     }
     conclude(p, best, clock, stopped);
     return best;

@@ -112,13 +112,12 @@ struct revolve_solver {
 
   [[nodiscard]] solution operator()(const problem& p, const revolve_options& options = {}) const {
     run_clock clock(options.run);
-    solution best = no_remat(p);
+    solution best;
     stop_reason stopped = stop_reason::none;
-    if (best.plan || best.status == solve_status::infeasible) {
+    if (settled_by_listed_order(p, best)) {
       conclude(p, best, clock, stopped);
       return best;
     }
-    best.message.clear();
     const forward_line line = find_forward_line(p.step());
     const std::size_t most = std::max<std::uint32_t>(options.max_stages, 1) - 1;
     for (const cut_list& cuts : cut_levels(line, most)) {

@@ -370,13 +370,12 @@ struct rotor_solver {
   [[nodiscard]] solution operator()(const problem& p, const rotor_options& options = {}) const {
     check_options(options);
     run_clock clock(options.run);
-    solution best = no_remat(p);
+    solution best;
     stop_reason stopped = stop_reason::none;
-    if (best.plan || best.status == solve_status::infeasible) {
+    if (settled_by_listed_order(p, best)) {
       conclude(p, best, clock, stopped);
       return best;
     }
-    best.message.clear();
     const forward_line line = find_forward_line(p.step());
     for (const cut_list& cuts : chains_to_try(line, options)) {
       const stage_chain stages(p.step(), line, cuts);

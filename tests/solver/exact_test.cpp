@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/solver/exact.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <stop_token>
+#include <string>
+
+#include "remat/bound/least_memory.hpp"
+#include "remat/cost/measured.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/solver/concepts.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+
+static_assert(solver_for<exact_solver, problem>);
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+problem bundled(const std::string& name) {
+  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).question;
+}
+
+bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
+
+/// The optimum, or the proof that there is none.
+void check_proven(const problem& p, const solution& s, double least) {
+  REQUIRE(s.lower_bound <= least);
+  if (least == infinite) {
+    REQUIRE(s.status == solve_status::infeasible);
+    REQUIRE_FALSE(s.has_schedule());
+    REQUIRE(s.lower_bound == infinite);
+    return;
+  }
+  REQUIRE(s.status == solve_status::optimal);
+  REQUIRE(s.time == least);
+  REQUIRE(s.lower_bound >= least * (1 - 1e-12));  // times are summed in another order
+  REQUIRE(check(p, *s.plan).valid());
+}
+
+/// Steps of several kinds: what the search has rules for is made frequent.
+test::random_graph_options kind(std::uint64_t seed) {
+  test::random_graph_options options{.operations = 3 + static_cast<std::uint32_t>(seed % 6)};
+  switch (seed / 6 % 5) {
+    case 1:
+      options.accumulate = 60;
+      options.second_output = 40;
+      break;
+    case 2:
+      options.once = 30;
+      options.effect = 15;
+      break;
+    case 3:
+      options.most_bytes = 2;  // many of 0 bytes, many ties
+      options.most_time = 1;
+      break;
+    case 4:
+      options.backward = 100;
+      options.once = 0;
+      options.dead = 0;
+      break;
+    default:
+      break;
+  }
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("random graphs: the same least time as an exhaustive search over all schedules") {
+  const std::uint64_t graphs = long_run() ? 20000 : 3000;
+  std::size_t possible = 0, impossible = 0, costly = 0;
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) {
+    const problem free = test::random_problem(seed + 90000, kind(seed));
+    if (free.step().num_operations + free.step().outputs.values.size() > 64) continue;
+    const std::int64_t low = largest_working_set(free).bytes;
+    for (const int percent : {100, 60, 30, 0}) {
+      const problem p = free.with_budget(low + (free.step().baseline_peak - low) * percent / 100);
+      const double least = test::least_time(p);
+      INFO("seed ", seed, " at ", percent, " %, optimum ", least);
+      check_proven(p, exact(p, {.start_from_heuristic = seed % 2 == 0}), least);
+      (least < infinite ? possible : impossible) += 1;
+      costly += least < infinite && least > p.step().needed_time;
+    }
+  }
+  MESSAGE(possible, " with a schedule, ", costly, " of them with recomputation, ", impossible, " without");
+  CHECK(costly > graphs / 10);
+  CHECK(impossible > graphs / 10);
+}
+
+TEST_CASE("real graphs: optimal, or proven to have no schedule") {
+  const struct {
+    const char* name;
+    double fraction;
+    double overhead;  // of the optimum; infinite: none
+  } rows[] = {{"fno1d-b32-8192", 0.8, 0.047613},
+              {"mlp-chain-8", 1.0, 0},
+              {"mlp-chain-8", 0.98, infinite},
+              {"toy-skip-3", 1.0, 0},
+              {"toy-skip-3", 0.98, infinite}};
+  for (const auto& row : rows) {
+    INFO(row.name, " at ", row.fraction);
+    const problem free = bundled(row.name);
+    const problem p =
+        free.with_budget(static_cast<std::int64_t>(row.fraction * static_cast<double>(free.step().baseline_peak)));
+    const solution s = exact(p);
+    if (row.overhead == infinite) {
+      CHECK(s.status == solve_status::infeasible);
+      continue;
+    }
+    CHECK(s.status == solve_status::optimal);
+    CHECK(s.time / p.step().needed_time - 1 == doctest::Approx(row.overhead).epsilon(1e-4));
+    CHECK(s.peak_bytes <= p.budget());
+    CHECK(s.time == s.lower_bound);
+  }
+}
+
+TEST_CASE("limits: whatever ends the search, the bound is below the optimum and the schedule above it") {
+  std::size_t stopped = 0, between = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const problem free = test::random_problem(seed + 70000, {.operations = 8, .once = 0, .backward = 100});
+    if (free.step().num_operations + free.step().outputs.values.size() > 64) continue;
+    const problem p = free.with_budget(free.step().baseline_peak * 6 / 10);
+    const double least = test::least_time(p);
+    for (const std::uint64_t states : {1U, 4U, 10U, 25U}) {
+      INFO("seed ", seed, ", ", states, " states");
+      const solution s = exact(p, {.most_states = states, .start_from_heuristic = states != 4});
+      REQUIRE(s.lower_bound <= least);
+      if (s.plan) {
+        REQUIRE(check(p, *s.plan).valid());
+        REQUIRE(s.time >= least);
+        if (s.status == solve_status::optimal)
+          REQUIRE(s.time == least);
+        else
+          REQUIRE(s.status == solve_status::feasible);
+      } else if (s.status == solve_status::infeasible) {
+        REQUIRE(least == infinite);
+      } else {
+        REQUIRE(s.status == solve_status::timeout);
+      }
+      stopped += s.status == solve_status::timeout || s.status == solve_status::feasible;
+      between += s.lower_bound > p.step().needed_time && s.lower_bound < least;
+    }
+  }
+  CHECK(stopped > 50);
+  CHECK(between > 30);
+}
+
+TEST_CASE("a search that is stopped has a bound of its own") {
+  const problem free = bundled("fno1d-b32-8192");
+  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  solution turnaround;
+  prove(p, turnaround);
+  const solution s = exact(p, {.most_states = 20000});
+  CHECK(s.status == solve_status::feasible);
+  CHECK(s.lower_bound > turnaround.lower_bound);
+  CHECK(s.lower_bound < s.time);
+}
+
+TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way") {
+  const problem free = bundled("rk/unet");
+  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  std::stop_source source;
+  CHECK(exact(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
+  CHECK(exact(p, {.run = {.work_limit = 0}}).status == solve_status::timeout);
+  run_control run;
+  run.stop = source.get_token();
+  double last = 0;
+  run.on_progress = [&](const progress& news) {
+    CHECK(news.solver == "exact");
+    CHECK(news.lower_bound >= last);
+    last = news.lower_bound;
+    source.request_stop();
+  };
+  const solution cancelled = exact(p, {.start_from_heuristic = false, .run = run});
+  CHECK(cancelled.status == solve_status::cancelled);
+  CHECK(cancelled.lower_bound > p.step().needed_time);
+  CHECK(exact(p, {.run = run}).status == solve_status::cancelled);
+  const auto start = std::chrono::steady_clock::now();
+  const solution late = exact(p, {.run = {.time_limit = std::chrono::milliseconds(200)}});
+  CHECK(late.status == solve_status::feasible);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+}
+
+TEST_CASE("the same answer every time") {
+  const problem free = bundled("rk/unet");
+  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const exact_options options{.most_states = 3000, .run = {.work_limit = 1500}};
+  const solution a = exact(p, options), b = exact(p, options);
+  CHECK(a.plan == b.plan);
+  CHECK(a.lower_bound == b.lower_bound);
+  CHECK(a.statistics.work == b.statistics.work);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const problem q = test::random_problem(seed + 95000, {.operations = 8});
+    const problem r = q.with_budget(q.step().baseline_peak * 7 / 10);
+    CHECK(exact(r, {.start_from_heuristic = false}).plan == exact(r, {.start_from_heuristic = false}).plan);
+  }
+}
+
+TEST_CASE("nothing to do, and no budget") {
+  const problem nothing(training_graph{}, measured_cost{});
+  const solution none = exact(nothing.with_budget(0));
+  CHECK(none.status == solve_status::optimal);
+  CHECK(none.time == 0);
+  const problem free = bundled("mlp-chain-8");
+  const solution s = exact(free);
+  CHECK(s.status == solve_status::optimal);
+  CHECK(s.time == doctest::Approx(free.step().needed_time).epsilon(1e-12));
+}

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "remat/remat.hpp"
+#include "remat/solver/evict.hpp"
 
 int main() {
   remat::training_graph graph("sixteen layers");  // of 1 MB each; a layer's backward needs what its forward read

@@ -2,13 +2,9 @@
 #pragma once
 
 /// \file
-/// Every header that needs the standard library alone. Headers of the library include what they use, never this one.
+/// Every header that needs the standard library alone, but for the solvers with bounds and refinement: those are in
+/// `remat/solvers.hpp`. Headers of the library include what they use, never this one.
 
-#include "remat/bound/least_memory.hpp"
-#include "remat/bound/max_flow.hpp"
-#include "remat/bound/moment_branch.hpp"
-#include "remat/bound/moment_cut.hpp"
-#include "remat/bound/turnaround.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
@@ -25,9 +21,6 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/chain_problem.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/refine.hpp"
-#include "remat/refine/search.hpp"
-#include "remat/refine/timeline.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
 #include "remat/schedule/chain_schedule.hpp"
@@ -35,14 +28,6 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/chain_solution.hpp"
-#include "remat/solver/chen.hpp"
 #include "remat/solver/concepts.hpp"
-#include "remat/solver/evict.hpp"
-#include "remat/solver/linearize.hpp"
-#include "remat/solver/no_remat.hpp"
-#include "remat/solver/portfolio.hpp"
-#include "remat/solver/refined.hpp"
-#include "remat/solver/revolve.hpp"
-#include "remat/solver/rotor.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/version.hpp"

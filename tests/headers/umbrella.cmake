@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: BSL-1.0
-# cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp includes every
-# header that needs the standard library alone, and no other.
+# cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp and solvers.hpp
+# together include every header that needs the standard library alone, and no other; solvers.hpp has those of solver/
+# (but for what describes solvers and solutions), bound/ and refine/.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
 
-set(expected)
+set(expected_remat)
+set(expected_solvers)
 file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/*.hpp" "${INCLUDE}/*.cuh")
 foreach(header IN LISTS headers)
   remat_component_of("${header}" component)
-  if(component STREQUAL "core" AND NOT header STREQUAL "remat.hpp")
-    list(APPEND expected "${header}")
+  if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers)\\.hpp$")
+    continue()
+  endif()
+  if(header MATCHES "^(bound|refine|solver)/" AND NOT header MATCHES "^solver/(concepts|solution|chain_solution)\\.hpp$")
+    list(APPEND expected_solvers "${header}")
+  else()
+    list(APPEND expected_remat "${header}")
   endif()
 endforeach()
 
-file(STRINGS "${INCLUDE}/remat.hpp" included REGEX "^#include \"remat/")
-list(TRANSFORM included REPLACE "^#include \"remat/([^\"]+)\".*" "\\1")
-
-set(missing ${expected})
-list(REMOVE_ITEM missing ${included})
-set(extra ${included})
-list(REMOVE_ITEM extra ${expected})
-foreach(header IN LISTS missing)
-  message(SEND_ERROR "remat.hpp lacks:  #include \"remat/${header}\"")
-endforeach()
-foreach(header IN LISTS extra)
-  message(SEND_ERROR "remat.hpp includes remat/${header}, which is no header of the core")
+foreach(umbrella remat solvers)
+  file(STRINGS "${INCLUDE}/${umbrella}.hpp" included REGEX "^#include \"remat/")
+  list(TRANSFORM included REPLACE "^#include \"remat/([^\"]+)\".*" "\\1")
+  set(missing ${expected_${umbrella}})
+  list(REMOVE_ITEM missing ${included})
+  set(extra ${included})
+  list(REMOVE_ITEM extra ${expected_${umbrella}})
+  foreach(header IN LISTS missing)
+    message(SEND_ERROR "${umbrella}.hpp lacks:  #include \"remat/${header}\"")
+  endforeach()
+  foreach(header IN LISTS extra)
+    message(SEND_ERROR "${umbrella}.hpp includes remat/${header}, which does not belong there")
+  endforeach()
 endforeach()

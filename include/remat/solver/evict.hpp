@@ -20,6 +20,7 @@
 #include "remat/refine/search.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

@@ -20,6 +20,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/chain_solution.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

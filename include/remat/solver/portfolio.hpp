@@ -19,6 +19,7 @@
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

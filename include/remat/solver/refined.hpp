@@ -15,6 +15,7 @@
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/evict.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

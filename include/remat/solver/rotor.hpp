@@ -19,6 +19,7 @@
 #include "remat/solver/chain_solution.hpp"
 #include "remat/solver/linearize.hpp"
 #include "remat/solver/no_remat.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

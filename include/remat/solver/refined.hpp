@@ -14,8 +14,9 @@
 #include "remat/problem/problem.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/solver/evict.hpp"
 #include "remat/solver/conclude.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/exact.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
@@ -31,12 +32,15 @@ struct refined_options {
 /// bound's cuts save (for the budget and for somewhat smaller ones, which leaves room for what is made again), then
 /// `refine` on all that these found, until the bound is met or a limit is reached.
 ///
+/// Steps of at most `small_step` operations are solved by `exact`, if that ends within some ten thousand states.
+///
 /// Heuristic with a proof: `lower_bound` is proven, `optimal` is said where the schedule meets it. Without a limit of
 /// time or work, refinement takes `refine_options::default_moves` moves. For a seed and a work limit (moves) the answer
 /// is the same whatever the threads. Cancellation: as `evict` and `refine`.
 struct refined_solver {
   using options_type = refined_options;
   static constexpr std::string_view name = "refined";
+  static constexpr std::uint32_t small_step = 16;
 
   [[nodiscard]] solution operator()(const problem& p, const refined_options& options = {}) const {
     run_clock clock(options.run);
@@ -63,6 +67,21 @@ struct refined_solver {
     }
     if (prove(p, best)) return finish();
     const problem q = p.with_known_bound(best.lower_bound);
+
+    if (p.step().num_operations <= small_step) {
+      exact_options searching;
+      searching.most_states = 50000;
+      searching.run = options.run;
+      searching.run.work_limit = run_control::no_work_limit;
+      searching.run.time_limit = clock.left();
+      solution s = exact(q, searching);
+      best.lower_bound = std::max(best.lower_bound, s.lower_bound);
+      if (s.plan) accept(q, best, std::move(*s.plan));
+      if (s.status == solve_status::optimal || s.status == solve_status::infeasible) {
+        best.message = std::move(s.message);
+        return finish();
+      }
+    }
 
     std::vector<schedule> starts;
     const auto take = [&](const solution& s) {

@@ -94,8 +94,8 @@ class searcher {
 
 }  // namespace refinement
 
-/// Improves schedules: simulated annealing over the moves of `refine_moves`, each evaluated exactly in the interval
-/// that it touches, in several searches that exchange their best after every round.
+/// Improves schedules: simulated annealing \cite kirkpatrick1983annealing over the moves of `refine_moves`, each
+/// evaluated exactly in the interval that it touches, in several searches that exchange their best after every round.
 ///
 /// Preconditions: every schedule of `starts` is legal and within the budget of `p`; there is at least one. Throws
 /// `bad_argument` where that is not so. The result has passed the exact checker.

@@ -13,7 +13,7 @@
 
 namespace remat {
 
-/// A small fast generator (xorshift64*, Vigna 2016): the same sequence everywhere for a seed.
+/// A small fast generator (xorshift64*) \cite vigna2016xorshift: the same sequence everywhere for a seed.
 class fast_random {
  public:
   explicit fast_random(std::uint64_t seed) noexcept : state_(seed * 0x9e3779b97f4a7c15ULL + 0x1234567887654321ULL) {

@@ -85,7 +85,7 @@ struct chen_sqrt_options {
   run_control run{};
 };
 
-/// Every √n-th cut of the forward order is saved, the rest is computed again segment by segment \cite chen2016training.
+/// Every √n-th cut of the forward order is saved, the rest is computed again segment by segment \cite chen2016sublinear.
 ///
 /// On a graph the cuts are those of `cut_levels`, from everywhere to where the fewest bytes cross; the fastest schedule
 /// that fits is the answer. On a chain they are its stages. Where the listed order fits, that is the answer.
@@ -134,7 +134,7 @@ struct chen_greedy_options {
 };
 
 /// Segments by bytes: along the forward order, a segment ends at the first cut where what it has made exceeds b bytes
-/// \cite chen2016training (their algorithm 3). The one parameter b is searched, from one segment to as many as there
+/// \cite chen2016sublinear (their algorithm 3). The one parameter b is searched, from one segment to as many as there
 /// are; the fastest schedule that fits is the answer.
 ///
 /// The cuts are those of `cut_levels`. Where the listed order fits, that is the answer.

@@ -77,6 +77,7 @@ inline void conclude(const problem& p, solution& s, const run_clock& clock, stop
   s.statistics.work = clock.work_done();
   if (s.plan) {
     // The bound sums the same times in another order: equal up to rounding.
+    if (s.time < s.lower_bound * (1 - 1e-9)) throw internal_error("a schedule takes less time than its proven bound");
     const bool meets = s.time <= s.lower_bound * (1 + 1e-12);
     s.status = meets ? solve_status::optimal : solve_status::feasible;
   } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {

@@ -25,7 +25,7 @@
 namespace remat {
 
 struct exact_options {
-  std::uint64_t most_states = 2'000'000;  ///< states that are kept; one takes some 70 bytes, and its bits
+  std::uint64_t most_states = 2'000'000;  ///< states that are kept; one takes some 90 bytes, and its bits
   bool start_from_heuristic = true;       ///< `evict` first: what cannot be faster than its schedule is not kept
   run_control run{};
 };
@@ -511,7 +511,7 @@ class backward_search {
 ///  5. a state whose time and bound reach the incumbent's time is left out.
 ///
 /// Graphs of some ten operations take well under a millisecond; what is in reach beyond is a matter of the budget.
-/// Memory: some 70 bytes and (writes + effects) bits a state, operations² / 4 bits besides. Stopped by `most_states`, a
+/// Memory: some 90 bytes and (writes + effects) bits a state, operations² / 4 bits besides. Stopped by `most_states`, a
 /// limit of work (expanded states) or time, or a stop, it returns the incumbent (`evict`) and the least bound over the
 /// states that are open. Deterministic but for a deadline. Cancellation: polled every 16 states.
 struct exact_solver {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -29,9 +30,10 @@ using namespace remat;
 
 TEST_CASE("the bound never exceeds the least time of all schedules, and infeasible is never said where there is one") {
   int infeasible = 0, proven = 0, recompute = 0, positive = 0, tight = 0, tighter = 0;
-  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+  const bool long_run = std::getenv("REMAT_LONG") != nullptr;
+  for (std::uint64_t seed = 0; seed < (long_run ? 20000U : 4000U); ++seed) {
     test::random_graph_options options;
-    options.operations = 3 + static_cast<std::uint32_t>(seed % 4);
+    options.operations = 3 + static_cast<std::uint32_t>(seed % (long_run ? 6 : 4));
     options.once = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 10 : 30;
     const problem p = test::random_problem(seed, options);
     const std::int64_t peak = p.step().baseline_peak, least = least_memory_bound(p).bytes;

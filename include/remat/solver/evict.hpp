@@ -241,11 +241,8 @@ class engine {
           continue;
         }
         // Of several producers, those that have not run since the tensor was allocated, one after the other.
-        std::uint32_t producer = never;
-        const auto producers = step_.producers[t];
-        producer = producers[state_[t] == there ? written_[t] : 0];
         if (!remakable_[t] || frames_.size() > step_.num_operations) return false;
-        frames_.push_back({producer, 0, 0});
+        frames_.push_back({step_.producers[t][state_[t] == there ? written_[t] : 0], 0, 0});
         deeper = true;
         break;
       }
@@ -319,12 +316,10 @@ class engine {
   /// `t` has no later first use.
   void drop_dead(std::uint32_t t) {
     if (state_[t] != there || step_.resident[t] || pins_[t] != 0) return;
-    if (written_[t] != step_.producers[t].size() && last_producer(t) > now_) return;
+    if (written_[t] != step_.producers[t].size() && step_.producers[t].back() > now_) return;
     soonest_[t] = remakable_[t] ? soonest_use(t) : first_use_through_missing(t);
     if (soonest_[t] == never) remove(t);
   }
-
-  [[nodiscard]] std::uint32_t last_producer(std::uint32_t t) const noexcept { return step_.producers[t].back(); }
 
   /// The first later use of a missing tensor that depends on `t` through missing tensors alone.
   std::uint32_t first_use_through_missing(std::uint32_t t) {

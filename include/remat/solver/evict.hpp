@@ -362,56 +362,48 @@ class engine {
     }
   }
 
-  /// Time to make `t` again if it went now: its producers and, for each of their missing inputs, the same.
-  double remake_cost(std::uint32_t t) {
-    if (!remakable_[t]) return infinite;
+  /// Calls `run(o)` for the operations that make `t` again, missing ancestors included, and `read(u)` for what each of
+  /// them reads; ends where one of the two returns false, and returns whether none did.
+  template <class Run, class Read>
+  bool for_each_remake(std::uint32_t t, Run&& run, Read&& read) {
     ++stamp_;
-    double sum = 0;
     stack_.clear();
-    for (const std::uint32_t o : step_.producers[t]) {
-      seen_[o] = stamp_;
-      stack_.push_back(o);
-    }
+    const auto push_producers = [&](std::uint32_t u) {
+      for (const std::uint32_t o : step_.producers[u]) {
+        if (seen_[o] == stamp_) continue;
+        seen_[o] = stamp_;
+        stack_.push_back(o);
+      }
+    };
+    push_producers(t);
     while (!stack_.empty()) {
       const std::uint32_t o = stack_.back();
       stack_.pop_back();
-      sum += step_.time[o];
+      if (!run(o)) return false;
       for (const std::uint32_t u : step_.inputs[o]) {
-        if (readable(u)) continue;
-        if (!remakable_[u]) return infinite;
-        for (const std::uint32_t q : step_.producers[u])
-          if (seen_[q] != stamp_) {
-            seen_[q] = stamp_;
-            stack_.push_back(q);
-          }
+        if (!read(u)) return false;
+        if (!readable(u)) push_producers(u);
       }
     }
-    return sum;
+    return true;
+  }
+
+  /// Time to make `t` again if it went now: its producers and, for each of their missing inputs, the same.
+  double remake_cost(std::uint32_t t) {
+    if (!remakable_[t]) return infinite;
+    double sum = 0;
+    const bool possible = for_each_remake(
+        t, [&](std::uint32_t o) { return sum += step_.time[o], true; },
+        [&](std::uint32_t u) { return remakable_[u] || readable(u); });
+    return possible ? sum : infinite;
   }
 
   /// `t` has gone: what it is made from is read again at its next use.
   void foresee_remake(std::uint32_t t) {
     const std::uint32_t use = soonest_[t];
     if (use == never) return;
-    ++stamp_;
-    stack_.clear();
-    for (const std::uint32_t o : step_.producers[t]) {
-      seen_[o] = stamp_;
-      stack_.push_back(o);
-    }
-    while (!stack_.empty()) {
-      const std::uint32_t o = stack_.back();
-      stack_.pop_back();
-      for (const std::uint32_t u : step_.inputs[o]) {
-        foresee_use(u, use, t);
-        if (readable(u)) continue;
-        for (const std::uint32_t q : step_.producers[u])
-          if (seen_[q] != stamp_) {
-            seen_[q] = stamp_;
-            stack_.push_back(q);
-          }
-      }
-    }
+    for_each_remake(
+        t, [](std::uint32_t) { return true; }, [&](std::uint32_t u) { return foresee_use(u, use, t), true; });
   }
 
   [[nodiscard]] double score(std::uint32_t t) const noexcept {

@@ -32,7 +32,8 @@ struct refined_options {
 /// bound's cuts save (for the budget and for somewhat smaller ones, which leaves room for what is made again), then
 /// `refine` on all that these found, until the bound is met or a limit is reached.
 ///
-/// Steps of at most `small_step` operations are solved by `exact`, if that ends within some ten thousand states.
+/// Steps of at most `small_step` operations are solved by `exact` at once, if that ends within some ten thousand
+/// states; those of at most `medium_step` that are not within 0.1 % of the bound get a quarter of the limits for it.
 ///
 /// Heuristic with a proof: `lower_bound` is proven, `optimal` is said where the schedule meets it. Without a limit of
 /// time or work, refinement takes `refine_options::default_moves` moves. For a seed and a work limit (moves) the answer
@@ -40,7 +41,7 @@ struct refined_options {
 struct refined_solver {
   using options_type = refined_options;
   static constexpr std::string_view name = "refined";
-  static constexpr std::uint32_t small_step = 16;
+  static constexpr std::uint32_t small_step = 16, medium_step = 256;
 
   [[nodiscard]] solution operator()(const problem& p, const refined_options& options = {}) const {
     run_clock clock(options.run);
@@ -68,21 +69,7 @@ struct refined_solver {
     if (prove(p, best)) return finish();
     const problem q = p.with_known_bound(best.lower_bound);
 
-    if (p.step().num_operations <= small_step) {
-      exact_options searching;
-      searching.most_states = 50000;
-      searching.run = options.run;
-      searching.run.work_limit = run_control::no_work_limit;
-      searching.run.time_limit = clock.left();
-      solution s = exact(q, searching);
-      best.lower_bound = std::max(best.lower_bound, s.lower_bound);
-      if (s.plan) accept(q, best, std::move(*s.plan));
-      if (s.status == solve_status::optimal || s.status == solve_status::infeasible) {
-        best.message = std::move(s.message);
-        return finish();
-      }
-    }
-
+    if (p.step().num_operations <= small_step && search_exactly(q, options, clock, best)) return finish();
     std::vector<schedule> starts;
     const auto take = [&](const solution& s) {
       if (!s.plan) return;
@@ -117,11 +104,12 @@ struct refined_solver {
       guided.insist = false;
       take(evict(q, guided));
     }
+    if (search_exactly(q, options, clock, best)) return finish();
     stopped = clock.poll();
     if (starts.empty() || stopped != stop_reason::none || best.time <= best.lower_bound * (1 + 1e-12)) return finish();
 
     refine_options refining;
-    refining.lower_bound = best.lower_bound;
+    refining.lower_bound = best.lower_bound;  // perhaps more than at first
     refining.searches = options.searches;
     refining.run = options.run;
     refining.run.time_limit = clock.left();
@@ -130,6 +118,33 @@ struct refined_solver {
     stopped = better.stopped;
     accept(q, best, std::move(better.plan));
     return finish();
+  }
+
+ private:
+  /// Runs `exact` for a part of the limits, which may raise the bound, find a better schedule, or settle the question:
+  /// then it returns true.
+  static bool search_exactly(const problem& q, const refined_options& options, run_clock& clock, solution& best) {
+    const std::uint32_t operations = q.step().num_operations;
+    const bool small = operations <= small_step;
+    if (operations > medium_step || (best.plan && best.time <= best.lower_bound * 1.001)) return false;
+    exact_options searching;
+    searching.start_from_heuristic = !small;
+    searching.most_states = small ? 50000 : exact_options{}.most_states;
+    searching.run.stop = options.run.stop;
+    searching.run.time_limit = clock.left();
+    if (!small) {
+      if (options.run.work_limit != run_control::no_work_limit)
+        searching.run.work_limit = std::max<std::uint64_t>(1, options.run.work_limit / 4);
+      else if (options.run.time_limit != std::chrono::nanoseconds::max())
+        searching.run.time_limit = clock.left() / 4;
+      else
+        searching.run.work_limit = refine_options{}.default_moves / 4;
+    }
+    solution s = exact(q, searching);
+    best.lower_bound = std::max(best.lower_bound, s.lower_bound);
+    if (s.plan) accept(q, best, std::move(*s.plan));
+    if (s.status == solve_status::infeasible) best.message = std::move(s.message);
+    return s.status == solve_status::infeasible || (best.plan && best.time <= best.lower_bound * (1 + 1e-12));
   }
 };
 inline constexpr refined_solver refined{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads
+// labels: threads memory
 #include "remat/refine/refine.hpp"
 
 #include <doctest/doctest.h>

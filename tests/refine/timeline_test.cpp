@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+// labels: memory
 #include "remat/refine/timeline.hpp"
 
 #include <doctest/doctest.h>

@@ -573,13 +573,29 @@ struct evict_solver {
     }
     if (!best.plan && options.insist && stopped == stop_reason::none) squeeze(p, factor, pass, best, options.run.seed);
     if (!best.plan && options.insist && stopped == stop_reason::none) insist(p, engine, factor, pass, best);
+    // Random preferences: either anew, or the best ones so far with some of the weights changed.
     fast_random random(options.run.seed);
+    eviction::preference best_preference = preferences[0];
+    std::vector<float> best_factor = kept;
     for (std::uint64_t i = 0; i < options.random_passes && stopped == stop_reason::none; ++i) {
-      for (std::size_t t = 0; t < factor.size(); ++t)
-        factor[t] = kept[t] * std::exp2(static_cast<float>(2 * random.uniform() - 1));
-      eviction::preference preference = preferences[random.below(static_cast<std::uint32_t>(std::size(preferences)))];
-      preference.distance_exponent *= 0.5 + random.uniform();
+      eviction::preference preference = best_preference;
+      if (random.below(4) == 0) {
+        preference = preferences[random.below(static_cast<std::uint32_t>(std::size(preferences)))];
+        preference.distance_exponent *= 0.5 + random.uniform();
+        for (std::size_t t = 0; t < factor.size(); ++t)
+          factor[t] = kept[t] * std::exp2(static_cast<float>(2 * random.uniform() - 1));
+      } else {
+        factor = best_factor;
+        const std::uint32_t one_in = 2U << random.below(6);
+        for (float& f : factor)
+          if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
+      }
+      const double before = best.time;
       pass(p.budget(), preference, best);
+      if (best.time < before) {
+        best_preference = preference;
+        best_factor = factor;
+      }
     }
     if (best.plan && stopped == stop_reason::none) fill(p, best, clock);
     conclude(p, best, clock, stopped == stop_reason::none ? clock.poll() : stopped);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -29,8 +30,9 @@ struct refined_options {
 };
 
 /// Bound, eviction, refinement: the turnaround bound first, then `evict`, plain and holding on to the tensors that the
-/// bound's cuts save (for the budget and for somewhat smaller ones, which leaves room for what is made again), then
-/// `refine` on all that these found, until the bound is met or a limit is reached.
+/// bound's cuts save (for the budget and for somewhat smaller ones, which leaves room for what is made again), under
+/// random preferences where that is still far from the bound, then `refine` on all that these found, until the bound is
+/// met or a limit is reached.
 ///
 /// Steps of at most `small_step` operations are solved by `exact` at once, if that ends within some ten thousand
 /// states; those of at most `medium_step` that are not within 0.1 % of the bound get a quarter of the limits for it.
@@ -103,6 +105,15 @@ struct refined_solver {
       guided.keep = cut.saved;
       guided.insist = false;
       take(evict(q, guided));
+    }
+    // Where eviction is far from the bound, other preferences are worth their time: they end elsewhere than refinement.
+    if (best.plan && best.time > best.lower_bound * 1.005) {
+      evict_options wider = part();
+      const bool timed = options.run.work_limit == run_control::no_work_limit &&
+                         options.run.time_limit != std::chrono::nanoseconds::max();
+      wider.random_passes = timed ? std::numeric_limits<std::uint64_t>::max() : 200;
+      if (timed) wider.run.time_limit = clock.left() / 6;
+      take(evict(q, wider));
     }
     if (search_exactly(q, options, clock, best)) return finish();
     stopped = clock.poll();

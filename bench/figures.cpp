@@ -5,7 +5,7 @@
 //
 //   figures [--seconds S] [--threads N] [--solvers evict,refined,…] [--graph NAME] [--fraction F]
 //
-// `cpu_ms` is the processor time of the calling thread, the least of three runs for what takes under 50 ms; of evict it
+// `cpu_ms` is the processor time of the calling thread, the least of some runs for what takes under 50 ms; of evict it
 // is without the proof of its bound, which has a column of its own.
 #include <algorithm>
 #include <chrono>
@@ -169,16 +169,18 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "no solver is called %s\n", name.c_str());
         return 2;
       }
+      // The answer with its bound; the processor time of evict is without it, as its rival's is.
       solution s;
       const auto begin = std::chrono::steady_clock::now();
+      double ms = -processor_ms();
       s = solver->second(p);
+      ms += processor_ms();
       const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      double ms = std::numeric_limits<double>::quiet_NaN();
       if (name == "evict") {
         const problem unproven = p.with_known_bound(p.step().needed_time);
         ms = measured([&] { (void)solver->second(unproven); });
-      } else if (wall < 0.05) {
-        ms = measured([&] { (void)solver->second(p); });
+      } else if (ms < 50) {
+        ms = std::min(ms, measured([&] { (void)solver->second(p); }));
       }
       const bool infeasible = s.status == solve_status::infeasible;
       const double overhead = s.plan ? s.time / base - 1 : std::numeric_limits<double>::quiet_NaN();

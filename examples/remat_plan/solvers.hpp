@@ -23,13 +23,20 @@
 
 namespace remat_plan {
 
-[[nodiscard]] inline outcome to_outcome(remat::solution s) {
+/// What solutions of graphs and of chains have in common.
+template <class Solution>
+[[nodiscard]] outcome without_schedule(Solution& s) {
   outcome out;
   out.status = s.status;
   out.seconds = s.statistics.seconds;
   out.message = std::move(s.message);
   if (s.status != remat::solve_status::infeasible && s.status != remat::solve_status::error)
     out.lower_bound = s.lower_bound;
+  return out;
+}
+
+[[nodiscard]] inline outcome to_outcome(remat::solution s) {
+  outcome out = without_schedule(s);
   if (!s.plan) return out;
   out.peak = s.peak_bytes;
   out.time = s.time;
@@ -50,12 +57,7 @@ template <class Solver>
 }
 
 [[nodiscard]] inline outcome to_outcome(remat::chain_solution s) {
-  outcome out;
-  out.status = s.status;
-  out.seconds = s.statistics.seconds;
-  out.message = std::move(s.message);
-  if (s.status != remat::solve_status::infeasible && s.status != remat::solve_status::error)
-    out.lower_bound = s.lower_bound;
+  outcome out = without_schedule(s);
   if (!s.steps) return out;
   out.peak = s.peak_bytes;
   out.time = s.makespan;

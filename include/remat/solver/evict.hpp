@@ -97,7 +97,6 @@ class engine {
     return make_step_outputs();
   }
   [[nodiscard]] const std::vector<std::uint32_t>& computes() const noexcept { return computes_; }
-  [[nodiscard]] double time() const noexcept { return time_; }
 
   /// After a pass that found no room: the tensors that were being made again then, the first one asked for first.
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const noexcept { return wanted_; }
@@ -287,12 +286,7 @@ class engine {
     for (const std::uint32_t t : step_.outputs[o]) {
       if (state_[t] != there) {
         const bool again = state_[t] == missing;
-        state_[t] = there;
-        written_[t] = 0;
-        memory_ += step_.bytes[t];
-        slot_[t] = static_cast<std::uint32_t>(there_list_.size());
-        there_list_.push_back(t);
-        cost_at_[t] = never;
+        put(t, 0);
         if (again) mark_stale(t);
       }
       if (written_[t] < step_.producers[t].size()) ++written_[t];
@@ -300,6 +294,16 @@ class engine {
     computes_.push_back(o);
     time_ += step_.time[o];
     return time_ + remaining_ <= longest_;
+  }
+
+  /// Allocates `t`, to which `written` of its producers have contributed.
+  void put(std::uint32_t t, std::uint32_t written) {
+    state_[t] = there;
+    written_[t] = written;
+    memory_ += step_.bytes[t];
+    slot_[t] = static_cast<std::uint32_t>(there_list_.size());
+    there_list_.push_back(t);
+    cost_at_[t] = never;
   }
 
   void remove(std::uint32_t t) {
@@ -477,14 +481,7 @@ class engine {
     if (victims_.size() > 1) {
       for (std::size_t i = victims_.size() - 1; i-- > 0;) {
         const std::uint32_t t = victims_[i];
-        if (memory_ + need + step_.bytes[t] <= budget_) {
-          state_[t] = there;
-          written_[t] = static_cast<std::uint32_t>(step_.producers[t].size());
-          memory_ += step_.bytes[t];
-          slot_[t] = static_cast<std::uint32_t>(there_list_.size());
-          there_list_.push_back(t);
-          cost_at_[t] = never;
-        }
+        if (memory_ + need + step_.bytes[t] <= budget_) put(t, static_cast<std::uint32_t>(step_.producers[t].size()));
       }
     }
     return true;

@@ -25,6 +25,7 @@
 #include "remat/render/units.hpp"
 #include "remat/schedule/chain_schedule.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/chain_solution.hpp"

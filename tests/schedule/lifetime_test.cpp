@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/schedule/lifetime.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "remat/schedule/check.hpp"
+#include "support/random_graph.hpp"
+#include "support/schedules.hpp"
+
+namespace {
+using namespace remat;  // NOLINT: a test
+}
+
+TEST_CASE("lifetimes add up to the memory that the checker sees at every step") {
+  std::size_t never_freed = 0, made_again = 0, workspaces = 0;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 4 + static_cast<std::uint32_t>(seed % 16)});
+    const flat_step& s = p.step();
+    const schedule plan = test::random_schedule(p, seed).plan;
+    std::vector<std::int64_t> expected(plan.steps.size(), 0);
+    const check_report report = check(p, plan, [&](std::size_t i, std::int64_t bytes) { expected[i] = bytes; });
+    if (!report.valid()) continue;
+    const lifetimes lives = lifetimes_of(p, plan);
+    INFO("seed ", seed);
+    REQUIRE(lives.num_steps() == plan.steps.size());
+    REQUIRE(lives.inputs.size() == plan.steps.size());
+    REQUIRE(lives.outputs.size() == plan.steps.size());
+
+    std::vector<std::int64_t> bytes(plan.steps.size(), 0);
+    std::vector<std::uint32_t> times(s.num_tensors, 0);
+    std::uint32_t before = 0;
+    for (const allocation& a : lives.allocations) {
+      REQUIRE(a.first < a.last);
+      REQUIRE(a.last <= plan.steps.size());
+      CHECK(before <= a.first);
+      before = a.first;
+      CHECK(plan.steps[a.first] == step::compute(static_cast<op_id>(a.operation)));
+      for (std::uint32_t i = a.first; i < a.last; ++i) bytes[i] += a.bytes;
+      if (a.is_workspace()) {
+        CHECK(a.last == a.first + 1);
+        CHECK(a.bytes == s.workspace[a.operation]);
+        ++workspaces;
+        continue;
+      }
+      CHECK(a.bytes == s.bytes[a.tensor]);
+      if (a.last < plan.steps.size())
+        CHECK(plan.steps[a.last] == step::free(static_cast<tensor_id>(a.tensor)));
+      else
+        ++never_freed;
+      made_again += ++times[a.tensor] == 2;
+    }
+    CHECK(bytes == expected);
+
+    // The rows name, for every read and write, the one allocation of that tensor which is there at the time.
+    for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
+      if (plan.steps[i].is_free()) {
+        CHECK(lives.inputs[i].empty());
+        CHECK(lives.outputs[i].empty());
+        CHECK(lives.workspace[i] == lifetimes::no_allocation);
+        continue;
+      }
+      const std::size_t o = index(plan.steps[i].operation());
+      const auto matches = [&](std::span<const std::uint32_t> tensors, std::span<const std::uint32_t> row) {
+        return std::equal(tensors.begin(), tensors.end(), row.begin(), row.end(),
+                          [&](std::uint32_t t, std::uint32_t a) {
+                            const allocation& x = lives.allocations[a];
+                            return x.tensor == t && x.first <= i && i < x.last;
+                          });
+      };
+      CHECK(matches(s.inputs[o], lives.inputs[i]));
+      CHECK(matches(s.outputs[o], lives.outputs[i]));
+      if (s.workspace[o] == 0) {
+        CHECK(lives.workspace[i] == lifetimes::no_allocation);
+      } else {
+        REQUIRE(lives.workspace[i] < lives.allocations.size());
+        CHECK(lives.allocations[lives.workspace[i]].first == i);
+        CHECK(lives.allocations[lives.workspace[i]].is_workspace());
+      }
+    }
+  }
+  CHECK(never_freed > 200);
+  CHECK(made_again > 200);
+  CHECK(workspaces > 200);
+}
+
+TEST_CASE("a gradient of two producers is one allocation, from the first to its free") {
+  training_graph g;
+  const tensor_id x = g.add_tensor({"x", 10});
+  const tensor_id sum = g.add_tensor({"sum", 20});
+  const tensor_id empty = g.add_tensor({"empty", 0});
+  g.add_operation({.name = "a", .outputs = {x, sum}, .seconds = 1, .workspace = 5});
+  g.add_operation({.name = "b", .inputs = {x}, .outputs = {sum}, .seconds = 1});
+  g.add_operation({.name = "c", .inputs = {sum}, .outputs = {empty}, .seconds = 1});
+  g.add_step_output(empty);
+  const problem p(g, measured_cost{});
+  const schedule plan{
+      {step::compute(op_id{0}), step::compute(op_id{1}), step::free(x), step::compute(op_id{2}), step::free(sum)}};
+  const lifetimes lives = lifetimes_of(p, plan);
+  const std::vector<allocation> expected{
+      {0, 2, 0, 0, 10}, {0, 4, 1, 0, 20}, {0, 1, allocation::no_tensor, 0, 5}, {3, 5, 2, 2, 0}};
+  CHECK(lives.allocations == expected);
+  CHECK(lives.outputs[1][0] == 1);
+  CHECK(lives.inputs[3][0] == 1);
+  CHECK(lives.workspace[0] == 2);
+  CHECK(lives.workspace[1] == lifetimes::no_allocation);
+}
+
+TEST_CASE("what the checker refuses has no lifetimes") {
+  std::size_t refused = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const problem p = test::random_problem(seed);
+    const schedule plan = test::random_schedule(p, seed).plan;
+    for (std::size_t way = 0; way < std::size(test::ways_to_break); ++way) {
+      const schedule spoiled = test::broken(p, plan, way, seed);
+      if (check(p, spoiled).valid()) {
+        CHECK_NOTHROW((void)lifetimes_of(p, spoiled));
+      } else {
+        CHECK_THROWS_AS((void)lifetimes_of(p, spoiled), bad_argument);
+        ++refused;
+      }
+    }
+    const check_report report = check(p, plan);
+    if (report.valid() && report.peak_bytes > 0)
+      CHECK_THROWS_AS((void)lifetimes_of(p.with_budget(report.peak_bytes - 1), plan), bad_argument);
+  }
+  CHECK(refused > 3000);
+}

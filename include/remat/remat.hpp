@@ -18,6 +18,7 @@
 #include "remat/cost/unit.hpp"
 #include "remat/graph/chain.hpp"
 #include "remat/graph/concepts.hpp"
+#include "remat/graph/step_builder.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/chain_problem.hpp"
 #include "remat/problem/problem.hpp"

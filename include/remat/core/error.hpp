@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "remat/core/id.hpp"
+
 namespace remat {
 
 /// Base of every exception that the library throws for invalid input or misuse.
@@ -49,6 +51,20 @@ class bad_file : public error {
 
  private:
   std::string file_, where_;
+};
+
+/// A kernel, or what it runs on, failed: the operation whose turn it was, and why. What was thrown is nested
+/// (`std::rethrow_if_nested`), where anything was.
+class execution_error : public error {
+ public:
+  execution_error(op_id operation, std::size_t step, const std::string& message)
+      : error(message), operation_(operation), step_(step) {}
+  [[nodiscard]] op_id operation() const noexcept { return operation_; }
+  [[nodiscard]] std::size_t step() const noexcept { return step_; }  ///< of the schedule
+
+ private:
+  op_id operation_;
+  std::size_t step_;
 };
 
 /// A defect of the library itself, for instance a solver's schedule that the exact checker refuses.

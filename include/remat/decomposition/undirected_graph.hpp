@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/problem/problem.hpp"
+
+namespace remat {
+
+/// A graph that can say how many vertices it has and list its edges: enough to make an `undirected_graph` of it.
+///
+/// `num_vertices()` is the number n of vertices; they are 0 … n − 1. `for_each_edge(f)` calls f(u, v) for every edge,
+/// in any order; the direction does not matter, loops and repeated edges may occur.
+template <class G>
+concept edge_listing = requires(const G& g, void (*f)(std::size_t, std::size_t)) {
+  { g.num_vertices() } -> std::convertible_to<std::size_t>;
+  g.for_each_edge(f);
+};
+
+/// A simple undirected graph on the vertices 0 … n − 1: for each vertex its neighbours, ascending, without loops and
+/// repetitions. It is not changed once it is built. Models `edge_listing`.
+///
+/// O(n + edges · log(largest degree)) to build, 4 bytes a vertex and 8 an edge.
+/// Throws `bad_graph` for an end of an edge that is no vertex, and for more than 2^31 vertices or edges.
+class undirected_graph {
+ public:
+  using edge = std::pair<std::uint32_t, std::uint32_t>;
+
+  undirected_graph() = default;
+
+  undirected_graph(std::size_t vertices, std::span<const edge> edges) {
+    build(vertices, [&](auto&& f) {
+      for (const edge& e : edges) f(e.first, e.second);
+    });
+  }
+
+  template <edge_listing G>
+  requires(!std::same_as<G, undirected_graph>) explicit undirected_graph(const G& g) {
+    build(static_cast<std::size_t>(g.num_vertices()), [&](auto&& f) { g.for_each_edge(f); });
+  }
+
+  [[nodiscard]] std::size_t num_vertices() const noexcept { return rows_.size(); }
+  [[nodiscard]] std::size_t num_edges() const noexcept { return rows_.values.size() / 2; }
+  [[nodiscard]] std::size_t degree(std::size_t v) const noexcept { return rows_.begin[v + 1] - rows_.begin[v]; }
+  [[nodiscard]] std::span<const std::uint32_t> neighbours(std::size_t v) const noexcept { return rows_[v]; }
+  /// O(log degree).
+  [[nodiscard]] bool adjacent(std::uint32_t u, std::uint32_t v) const noexcept {
+    const auto row = degree(u) < degree(v) ? rows_[u] : rows_[v];
+    return std::binary_search(row.begin(), row.end(), degree(u) < degree(v) ? v : u);
+  }
+  /// Vertex → its neighbours.
+  [[nodiscard]] const index_rows& rows() const noexcept { return rows_; }
+
+  /// Calls f(u, v), u < v, for every edge.
+  template <class F>
+  void for_each_edge(F&& f) const {
+    for (std::uint32_t u = 0; u < num_vertices(); ++u)
+      for (const std::uint32_t v : neighbours(u))
+        if (u < v) f(u, v);
+  }
+
+ private:
+  template <class ForEach>
+  void build(std::size_t n, ForEach&& for_each) {
+    constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() / 2;
+    if (n > most) throw bad_graph("there are more than 2^31 vertices");
+    std::vector<std::size_t> count(n, 0);
+    std::size_t total = 0;
+    for_each([&](std::size_t u, std::size_t v) {
+      for (const std::size_t end : {u, v})
+        if (end >= n)
+          throw bad_graph("edge (" + std::to_string(u) + ", " + std::to_string(v) + "): " + std::to_string(end) +
+                          " is no vertex; there are " + std::to_string(n) + ", counted from 0");
+      if (u == v) return;
+      ++count[u];
+      ++count[v];
+      total += 2;
+    });
+    if (total > most) throw bad_graph("there are more than 2^30 edges");
+    std::vector<std::uint32_t> at(n), values(total);
+    std::uint32_t sum = 0;
+    for (std::size_t v = 0; v < n; ++v) {
+      at[v] = sum;
+      sum += static_cast<std::uint32_t>(count[v]);
+    }
+    for_each([&](std::size_t u, std::size_t v) {
+      if (u == v) return;
+      values[at[u]++] = static_cast<std::uint32_t>(v);
+      values[at[v]++] = static_cast<std::uint32_t>(u);
+    });
+    rows_.begin.assign(1, 0);
+    rows_.begin.reserve(n + 1);
+    rows_.values.reserve(total);
+    for (std::size_t v = 0; v < n; ++v) {
+      const auto first = values.begin() + (at[v] - static_cast<std::ptrdiff_t>(count[v]));
+      const auto last = values.begin() + at[v];
+      std::sort(first, last);
+      rows_.values.insert(rows_.values.end(), first, std::unique(first, last));
+      rows_.end_row();
+    }
+  }
+
+  index_rows rows_;
+};
+
+/// Which edges an operation graph has.
+enum class operation_edges : std::uint8_t {
+  reads,  ///< between an operation and those that make what it reads
+  moral   ///< those, and between any two that make what one operation reads
+};
+
+/// The operations of a step as an undirected graph: vertex i is operation i (Kumar et al. \cite kumar2019twremat take
+/// the moral one). What is always resident joins nobody; producers that accumulate into one gradient are all joined to
+/// its readers. O(operations + sum over operations of (producers of what it reads)²) time and memory when moral.
+[[nodiscard]] inline undirected_graph operation_graph(const flat_step& step,
+                                                      operation_edges which = operation_edges::moral) {
+  std::vector<undirected_graph::edge> edges;
+  std::vector<std::uint32_t> makers;
+  for (std::uint32_t o = 0; o < step.num_operations; ++o) {
+    makers.clear();
+    for (const std::uint32_t t : step.inputs[o])
+      makers.insert(makers.end(), step.producers[t].begin(), step.producers[t].end());
+    std::sort(makers.begin(), makers.end());
+    makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
+    for (std::size_t i = 0; i < makers.size(); ++i) {
+      edges.emplace_back(makers[i], o);
+      if (which == operation_edges::moral)
+        for (std::size_t j = 0; j < i; ++j) edges.emplace_back(makers[j], makers[i]);
+    }
+  }
+  return undirected_graph(step.num_operations, edges);
+}
+
+/// \overload of a problem's step.
+[[nodiscard]] inline undirected_graph operation_graph(const problem& p,
+                                                      operation_edges which = operation_edges::moral) {
+  return operation_graph(p.step(), which);
+}
+
+}  // namespace remat

@@ -93,7 +93,8 @@ void await(const std::atomic<std::uint32_t>& a, unsigned spins, Done done) noexc
 /// Threads that are there for one job again and again, and sleep in between. Nothing is allocated by a run.
 class crew {
  public:
-  /// `job(context, worker)` runs on workers 0 … `size` − 1; worker 0 is the thread that calls `run`. It must not throw.
+  /// `job(context, worker)` runs on workers 0 … `size` − 1, and must not throw; worker 0 is the thread that calls
+  /// `run`.
   crew(std::uint32_t size, unsigned spins, void (*job)(void*, std::uint32_t), void* context)
       : spins_(spins), job_(job), context_(context) {
     threads_.reserve(size - 1);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/id.hpp"
+#include "remat/execute/executor.hpp"
+#include "remat/execute/host.hpp"
+#include "remat/execute/stand_in.hpp"
+#include "remat/graph/concepts.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "support/random_layout.hpp"
+
+namespace remat::test {
+
+/// What a step leaves behind: the bytes of its outputs, and the hashes of operations without outputs.
+struct left_behind {
+  std::map<std::uint32_t, std::vector<std::byte>> outputs{};
+  std::vector<std::uint64_t> effects{};
+  friend bool operator==(const left_behind&, const left_behind&) = default;
+};
+
+/// Memory of the caller for all parameters and inputs, filled by the stand-in kernels.
+class resident_memory {
+ public:
+  resident_memory(const problem& p, const launch_plan& plan, const stand_in_kernels& kernels, std::uint64_t seed) {
+    for (std::uint32_t t = 0; t < p.step().num_tensors; ++t) {
+      if (!p.step().resident[t]) continue;
+      auto& memory = tensors_[t];
+      memory.resize(static_cast<std::size_t>(plan.bytes(static_cast<tensor_id>(t))));
+      kernels.fill(static_cast<tensor_id>(t), memory, seed);
+    }
+  }
+  template <class Executor>
+  void bind_all(Executor& run) const {
+    for (const auto& [t, memory] : tensors_) run.bind(static_cast<tensor_id>(t), memory);
+  }
+
+ private:
+  std::map<std::uint32_t, std::vector<std::byte>> tensors_;
+};
+
+/// The listed order, nothing freed, every tensor with bytes of its own.
+[[nodiscard]] inline schedule unscheduled(const problem& p) {
+  schedule plan;
+  for (std::uint32_t o = 0; o < p.step().num_operations; ++o) plan.compute(static_cast<op_id>(o));
+  return plan;
+}
+
+template <class Kernels>
+[[nodiscard]] left_behind collect(const problem& p, const host_executor<Kernels>& run,
+                                  std::span<const std::uint64_t> effects) {
+  left_behind out;
+  for (const std::uint32_t t : p.step().step_outputs) {
+    const auto bytes = run.output(static_cast<tensor_id>(t));
+    out.outputs[t].assign(bytes.begin(), bytes.end());
+  }
+  out.effects.assign(effects.begin(), effects.end());
+  return out;
+}
+
+/// Runs `plan` once with stand-in kernels.
+template <data_flow_graph G>
+[[nodiscard]] left_behind execute(const G& graph, const problem& p, std::span<const step> steps, const placed& where,
+                                  std::int64_t alignment, std::uint32_t threads, std::uint64_t step_seed,
+                                  const host_options& options = {}) {
+  stand_in_kernels kernels(graph, p);
+  launch_plan plan(graph, p, steps, {where.offsets, where.arena_bytes, alignment}, threads);
+  const resident_memory memory(p, plan, kernels, step_seed);
+  host_executor run(std::move(plan), std::ref(kernels), options);
+  memory.bind_all(run);
+  run.run(step_seed);
+  return collect(p, run, kernels.effects());
+}
+
+}  // namespace remat::test

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSL-1.0
+// What the host executor costs for each operation, with kernels that do nothing, beside a hand-written loop over the
+// same calls; how long it takes to make a plan; streams for 10^5 steps.
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "remat/cost/measured.hpp"
+#include "remat/execute/executor.hpp"
+#include "remat/execute/host.hpp"
+#include "remat/execute/kernels.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/streams.hpp"
+
+namespace {
+
+using namespace remat;
+
+/// `columns` chains side by side, each operation reading its own and the next chain's last tensor.
+struct grid {
+  training_graph graph;
+  problem p;
+  schedule plan;
+  lifetimes lives;
+  std::vector<std::int64_t> offsets;
+  std::int64_t arena_bytes = 0;
+
+  grid(std::uint32_t rows, std::uint32_t columns)
+      : graph(make(rows, columns)),
+        p(graph, measured_cost{}),
+        plan(order(rows, columns)),
+        lives(lifetimes_of(p, plan)) {
+    // Slots that are free again are taken first.
+    std::vector<std::int64_t> free_slots;
+    std::vector<std::vector<std::uint32_t>> ends(lives.num_steps() + 1);
+    for (std::uint32_t a = 0, i = 0; i < lives.num_steps(); ++i) {
+      for (const std::uint32_t gone : ends[i]) free_slots.push_back(offsets[gone]);
+      for (; a < lives.allocations.size() && lives.allocations[a].first == i; ++a) {
+        if (free_slots.empty()) {
+          free_slots.push_back(arena_bytes);
+          arena_bytes += 256;
+        }
+        offsets.push_back(free_slots.back());
+        free_slots.pop_back();
+        ends[lives.allocations[a].last].push_back(a);
+      }
+    }
+  }
+  [[nodiscard]] arena_layout layout() const { return {offsets, arena_bytes, 256}; }
+
+ private:
+  static training_graph make(std::uint32_t rows, std::uint32_t columns) {
+    training_graph g("grid");
+    for (std::uint32_t t = 0; t < rows * columns; ++t) g.add_tensor({"", 256});
+    for (std::uint32_t r = 0; r < rows; ++r)
+      for (std::uint32_t c = 0; c < columns; ++c) {
+        operation_spec o;
+        if (r > 0)
+          for (const std::uint32_t from : {c, (c + 1) % columns})
+            if (from != c || o.inputs.empty()) o.inputs.push_back(static_cast<tensor_id>((r - 1) * columns + from));
+        o.outputs = {static_cast<tensor_id>(r * columns + c)};
+        o.seconds = 1e-5;
+        g.add_operation(std::move(o));
+      }
+    for (std::uint32_t c = 0; c < columns; ++c) g.add_step_output(static_cast<tensor_id>((rows - 1) * columns + c));
+    return g;
+  }
+  static schedule order(std::uint32_t rows, std::uint32_t columns) {
+    schedule s;
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      for (std::uint32_t c = 0; c < columns; ++c) s.compute(static_cast<op_id>(r * columns + c));
+      if (r > 0)
+        for (std::uint32_t c = 0; c < columns; ++c) s.free(static_cast<tensor_id>((r - 1) * columns + c));
+    }
+    return s;
+  }
+};
+
+/// Does nothing that the compiler could see through.
+struct empty_kernels {
+  void operator()(const host_call& c) const noexcept { benchmark::DoNotOptimize(&c); }
+};
+
+void hand_written(benchmark::State& state) {
+  const grid g(1250, 8);
+  const launch_plan plan(g.graph, g.p, g.plan.steps, g.layout());
+  std::vector<std::byte> memory(static_cast<std::size_t>(plan.arena_bytes()) + 256);
+  void* at = memory.data();
+  std::size_t room = memory.size();
+  std::align(256, static_cast<std::size_t>(plan.arena_bytes()), at, room);
+  const std::vector<host_stream> streams(1);
+  launch_calls<host_stream> calls(plan, {static_cast<std::byte*>(at), room}, streams);
+  const empty_kernels kernels;
+  for (auto _ : state)
+    for (std::size_t i = 0; i < calls.size(); ++i) kernels(calls[i]);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(plan.size()));
+  state.counters["per_operation"] = benchmark::Counter(
+      static_cast<double>(plan.size()), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void executor(benchmark::State& state, bool timing) {
+  const grid g(1250, 8);
+  host_options options;
+  options.timing = timing;
+  host_executor run(launch_plan(g.graph, g.p, g.plan.steps, g.layout(), static_cast<std::uint32_t>(state.range(0))),
+                    empty_kernels{}, options);
+  std::uint64_t seed = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(run.run(++seed));
+  std::size_t waits = 0;
+  for (std::size_t i = 0; i < run.plan().size(); ++i) waits += run.plan().waits(i).size();
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(run.plan().size()));
+  state.counters["per_operation"] =
+      benchmark::Counter(static_cast<double>(run.plan().size()),
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["waits"] = static_cast<double>(waits);
+}
+
+/// A step of one operation: what a run costs by itself.
+void one_operation(benchmark::State& state) {
+  const grid g(1, 1);
+  host_executor run(launch_plan(g.graph, g.p, g.plan.steps, g.layout(), static_cast<std::uint32_t>(state.range(0))),
+                    empty_kernels{});
+  for (auto _ : state) benchmark::DoNotOptimize(run.run());
+}
+
+void assigning(benchmark::State& state) {
+  const grid g(12'500, 8);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        assign_streams(g.p, g.lives, g.plan.steps, {static_cast<std::uint32_t>(state.range(0)), g.offsets}));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(g.plan.steps.size()));
+}
+
+void planning(benchmark::State& state) {
+  const grid g(1250, 8);
+  for (auto _ : state) benchmark::DoNotOptimize(launch_plan(g.graph, g.p, g.plan.steps, g.layout(), 2));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(g.plan.steps.size()));
+}
+
+BENCHMARK(hand_written);
+BENCHMARK_CAPTURE(executor, plain, false)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(executor, timed, true)->Arg(1)->UseRealTime();
+BENCHMARK(one_operation)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(assigning)->Arg(1)->Arg(2)->Arg(8)->Unit(benchmark::kMillisecond);
+BENCHMARK(planning)->Unit(benchmark::kMillisecond);
+
+}  // namespace

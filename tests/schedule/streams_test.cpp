@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/schedule/streams.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/cost/measured.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "support/random_graph.hpp"
+#include "support/random_layout.hpp"
+#include "support/schedules.hpp"
+
+using namespace remat;
+
+namespace {
+
+using matrix = std::vector<std::vector<std::uint8_t>>;
+
+/// Which launches must be in order, straight from the definition: those that touch a common allocation, or a common
+/// byte of the arena, where one of them writes.
+matrix conflicts(const lifetimes& lives, const stream_assignment& a, const std::vector<std::int64_t>& offsets) {
+  struct touch {
+    std::uint32_t allocation;
+    bool writes;
+  };
+  std::vector<std::vector<touch>> touched(a.size());
+  for (std::size_t v = 0; v < a.size(); ++v) {
+    for (const std::uint32_t x : lives.inputs[a.steps[v]]) touched[v].push_back({x, false});
+    for (const std::uint32_t x : lives.outputs[a.steps[v]]) touched[v].push_back({x, true});
+    if (const std::uint32_t x = lives.workspace[a.steps[v]]; x != lifetimes::no_allocation)
+      touched[v].push_back({x, true});
+  }
+  const auto meet = [&](const touch& x, const touch& y) {
+    if (!x.writes && !y.writes) return false;
+    if (x.allocation == y.allocation) return true;
+    if (offsets.empty()) return false;
+    const std::int64_t bx = offsets[x.allocation], by = offsets[y.allocation];
+    return std::max(bx, by) <
+           std::min(bx + lives.allocations[x.allocation].bytes, by + lives.allocations[y.allocation].bytes);
+  };
+  matrix out(a.size(), std::vector<std::uint8_t>(a.size(), 0));
+  for (std::size_t v = 0; v < a.size(); ++v)
+    for (std::size_t u = 0; u < v; ++u)
+      for (const touch& x : touched[u])
+        for (const touch& y : touched[v]) out[u][v] |= meet(x, y);
+  return out;
+}
+
+/// From which launch one gets to which; edges go from lower to higher numbers.
+matrix closure(matrix m) {
+  for (std::size_t v = 0; v < m.size(); ++v)
+    for (std::size_t u = v; u-- > 0;)
+      if (m[u][v])
+        for (std::size_t w = 0; w < u; ++w) m[w][v] |= m[w][u];
+  return m;
+}
+
+/// The order that the streams keep: launch after launch in each, and the waits.
+matrix kept(const stream_assignment& a) {
+  matrix out(a.size(), std::vector<std::uint8_t>(a.size(), 0));
+  std::vector<std::size_t> last(a.streams, a.size());
+  for (std::size_t v = 0; v < a.size(); ++v) {
+    if (last[a.stream[v]] != a.size()) out[last[a.stream[v]]][v] = 1;
+    last[a.stream[v]] = v;
+    for (const std::uint32_t u : a.waits[v]) out[u][v] = 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("streams keep exactly the order that data and addresses demand, with no wait too many") {
+  std::size_t waits = 0, by_address = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    test::random_graph_options o;
+    o.operations = 3 + static_cast<std::uint32_t>(seed % 16);
+    const problem p = test::random_problem(seed, o);
+    const schedule plan = test::random_schedule(p, seed).plan;
+    if (!check(p, plan).valid()) continue;
+    const lifetimes lives = lifetimes_of(p, plan);
+    const test::placed where = test::random_layout(lives, 1, seed);
+    for (const bool addresses : {false, true})
+      for (std::uint32_t k = 1; k <= 4; ++k) {
+        const std::vector<std::int64_t> offsets = addresses ? where.offsets : std::vector<std::int64_t>();
+        const stream_assignment a = assign_streams(p, lives, plan.steps, {k, offsets});
+        const matrix must = conflicts(lives, a, offsets), must_all = closure(must);
+        const matrix does = kept(a), does_all = closure(does);
+        std::vector<double> path(a.size(), 0);
+        std::vector<double> stream_free(k, 0);
+        double makespan = 0, longest = 0;
+        REQUIRE(a.waits.size() == a.size());
+        std::vector<std::uint8_t> awaited(a.size(), 0);
+        for (std::size_t v = 0; v < a.size(); ++v) {
+          const auto time = [&](std::size_t u) { return p.step().time[index(plan.steps[a.steps[u]].operation())]; };
+          double ready = stream_free[a.stream[v]];
+          for (std::size_t u = 0; u < v; ++u) {
+            if (!must_all[u][v]) continue;
+            if (!does_all[u][v]) FAIL("seed ", seed, ": launch ", v, " does not wait for ", u);
+            ready = std::max(ready, a.start[u] + time(u));
+            path[v] = std::max(path[v], path[u]);
+          }
+          CHECK(a.start[v] == ready);
+          stream_free[a.stream[v]] = ready + time(v);
+          path[v] += time(v);
+          makespan = std::max(makespan, stream_free[a.stream[v]]);
+          longest = std::max(longest, path[v]);
+          for (const std::uint32_t u : a.waits[v]) {
+            awaited[u] = 1;
+            ++waits;
+            CHECK(a.stream[u] != a.stream[v]);
+            CHECK(must[u][v]);
+            // Without this wait, nothing else would keep the order.
+            bool other = false;
+            for (std::size_t w = u + 1; w < v; ++w) other = other || (does_all[u][w] && does_all[w][v]);
+            if (other) FAIL("seed ", seed, ": the wait of ", v, " for ", u, " follows from others");
+          }
+        }
+        CHECK(a.makespan == makespan);
+        CHECK(a.critical_path == longest);
+        CHECK(a.awaited == awaited);
+        CHECK(a.makespan >= a.critical_path);
+        CHECK(a.makespan * k >= a.work);
+        CHECK(a.makespan <= a.work);
+        if (k == 1) CHECK(a.waits.values.empty());
+        if (k == 1) CHECK(a.makespan == a.work);
+        if (addresses) {
+          const stream_assignment free_of_addresses = assign_streams(p, lives, plan.steps, {k, {}});
+          by_address += free_of_addresses.critical_path < a.critical_path;
+        }
+      }
+  }
+  CHECK(waits > 2000);
+  CHECK(by_address > 100);
+}
+
+TEST_CASE("branches overlap, a chain stays on one stream") {
+  training_graph g;
+  const tensor_id x = g.add_tensor({"x", 8}), y = g.add_tensor({"y", 8}), z = g.add_tensor({"z", 8});
+  g.add_operation({.outputs = {x}, .seconds = 1});
+  g.add_operation({.inputs = {x}, .outputs = {y}, .seconds = 2});
+  g.add_operation({.inputs = {x}, .outputs = {z}, .seconds = 3});
+  g.add_operation({.inputs = {y, z}, .seconds = 1});
+  const problem p(g, measured_cost{});
+  schedule plan;
+  for (std::uint32_t o = 0; o < 4; ++o) plan.compute(static_cast<op_id>(o));
+  const stream_assignment one = assign_streams(p, plan);
+  CHECK(one.makespan == 7);
+  CHECK(one.critical_path == 5);
+  const stream_assignment two = assign_streams(p, plan, {.streams = 2});
+  CHECK(two.makespan == 5);
+  CHECK(two.start == std::vector<double>{0, 1, 1, 4});
+  CHECK(two.stream == std::vector<std::uint32_t>{0, 0, 1, 1});
+  CHECK(two.waits.values == std::vector<std::uint32_t>{0, 1});
+  // With y and z at the same address that z gets only when y is gone, the branches cannot overlap.
+  schedule reuse;
+  reuse.compute(op_id{0});
+  reuse.compute(op_id{2});
+  reuse.compute(op_id{1});
+  reuse.compute(op_id{3});
+  const std::vector<std::int64_t> apart{0, 8, 16};
+  CHECK(assign_streams(p, reuse, {2, apart}).makespan == 5);
+
+  training_graph line;
+  std::vector<tensor_id> t;
+  for (int i = 0; i < 10; ++i) {
+    t.push_back(line.add_tensor({"", 8}));
+    line.add_operation({.inputs = i == 0 ? std::vector<tensor_id>{} : std::vector{t[t.size() - 2]},
+                        .outputs = {t.back()},
+                        .seconds = 1});
+  }
+  line.add_step_output(t.back());
+  const problem q(line, measured_cost{});
+  schedule all;
+  for (std::uint32_t o = 0; o < 10; ++o) all.compute(static_cast<op_id>(o));
+  const stream_assignment chain = assign_streams(q, all, {.streams = 3});
+  CHECK(chain.makespan == 10);
+  CHECK(chain.waits.values.empty());
+}
+
+TEST_CASE("contributions to one tensor happen in the schedule's order") {
+  training_graph g;
+  const tensor_id sum = g.add_tensor({"sum", 8});
+  for (int i = 0; i < 4; ++i) g.add_operation({.outputs = {sum}, .seconds = 1});
+  g.add_step_output(sum);
+  const problem p(g, measured_cost{});
+  schedule plan;
+  for (const std::uint32_t o : {2U, 0U, 3U, 1U}) plan.compute(static_cast<op_id>(o));
+  const stream_assignment a = assign_streams(p, plan, {.streams = 4});
+  CHECK(a.start == std::vector<double>{0, 1, 2, 3});
+  CHECK(a.waits.values.empty());
+}
+
+TEST_CASE("options that do not fit are refused") {
+  const problem p = test::random_problem(1);
+  const schedule plan = test::random_schedule(p, 1).plan;
+  const lifetimes lives = lifetimes_of(p, plan);
+  CHECK_THROWS_WITH_AS((void)assign_streams(p, plan, {.streams = 0}), "streams is 0; it must be 1 to 64", bad_argument);
+  CHECK_THROWS_AS((void)assign_streams(p, plan, {.streams = 65}), bad_argument);
+  const std::vector<std::int64_t> few(lives.allocations.size() + 1);
+  CHECK_THROWS_AS((void)assign_streams(p, plan, {1, few}), bad_argument);
+  CHECK_THROWS_AS((void)assign_streams(p, lives, std::span(plan.steps).first(1)), bad_argument);
+  schedule wrong = plan;
+  wrong.steps.insert(wrong.steps.begin(), step::free(tensor_id{2}));
+  CHECK_THROWS_AS((void)assign_streams(p, wrong), bad_argument);
+}
+
+TEST_CASE("10^5 steps on 8 streams take a moment, tensors with many readers among them") {
+  constexpr std::uint32_t n = 50'000;
+  training_graph g;
+  const tensor_id hub = g.add_tensor({"hub", 64});
+  g.add_operation({.outputs = {hub}, .seconds = 1});
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const tensor_id t = g.add_tensor({"", 64});
+    g.add_operation({.inputs = {hub}, .outputs = {t}, .seconds = 1});
+  }
+  const problem p(g, measured_cost{});
+  schedule plan;
+  std::vector<std::int64_t> offsets{0};
+  plan.compute(op_id{0});
+  for (std::uint32_t i = 1; i <= n; ++i) {
+    plan.compute(static_cast<op_id>(i));
+    plan.free(static_cast<tensor_id>(i));
+    offsets.push_back(64 + 32 * (i % 3));  // each overlaps two of those before
+  }
+  const lifetimes lives = lifetimes_of(p, plan);
+  const auto begun = std::chrono::steady_clock::now();
+  const stream_assignment a = assign_streams(p, lives, plan.steps, {8, offsets});
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(5));
+  CHECK(a.makespan == a.critical_path);
+  CHECK(a.critical_path > n / 2);  // two of three share bytes with the one before
+}

@@ -34,6 +34,14 @@ struct backward_input {
   constexpr backward_input(gradient g) noexcept : tensor(g.of), is_gradient(true) {}  // NOLINT
 };
 
+namespace backward_rule {
+
+// In place of `{}`: as initialisers of a template's members, g++ 12 stops at those with an internal error.
+[[nodiscard]] inline std::vector<backward_input> no_inputs() { return {}; }
+[[nodiscard]] inline std::vector<gradient> no_outputs() { return {}; }
+
+}  // namespace backward_rule
+
 /// One operation of a backward rule.
 ///
 /// It may read the forward operation's inputs and outputs, the gradients of its outputs, and gradients of its `saved`
@@ -42,8 +50,8 @@ struct backward_input {
 template <class Kernel>
 struct backward_operation {
   std::string name{};  ///< empty: the forward operation's name and " backward"
-  std::vector<backward_input> inputs{};
-  std::vector<gradient> outputs{};
+  std::vector<backward_input> inputs = backward_rule::no_inputs();
+  std::vector<gradient> outputs = backward_rule::no_outputs();
   double flops = std::numeric_limits<double>::quiet_NaN();
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
   std::int64_t workspace = 0;

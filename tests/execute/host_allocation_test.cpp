@@ -86,6 +86,6 @@ TEST_CASE("a run allocates nothing, with any number of threads, with timing and 
   }
   CHECK(steps > 3000);
   const std::size_t before = allocations;
-  delete new int(1);
+  ::operator delete(::operator new(1));
   CHECK(allocations == before + 1);
 }

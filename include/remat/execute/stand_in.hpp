@@ -44,7 +44,7 @@ struct stand_in_values {
 /// the values of the outputs tell whether each operation has read what it should have (a wrong order, a stale buffer, a
 /// contribution that is missing or there twice change them), and each tensor can be verified by itself: kernels do so
 /// with their inputs before and after they run, and with their outputs and workspace when they end, and throw
-/// `error` with the tensor's name. Operations without outputs leave their hash in `effects`.
+/// `error` with the tensor's name. Operations without outputs add their hash to `effects`.
 ///
 /// Tensors larger than `whole` are sampled, so that arenas of many GB need few pages (`virtual_memory`). Words at
 /// multiples of `grid` are the same whichever tensor lies there: two tensors that share `grid` bytes or more are
@@ -98,7 +98,7 @@ class stand_in_kernels {
     }
     write(c.workspace, mix(h), false);
     for (std::size_t i = 0; i < c.outputs.size(); ++i) write(c.outputs[i], contribution(h, i), c.adds[i] != 0);
-    if (c.outputs.empty()) effects_[o] = h;
+    if (c.outputs.empty()) effects_[o] += h;
     if (options_.burn > 0) burn(begun, time_[o] * options_.burn);
     for (std::size_t i = 0; i < c.inputs.size(); ++i)
       verify(static_cast<tensor_id>(inputs_[o][i]), c.inputs[i], "while it ran, somebody wrote to input ");
@@ -150,7 +150,7 @@ class stand_in_kernels {
     return load(memory.data(), memory.size());
   }
 
-  /// Of each operation without outputs: its hash at its last run; 0 before and for others.
+  /// Of each operation without outputs: the sum of its hashes since `forget_effects`; 0 for others.
   [[nodiscard]] std::span<const std::uint64_t> effects() const noexcept { return effects_; }
   void forget_effects() noexcept { std::fill(effects_.begin(), effects_.end(), std::uint64_t{0}); }
 

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/execute/cuda_error.cuh"
+#include "remat/execute/cuda_stream.cuh"
+#include "remat/execute/executor.hpp"
+#include "remat/execute/kernels.hpp"
+
+namespace remat {
+
+/// What a CUDA kernel callable is given: device memory, and the stream on which it enqueues its work.
+using cuda_call = kernel_call<cudaStream_t>;
+
+/// A step's seed in device memory, for random kernels of captured steps: what a capture is given by value is the same
+/// at every replay, what it reads from memory is not.
+///
+/// A kernel reads `get()`, and makes the seed of its operation from it as `kernel_seed` does. It is written before the
+/// step, in the order of its stream, without waiting for anything.
+class cuda_seed {
+ public:
+  cuda_seed() : memory_(sizeof(std::uint64_t)) {}
+  [[nodiscard]] const std::uint64_t* get() const noexcept { return memory_.as<std::uint64_t>().data(); }
+
+  /// Enqueues the writing of `seed`. Throws `cuda_error`.
+  void set(std::uint64_t seed, cudaStream_t stream) const {
+    // Fills take their values when they are enqueued; a copy would read host memory later, or wait for it to be read.
+    // One for each stretch of equal bytes: two or three for the number of a step.
+    const auto bytes = std::bit_cast<std::array<unsigned char, sizeof seed>>(seed);
+    for (std::size_t i = 0; i < bytes.size();) {
+      std::size_t end = i + 1;
+      while (end < bytes.size() && bytes[end] == bytes[i]) ++end;
+      throw_on_cuda_error(cudaMemsetAsync(memory_.data() + i, bytes[i], end - i, stream), "writing the step's seed");
+      i = end;
+    }
+  }
+
+ private:
+  cuda_memory memory_;
+};
+
+/// How closely `cuda_executor` watches the kernels. Other than off, a step cannot be captured.
+enum class cuda_debug : std::uint8_t {
+  off,
+  /// Waits for each launch, so that an error that the device finds (an illegal address) names its operation.
+  synchronize,
+  /// As `synchronize`, and fills memory that belongs to no tensor with `cuda::poison`: what is freed becomes it, fresh
+  /// outputs and workspace begin as it. A kernel that reads either computes NaN.
+  poison
+};
+
+struct cuda_options {
+  /// The arena, if not empty: the caller's device memory (`cuda_memory(span)`), or from a pool in a stream's order
+  /// (`cuda_memory(bytes, stream)`). Empty: one cudaMalloc of the plan's bytes.
+  cuda_memory arena{};
+  cuda_debug debug = cuda_debug::off;
+  bool timing = false;              ///< note when each launch began and ended: two more events for each
+  bool ranges = false;              ///< an NVTX range around each launch's enqueuing, with the operation's name
+  const cuda_seed* seed = nullptr;  ///< if not null: written before each step; it must outlive the executor
+};
+
+/// When a launch began, from the start of the step, and how long it took on the device.
+struct cuda_launch_time {
+  float start = 0, duration = 0;  ///< milliseconds
+};
+
+namespace cuda {
+
+/// Bytes that are a NaN in every floating-point format.
+inline constexpr int poison = 0xff;
+
+/// Where the streams of a plan begin and end, if stream 0 is the caller's.
+struct fork_and_join {
+  std::vector<std::uint32_t> forks;  ///< streams whose first launch waits for nothing, so must wait for the caller
+  std::vector<std::uint32_t> joins;  ///< streams whose last launch is not followed by stream 0 or another one's end
+};
+
+/// O(launches · streams).
+[[nodiscard]] inline fork_and_join forks_and_joins(const launch_plan& plan) {
+  const std::size_t k = plan.num_streams();
+  fork_and_join out;
+  // Of each stream, how many launches of the others its end follows; the same of each event.
+  std::vector<std::uint32_t> known(k * k, 0), at_event(plan.num_events() * k, 0);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const launch& l = plan.launches()[i];
+    std::uint32_t* const mine = known.data() + l.stream * k;
+    for (const std::uint32_t e : plan.waits(i))
+      for (std::size_t s = 0; s < k; ++s) mine[s] = std::max(mine[s], at_event[e * k + s]);
+    if (++mine[l.stream] == 1 && l.stream != 0 && plan.waits(i).empty()) out.forks.push_back(l.stream);
+    if (l.event != launch::no_event) std::copy(mine, mine + k, at_event.data() + l.event * k);
+  }
+  const auto follows = [&](std::size_t s, std::size_t other) {  // the end of s follows the end of other
+    return known[s * k + other] == known[other * k + other];
+  };
+  for (std::uint32_t s = 1; s < k; ++s) {
+    bool joined = known[s * k + s] == 0;
+    for (std::uint32_t other = 0; other < k; ++other) joined = joined || (other != s && follows(other, s));
+    if (!joined) out.joins.push_back(s);
+  }
+  return out;
+}
+
+/// An NVTX range while it lives.
+class range {
+ public:
+  explicit range(const char* name) noexcept : on_(name != nullptr) {
+    if (on_) static_cast<void>(nvtxRangePushA(name));
+  }
+  range(const range&) = delete;
+  range& operator=(const range&) = delete;
+  ~range() {
+    if (on_) static_cast<void>(nvtxRangePop());
+  }
+
+ private:
+  bool on_;
+};
+
+}  // namespace cuda
+
+/// A step as a CUDA graph, to be replayed. It uses the executor's arena and the memory that was bound at its capture,
+/// and must not outlive either.
+class cuda_captured_step {
+ public:
+  cuda_captured_step(cuda_graph graph, const cuda_seed* seed)
+      : graph_(std::move(graph)), exec_(make_cuda_graph_exec(graph_)), seed_(seed) {}
+
+  /// Enqueues the step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it has one;
+  /// `kernel_call::seed` stays what it was at the capture. Throws `cuda_error`.
+  void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
+    if (seed_ != nullptr) seed_->set(step_seed, stream);
+    throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
+  }
+
+  [[nodiscard]] cudaGraph_t graph() const noexcept { return graph_.get(); }
+  [[nodiscard]] cudaGraphExec_t exec() const noexcept { return exec_.get(); }
+
+ private:
+  cuda_graph graph_;
+  cuda_graph_exec exec_;
+  const cuda_seed* seed_;
+};
+
+/// Runs a schedule on a CUDA device, over the user's kernels, in one arena.
+///
+/// Stream 0 of the plan is the caller's; for each other one the executor has a stream of its own, which begins behind
+/// what the caller's stream holds and ends before what it is given next. Events are made once, without timing: those of
+/// the plan, and what that beginning and end need; with one stream there are none. A run allocates nothing on host or
+/// device.
+///
+///     cuda_executor run(launch_plan(graph, p, plan.steps, layout, 2), kernels);
+///     run.bind(x, batch);
+///     run.run(stream, step);
+///     const cuda_captured_step captured = run.capture();
+///     captured.launch(stream);
+///
+/// All runs of an executor share its arena: whoever gives them different streams has to put those in an order. The
+/// device that is current when the executor is made must be current in all calls. It is neither copied nor moved.
+template <kernels_for<cudaStream_t> Kernels>
+class cuda_executor {
+ public:
+  /// Throws `bad_argument` where the arena does not fit the plan, `cuda_error` where the device gives no memory,
+  /// streams or events.
+  cuda_executor(launch_plan plan, Kernels kernels, cuda_options options = {})
+      : plan_(std::move(plan)),
+        kernels_(std::move(kernels)),
+        options_(std::move(options)),
+        arena_(arena_for(plan_, options_.arena)),
+        streams_(make_streams(plan_)),
+        calls_(plan_, arena_, std::span<const cudaStream_t>(raw(streams_, plan_.num_streams()))),
+        joints_(cuda::forks_and_joins(plan_)) {
+    for (std::uint32_t e = 0; e < plan_.num_events(); ++e) events_.push_back(make_cuda_event());
+    if (!joints_.forks.empty()) begun_ = make_cuda_event();
+    for (const std::uint32_t s : joints_.joins) {
+      // The event behind the last launch will do, if it has one.
+      const std::uint32_t last = plan_.of_stream(s).back();
+      if (plan_.launches()[last].event == launch::no_event) ends_.push_back(make_cuda_event());
+    }
+    if (options_.timing)
+      for (std::size_t i = 0; i < 2 * plan_.size() + 1; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
+    if (options_.ranges)
+      for (std::size_t o = 0; o < plan_.num_operations(); ++o) labels_.push_back(plan_.label(static_cast<op_id>(o)));
+    for (std::uint32_t i = 0; i < plan_.size(); ++i)
+      if (plan_.launches()[i].stream == 0) on_callers_.push_back(i);
+  }
+  cuda_executor(const cuda_executor&) = delete;
+  cuda_executor& operator=(const cuda_executor&) = delete;
+
+  /// Kernels read resident tensor `t` from `memory` (of the device), from the next run or capture on. Throws
+  /// `bad_argument` (as `launch_calls`).
+  void bind(tensor_id t, std::span<const std::byte> memory) { calls_.bind(t, memory); }
+
+  /// Enqueues the step behind what `stream` holds and returns. What `stream` is given next begins when the step has
+  /// ended. `stream` may be capturing: the step becomes part of that capture (the `cuda_seed` is not written then).
+  ///
+  /// Throws `bad_argument`, before anything is enqueued, where a tensor is not bound or a debug mode meets a capture;
+  /// `cuda_error` where an earlier call's error is still pending or the device does not take the step's begin or end;
+  /// `execution_error` where a kernel throws or leaves an error, with what was thrown nested. The executor's own
+  /// streams are waited for then, and the next run begins anew.
+  void run(cudaStream_t stream, std::uint64_t step_seed = 0) {
+    calls_.require_bound();
+    throw_on_cuda_error(cudaGetLastError(), "a call before the step");
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
+    capturing_ = status != cudaStreamCaptureStatusNone;
+    if (capturing_) refuse_debug();
+    if (!capturing_ && options_.seed != nullptr) options_.seed->set(step_seed, stream);
+    enqueue(stream, step_seed);
+  }
+
+  /// The step as a graph: its launches are captured, none runs. `step_seed` decides `kernel_call::seed`, which every
+  /// replay repeats; random kernels that shall differ read a `cuda_seed`. With `timing`, replays are timed.
+  ///
+  /// Throws as `run`. A capture that fails leaves the executor and its streams as they were.
+  [[nodiscard]] cuda_captured_step capture(std::uint64_t step_seed = 0) {
+    calls_.require_bound();
+    refuse_debug();
+    throw_on_cuda_error(cudaGetLastError(), "a call before the capture");
+    if (!capture_stream_) capture_stream_ = make_cuda_stream();
+    const cudaStream_t stream = capture_stream_.get();
+    throw_on_cuda_error(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    capturing_ = true;
+    cudaGraph_t graph{};
+    try {
+      enqueue(stream, step_seed);
+    } catch (...) {
+      static_cast<void>(cudaStreamEndCapture(stream, &graph));
+      static_cast<void>(cudaGetLastError());
+      const cuda_graph part(graph);
+      throw;
+    }
+    throw_on_cuda_error(cudaStreamEndCapture(stream, &graph), "ending the capture");
+    return {cuda_graph(graph), options_.seed};
+  }
+
+  /// With `timing`: of each launch of the last step. The caller must have waited for its end. Throws `bad_argument`
+  /// without `timing` or before the first step, `cuda_error` where the step has not ended.
+  [[nodiscard]] std::vector<cuda_launch_time> times() const {
+    if (clocks_.empty() || !timed_)
+      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set" : "no step has run yet");
+    std::vector<cuda_launch_time> out(plan_.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      throw_on_cuda_error(cudaEventElapsedTime(&out[i].start, clocks_.back().get(), clocks_[2 * i].get()),
+                          "reading times");
+      throw_on_cuda_error(cudaEventElapsedTime(&out[i].duration, clocks_[2 * i].get(), clocks_[2 * i + 1].get()),
+                          "reading times");
+    }
+    return out;
+  }
+
+  /// A step output in device memory; overwritten by the next step. Throws `bad_argument` for other tensors.
+  [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
+  [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
+  [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
+  [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
+  /// Events that a run records, without those of `timing`.
+  [[nodiscard]] std::size_t num_events() const noexcept { return events_.size() + ends_.size() + (begun_ ? 1 : 0); }
+  [[nodiscard]] std::size_t num_own_streams() const noexcept { return streams_.size(); }
+
+ private:
+  /// The plan's streams and events, for `issue`.
+  struct device {
+    cuda_executor& self;
+    void wait(std::uint32_t e, std::uint32_t s) const {
+      throw_on_cuda_error(cudaStreamWaitEvent(self.stream(s), self.events_[e].get(), 0));
+    }
+    void record(std::uint32_t e, std::uint32_t s) const {
+      throw_on_cuda_error(cudaEventRecord(self.events_[e].get(), self.stream(s)));
+    }
+  };
+  /// The user's kernel, with a name around it; what it leaves behind as an error becomes an exception.
+  struct checked_kernels {
+    cuda_executor& self;
+    void operator()(const cuda_call& call) const {
+      const cuda::range named(self.labels_.empty() ? nullptr : self.labels_[index(call.operation)].c_str());
+      self.kernels_(call);
+      throw_on_cuda_error(cudaPeekAtLastError(), "enqueuing it");
+    }
+  };
+  struct watch {
+    cuda_executor& self;
+    void before(std::uint32_t i) const {
+      const launch& l = self.plan_.launches()[i];
+      if (self.options_.debug == cuda_debug::poison) {
+        for (const std::uint32_t a : self.plan_.begins(i)) self.fill(a, l.stream);
+        self.fill_workspace(l);
+      }
+      if (self.options_.timing) self.stamp(2 * std::size_t{i}, self.stream(l.stream));
+    }
+    void after(std::uint32_t i) const {
+      const launch& l = self.plan_.launches()[i];
+      if (self.options_.timing) self.stamp(2 * std::size_t{i} + 1, self.stream(l.stream));
+      if (self.options_.debug == cuda_debug::off) return;
+      if (self.options_.debug == cuda_debug::poison) {
+        // The launches before have ended, whatever their streams: nobody reads this any more.
+        for (const std::uint32_t a : self.plan_.frees(i)) self.fill(a, l.stream);
+        self.fill_workspace(l);
+      }
+      throw_on_cuda_error(cudaStreamSynchronize(self.stream(l.stream)), "waiting for it");
+    }
+  };
+
+  static std::span<std::byte> arena_for(const launch_plan& plan, cuda_memory& memory) {
+    const auto bytes = static_cast<std::size_t>(plan.arena_bytes());
+    if (memory.size() != 0 || bytes == 0) return memory.bytes();
+    constexpr std::size_t given = 256;  // cudaMalloc's alignment
+    const auto wanted = static_cast<std::size_t>(plan.alignment());
+    memory = cuda_memory(bytes + (wanted > given ? wanted - given : 0));
+    const std::size_t behind = reinterpret_cast<std::uintptr_t>(memory.data()) % wanted;
+    return memory.bytes().subspan(behind == 0 ? 0 : wanted - behind, bytes);
+  }
+  static std::vector<cuda_stream> make_streams(const launch_plan& plan) {
+    std::vector<cuda_stream> out;
+    for (std::uint32_t s = 1; s < plan.num_streams(); ++s) out.push_back(make_cuda_stream());
+    return out;
+  }
+  static std::vector<cudaStream_t> raw(const std::vector<cuda_stream>& own, std::size_t count) {
+    std::vector<cudaStream_t> out(count, nullptr);
+    for (std::size_t s = 0; s < own.size(); ++s) out[s + 1] = own[s].get();
+    return out;
+  }
+
+  [[nodiscard]] cudaStream_t stream(std::uint32_t s) const noexcept {
+    return s == 0 ? callers_ : streams_[s - 1].get();
+  }
+  void refuse_debug() const {
+    if (options_.debug != cuda_debug::off)
+      throw bad_argument("the debug modes wait for each launch, which a capture forbids; capture with cuda_debug::off");
+  }
+
+  void enqueue(cudaStream_t stream, std::uint64_t step_seed) {
+    if (unsettled_) settle();
+    if (stream != callers_) {
+      callers_ = stream;
+      for (const std::uint32_t i : on_callers_) calls_[i].stream = stream;
+    }
+    try {
+      if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream), "recording the begin of the step");
+      for (const std::uint32_t s : joints_.forks)
+        throw_on_cuda_error(cudaStreamWaitEvent(this->stream(s), begun_.get(), 0), "waiting for the begin of the step");
+      if (options_.timing) stamp(2 * plan_.size(), stream);
+      device events{*this};
+      checked_kernels kernels{*this};
+      const auto never = [] { return false; };
+      if (options_.timing || options_.debug != cuda_debug::off)
+        issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, never, watch{*this});
+      else
+        issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, never);
+      join(stream);
+      timed_ = options_.timing;
+    } catch (...) {
+      unsettled_ = !streams_.empty();
+      if (!capturing_ && unsettled_) {
+        try {
+          settle();
+        } catch (const cuda_error&) {  // the first error is the one to tell; the next run waits again
+        }
+      }
+      throw;
+    }
+  }
+
+  void join(cudaStream_t stream) const {
+    std::size_t next = 0;
+    for (const std::uint32_t s : joints_.joins) {
+      const std::uint32_t e = plan_.launches()[plan_.of_stream(s).back()].event;
+      const cudaEvent_t end = e != launch::no_event ? events_[e].get() : ends_[next++].get();
+      if (e == launch::no_event) throw_on_cuda_error(cudaEventRecord(end, this->stream(s)), "recording the step's end");
+      throw_on_cuda_error(cudaStreamWaitEvent(stream, end, 0), "waiting for the step's end");
+    }
+  }
+
+  /// Waits for the executor's own streams, which a failed run has left without an end.
+  void settle() {
+    for (const cuda_stream& s : streams_)
+      throw_on_cuda_error(cudaStreamSynchronize(s.get()), "waiting for a failed step's work");
+    unsettled_ = false;
+  }
+
+  void stamp(std::size_t clock, cudaStream_t stream) const {
+    // In a capture, a plain record would be an edge of the graph and not an event of every replay.
+    throw_on_cuda_error(cudaEventRecordWithFlags(clocks_[clock].get(), stream,
+                                                 capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
+                        "noting the time");
+  }
+  void fill(std::uint32_t a, std::uint32_t s) const {
+    const auto bytes = static_cast<std::size_t>(plan_.lives().allocations[a].bytes);
+    if (bytes == 0) return;
+    throw_on_cuda_error(cudaMemsetAsync(arena_.data() + plan_.offsets()[a], cuda::poison, bytes, stream(s)),
+                        "filling memory that belongs to no tensor");
+  }
+  void fill_workspace(const launch& l) const {
+    if (const std::uint32_t a = plan_.lives().workspace[l.step]; a != lifetimes::no_allocation) fill(a, l.stream);
+  }
+
+  launch_plan plan_;
+  Kernels kernels_;
+  cuda_options options_;
+  std::span<std::byte> arena_;
+  std::vector<cuda_stream> streams_;  // of the plan's stream s: s − 1
+  launch_calls<cudaStream_t> calls_;
+  cuda::fork_and_join joints_;
+  std::vector<cuda_event> events_;         // the plan's
+  cuda_event begun_;                       // behind what the caller's stream held before the step
+  std::vector<cuda_event> ends_;           // of the joined streams whose last launch has no event
+  std::vector<cuda_event> clocks_;         // begin and end of each launch, then the begin of the step
+  std::vector<std::string> labels_;        // of each operation
+  std::vector<std::uint32_t> on_callers_;  // the launches of stream 0
+  cuda_stream capture_stream_;
+  cudaStream_t callers_ = nullptr;
+  bool capturing_ = false;
+  bool unsettled_ = false;
+  bool timed_ = false;
+};
+
+}  // namespace remat

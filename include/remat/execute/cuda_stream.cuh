@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "remat/execute/cuda_error.cuh"
+
+namespace remat {
+
+/// Owns a handle of the CUDA runtime; `Destroy` gives it back. Move-only; empty after a move.
+///
+/// The runtime's own functions take what `get()` returns.
+template <class Handle, cudaError_t (*Destroy)(Handle)>
+class cuda_handle {
+ public:
+  cuda_handle() = default;
+  explicit cuda_handle(Handle handle) noexcept : handle_(handle) {}
+  cuda_handle(cuda_handle&& other) noexcept : handle_(other.release()) {}
+  cuda_handle& operator=(cuda_handle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = other.release();
+    }
+    return *this;
+  }
+  ~cuda_handle() { reset(); }
+
+  [[nodiscard]] Handle get() const noexcept { return handle_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return handle_ != Handle{}; }
+  /// Gives the handle away: the caller destroys it.
+  [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, Handle{}); }
+  void reset() noexcept {
+    // An error here is that of work enqueued earlier, which whoever waits for that work is told.
+    if (handle_ != Handle{}) static_cast<void>(Destroy(std::exchange(handle_, Handle{})));
+  }
+
+ private:
+  Handle handle_{};
+};
+
+using cuda_stream = cuda_handle<cudaStream_t, &cudaStreamDestroy>;
+using cuda_event = cuda_handle<cudaEvent_t, &cudaEventDestroy>;
+using cuda_graph = cuda_handle<cudaGraph_t, &cudaGraphDestroy>;
+using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
+
+/// A new stream of the current device. cudaStreamNonBlocking: it does not wait for the legacy default stream.
+/// Throws `cuda_error`, as all of these do.
+[[nodiscard]] inline cuda_stream make_cuda_stream(unsigned flags = cudaStreamNonBlocking) {
+  cudaStream_t s{};
+  throw_on_cuda_error(cudaStreamCreateWithFlags(&s, flags), "creating a stream");
+  return cuda_stream(s);
+}
+
+/// A new event of the current device; cudaEventDefault: one that can measure time.
+[[nodiscard]] inline cuda_event make_cuda_event(unsigned flags = cudaEventDisableTiming) {
+  cudaEvent_t e{};
+  throw_on_cuda_error(cudaEventCreateWithFlags(&e, flags), "creating an event");
+  return cuda_event(e);
+}
+
+/// An executable copy of a graph.
+[[nodiscard]] inline cuda_graph_exec make_cuda_graph_exec(const cuda_graph& graph) {
+  cudaGraphExec_t e{};
+  throw_on_cuda_error(cudaGraphInstantiate(&e, graph.get(), 0), "instantiating a graph");
+  return cuda_graph_exec(e);
+}
+
+/// Device memory: allocated and owned, or the caller's.
+class cuda_memory {
+ public:
+  cuda_memory() = default;
+  /// cudaMalloc; cudaFree at the end, which waits for the device.
+  explicit cuda_memory(std::size_t bytes) : owner_(owner::heap) {
+    void* p = nullptr;
+    if (bytes != 0) throw_on_cuda_error(cudaMalloc(&p, bytes), "allocating " + std::to_string(bytes) + " bytes");
+    bytes_ = {static_cast<std::byte*>(p), bytes};
+  }
+  /// From `pool` (null: the device's current one), in the order of `stream`; given back in that order too, so whatever
+  /// uses the memory on other streams must be ordered before that stream's work at that time. The stream must still be
+  /// there then.
+  cuda_memory(std::size_t bytes, cudaStream_t stream, cudaMemPool_t pool = nullptr)
+      : owner_(owner::pool), stream_(stream) {
+    void* p = nullptr;
+    if (bytes != 0)
+      throw_on_cuda_error(
+          pool == nullptr ? cudaMallocAsync(&p, bytes, stream) : cudaMallocFromPoolAsync(&p, bytes, pool, stream),
+          "allocating " + std::to_string(bytes) + " bytes in a stream's order");
+    bytes_ = {static_cast<std::byte*>(p), bytes};
+  }
+  /// The caller's memory, which stays the caller's.
+  explicit cuda_memory(std::span<std::byte> memory) noexcept : bytes_(memory) {}
+
+  cuda_memory(cuda_memory&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, {})),
+        owner_(std::exchange(other.owner_, owner::caller)),
+        stream_(other.stream_) {}
+  cuda_memory& operator=(cuda_memory&& other) noexcept {
+    if (this != &other) {
+      reset();
+      bytes_ = std::exchange(other.bytes_, {});
+      owner_ = std::exchange(other.owner_, owner::caller);
+      stream_ = other.stream_;
+    }
+    return *this;
+  }
+  ~cuda_memory() { reset(); }
+
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::byte* data() const noexcept { return bytes_.data(); }
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
+  /// The bytes as elements of `T`.
+  template <class T>
+  [[nodiscard]] std::span<T> as() const noexcept {
+    return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+  void reset() noexcept {
+    if (bytes_.data() != nullptr && owner_ == owner::heap) static_cast<void>(cudaFree(bytes_.data()));
+    if (bytes_.data() != nullptr && owner_ == owner::pool) static_cast<void>(cudaFreeAsync(bytes_.data(), stream_));
+    bytes_ = {};
+    owner_ = owner::caller;
+  }
+
+ private:
+  enum class owner : std::uint8_t { caller, heap, pool };
+  std::span<std::byte> bytes_{};
+  owner owner_ = owner::caller;
+  cudaStream_t stream_{};
+};
+
+}  // namespace remat

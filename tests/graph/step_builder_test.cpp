@@ -206,28 +206,6 @@ std::vector<std::vector<std::byte>> step_outputs(runner& run, const training_gra
   return out;
 }
 
-/// A random order of the operations in which every tensor's producers precede its readers.
-std::vector<op_id> random_order(const problem& p, std::mt19937_64& engine) {
-  const flat_step& s = p.step();
-  std::vector<std::uint32_t> missing(s.num_operations, 0);
-  std::vector<op_id> ready, order;
-  for (std::uint32_t o = 0; o < s.num_operations; ++o) {
-    for (const std::uint32_t t : s.inputs[o]) missing[o] += static_cast<std::uint32_t>(s.producers[t].size());
-    if (missing[o] == 0) ready.push_back(static_cast<op_id>(o));
-  }
-  while (!ready.empty()) {
-    std::swap(ready[engine() % ready.size()], ready.back());
-    const op_id o = ready.back();
-    ready.pop_back();
-    order.push_back(o);
-    for (const std::uint32_t t : s.outputs[index(o)])
-      for (const std::uint32_t c : s.consumers[t])
-        if (--missing[c] == 0) ready.push_back(static_cast<op_id>(c));
-  }
-  REQUIRE(order.size() == s.num_operations);
-  return order;
-}
-
 /// The step of a random network; none if its loss depends on the input alone.
 template <class T>
 std::optional<training_step<kernel>> random_step(std::mt19937_64& engine, std::size_t operations) {
@@ -301,7 +279,7 @@ TEST_CASE("the bits of gradients do not depend on the order of the operations") 
     const auto expected = step_outputs(run, step.graph);
     std::map<std::uint32_t, std::set<std::uint32_t>> first;  // tensor → which of its producers ran first
     for (int i = 0; i < 20; ++i) {
-      const auto order = random_order(p, engine);
+      const auto order = test::random_order(p, engine);
       run.run(order);
       CAPTURE(seed);
       CHECK(step_outputs(run, step.graph) == expected);

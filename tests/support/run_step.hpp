@@ -4,13 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <new>
+#include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "remat/core/id.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
 
 namespace remat::test {
 
@@ -85,5 +87,26 @@ class naive_runner {
   const Kernels* kernels_;
   std::vector<aligned_bytes> memory_;
 };
+
+/// A random order of the operations in which every tensor's producers precede its readers.
+[[nodiscard]] inline std::vector<op_id> random_order(const problem& p, std::mt19937_64& engine) {
+  const flat_step& s = p.step();
+  std::vector<std::uint32_t> missing(s.num_operations, 0);
+  std::vector<op_id> ready, order;
+  for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+    for (const std::uint32_t t : s.inputs[o]) missing[o] += static_cast<std::uint32_t>(s.producers[t].size());
+    if (missing[o] == 0) ready.push_back(static_cast<op_id>(o));
+  }
+  while (!ready.empty()) {
+    std::swap(ready[engine() % ready.size()], ready.back());
+    const op_id o = ready.back();
+    ready.pop_back();
+    order.push_back(o);
+    for (const std::uint32_t t : s.outputs[index(o)])
+      for (const std::uint32_t c : s.consumers[t])
+        if (--missing[c] == 0) ready.push_back(static_cast<op_id>(c));
+  }
+  return order;
+}
 
 }  // namespace remat::test

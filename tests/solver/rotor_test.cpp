@@ -101,7 +101,14 @@ TEST_CASE("short chains, slots of one byte: the least makespan of all memory-per
       double least = std::numeric_limits<double>::infinity();
       for (const auto& [peak, time] : all)
         if (peak <= p.budget()) least = std::min(least, time);
+      const chain_solution automatic = remat::rotor(p);
+      check_chain_answer(p, automatic);
+      CHECK(automatic.makespan == least);
+      CHECK(automatic.persistent_optimum == automatic.has_schedule());
       remat::rotor_options options;
+      options.form = remat::rotor_form::exact;
+      CHECK(remat::rotor(p, options).makespan == least);
+      options.form = remat::rotor_form::slots;
       options.slots = static_cast<std::uint32_t>(std::max<std::int64_t>(p.budget(), 1));
       options.exact_gradient = true;
       const chain_solution exact = remat::rotor(p, options);
@@ -140,6 +147,7 @@ TEST_CASE("published makespans of the reference's recurrence, to the printed dig
     const chain_problem p(remat::read_chain(REMAT_TEST_DATA "/chains/" + row[0] + ".json"), std::stoll(row[3]));
     remat::rotor_options options;
     options.slots = static_cast<std::uint32_t>(slots);
+    options.form = remat::rotor_form::slots;
     const chain_solution s = remat::rotor(p, options);
     check_chain_answer(p, s);
     if (row[4] == "infeasible") {
@@ -150,7 +158,13 @@ TEST_CASE("published makespans of the reference's recurrence, to the printed dig
     CHECK(std::abs(s.makespan - std::stod(row[4])) <= 0.5001e-4);
     ++compared;
     options.exact_gradient = true;
-    CHECK(remat::rotor(p, options).makespan <= s.makespan);
+    const chain_solution tight = remat::rotor(p, options);
+    CHECK(tight.makespan <= s.makespan);
+    options.form = remat::rotor_form::automatic;
+    const chain_solution exact = remat::rotor(p, options);
+    check_chain_answer(p, exact);
+    CHECK(exact.persistent_optimum);
+    CHECK(exact.makespan <= tight.makespan);
     for (const chain_solution& other : {remat::chen_sqrt(p), remat::revolve(p)}) CHECK(other.makespan >= s.makespan);
   }
   CHECK(compared >= 24);
@@ -169,6 +183,8 @@ TEST_CASE("unit chains: the binomial optimum, since a second saved stage never f
     const chain_problem p(remat::test::unit_chain(l, saved), 1 + saved + 1 + c + 1);
     remat::rotor_options options;
     options.slots = static_cast<std::uint32_t>(p.budget());
+    CHECK(remat::rotor(p, options).makespan == std::stod(row[3]));
+    options.form = remat::rotor_form::slots;
     CHECK(remat::rotor(p, options).makespan == std::stod(row[3]));
   }
 }

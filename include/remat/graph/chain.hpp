@@ -15,7 +15,21 @@
 
 namespace remat {
 
+/// One way to run a stage with everything kept that its backward needs.
+struct chain_option {
+  double forward_time = 0;
+  double backward_time = 0;
+  std::int64_t saved_bytes = 0;  ///< the output included
+  std::int64_t forward_overhead_bytes = 0;
+  std::int64_t backward_overhead_bytes = 0;
+
+  friend bool operator==(const chain_option&, const chain_option&) = default;
+};
+
 /// One stage of a chain: it maps x_{i−1} to x_i. Times are in one unit of the caller's, sizes in bytes.
+///
+/// A stage may have further ways to keep everything (its options, as in Rockmate \cite zhao2023rockmate): option 0 is
+/// that of its own fields, option k is `options[k − 1]`. A forward that keeps less is always that of its own fields.
 struct chain_stage {
   double forward_time = 0;        ///< f_i
   double backward_time = 0;       ///< b_i
@@ -23,6 +37,14 @@ struct chain_stage {
   std::int64_t saved_bytes = 0;   ///< x̄_i: all that the backward of the stage needs of its forward, x_i included
   std::int64_t forward_overhead_bytes = 0;   ///< φ_i: workspace of the forward
   std::int64_t backward_overhead_bytes = 0;  ///< β_i: workspace of the backward
+  std::vector<chain_option> options{};       ///< further ways to keep everything
+
+  /// Precondition: k ≤ options.size().
+  [[nodiscard]] chain_option option(std::size_t k) const noexcept {
+    return k == 0
+               ? chain_option{forward_time, backward_time, saved_bytes, forward_overhead_bytes, backward_overhead_bytes}
+               : options[k - 1];
+  }
 
   friend bool operator==(const chain_stage&, const chain_stage&) = default;
 };
@@ -32,7 +54,7 @@ struct chain_stage {
 /// Stage i maps x_{i−1} to x_i; x_0 is the input of the chain and stays for the whole step; the loss stands after stage
 /// L and costs nothing. Stages are counted from 1, as in the literature.
 /// Validated when it is built, O(L), and unchangeable afterwards.
-/// Throws `bad_graph` for a chain without stages or a stage whose x̄_i is smaller than the x_i that it includes;
+/// Throws `bad_graph` for a chain without stages or a stage or option whose x̄_i is smaller than the x_i in it;
 /// `bad_cost` for a time that is negative or not finite, and for a size that is negative or, all sizes together,
 /// overflows 64 bits.
 ///
@@ -62,8 +84,10 @@ class chain {
     return i == 0 ? input_bytes_ : stages_[i - 1].output_bytes;
   }
 
-  /// Every forward and backward once, the chain's unit of time: no schedule is faster.
+  /// Every forward and backward once, by option 0, the chain's unit of time.
   [[nodiscard]] double store_all_time() const noexcept { return store_all_time_; }
+  /// The same, each by its fastest option: no schedule is faster.
+  [[nodiscard]] double least_time() const noexcept { return least_time_; }
   /// The baseline for budgets given as fractions: x_0 + max over i of (x̄_1 + … + x̄_i + x_i + max(φ_i, β_i)), bytes.
   [[nodiscard]] std::int64_t store_all_peak_bytes() const noexcept { return store_all_peak_bytes_; }
 
@@ -103,6 +127,19 @@ class chain {
         throw bad_graph(where + "saved_bytes is " + std::to_string(s.saved_bytes) + ", less than output_bytes, " +
                         std::to_string(s.output_bytes) + "; what is saved includes the output");
       time += s.forward_time + s.backward_time;
+      for (std::size_t k = 1; k <= s.options.size(); ++k) {
+        const chain_option& o = s.options[k - 1];
+        const std::string option = where + "option " + std::to_string(k) + ": ";
+        check_time(option, "forward_time", o.forward_time);
+        check_time(option, "backward_time", o.backward_time);
+        check_bytes(option, "saved_bytes", o.saved_bytes, total);
+        check_bytes(option, "forward_overhead_bytes", o.forward_overhead_bytes, total);
+        check_bytes(option, "backward_overhead_bytes", o.backward_overhead_bytes, total);
+        if (o.saved_bytes < s.output_bytes)
+          throw bad_graph(option + "saved_bytes is " + std::to_string(o.saved_bytes) + ", less than output_bytes, " +
+                          std::to_string(s.output_bytes) + "; what is saved includes the output");
+        time += o.forward_time + o.backward_time;
+      }
       if (!std::isfinite(time)) throw bad_cost(where + "the times of all stages together are not finite");
     }
   }
@@ -114,6 +151,9 @@ class chain {
       store_all_peak_bytes_ = std::max(
           store_all_peak_bytes_, kept + s.output_bytes + std::max(s.forward_overhead_bytes, s.backward_overhead_bytes));
       store_all_time_ += s.forward_time + s.backward_time;
+      double fastest = s.forward_time + s.backward_time;
+      for (const chain_option& o : s.options) fastest = std::min(fastest, o.forward_time + o.backward_time);
+      least_time_ += fastest;
     }
   }
 
@@ -122,6 +162,7 @@ class chain {
   std::vector<chain_stage> stages_;
   std::int64_t store_all_peak_bytes_ = 0;
   double store_all_time_ = 0;
+  double least_time_ = 0;
 };
 
 }  // namespace remat

@@ -24,7 +24,8 @@ struct chain_solution {
   std::optional<std::vector<chain_step>> steps{};  ///< has passed the exact simulation
   std::int64_t peak_bytes = 0;
   double makespan = std::numeric_limits<double>::infinity();
-  double lower_bound = 0;  ///< proven
+  double lower_bound = 0;           ///< proven
+  bool persistent_optimum = false;  ///< proven the fastest of all memory-persistent schedules (`rotor`)
   solve_statistics statistics{};
   std::string message{};
 
@@ -55,15 +56,19 @@ inline bool accept(const chain_problem& p, chain_solution& best, std::vector<cha
   for (std::size_t i = 1; i <= c.length(); ++i) {
     const chain_stage& s = c.stage(i);
     const std::int64_t input = c.activation_bytes(i - 1);
-    const std::int64_t stored = c.input_bytes() + (i > 1 ? input : 0) + s.saved_bytes;
-    most = std::max({most, stored + s.forward_overhead_bytes, stored + input + s.backward_overhead_bytes});
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t k = 0; k <= s.options.size(); ++k) {
+      const chain_option o = s.option(k);
+      least = std::min(least, o.saved_bytes + std::max(o.forward_overhead_bytes, input + o.backward_overhead_bytes));
+    }
+    most = std::max(most, c.input_bytes() + (i > 1 ? input : 0) + least);
   }
   return most;
 }
 
-/// Fills in how a solve ended. As for a graph; every forward and backward once is the bound on the time.
+/// Fills in how a solve ended. As for a graph; every forward and backward once bounds the time.
 inline void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped) {
-  s.lower_bound = std::max(s.lower_bound, p.stages().store_all_time());
+  s.lower_bound = std::max(s.lower_bound, p.stages().least_time());
   s.statistics.seconds = clock.seconds();
   s.statistics.work = clock.work_done();
   if (s.steps) {

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
+#include "remat/schedule/chain_schedule.hpp"
+#include "remat/solver/persistent_chain.hpp"
+#include "remat/solver/persistent_rows.hpp"
+
+// Vectors of several doubles where the compiler has them; which one is used is decided when the program runs.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
+#define REMAT_PERSISTENT_SLOTS_X86 1
+#else
+#define REMAT_PERSISTENT_SLOTS_X86 0
+#endif
+
+namespace remat::persistent {
+
+namespace slot_lanes {
+
+/// Lanes of doubles: `type` at any address of doubles.
+struct one {
+  using type = double;
+  static constexpr std::size_t width = 1;
+};
+#if REMAT_PERSISTENT_SLOTS_X86
+struct two {
+  using type = double __attribute__((vector_size(16), aligned(8), may_alias));
+  static constexpr std::size_t width = 2;
+};
+struct four {
+  using type = double __attribute__((vector_size(32), aligned(8), may_alias));
+  static constexpr std::size_t width = 4;
+};
+struct eight {
+  using type = double __attribute__((vector_size(64), aligned(8), may_alias));
+  static constexpr std::size_t width = 8;
+};
+#endif
+inline constexpr std::size_t widest = 8;
+
+}  // namespace slot_lanes
+
+/// The table of the dynamic program with memory counted in slots.
+///
+///   C(s, t, m), the least time to run the stages s … t forward and backward with m slots, the input of s (but for its
+///   transient part) and all that was stored before outside m, the gradient of x_t inside, is the smallest of
+///   - keep s whole by one of its options o: f_o + b_o + C(s + 1, t, m − saved_o), with C(t + 1, t, ·) = 0, if
+///     m ≥ gradient_t + forward_need_o and m − outputs_{s+1…t} ≥ backward_need_o;
+///   - keep the input of j alone, for a j with s < j ≤ t:
+///     f_s + … + f_{j−1} + C(j, t, m − h(s, j − 1)) + C(s, j − 1, m − outputs_{j…t}),
+///     if m ≥ gradient_t + transient_{s−1} + x(s, i − 1) + fast_need_i for all i in [s, t) (in the published
+///     recurrence and on graphs, the former has to meet that too);
+///   - where the backward of t reads nothing that a forward makes, and s < t < n (so the forward of t has run): no
+///     forward of t, b_t + C(s, t − 1, m − outputs_t), if m ≥ transient_{s−1} + idle_need_t. In the Rotor model there
+///     is no such stage.
+///
+/// What is stored is D (`excess_bound`), and of a row (s, t) what is left of it between its first finite slot and the
+/// one from which on it is constant. D falls with m, so a j can only win where the best so far exceeds a bound of it,
+/// on a range of slots that shrinks as j grows: f_s + … + f_{j−1} and the ends of both rows are that bound. What is
+/// left to do runs along m, which is contiguous, with as wide vectors as the machine has. Each row is computed by one
+/// thread, in one order of operations, so that all answers are the same for any number of them and for any vectors.
+/// Choices are not stored: they are found again from D. O(n³ · slots) time and O(n² · slots) memory at worst, often far
+/// less.
+class slot_table {
+ public:
+  /// `c` in slots, sizes at most slots + 1. Only schedules of at most `bound.limit` more time than the least are found.
+  /// Both have to outlive the table.
+  slot_table(const sized_chain& c, std::uint32_t slots, const excess_bound& bound)
+      : c_(&c), bound_(&bound), slots_(slots), n_(c.length), layout_(bound) {}
+
+  /// Rows (s, t) to fill.
+  [[nodiscard]] std::uint64_t rows() const noexcept { return layout_.rows(); }
+  /// Bytes of the table so far.
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+
+  /// Fills the table on up to `threads` threads, the caller's among them, which polls and calls `tell(done, total)`
+  /// after each row of its own. `most_bytes`: give up rather than take more.
+  template <class Tell>
+  fill_outcome fill(const run_clock& clock, unsigned threads, std::int64_t most_bytes, Tell&& tell) {
+    bytes_ = static_cast<std::int64_t>(layout_.rows() * sizeof(row));
+    if (bytes() > most_bytes) return fill_outcome::too_large;
+    rows_.resize(layout_.rows());
+    pools_.resize(n_ + std::size_t{1});
+    // A thread costs some 20 µs, a row a fraction of one for every hundred slots.
+    const double work = static_cast<double>(rows()) * n_ * (slots_ + 64.0);
+    threads = std::clamp(threads, 1U, work < 2e7 ? 1 : n_ / 4 + 1);
+    std::vector<workspace> spaces(threads);
+    for (workspace& own : spaces) {
+      own.best.resize(slots_ + std::size_t{2} * slot_lanes::widest + 1);
+      own.column.resize(n_ + std::size_t{2});
+    }
+    const fill_function fill_by = widest_fill();
+    std::uint64_t filled = 0;
+    return sweep_rows(
+        layout_, threads,
+        [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
+          const auto size = static_cast<std::int64_t>(fill_by(*this, spaces[thread], s, t) * sizeof(double));
+          return bytes_.fetch_add(size, std::memory_order_relaxed) + size > most_bytes ? fill_outcome::too_large
+                                                                                       : fill_outcome::filled;
+        },
+        [&] {
+          if (clock.should_stop()) return true;
+          tell(std::min<std::uint64_t>(++filled * threads, rows()), rows());
+          return false;
+        });
+  }
+
+  /// C(1, n, m), infinite where there is no schedule within the bound.
+  [[nodiscard]] double cost(std::uint32_t m) const {
+    const double excess = value(whole(), m);
+    return excess + bound_->least[n_];
+  }
+  /// D(1, n, m).
+  [[nodiscard]] double excess(std::uint32_t m) const { return value(whole(), m); }
+  /// The first m with a finite C(1, n, m), more than `slots` if there is none; and the one from which on it is
+  /// constant.
+  [[nodiscard]] std::uint32_t first() const { return whole().first; }
+  [[nodiscard]] std::uint32_t last() const { return whole().last; }
+
+  /// The steps behind C(1, n, m). Precondition: it is finite.
+  [[nodiscard]] std::vector<chain_step> steps(std::uint32_t m) const {
+    struct range {
+      std::uint32_t s, t, m, option;
+    };
+    std::vector<chain_step> out;
+    std::vector<range> left{{1, n_, m, 0}};  // t = 0: the backward of s
+    while (!left.empty()) {
+      const range now = left.back();
+      left.pop_back();
+      if (now.t == 0) {
+        out.push_back({chain_action::backward, now.s, now.option});
+        continue;
+      }
+      const auto [j, o] = choice(now.s, now.t, now.m);
+      if (j == 0) {
+        out.push_back({chain_action::backward, now.t, 0});
+        left.push_back({now.s, now.t - 1, now.m - small(c_->stages[now.t].outputs), 0});
+        continue;
+      }
+      if (j == now.s) {
+        const std::uint32_t option = o - c_->stages[now.s].first_option;
+        out.push_back({chain_action::forward_all, now.s, option});
+        left.push_back({now.s, 0, 0, option});
+        if (now.s < now.t)
+          left.push_back({now.s + 1, now.t, now.m - small(c_->saved(c_->options[o], now.s, now.t)), 0});
+        continue;
+      }
+      for (std::uint32_t i = now.s; i < j; ++i)
+        out.push_back({i == now.s ? chain_action::forward_checkpoint : chain_action::forward_none, i, 0});
+      left.push_back({now.s, j - 1, now.m - small(bound_->made_behind(j, now.t)), 0});
+      left.push_back({j, now.t, now.m - small(c_->h(now.s, j - 1)), 0});
+    }
+    return out;
+  }
+
+ private:
+  static constexpr double infinite = std::numeric_limits<double>::infinity();
+  static constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max() / 4;
+  static constexpr std::size_t margin = slot_lanes::widest - 1;  // doubles behind a row that repeat its last
+
+  /// D(s, t, ·): infinite before `first`, values[m − first] up to `last`, `tail` from there on.
+  struct row {
+    const double* values = nullptr;
+    double tail = infinite;
+    std::uint32_t first = never, last = never;
+    std::uint32_t run = 0;  ///< what the forwards s … t − 1 need, the gradient and the transient part aside
+  };
+
+  /// Where the rows (s, ·) of one s stand one behind another, as they are read.
+  struct pool {
+    std::vector<std::unique_ptr<double[]>> chunks{};
+    std::size_t used = 0, size = 0, total = 0;
+
+    double* take(std::size_t count) {
+      if (used + count > size) {
+        size = std::max(count, std::clamp<std::size_t>(total / 4, 64, std::size_t{1} << 16));
+        chunks.push_back(std::unique_ptr<double[]>(new double[size]));
+        total += size;
+        used = 0;
+      }
+      used += count;
+      return chunks.back().get() + (used - count);
+    }
+  };
+  /// What one thread works with.
+  struct workspace {
+    std::vector<double> best{};
+    std::vector<row> column{};  // [j]: (j, t)
+  };
+
+  static std::uint32_t small(std::int64_t size) noexcept { return static_cast<std::uint32_t>(size); }
+
+  [[nodiscard]] const row& whole() const { return rows_[layout_.place(1, n_)]; }
+  [[nodiscard]] static double value(const row& r, std::uint32_t m) noexcept {
+    return m < r.first ? infinite : m < r.last ? r.values[m - r.first] : r.tail;
+  }
+
+  /// best[k] = min(best[k], (add + a[k]) + b[k]) for k in [0, count), and for up to margin more.
+  template <class Lanes>
+  [[gnu::always_inline]] static inline void take_smaller(double* best, double add, const double* a, const double* b,
+                                                         std::size_t count) {
+    using lanes = typename Lanes::type;
+    for (std::size_t k = 0; k < count; k += Lanes::width) {
+      lanes& to = *reinterpret_cast<lanes*>(best + k);
+      const lanes time = (*reinterpret_cast<const lanes*>(a + k) + add) + *reinterpret_cast<const lanes*>(b + k);
+      to = time < to ? time : to;
+    }
+  }
+  /// The same with one b for all.
+  template <class Lanes>
+  [[gnu::always_inline]] static inline void take_smaller(double* best, double add, const double* a, double b,
+                                                         std::size_t count) {
+    using lanes = typename Lanes::type;
+    for (std::size_t k = 0; k < count; k += Lanes::width) {
+      lanes& to = *reinterpret_cast<lanes*>(best + k);
+      const lanes time = (*reinterpret_cast<const lanes*>(a + k) + add) + b;
+      to = time < to ? time : to;
+    }
+  }
+
+  /// Offers (add + D(a, m − shift_a)) + D(b, m − shift_b) for m in [from, to). Precondition: both are finite there.
+  template <class Lanes>
+  [[gnu::always_inline]] static inline void offer(double* best, double add, const row& a, std::uint32_t shift_a,
+                                                  const row& b, std::uint32_t shift_b, std::uint32_t from,
+                                                  std::uint32_t to) {
+    const std::uint32_t end_a = std::min(to, a.last + shift_a), end_b = std::min(to, b.last + shift_b);
+    const std::uint32_t both = std::min(end_a, end_b);
+    if (from < both)
+      take_smaller<Lanes>(best + from, add, a.values + (from - shift_a - a.first),
+                          b.values + (from - shift_b - b.first), both - from);
+    std::uint32_t m = std::max(from, both);
+    if (m < end_a) {
+      take_smaller<Lanes>(best + m, add, a.values + (m - shift_a - a.first), b.tail, end_a - m);
+      m = end_a;
+    } else if (m < end_b) {
+      take_smaller<Lanes>(best + m, add + a.tail, b.values + (m - shift_b - b.first), 0.0, end_b - m);
+      m = end_b;
+    }
+    const double rest = (add + a.tail) + b.tail;
+    for (; m < to; ++m) best[m] = rest < best[m] ? rest : best[m];
+  }
+
+  /// Fills row (s, t), and returns how many doubles it takes.
+  template <class Lanes>
+  [[gnu::always_inline]] inline std::size_t fill_row(workspace& own, std::uint32_t s, std::uint32_t t) {
+    const sized_chain& c = *c_;
+    const sized_stage& stage = c.stages[s];
+    row* const column = own.column.data();  // [j]: (j, t)
+    double* const best = own.best.data();
+    row out;
+    const std::uint32_t last_before = s == t ? 0 : layout_.before(s, t);
+    const row* const before = rows_.data() + layout_.begin(s);  // [t' − s]: (s, t')
+    std::uint32_t base = 0;
+    if (s < t) {
+      std::uint32_t run = small(stage.fast_need);
+      if (last_before > s)
+        run = std::max(before[last_before - s].run, small(c.x(s, last_before - 1) + c.stages[last_before].fast_need));
+      for (std::uint32_t i = std::max(last_before, s) + 1; i < t; ++i)
+        run = std::max(run, small(c.x(s, i - 1) + c.stages[i].fast_need));
+      out.run = run;
+      base = run + small(c.stages[t].gradient + c.stages[s - 1].transient);
+    }
+    const double most = bound_->most(s, t);
+    const std::uint32_t keep_base = c.own_gradient || c.wide() ? base : 0;
+    const double spent = c.least_time(s);  // of D's reference
+    const std::int64_t behind = s < t ? bound_->made_behind(s + 1, t) : 0;
+
+    // Where the row ends: from there on to keep s whole without any more time than the least, if that can be, wins.
+    std::uint32_t end = slots_;
+    for (std::uint32_t o = stage.first_option; o < stage.last_option; ++o) {
+      const keep_option& way = c.options[o];
+      const double rest = s == t ? way.last_time - spent : (way.time - spent) + column[s + 1].tail;
+      if (rest > 0) continue;
+      std::int64_t from = std::max<std::int64_t>(c.keep_need(way, s, t, behind), keep_base);
+      if (s < t) from = std::max<std::int64_t>(from, c.saved(way, s, t) + column[s + 1].last);
+      if (from < end) end = small(from);
+    }
+    std::uint32_t least = never;
+    std::fill(best, best + end + 1, infinite);
+    for (std::uint32_t o = stage.first_option; o < stage.last_option; ++o) {
+      const keep_option& way = c.options[o];
+      std::int64_t from = std::max<std::int64_t>(c.keep_need(way, s, t, behind), keep_base);
+      if (s == t) {
+        const double time = way.last_time - spent;
+        if (from > end) continue;
+        for (std::size_t m = static_cast<std::size_t>(from); m <= end; ++m) best[m] = std::min(best[m], time);
+        least = std::min(least, small(from));
+        continue;
+      }
+      const row& rest = column[s + 1];
+      const auto saved = static_cast<std::uint32_t>(std::min<std::int64_t>(c.saved(way, s, t), never));
+      from = std::max<std::int64_t>(from, std::int64_t{saved} + rest.first);
+      if (from > end) continue;
+      least = std::min(least, small(from));
+      const std::uint32_t until = std::clamp(rest.last + saved, small(from), end + 1);
+      if (small(from) < until)
+        take_smaller<Lanes>(best + from, way.time - spent, rest.values + (small(from) - saved - rest.first), 0.0,
+                            until - small(from));
+      const double time = (way.time - spent) + rest.tail;
+      for (std::uint32_t m = until; m <= end; ++m) best[m] = std::min(best[m], time);
+    }
+    if (may_skip(s, t)) {
+      const std::uint32_t outputs = small(c.stages[t].outputs);
+      const std::uint32_t from =
+          std::max(small(c.stages[s - 1].transient + c.stages[t].idle_need), outputs + before[t - 1 - s].first);
+      if (from <= end) {
+        least = std::min(least, from);
+        const double add = c.stages[t].backward - c.least_time(t);
+        for (std::uint32_t m = from; m <= end; ++m)
+          best[m] = std::min(best[m], add + value(before[t - 1 - s], m - outputs));
+      }
+    }
+
+    std::uint32_t until = end + 1;  // behind it, j cannot win
+    double least_before = 0;
+    const double advanced = bound_->advanced[s - 1];
+    const std::uint32_t last_j = last_before + 1;
+    for (std::uint32_t j = s + 1; j <= last_j; ++j) {
+      const double add = bound_->advanced[j - 1] - advanced;
+      if (add > most) break;
+      const row& a = column[j];
+      const row& b = before[j - 1 - s];
+      const std::uint32_t kept = small(c.h(s, j - 1)), made = small(bound_->made_behind(j, t));
+      const std::uint32_t from = std::max({base, kept + a.first, made + b.first});
+      if (from > end) continue;
+      const double lower = (add + a.tail) + b.tail;
+      if (lower < least_before) until = end + 1;
+      least_before = lower;
+      while (until > from && best[until - 1] <= lower) --until;
+      if (from >= until) continue;
+      least = std::min(least, from);
+      offer<Lanes>(best, add, a, kept, b, made, from, until);
+    }
+
+    std::uint32_t first = least;
+    while (first <= end && !(best[first] <= most)) ++first;
+    std::size_t size = 0;
+    if (first <= end) {
+      while (end > first && best[end - 1] == best[end]) --end;
+      out.first = first;
+      out.last = end;
+      out.tail = best[end];
+      size = end - first + 1 + margin;
+      double* const values = pools_[s].take(size);
+      std::copy(best + first, best + end + 1, values);
+      std::fill(values + (end - first + 1), values + size, out.tail);
+      out.values = values;
+    }
+    column[s] = out;
+    rows_[layout_.place(s, t)] = out;
+    return size;
+  }
+
+  [[nodiscard]] bool may_skip(std::uint32_t s, std::uint32_t t) const noexcept {
+    return s < t && t < n_ && c_->stages[t].idle;
+  }
+
+  using fill_function = std::size_t (*)(slot_table&, workspace&, std::uint32_t, std::uint32_t);
+
+#if REMAT_PERSISTENT_SLOTS_X86
+  static std::size_t fill_by_two(slot_table& table, workspace& own, std::uint32_t s, std::uint32_t t) {
+    return table.fill_row<slot_lanes::two>(own, s, t);
+  }
+  [[gnu::target("avx2")]] static std::size_t fill_by_four(slot_table& table, workspace& own, std::uint32_t s,
+                                                          std::uint32_t t) {
+    return table.fill_row<slot_lanes::four>(own, s, t);
+  }
+  [[gnu::target("avx512f,avx512vl")]] static std::size_t fill_by_eight(slot_table& table, workspace& own,
+                                                                       std::uint32_t s, std::uint32_t t) {
+    return table.fill_row<slot_lanes::eight>(own, s, t);
+  }
+  static fill_function widest_fill() {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return fill_by_eight;
+    return __builtin_cpu_supports("avx2") ? fill_by_four : fill_by_two;
+  }
+#else
+  static std::size_t fill_by_one(slot_table& table, workspace& own, std::uint32_t s, std::uint32_t t) {
+    return table.fill_row<slot_lanes::one>(own, s, t);
+  }
+  static fill_function widest_fill() { return fill_by_one; }
+#endif
+
+  /// What D(s, t, m) comes from, by the same operations: (0, –): no forward of t; (s, o): s is kept whole by o; else
+  /// the j whose input is kept alone.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> choice(std::uint32_t s, std::uint32_t t,
+                                                               std::uint32_t m) const {
+    const sized_chain& c = *c_;
+    const auto at = [&](std::uint32_t from, std::uint32_t to, std::int64_t slots) {
+      return slots < 0 || !layout_.stored(from, to) ? infinite : value(rows_[layout_.place(from, to)], small(slots));
+    };
+    const double excess = at(s, t, m);
+    const row& own = rows_[layout_.place(s, t)];
+    const std::uint32_t base =
+        s < t ? own.run + small(c.stages[t].gradient + c.stages[s - 1].transient) : std::uint32_t{0};
+    if (may_skip(s, t) && m >= c.stages[s - 1].transient + c.stages[t].idle_need) {
+      const double add = c.stages[t].backward - c.least_time(t);
+      if (excess == add + at(s, t - 1, m - c.stages[t].outputs)) return {0, 0};
+    }
+    const std::int64_t behind = s < t ? bound_->made_behind(s + 1, t) : 0;
+    const double spent = c.least_time(s);
+    for (std::uint32_t o = c.stages[s].first_option; o < c.stages[s].last_option; ++o) {
+      const keep_option& way = c.options[o];
+      if (m < c.keep_need(way, s, t, behind) || (m < base && (c.own_gradient || c.wide()))) continue;
+      const double time = s == t ? way.last_time - spent : (way.time - spent) + at(s + 1, t, m - c.saved(way, s, t));
+      if (excess == time) return {s, o};
+    }
+    for (std::uint32_t j = s + 1; j <= t && m >= base; ++j) {
+      if (!layout_.stored(s, j - 1)) continue;
+      const double add = bound_->advanced[j - 1] - bound_->advanced[s - 1];
+      if (excess == (add + at(j, t, m - c.h(s, j - 1))) + at(s, j - 1, m - bound_->made_behind(j, t))) return {j, 0};
+    }
+    throw internal_error("no choice of the table of a chain explains its cost");
+  }
+
+  const sized_chain* c_;
+  const excess_bound* bound_;
+  std::uint32_t slots_;
+  std::uint32_t n_;
+  row_layout layout_;
+  std::vector<row> rows_;
+  std::vector<pool> pools_;
+  std::atomic<std::int64_t> bytes_{0};
+};
+
+}  // namespace remat::persistent
+#undef REMAT_PERSISTENT_SLOTS_X86

@@ -115,7 +115,10 @@ template <class Solver>
 [[nodiscard]] inline std::vector<named_solver> chain_solvers(const remat::chain_problem& p,
                                                              std::optional<std::uint32_t> slots) {
   remat::rotor_options in_slots;
-  if (slots) in_slots.slots = *slots;
+  if (slots) {
+    in_slots.form = remat::rotor_form::slots;
+    in_slots.slots = *slots;
+  }
   std::vector<named_solver> all{on_chain(remat::no_remat, p), on_chain(remat::chen_sqrt, p),
                                 on_chain(remat::revolve, p), on_chain(remat::rotor, p, in_slots)};
   named_solver best = all.back();  // rotor is optimal among what the others can find

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "remat/schedule/lifetime.hpp"
+
+namespace remat {
+
+/// A buffer that needs `size` bytes during the times [lower, upper), under the names that intervals files give them.
+struct interval {
+  std::int64_t lower = 0;
+  std::int64_t upper = 0;
+  std::int64_t size = 0;
+
+  friend bool operator==(const interval&, const interval&) = default;
+};
+
+/// The intervals of a schedule's allocations, in their order. O(allocations).
+[[nodiscard]] inline std::vector<interval> intervals_of(const lifetimes& lives) {
+  std::vector<interval> out;
+  out.reserve(lives.allocations.size());
+  for (const allocation& a : lives.allocations) out.push_back({a.first, a.last, a.bytes});
+  return out;
+}
+
+}  // namespace remat

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/memory/check.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace {
+using namespace remat;  // NOLINT: a test
+
+bool apart(const std::vector<interval>& all, const std::vector<std::int64_t>& offsets) {
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (all[i].lower < all[j].upper && all[j].lower < all[i].upper && offsets[i] < offsets[j] + all[j].size &&
+          offsets[j] < offsets[i] + all[i].size && all[i].size > 0 && all[j].size > 0)
+        return false;
+  return true;
+}
+}  // namespace
+
+TEST_CASE("the sweep finds overlaps exactly where comparing all pairs does") {
+  std::size_t good = 0, bad = 0;
+  std::mt19937_64 engine(1);
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(n));
+  };
+  for (int round = 0; round < 20000; ++round) {
+    const std::int64_t spread = 1 + below(60);
+    std::vector<interval> all(static_cast<std::size_t>(below(9)));
+    std::vector<std::int64_t> offsets;
+    for (interval& x : all) {
+      x.lower = below(10) - 5;
+      x.upper = x.lower + 1 + below(5);
+      x.size = below(8);
+      offsets.push_back(below(spread));
+    }
+    const memory_check_report report = check_memory(all, offsets, 100);
+    INFO("round ", round, ": ", report.message());
+    CHECK(report.valid() == apart(all, offsets));
+    if (report.valid()) {
+      ++good;
+    } else {
+      ++bad;
+      REQUIRE(report.what == memory_violation::overlap);
+      const std::vector<interval> two{all[report.at], all[report.other]};
+      CHECK_FALSE(apart(two, {offsets[report.at], offsets[report.other]}));
+    }
+  }
+  CHECK(good > 3000);
+  CHECK(bad > 3000);
+}
+
+TEST_CASE("every other violation is named, with the interval") {
+  const std::vector<interval> two{{0, 4, 10}, {2, 6, 10}};
+  using offsets = std::vector<std::int64_t>;
+  CHECK(check_memory(two, offsets{0, 16}, 32, 16).message() == "valid");
+  CHECK(check_memory(two, offsets{0}, 32).what == memory_violation::wrong_count);
+  CHECK(check_memory(two, offsets{0, 16}, 32, 0).what == memory_violation::bad_alignment);
+  const memory_check_report crooked = check_memory(two, offsets{0, 17}, 32, 16);
+  CHECK(crooked.what == memory_violation::misaligned);
+  CHECK(crooked.message() == "the offset of interval 1 is no multiple of the alignment");
+  CHECK(check_memory(two, offsets{0, 16}, 25, 16).what == memory_violation::out_of_arena);
+  CHECK(check_memory(two, offsets{0, 16}, 26, 16).valid());
+  CHECK(check_memory(two, offsets{-16, 0}, 32, 16).what == memory_violation::out_of_arena);
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  CHECK(check_memory(two, offsets{0, largest}, largest).what == memory_violation::out_of_arena);
+  CHECK(check_memory(std::vector<interval>{{0, 4, -1}}, offsets{0}, 32).what == memory_violation::bad_interval);
+  CHECK(check_memory(std::vector<interval>{{4, 4, 1}}, offsets{0}, 32).what == memory_violation::bad_interval);
+  CHECK(check_memory(two, offsets{0, 9}, 32).message() == "interval 1 and interval 0 share bytes at the same time");
+  CHECK(check_memory({}, {}, 0).valid());
+}

@@ -472,6 +472,13 @@ TEST_CASE("a captured step is replayed a thousand times, each with its seed") {
   }
 }
 
+TEST_CASE("seeds on the device are those on the host") {
+  for (std::uint64_t step = 0; step < 50; ++step)
+    for (std::uint32_t o = 0; o < 50; ++o)
+      CHECK(cuda_kernel_seed(step * step, op_id{o}) == kernel_seed(step * step, op_id{o}));
+  static_assert(cuda_kernel_seed(7, op_id{3}) == kernel_seed(7, op_id{3}));
+}
+
 TEST_CASE("the device's seed is written as it is") {
   fake::reset();
   const cuda_seed seed;

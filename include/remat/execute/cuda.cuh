@@ -27,11 +27,23 @@ namespace remat {
 /// What a CUDA kernel callable is given: device memory, and the stream on which it enqueues its work.
 using cuda_call = kernel_call<cudaStream_t>;
 
+/// `kernel_seed`, for device code too.
+[[nodiscard]] __host__ __device__ constexpr std::uint64_t cuda_kernel_seed(std::uint64_t step_seed, op_id o) noexcept {
+  std::uint64_t z = step_seed + 0x9e3779b97f4a7c15u;
+  for (int round = 0; round < 2; ++round) {
+    if (round == 1) z += 0x9e3779b97f4a7c15u * (static_cast<std::uint64_t>(o) + 1);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z = z ^ (z >> 31);
+  }
+  return z;
+}
+
 /// A step's seed in device memory, for random kernels of captured steps: what a capture is given by value is the same
 /// at every replay, what it reads from memory is not.
 ///
-/// A kernel reads `get()`, and makes the seed of its operation from it as `kernel_seed` does. It is written before the
-/// step, in the order of its stream, without waiting for anything.
+/// A kernel gives `*get()` and its operation to `cuda_kernel_seed`. It is written before the step, in the order of its
+/// stream, without waiting for anything.
 class cuda_seed {
  public:
   cuda_seed() : memory_(sizeof(std::uint64_t)) {}

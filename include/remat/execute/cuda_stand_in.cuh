@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/execute/cuda.cuh"
+#include "remat/execute/cuda_error.cuh"
+#include "remat/execute/cuda_stream.cuh"
+#include "remat/graph/concepts.hpp"
+#include "remat/problem/problem.hpp"
+
+namespace remat {
+
+struct cuda_stand_in_options {
+  double burn = 0;                  ///< seconds for each unit of the problem's times; 0: no longer than it takes
+  const cuda_seed* seed = nullptr;  ///< if not null: the step's seed is read there, when a kernel runs
+};
+
+/// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may have them).
+namespace cuda_stand_in {
+
+inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
+
+__host__ __device__ constexpr std::uint64_t mix(std::uint64_t z) noexcept {
+  z += golden;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+__host__ __device__ constexpr std::uint64_t constant(std::size_t word) noexcept {
+  return word == 0 ? 1 : mix(word) | 1;
+}
+__host__ __device__ constexpr std::uint64_t low(std::uint64_t v, std::size_t bytes) noexcept {
+  return bytes >= 8 ? v : v & ((std::uint64_t{1} << (8 * bytes)) - 1);
+}
+/// The word at `at`, lowest byte first, of which `room` bytes are there.
+__host__ __device__ inline std::uint64_t load(const std::byte* at, std::size_t room) noexcept {
+  if (room >= 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0) return *reinterpret_cast<const std::uint64_t*>(at);
+  std::uint64_t v = 0;
+  for (std::size_t b = 0; b < 8 && b < room; ++b) v |= static_cast<std::uint64_t>(at[b]) << (8 * b);
+  return v;
+}
+__host__ __device__ inline void store(std::byte* at, std::size_t room, std::uint64_t v) noexcept {
+  if (room >= 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0) {
+    *reinterpret_cast<std::uint64_t*>(at) = v;
+    return;
+  }
+  for (std::size_t b = 0; b < 8 && b < room; ++b) at[b] = static_cast<std::byte>(v >> (8 * b));
+}
+
+/// Some inputs of an operation, as a kernel's argument.
+struct some_inputs {
+  static constexpr std::size_t most = 200;
+  std::size_t count = 0;
+  const std::byte* data[most]{};
+  std::uint32_t bytes[most]{};  ///< up to 8 of each
+};
+
+/// *to = hash of `from` (null: of the operation and its seed) and of the inputs' values. One thread.
+template <int = 0>
+__global__ void hash(std::uint64_t* to, const std::uint64_t* from, std::uint32_t operation, std::uint64_t seed,
+                     const std::uint64_t* step_seed, some_inputs in) {
+  std::uint64_t h = 0;
+  if (from != nullptr) {
+    h = *from;
+  } else {
+    if (step_seed != nullptr) seed = cuda_kernel_seed(*step_seed, op_id{operation});
+    h = mix(seed ^ mix(operation));
+  }
+  for (std::size_t i = 0; i < in.count; ++i) h = mix(h * golden + load(in.data[i], in.bytes[i]));
+  *to = h;
+}
+
+/// Word i of `out` is (has added to it, if `adds`) `value` · c(i), where the value is a hash of *from, if that is
+/// there.
+template <int = 0>
+__global__ void write(std::byte* out, std::size_t bytes, std::uint64_t value, const std::uint64_t* from, bool adds) {
+  const std::uint64_t v = from != nullptr ? mix(*from + value) : value;
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i * 8 < bytes; i += stride) {
+    std::byte* const at = out + i * 8;
+    const std::size_t room = bytes - i * 8;
+    store(at, room, v * constant(i) + (adds ? load(at, room) : 0));
+  }
+}
+
+/// What a kernel found to be wrong first.
+struct mistake {
+  unsigned long long found = 0;  ///< 0: nothing; else 1 + operation · 2³² + argument · 2 + whether it is an output
+  std::uint64_t word = 0;
+};
+
+/// Compares every word of `memory` with what follows from the first one (from *from, if that is there).
+template <int = 0>
+__global__ void verify(const std::byte* memory, std::size_t bytes, const std::uint64_t* from, unsigned long long what,
+                       mistake* result) {
+  const std::uint64_t v = from != nullptr ? mix(*from) : load(memory, bytes);
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i * 8 < bytes; i += stride) {
+    const std::size_t room = bytes - i * 8;
+    if (load(memory + i * 8, room) != low(v * constant(i), room) && atomicCAS(&result->found, 0ULL, what) == 0)
+      result->word = i;
+  }
+}
+
+/// Keeps its stream busy for that long.
+template <int = 0>
+__global__ void spin(std::uint64_t nanoseconds) {
+  const auto now = [] {
+    std::uint64_t t = 0;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+  };
+  const std::uint64_t begun = now();
+  while (now() - begun < nanoseconds) {
+  }
+}
+
+}  // namespace cuda_stand_in
+
+/// `stand_in_kernels` on a device: the same values in all tensors, so `stand_in_kernels::expected` tells what a step on
+/// a device leaves behind, too.
+///
+/// Tensors of any size are written and verified as a whole. A mistake is kept until `require_no_mistake`, as kernels on
+/// a device cannot throw. With `burn`, a kernel of one thread spins, so that as many run at once as there are streams.
+/// Executors take kernels by value: give them `std::ref(kernels)`.
+class cuda_stand_in_kernels {
+ public:
+  /// Neither the graph nor the problem need outlive it. Throws `bad_argument` for `burn`, `cuda_error` where the device
+  /// gives no memory.
+  template <data_flow_graph G>
+  cuda_stand_in_kernels(const G& graph, const problem& p, const cuda_stand_in_options& options = {})
+      : options_(options) {
+    if (!(options.burn >= 0) || !std::isfinite(options.burn))
+      throw bad_argument("burn is " + std::to_string(options.burn) + "; it must be finite and not negative");
+    const flat_step& s = p.step();
+    time_ = s.time;
+    for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+      const auto id = static_cast<op_id>(o);
+      std::size_t inputs = 0;
+      for (const tensor_id t : graph.inputs(id)) {
+        inputs_.values.push_back(static_cast<std::uint32_t>(index(t)));
+        ++inputs;
+      }
+      for (const tensor_id t : graph.outputs(id)) outputs_.values.push_back(static_cast<std::uint32_t>(index(t)));
+      inputs_.end_row();
+      outputs_.end_row();
+      first_hash_.push_back(hashes_);
+      hashes_ += std::max<std::size_t>(1, (inputs + in::most - 1) / in::most);
+    }
+    first_hash_.push_back(hashes_);
+    if constexpr (named_graph<G>)
+      for (std::uint32_t t = 0; t < s.num_tensors; ++t)
+        names_.emplace_back(std::string_view(graph.name(static_cast<tensor_id>(t))));
+    memory_ = cuda_memory(sizeof(cuda_stand_in::mistake) + hashes_ * sizeof(std::uint64_t));
+    throw_on_cuda_error(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the stand-in kernels' memory");
+  }
+
+  void operator()(const cuda_call& c) const {
+    const std::size_t o = index(c.operation);
+    // Runs of one operation may overlap; what they write here is the same.
+    std::uint64_t* h = hashes() + first_hash_[o];
+    for (std::size_t i = 0, part = 0; part == 0 || i < c.inputs.size(); ++part) {
+      in some;
+      for (; i < c.inputs.size() && some.count < in::most; ++i, ++some.count) {
+        some.data[some.count] = c.inputs[i].data();
+        some.bytes[some.count] = static_cast<std::uint32_t>(std::min<std::size_t>(c.inputs[i].size(), 8));
+      }
+      cuda_stand_in::hash<><<<1, 1, 0, c.stream>>>(h + part, part == 0 ? nullptr : h + part - 1,
+                                                   static_cast<std::uint32_t>(o), c.seed,
+                                                   options_.seed != nullptr ? options_.seed->get() : nullptr, some);
+    }
+    h = hashes() + first_hash_[o + 1] - 1;
+    verify_all(c, c.inputs, false, nullptr);
+    write(c.workspace, 0, h, false, c.stream);
+    for (std::size_t i = 0; i < c.outputs.size(); ++i)
+      write(c.outputs[i], cuda_stand_in::golden * (i + 1), h, c.adds[i] != 0, c.stream);
+    if (options_.burn > 0)
+      cuda_stand_in::spin<><<<1, 1, 0, c.stream>>>(static_cast<std::uint64_t>(time_[o] * options_.burn * 1e9));
+    verify_all(c, c.inputs, false, nullptr);
+    verify_all(c, c.outputs, true, nullptr);
+    verify(c.workspace, no_argument, c, true, h);
+  }
+
+  /// Gives a parameter or an input, in device memory, the content that `stand_in_kernels::fill` gives it.
+  void fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed, cudaStream_t stream) const {
+    write(memory, cuda_stand_in::mix(seed ^ cuda_stand_in::mix(~std::uint64_t{index(t)})), nullptr, false, stream);
+    throw_on_cuda_error(cudaGetLastError(), "filling a tensor");
+  }
+
+  /// Waits for the device. Throws `error`, with the operation and the tensor, where a kernel has found a word that does
+  /// not follow from its tensor's first one; of several, the first that was found.
+  void require_no_mistake() const {
+    cuda_stand_in::mistake m;
+    throw_on_cuda_error(cudaDeviceSynchronize(), "waiting for the stand-in kernels");
+    throw_on_cuda_error(cudaMemcpy(&m, memory_.data(), sizeof m, cudaMemcpyDeviceToHost), "reading a mistake");
+    if (m.found == 0) return;
+    const std::uint64_t what = m.found - 1;
+    const auto o = static_cast<std::uint32_t>(what >> 32);
+    const auto argument = static_cast<std::uint32_t>(what & 0xffffffff) >> 1;
+    std::string text = "operation " + std::to_string(o) + ": ";
+    if (argument == no_argument) {
+      text += "somebody wrote to its workspace";
+    } else {
+      const std::uint32_t t = (what & 1) != 0 ? outputs_[o][argument] : inputs_[o][argument];
+      text += ((what & 1) != 0 ? "output tensor " : "input tensor ") + std::to_string(t);
+      if (t < names_.size() && !names_[t].empty()) text += " (" + names_[t] + ")";
+      text += " does not follow from its first word";
+    }
+    throw error(text + ", at byte " + std::to_string(m.word * 8));
+  }
+
+  /// Of each operation: its hash at its last run, 0 before. Waits for the device.
+  [[nodiscard]] std::vector<std::uint64_t> hashes_of_operations() const {
+    std::vector<std::uint64_t> all(hashes_), out;
+    throw_on_cuda_error(cudaDeviceSynchronize(), "waiting for the stand-in kernels");
+    if (!all.empty())
+      throw_on_cuda_error(cudaMemcpy(all.data(), hashes(), all.size() * sizeof all[0], cudaMemcpyDeviceToHost),
+                          "reading hashes");
+    for (std::size_t o = 0; o + 1 < first_hash_.size(); ++o) out.push_back(all[first_hash_[o + 1] - 1]);
+    return out;
+  }
+
+ private:
+  using in = cuda_stand_in::some_inputs;
+  static constexpr std::uint32_t no_argument = 0x7fffffff;
+  static constexpr unsigned threads = 256;
+
+  [[nodiscard]] std::uint64_t* hashes() const noexcept {
+    return reinterpret_cast<std::uint64_t*>(memory_.data() + sizeof(cuda_stand_in::mistake));
+  }
+  static unsigned blocks(std::size_t bytes) noexcept {
+    return static_cast<unsigned>(std::min<std::size_t>((bytes / 8 + threads) / threads, 512));
+  }
+  static void write(std::span<std::byte> memory, std::uint64_t value, const std::uint64_t* from, bool adds,
+                    cudaStream_t stream) {
+    if (!memory.empty())
+      cuda_stand_in::write<>
+          <<<blocks(memory.size()), threads, 0, stream>>>(memory.data(), memory.size(), value, from, adds);
+  }
+  void verify(std::span<const std::byte> memory, std::size_t argument, const cuda_call& c, bool output,
+              const std::uint64_t* from) const {
+    if (memory.empty()) return;
+    const unsigned long long what = 1 + ((static_cast<unsigned long long>(index(c.operation)) << 32) |
+                                         (static_cast<unsigned long long>(argument) << 1) | (output ? 1U : 0U));
+    cuda_stand_in::verify<><<<blocks(memory.size()), threads, 0, c.stream>>>(
+        memory.data(), memory.size(), from, what, reinterpret_cast<cuda_stand_in::mistake*>(memory_.data()));
+  }
+  template <class Spans>
+  void verify_all(const cuda_call& c, const Spans& spans, bool output, const std::uint64_t* from) const {
+    for (std::size_t i = 0; i < spans.size(); ++i) verify(spans[i], i, c, output, from);
+  }
+
+  cuda_stand_in_options options_;
+  index_rows inputs_, outputs_;  // operation → tensors in the graph's order
+  std::vector<double> time_;
+  std::vector<std::string> names_;
+  std::vector<std::size_t> first_hash_;  // operation → the first of its hashes; the last one counts
+  std::size_t hashes_ = 0;
+  cuda_memory memory_;  // the mistake, then the hashes
+};
+
+}  // namespace remat

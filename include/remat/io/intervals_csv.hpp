@@ -5,11 +5,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <istream>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -65,7 +61,7 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
 /// none or does not fit 64 bits, a negative size or offset, an empty lifetime, a missing field. Whether offsets keep
 /// intervals apart is for `check_memory` to say.
 [[nodiscard]] inline intervals_file parse_intervals(std::string_view text, const std::string& name) {
-  using namespace intervals_csv;
+  constexpr auto& columns = intervals_csv::columns;
   std::size_t number = 0;
   const auto fail = [&](std::string_view column, const std::string& what) -> void {
     std::string where = "line " + std::to_string(number);
@@ -83,13 +79,14 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
     at = end + 1;
     ++number;
     if (line.empty() || line == "\r") continue;
-    const std::vector<std::string_view> row = fields(line);
+    const std::vector<std::string_view> row = intervals_csv::fields(line);
     if (meaning.empty()) {
       for (const std::string_view column : row) {
         std::size_t k = 0;
         while (k < columns.size() && columns[k] != column) ++k;
         if (k == columns.size())
-          fail({}, "there is no column " + shown(column) + "; id, lower, upper, size and offset are right");
+          fail({},
+               "there is no column " + intervals_csv::shown(column) + "; id, lower, upper, size and offset are right");
         if (given[k]) fail({}, "column " + std::string(column) + " stands twice; once is right");
         given[k] = true;
         meaning.push_back(k);
@@ -114,7 +111,7 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
       }
       const std::from_chars_result read = std::from_chars(row[f].data(), row[f].data() + row[f].size(), value[k]);
       if (read.ec != std::errc{} || read.ptr != row[f].data() + row[f].size())
-        fail(columns[k], "is " + shown(row[f]) + "; a whole number of at most 64 bits is right");
+        fail(columns[k], "is " + intervals_csv::shown(row[f]) + "; a whole number of at most 64 bits is right");
       if (k >= 3 && value[k] < 0) fail(columns[k], "is " + std::to_string(value[k]) + "; it must not be negative");
     }
     if (value[1] >= value[2])
@@ -128,26 +125,6 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
   }
   if (given[4]) out.offsets = std::move(offsets);
   return out;
-}
-
-/// \overload from a stream; `name` is the file's name for messages
-[[nodiscard]] inline intervals_file read_intervals(std::istream& in, const std::string& name) {
-  std::string text;
-  std::array<char, 1 << 14> part{};
-  while (in.read(part.data(), part.size()) || in.gcount() > 0)
-    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
-  if (in.bad()) throw bad_file(name, "", "cannot be read to its end");
-  return parse_intervals(text, name);
-}
-
-/// \overload from a file
-[[nodiscard]] inline intervals_file read_intervals(const std::filesystem::path& path) {
-  const std::string name = path.string();
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code)) throw bad_file(name, "", "is a directory; a file is needed");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw bad_file(name, "", "cannot be opened");
-  return read_intervals(in, name);
 }
 
 /// The text of a file of intervals, which `parse_intervals` reads back to the same value.
@@ -178,21 +155,6 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
     out += '\n';
   }
   return out;
-}
-
-/// Writes intervals to a stream.
-inline void write_intervals(std::ostream& out, const intervals_file& file) { out << to_csv(file); }
-
-/// Writes intervals to a file, over what is there. Throws `bad_file` when that fails.
-inline void write_intervals(const std::filesystem::path& path, const intervals_file& file) {
-  const std::string text = to_csv(file), name = path.string();
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code)) throw bad_file(name, "", "is a directory; a file's name is needed");
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) throw bad_file(name, "", "cannot be opened for writing");
-  out << text;
-  out.close();
-  if (!out) throw bad_file(name, "", "cannot be written to its end");
 }
 
 }  // namespace remat

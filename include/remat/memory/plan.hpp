@@ -695,28 +695,29 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
 ///     const memory_plan arena = plan_memory(lives);  // offsets of lives.allocations
 [[nodiscard]] inline memory_plan plan_memory(std::span<const interval> intervals,
                                              const memory_plan_options& options = {}) {
-  using namespace memory_planning;
+  using memory_planning::component;
+  using memory_planning::preference;
   run_control control = options.run;
   if (control.work_limit == run_control::no_work_limit && control.time_limit == std::chrono::nanoseconds::max())
     control.work_limit = memory_plan_options::default_work;
   run_clock clock(control);
   memory_plan plan;
   plan.alignment = options.alignment;
-  std::vector<component> parts = divide(intervals, options.alignment);
+  std::vector<component> parts = memory_planning::divide(intervals, options.alignment);
   std::int64_t bound = 0;
   for (const component& c : parts) bound = std::max(bound, c.load);
 
   constexpr std::uint32_t few = 4096;  // blocks: first fit is worth its time
   for (component& c : parts) {
-    valley_filling fill(c);
+    memory_planning::valley_filling fill(c);
     for (const preference by : {preference::lifetime, preference::area, preference::size}) {
       if (!c.offset.empty() && (c.height <= bound || clock.should_stop())) break;
-      const std::vector<std::uint32_t> rank = ranks(c, by);
+      const std::vector<std::uint32_t> rank = memory_planning::ranks(c, by);
       std::vector<std::int64_t> offset = fill(rank);
       c.keep_if_lower(offset);
       clock.work(16 * static_cast<std::uint64_t>(c.blocks()));
       if (by == preference::lifetime || c.height <= bound || c.blocks() > few || clock.should_stop()) continue;
-      offset = first_fit(c, rank);
+      offset = memory_planning::first_fit(c, rank);
       c.keep_if_lower(offset);
       clock.work(static_cast<std::uint64_t>(c.blocks()) * c.blocks() / 4);
     }
@@ -729,7 +730,7 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
   while (!parts.empty()) {
     component& c = *highest();
     if (c.height <= bound || c.optimal || clock.should_stop()) break;
-    improve(c, bound, clock, options.run.seed, plan.statistics);
+    memory_planning::improve(c, bound, clock, options.run.seed, plan.statistics);
   }
 
   plan.offsets.assign(intervals.size(), 0);

@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <iterator>
 #include <limits>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +16,9 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/graph/concepts.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/memory/interval.hpp"
+#include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
@@ -31,6 +32,18 @@ struct arena_layout {
   std::span<const std::int64_t> offsets{};  ///< of each allocation of `lifetimes`
   std::int64_t arena_bytes = 0;
   std::int64_t alignment = 1;  ///< of the arena's first byte and of all offsets; a power of two
+
+  arena_layout() = default;
+  arena_layout(std::span<const std::int64_t> where, std::int64_t bytes, std::int64_t aligned_to)
+      : offsets(where), arena_bytes(bytes), alignment(aligned_to) {}
+  /// Refers to `plan`.
+  arena_layout(const memory_plan& plan)  // NOLINT: the same in other words
+      : offsets(plan.offsets), arena_bytes(plan.arena_bytes), alignment(plan.alignment) {}
+};
+
+struct launch_options {
+  std::uint32_t streams = 1;
+  memory_plan_options memory{};
 };
 
 /// One tensor that a launch reads or writes.
@@ -68,16 +81,12 @@ class launch_plan {
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, std::span<const step> steps, const arena_layout& layout,
               std::uint32_t streams = 1)
-      : lives_(lifetimes_of(p, steps)),
-        offsets_(layout.offsets.begin(), layout.offsets.end()),
-        arena_bytes_(layout.arena_bytes),
-        alignment_(layout.alignment) {
-    check_layout();
-    assignment_ = assign_streams(p, lives_, steps, {.streams = streams, .offsets = offsets_});
-    read_tensors(graph, p);
-    make_launches(graph, p, steps);
-    measure(p, steps);
-  }
+      : launch_plan(graph, p, steps, lifetimes_of(p, steps), layout, streams) {}
+
+  /// With a memory plan made for it.
+  template <data_flow_graph G>
+  launch_plan(const G& graph, const problem& p, const schedule& plan, const launch_options& options = {})
+      : launch_plan(graph, p, plan.steps, lifetimes_of(p, plan), options) {}
 
   [[nodiscard]] std::span<const launch> launches() const noexcept { return launches_; }
   [[nodiscard]] std::size_t size() const noexcept { return launches_.size(); }
@@ -130,6 +139,25 @@ class launch_plan {
   [[nodiscard]] std::string label(tensor_id t) const { return labelled("tensor ", index(t), tensor_names_); }
 
  private:
+  template <class G>
+  launch_plan(const G& graph, const problem& p, std::span<const step> steps, lifetimes lives,
+              const launch_options& options)
+      : launch_plan(graph, p, steps, lives, plan_memory(lives, options.memory), options.streams) {}
+
+  template <class G>
+  launch_plan(const G& graph, const problem& p, std::span<const step> steps, lifetimes lives,
+              const arena_layout& layout, std::uint32_t streams)
+      : lives_(std::move(lives)),
+        offsets_(layout.offsets.begin(), layout.offsets.end()),
+        arena_bytes_(layout.arena_bytes),
+        alignment_(layout.alignment) {
+    check_layout();
+    assignment_ = assign_streams(p, lives_, steps, {.streams = streams, .offsets = offsets_});
+    read_tensors(graph, p);
+    make_launches(graph, p, steps);
+    measure(p, steps);
+  }
+
   static std::string labelled(const char* what, std::size_t i, const std::vector<std::string>& names) {
     std::string text = what + std::to_string(i);
     if (i < names.size() && !names[i].empty()) text += " (" + names[i] + ")";
@@ -148,32 +176,16 @@ class launch_plan {
                                : "tensor " + std::to_string(x.tensor)) +
              " from step " + std::to_string(x.first);
     };
-    // Bytes of live allocations, by address, while the steps go by.
-    std::map<std::int64_t, std::uint32_t> live;
-    std::vector<std::vector<std::uint32_t>> ends(lives_.num_steps() + 1);
-    for (std::uint32_t a = 0; a < offsets_.size(); ++a) ends[lives_.allocations[a].last].push_back(a);
-    std::uint32_t a = 0;
-    for (std::uint32_t i = 0; i < lives_.num_steps(); ++i) {
-      for (const std::uint32_t gone : ends[i])
-        if (lives_.allocations[gone].bytes > 0) live.erase(offsets_[gone]);
-      for (; a < offsets_.size() && lives_.allocations[a].first == i; ++a) {
-        const std::int64_t begin = offsets_[a], bytes = lives_.allocations[a].bytes;
-        if (begin < 0 || begin > arena_bytes_ || bytes > arena_bytes_ - begin || begin % alignment_ != 0)
-          throw bad_argument(name(a) + " has offset " + std::to_string(begin) + "; it must be a multiple of " +
-                             std::to_string(alignment_) + " with its " + std::to_string(bytes) +
-                             " bytes in the arena of " + std::to_string(arena_bytes_));
-        if (bytes == 0) continue;
-        const auto next = live.lower_bound(begin);
-        if (next != live.end() && next->first < begin + bytes)
-          throw bad_argument(name(a) + " shares bytes with " + name(next->second));
-        if (next != live.begin()) {
-          const auto before = std::prev(next);
-          if (before->first + lives_.allocations[before->second].bytes > begin)
-            throw bad_argument(name(a) + " shares bytes with " + name(before->second));
-        }
-        live.emplace(begin, a);
-      }
-    }
+    const memory_check_report report = check_memory(intervals_of(lives_), offsets_, arena_bytes_, alignment_);
+    if (report.valid()) return;
+    if (report.what == memory_violation::overlap)
+      throw bad_argument(name(report.at) + " shares bytes with " + name(report.other));
+    if (report.what == memory_violation::misaligned || report.what == memory_violation::out_of_arena)
+      throw bad_argument(name(report.at) + " has offset " + std::to_string(offsets_[report.at]) +
+                         "; it must be a multiple of " + std::to_string(alignment_) + " with its " +
+                         std::to_string(lives_.allocations[report.at].bytes) + " bytes in the arena of " +
+                         std::to_string(arena_bytes_));
+    throw bad_argument("the memory plan does not fit the schedule: " + report.message());
   }
 
   template <class G>

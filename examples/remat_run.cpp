@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSL-1.0
+//
+// remat-run: plans a training step for a memory budget and runs it, with kernels that stand in for the real ones,
+// beside the listed order without recomputation; the outputs of both must be the same.
+//
+//     remat-run gpt2-small-b8-s1024.json --budget 0.5 --solver evict --threads 2 --burn 0.1 --steps 3
+//
+// Stand-in kernels compute nothing of use, but notice whatever goes wrong; the arena takes room only where it is
+// touched. Exit status: 0 the outputs are the same, 1 they are not or there is no schedule, 2 unusable arguments or
+// input.
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
+#include "remat/io/json.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/render/table.hpp"
+#include "remat/render/units.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/streams.hpp"
+#include "remat_plan/budget.hpp"
+#include "remat_plan/solvers.hpp"
+#include "remat_run/stand_in_run.hpp"
+
+namespace {
+
+/// Arguments that cannot be used.
+class usage_error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct arguments {
+  std::string graph{}, budget{}, solver = "auto", cost{};
+  double seconds = 10, burn = 0;
+  std::uint32_t threads = 1;
+  std::uint64_t steps = 1, seed = 0;
+};
+
+std::optional<arguments> parse(int argc, char** argv) {
+  arguments out;
+  CLI::App app("Plans a training step for a memory budget and runs it with kernels that stand in for the real ones.",
+               "remat-run");
+  app.footer(
+      "Exit status: 0 the outputs are those of the listed order, 1 they are not or there is no schedule, 2 unusable "
+      "arguments or input.");
+  app.add_option("graph", out.graph, "A training graph, as JSON")->type_name("GRAPH.json")->required();
+  app.add_option("--budget", out.budget, "A fraction of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB)")
+      ->type_name("B")
+      ->required();
+  app.add_option("--solver", out.solver, "As of remat-plan; auto by default")->type_name("NAME");
+  app.add_option("--cost", out.cost, "As of remat-plan")->type_name("SPEC");
+  app.add_option("--seconds", out.seconds, "Wall clock of the solve, 10 by default")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--threads", out.threads, "Operations that may run at a time, 1 by default")
+      ->type_name("K")
+      ->check(CLI::Range(1U, remat::stream_options::most_streams));
+  app.add_option("--burn", out.burn, "Seconds that kernels take for each unit of planned time; 0 (the default): none")
+      ->type_name("SCALE")
+      ->check(CLI::Range(0.0, 1e9));
+  app.add_option("--steps", out.steps, "Steps to run, 1 by default; the fastest is shown")
+      ->type_name("N")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
+  app.add_option("--seed", out.seed, "Of the solver's random choices, and of what parameters and inputs hold")
+      ->type_name("N");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return std::nullopt;
+  } catch (const CLI::ParseError& e) {
+    throw usage_error(e.what());
+  }
+  return out;
+}
+
+int run(const arguments& args) {
+  const remat::training_step step = remat::read_training_step(args.graph, args.cost);
+  const remat::problem& p = step.question;
+  const std::string_view unit = step.cost.time_unit();
+  const remat_plan::parsed_budget budget = remat_plan::parse_budget(args.budget, p.step().baseline_peak);
+  if (!budget.wrong.empty()) throw usage_error("--budget " + args.budget + ": " + budget.wrong);
+  std::optional<remat_plan::named_solver> solver;
+  std::string names;
+  for (remat_plan::named_solver& s : remat_plan::graph_solvers(p, std::nullopt)) {
+    names += (names.empty() ? "" : ", ") + s.name;
+    if (s.name == args.solver) solver = std::move(s);
+  }
+  if (!solver) throw usage_error("--solver " + args.solver + ": there is no such solver; " + names + " is right");
+
+  std::cout << remat::printable(step.graph.name(), 200) << ": " << step.graph.num_operations() << " operations, "
+            << step.graph.num_tensors() << " tensors; baseline peak " << remat::format_bytes(p.step().baseline_peak)
+            << ", budget " << remat::format_bytes(budget.bytes) << "\n\n";
+  remat::run_control control;
+  control.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(args.seconds * 1e9));
+  control.seed = args.seed;
+  control.threads = args.threads;
+  const remat_plan::outcome found = solver->solve(budget.bytes, control);
+  if (!found.plan) {
+    std::cerr << "remat-run: " << args.solver << " has no schedule within " << remat::format_bytes(budget.bytes) << " ("
+              << remat::to_string(found.status) << "): " << found.message << '\n';
+    return 1;
+  }
+
+  remat_run::run_options options;
+  options.threads = args.threads;
+  options.steps = args.steps;
+  options.seed = args.seed;
+  options.kernels.burn = args.burn;
+  options.kernels.sleep = args.threads > std::thread::hardware_concurrency();
+  using remat::text_table;
+  text_table table({{"schedule"},
+                    {"peak", text_table::align::right},
+                    {"arena", text_table::align::right},
+                    {"operations run", text_table::align::right},
+                    {"again", text_table::align::right},
+                    {"planned time", text_table::align::right},
+                    {"makespan", text_table::align::right},
+                    {"critical path", text_table::align::right},
+                    {"waits", text_table::align::right},
+                    {"a step took", text_table::align::right}});
+  const auto row = [&](const std::string& name, const remat_run::run_result& r) {
+    table.row({name, remat::format_bytes(r.peak_bytes), remat::format_bytes(r.arena_bytes), std::to_string(r.launches),
+               std::to_string(r.recomputes), remat::format_time(r.time, unit), remat::format_time(r.makespan, unit),
+               remat::format_time(r.critical_path, unit), std::to_string(r.waits), remat::format_seconds(r.seconds)});
+  };
+  const remat_run::run_result listed =
+      remat_run::run_stand_ins(step.graph, p, remat_run::listed_order(p, true), options);
+  row("listed order", listed);
+  const remat_run::run_result planned = remat_run::run_stand_ins(step.graph, p, *found.plan, options);
+  row(args.solver, planned);
+  table.write(std::cout);
+
+  std::size_t effects = 0;
+  for (std::size_t o = 0; o < p.step().num_operations; ++o) effects += p.step().has_effect(o);
+  const bool same = listed.same_results(planned);
+  std::cout << '\n'
+            << listed.outputs.size() << " outputs and " << effects << " effects of step " << args.steps << ": "
+            << (same ? "the same" : "NOT the same") << " (tensors above " << remat::format_bytes(options.kernels.whole)
+            << " are sampled every " << remat::format_bytes(options.kernels.grid) << ")\n";
+  return same ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto fail = [](const std::exception& e, int status) {
+    std::cerr << "remat-run: " << e.what() << '\n';
+    return status;
+  };
+  try {
+    const std::optional<arguments> args = parse(argc, argv);
+    return args ? run(*args) : 0;
+  } catch (const usage_error& e) {
+    return fail(e, 2);
+  } catch (const remat::execution_error& e) {
+    return fail(e, 1);
+  } catch (const remat::error& e) {
+    return fail(e, 2);
+  } catch (const std::exception& e) {
+    return fail(e, 1);
+  }
+}

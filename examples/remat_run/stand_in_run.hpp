@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/id.hpp"
+#include "remat/execute/executor.hpp"
+#include "remat/execute/host.hpp"
+#include "remat/execute/stand_in.hpp"
+#include "remat/execute/virtual_memory.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+
+namespace remat_run {
+
+struct run_options {
+  std::uint32_t threads = 1;
+  std::uint64_t steps = 1;
+  std::uint64_t seed = 1;  ///< of the first step, and of what parameters and inputs hold
+  remat::stand_in_options kernels{};
+  remat::memory_plan_options memory{};
+};
+
+/// What some steps of a schedule did, and what the last one left behind.
+struct run_result {
+  std::int64_t peak_bytes = 0, arena_bytes = 0;
+  std::uint64_t launches = 0, recomputes = 0, waits = 0;
+  double time = 0, makespan = 0, critical_path = 0;  ///< simulated, the cost model's unit
+  double seconds = 0;                                ///< of the fastest step
+  /// Of each step output all bytes, or, where it is sampled, its value; it has been verified.
+  std::map<std::uint32_t, std::vector<std::byte>> outputs{};
+  std::vector<std::uint64_t> effects{};
+
+  [[nodiscard]] bool same_results(const run_result& other) const {
+    return outputs == other.outputs && effects == other.effects;
+  }
+};
+
+/// Runs `plan` with stand-in kernels, in an arena and with parameters that take room only where they are touched.
+/// Throws `remat::execution_error` or `remat::error` where something is not as it must be.
+[[nodiscard]] inline run_result run_stand_ins(const remat::training_graph& graph, const remat::problem& p,
+                                              const remat::schedule& plan, const run_options& options = {}) {
+  const remat::problem within = p.with_budget(remat::problem::unlimited);
+  run_result out;
+  const remat::check_report report = remat::check(within, plan);
+  remat::stand_in_kernels kernels(graph, within, options.kernels);
+  remat::launch_plan launches(graph, within, plan, {options.threads, options.memory});
+  out.peak_bytes = report.peak_bytes;
+  out.recomputes = report.recomputes;
+  out.time = report.time;
+  out.arena_bytes = launches.arena_bytes();
+  out.launches = launches.size();
+  out.makespan = launches.assignment().makespan;
+  out.critical_path = launches.assignment().critical_path;
+  for (std::size_t i = 0; i < launches.size(); ++i) out.waits += launches.waits(i).size();
+
+  remat::virtual_memory memory;
+  struct block {
+    remat::virtual_memory& from;
+    std::span<std::byte> bytes;
+    block(remat::virtual_memory& m, std::size_t n)
+        : from(m), bytes(static_cast<std::byte*>(m.allocate(n, alignof(std::max_align_t))), n) {}
+    block(const block&) = delete;
+    block& operator=(const block&) = delete;
+    ~block() { from.deallocate(bytes.data(), bytes.size(), alignof(std::max_align_t)); }
+  };
+  std::map<std::uint32_t, block> resident;
+  remat::host_options on;
+  on.memory = &memory;
+  remat::host_executor run(std::move(launches), std::ref(kernels), on);
+  for (std::uint32_t t = 0; t < graph.num_tensors(); ++t) {
+    const auto id = static_cast<remat::tensor_id>(t);
+    if (!run.plan().needs_binding(id)) continue;
+    const block& b = resident.try_emplace(t, memory, static_cast<std::size_t>(run.plan().bytes(id))).first->second;
+    kernels.fill(id, b.bytes, options.seed);
+    run.bind(id, b.bytes);
+  }
+  out.seconds = std::numeric_limits<double>::infinity();
+  for (std::uint64_t i = 0; i < options.steps; ++i) {
+    kernels.forget_effects();
+    out.seconds = std::min(out.seconds, run.run(options.seed + i).seconds);
+  }
+  for (const std::uint32_t t : p.step().step_outputs) {
+    const auto bytes = run.output(static_cast<remat::tensor_id>(t));
+    kernels.verify(static_cast<remat::tensor_id>(t), bytes);
+    const bool whole = bytes.size() <= static_cast<std::size_t>(options.kernels.whole);
+    const auto kept = bytes.first(whole ? bytes.size() : std::min<std::size_t>(bytes.size(), 8));
+    out.outputs[t].assign(kept.begin(), kept.end());
+  }
+  out.effects.assign(kernels.effects().begin(), kernels.effects().end());
+  return out;
+}
+
+/// The graph with all sizes divided by `by` and rounded up to a word, so that its tensors fit into memory whole; the
+/// times are those of `p`.
+[[nodiscard]] inline remat::training_graph shrunk(const remat::training_graph& graph, const remat::problem& p,
+                                                  std::int64_t by) {
+  const auto less = [by](std::int64_t bytes) { return bytes == 0 ? 0 : (bytes / by / 8 + 1) * 8; };
+  remat::training_graph out(graph.name());
+  for (std::uint32_t t = 0; t < graph.num_tensors(); ++t) {
+    const auto id = static_cast<remat::tensor_id>(t);
+    out.add_tensor({std::string(graph.name(id)), less(graph.bytes(id)), graph.kind(id)});
+  }
+  for (std::uint32_t o = 0; o < graph.num_operations(); ++o) {
+    const auto id = static_cast<remat::op_id>(o);
+    remat::operation_spec spec;
+    spec.name = graph.name(id);
+    spec.phase = graph.phase(id);
+    spec.inputs.assign(graph.inputs(id).begin(), graph.inputs(id).end());
+    spec.outputs.assign(graph.outputs(id).begin(), graph.outputs(id).end());
+    spec.seconds = p.step().time[o];
+    spec.workspace = less(graph.workspace(id));
+    spec.deterministic = graph.deterministic(id);
+    spec.recomputable = graph.recomputable(id);
+    out.add_operation(std::move(spec));
+  }
+  for (const remat::tensor_id t : graph.step_outputs()) out.add_step_output(t);
+  return out;
+}
+
+/// The listed order; with `freeing`, each tensor is freed after its last use.
+[[nodiscard]] inline remat::schedule listed_order(const remat::problem& p, bool freeing) {
+  const remat::flat_step& s = p.step();
+  std::vector<std::vector<std::uint32_t>> ends(s.num_operations);
+  for (std::uint32_t t = 0; t < s.num_tensors && freeing; ++t) {
+    if (s.producers[t].empty() || s.step_output[t]) continue;
+    ends[std::max(s.producers[t].back(), s.consumers[t].empty() ? 0 : s.consumers[t].back())].push_back(t);
+  }
+  remat::schedule out;
+  for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+    out.compute(static_cast<remat::op_id>(o));
+    for (const std::uint32_t t : ends[o]) out.free(static_cast<remat::tensor_id>(t));
+  }
+  return out;
+}
+
+}  // namespace remat_run

@@ -62,14 +62,17 @@ class exact_table {
         [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
           workspace& own = spaces[thread];
           own.work = 0;
-          const auto size = static_cast<std::int64_t>(fill_row(own, s, t) * sizeof(breakpoint));
+          own.most_work = most_work;
+          const auto size = static_cast<std::int64_t>(fill_row(own, s, t, clock) * sizeof(breakpoint));
           const std::int64_t bytes = bytes_.fetch_add(size, std::memory_order_relaxed) + size;
           const std::uint64_t looked = work_.fetch_add(own.work, std::memory_order_relaxed) + own.work;
+          if (own.stopped) return fill_outcome::stopped;
           return bytes > most_bytes || looked > most_work ? fill_outcome::too_large : fill_outcome::filled;
         },
-        [&] {
+        [&](std::uint64_t count) {
           if (clock.should_stop()) return true;
-          tell(std::min<std::uint64_t>(++filled * threads, rows()), rows());
+          filled += count;
+          tell(std::min<std::uint64_t>(filled * threads, rows()), rows());
           return false;
         });
   }
@@ -126,7 +129,8 @@ class exact_table {
   struct workspace {
     list best{}, offered{}, merged{};
     std::vector<const row*> column{};  // [j]: (j, t)
-    std::uint64_t work = 0;
+    std::uint64_t work = 0, most_work = 0;
+    bool stopped = false;
   };
 
   [[nodiscard]] static double value(const list& steps, std::int64_t m) noexcept {
@@ -211,7 +215,7 @@ class exact_table {
   }
 
   /// Fills row (s, t), and returns how many breakpoints it has.
-  std::size_t fill_row(workspace& own, std::uint32_t s, std::uint32_t t) {
+  std::size_t fill_row(workspace& own, std::uint32_t s, std::uint32_t t, const run_clock& clock) {
     const sized_chain& c = *c_;
     const sized_stage& stage = c.stages[s];
     row& out = rows_[layout_.place(s, t)];
@@ -232,6 +236,7 @@ class exact_table {
     const double spent = c.least_time(s);
     const std::int64_t behind = s < t ? bound_->made_behind(s + 1, t) : 0;
     const std::int64_t end = room_ + 1;
+    std::uint64_t looked = 0;
     own.best.clear();
     for (std::uint32_t o = stage.first_option; o < stage.last_option; ++o) {
       const keep_option& way = c.options[o];
@@ -263,6 +268,15 @@ class exact_table {
       const std::int64_t until = settled == own.best.end() ? end : settled->memory;
       if (from >= until) continue;
       offer_sum(own, add, a, kept, b, made, from, until, most);
+      // The row is of no use then: the fill ends at it.
+      if (own.work > own.most_work) break;
+      if (own.work - looked > 1'000'000) {
+        looked = own.work;
+        if (clock.should_stop()) {
+          own.stopped = true;
+          break;
+        }
+      }
     }
     out.steps.assign(own.best.begin(), own.best.end());
     own.column[s] = &out;

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <thread>
 #include <vector>
 
-#include "remat/core/control.hpp"
 #include "remat/solver/persistent_chain.hpp"
 
 namespace remat::persistent {
@@ -64,8 +63,9 @@ class row_layout {
 
 /// Calls `fill(thread, s, t)` once for every row of `layout`, on `threads` threads, the caller's among them: for (s, t)
 /// when those of all (s, t') and (s', t) with t' < t and s' > s have returned. A thread takes one column t at a time.
-/// What is not `filled` ends it all. `poll(rows)`, on the caller's thread after each row that it has filled: true to
-/// stop. What any of them throws leaves the function, when all threads have ended.
+/// What is not `filled` ends it all. `poll(1)`, on the caller's thread after each row that it has filled, and at least
+/// once, and `poll(0)` at times while it waits for the others at the end: true to stop. What any of them throws leaves
+/// the function, when all threads have ended.
 template <class Fill, class Poll>
 fill_outcome sweep_rows(const row_layout& layout, unsigned threads, Fill&& fill, Poll&& poll) {
   const std::uint32_t n = layout.length();
@@ -73,14 +73,15 @@ fill_outcome sweep_rows(const row_layout& layout, unsigned threads, Fill&& fill,
     for (std::uint32_t t = 1; t <= n; ++t)
       for (std::uint32_t s = t; s >= layout.lowest(t); --s) {
         if (const fill_outcome why = fill(0U, s, t); why != fill_outcome::filled) return why;
-        if (poll()) return fill_outcome::stopped;
+        if (poll(1)) return fill_outcome::stopped;
       }
     return fill_outcome::filled;
   }
 
   std::vector<std::atomic<std::uint32_t>> done(n + 1);  // [t]: the lowest s that is filled
   for (std::uint32_t t = 1; t <= n; ++t) done[t].store(t + 1, std::memory_order_relaxed);
-  std::atomic<std::uint32_t> next{1};
+  std::atomic<std::uint32_t> next{2};
+  std::atomic<unsigned> at_work{threads - 1};
   std::atomic<fill_outcome> ended{fill_outcome::filled};
   const auto end = [&](fill_outcome why) {
     fill_outcome none = fill_outcome::filled;
@@ -95,16 +96,17 @@ fill_outcome sweep_rows(const row_layout& layout, unsigned threads, Fill&& fill,
     return true;
   };
   const auto columns = [&](unsigned thread) {
-    for (;;) {
-      const std::uint32_t t = next.fetch_add(1, std::memory_order_relaxed);
+    for (bool begun = thread != 0;; begun = true) {  // the caller's thread takes the first
+      const std::uint32_t t = begun ? next.fetch_add(1, std::memory_order_relaxed) : 1;
       if (t > n) return;
       for (std::uint32_t s = t; s >= layout.lowest(t); --s) {
         // (s, t − 1) has waited for (s, t − 2), and so on.
         const std::uint32_t before = s < t ? layout.before(s, t) : 0;
+        if (ended.load(std::memory_order_relaxed) != fill_outcome::filled) return;
         if (before >= s && !wait_for(s, before)) return;
         if (const fill_outcome why = fill(thread, s, t); why != fill_outcome::filled) return end(why);
         done[t].store(s, std::memory_order_release);
-        if (thread == 0 && poll()) return end(fill_outcome::stopped);
+        if (thread == 0 && poll(1)) return end(fill_outcome::stopped);
       }
     }
   };
@@ -112,10 +114,16 @@ fill_outcome sweep_rows(const row_layout& layout, unsigned threads, Fill&& fill,
   const auto guarded = [&](unsigned thread) {
     try {
       columns(thread);
+      constexpr std::chrono::microseconds nap{200};
+      while (thread == 0 && at_work.load(std::memory_order_relaxed) > 0) {
+        if (poll(0)) return end(fill_outcome::stopped);
+        std::this_thread::sleep_for(nap);
+      }
     } catch (...) {
       thrown[thread] = std::current_exception();
       end(fill_outcome::stopped);
     }
+    if (thread != 0) at_work.fetch_sub(1, std::memory_order_relaxed);
   };
   {
     std::vector<std::jthread> others;

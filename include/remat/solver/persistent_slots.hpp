@@ -78,6 +78,9 @@ class slot_table {
   slot_table(const sized_chain& c, std::uint32_t slots, const excess_bound& bound)
       : c_(&c), bound_(&bound), slots_(slots), n_(c.length), layout_(bound) {}
 
+  /// Vectors of at most that many doubles, in place of the widest of the machine: for tests and measurements.
+  void limit_lanes(std::size_t width) noexcept { most_lanes_ = width; }
+
   /// Rows (s, t) to fill.
   [[nodiscard]] std::uint64_t rows() const noexcept { return layout_.rows(); }
   /// Bytes of the table so far.
@@ -108,9 +111,10 @@ class slot_table {
           return bytes_.fetch_add(size, std::memory_order_relaxed) + size > most_bytes ? fill_outcome::too_large
                                                                                        : fill_outcome::filled;
         },
-        [&] {
+        [&](std::uint64_t count) {
           if (clock.should_stop()) return true;
-          tell(std::min<std::uint64_t>(++filled * threads, rows()), rows());
+          filled += count;
+          tell(std::min<std::uint64_t>(filled * threads, rows()), rows());
           return false;
         });
   }
@@ -367,6 +371,9 @@ class slot_table {
 
   using fill_function = std::size_t (*)(slot_table&, workspace&, std::uint32_t, std::uint32_t);
 
+  static std::size_t fill_by_one(slot_table& table, workspace& own, std::uint32_t s, std::uint32_t t) {
+    return table.fill_row<slot_lanes::one>(own, s, t);
+  }
 #if REMAT_PERSISTENT_SLOTS_X86
   static std::size_t fill_by_two(slot_table& table, workspace& own, std::uint32_t s, std::uint32_t t) {
     return table.fill_row<slot_lanes::two>(own, s, t);
@@ -379,15 +386,14 @@ class slot_table {
                                                                        std::uint32_t s, std::uint32_t t) {
     return table.fill_row<slot_lanes::eight>(own, s, t);
   }
-  static fill_function widest_fill() {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return fill_by_eight;
-    return __builtin_cpu_supports("avx2") ? fill_by_four : fill_by_two;
+  [[nodiscard]] fill_function widest_fill() const {
+    if (most_lanes_ >= 8 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+      return fill_by_eight;
+    if (most_lanes_ >= 4 && __builtin_cpu_supports("avx2")) return fill_by_four;
+    return most_lanes_ >= 2 ? fill_by_two : fill_by_one;
   }
 #else
-  static std::size_t fill_by_one(slot_table& table, workspace& own, std::uint32_t s, std::uint32_t t) {
-    return table.fill_row<slot_lanes::one>(own, s, t);
-  }
-  static fill_function widest_fill() { return fill_by_one; }
+  [[nodiscard]] fill_function widest_fill() const { return fill_by_one; }
 #endif
 
   /// What D(s, t, m) comes from, by the same operations: (0, –): no forward of t; (s, o): s is kept whole by o; else
@@ -429,6 +435,7 @@ class slot_table {
   row_layout layout_;
   std::vector<row> rows_;
   std::vector<pool> pools_;
+  std::size_t most_lanes_ = slot_lanes::widest;
   std::atomic<std::int64_t> bytes_{0};
 };
 

@@ -2,8 +2,9 @@
 #pragma once
 
 /// \file
-/// Every header that needs the standard library alone, but for the solvers with bounds and refinement: those are in
-/// `remat/solvers.hpp`. Headers of the library include what they use, never this one.
+/// Every header that needs the standard library alone, but for the solvers with bounds and refinement, which are in
+/// `remat/solvers.hpp`, and memory plans and executors, which are in `remat/execute.hpp`. Headers of the library include
+/// what they use, never one of these.
 
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
@@ -21,9 +22,6 @@
 #include "remat/graph/step_builder.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/intervals_csv.hpp"
-#include "remat/memory/check.hpp"
-#include "remat/memory/interval.hpp"
-#include "remat/memory/plan.hpp"
 #include "remat/problem/chain_problem.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
@@ -33,6 +31,7 @@
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "remat/schedule/streams.hpp"
 #include "remat/solver/chain_solution.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"

@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: BSL-1.0
-# cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp and solvers.hpp
-# together include every header that needs the standard library alone, and no other; solvers.hpp has those of solver/
-# (but for what describes solvers and solutions), bound/ and refine/.
+# cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp, solvers.hpp and
+# execute.hpp together include every header that needs the standard library alone, and no other; solvers.hpp has those of
+# solver/ (but for what describes solvers and solutions), bound/ and refine/, execute.hpp those of memory/ and execute/.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
 
 set(expected_remat)
 set(expected_solvers)
+set(expected_execute)
 file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/*.hpp" "${INCLUDE}/*.cuh")
 foreach(header IN LISTS headers)
   remat_component_of("${header}" component)
-  if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers)\\.hpp$")
+  if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers|execute)\\.hpp$")
     continue()
   endif()
-  if(header MATCHES "^(bound|refine|solver)/" AND NOT header MATCHES "^solver/(concepts|solution|chain_solution)\\.hpp$")
+  if(header MATCHES "^(bound|mip|refine|solver)/" AND NOT header MATCHES "^solver/(concepts|solution|chain_solution)\\.hpp$")
     list(APPEND expected_solvers "${header}")
+  elseif(header MATCHES "^(memory|execute)/")
+    list(APPEND expected_execute "${header}")
   else()
     list(APPEND expected_remat "${header}")
   endif()
 endforeach()
 
-foreach(umbrella remat solvers)
+foreach(umbrella remat solvers execute)
   file(STRINGS "${INCLUDE}/${umbrella}.hpp" included REGEX "^#include \"remat/")
   list(TRANSFORM included REPLACE "^#include \"remat/([^\"]+)\".*" "\\1")
   set(missing ${expected_${umbrella}})

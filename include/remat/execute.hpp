@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+/// What comes behind a schedule: memory plans and executors on the host. It needs the standard library alone, as
+/// `remat/remat.hpp` does, and threads where it runs.
+#include "remat/execute/executor.hpp"
+#include "remat/execute/host.hpp"
+#include "remat/execute/kernels.hpp"
+#include "remat/execute/stand_in.hpp"
+#include "remat/execute/virtual_memory.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/memory/interval.hpp"
+#include "remat/memory/plan.hpp"

@@ -246,7 +246,7 @@ struct branch_and_bound_backend {
   static constexpr std::size_t most_entries = std::size_t{1} << 26;
 
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options = {}) const {
-    using namespace branch_and_bound_search;
+    using branch_and_bound_search::lp_status;
     run_clock clock(options.run);
     mip_result best;
     const auto finish = [&](mip_status status) {
@@ -280,7 +280,7 @@ struct branch_and_bound_backend {
       std::size_t depth;  // changes above it
       double bound;
     };
-    dense_dual_simplex lp(model);
+    branch_and_bound_search::dense_dual_simplex lp(model);
     std::vector<node> open{{{model.num_columns(), 0, 0}, 0, -mip_model::infinite}};
     std::vector<change> undo;
     double given_up = mip_model::infinite;  // the lowest bound of what was pruned for the gap

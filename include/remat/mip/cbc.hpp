@@ -439,7 +439,8 @@ struct cbc_backend {
   std::chrono::nanoseconds first_sign = std::chrono::minutes(10);
 
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options = {}) const {
-    using namespace cbc_child;
+    using cbc_child::message;
+    using cbc_child::message_kind;
     run_clock clock(options.run);
     mip_result best;
     const auto finish = [&](mip_status status) {
@@ -475,7 +476,7 @@ struct cbc_backend {
     }
 
     const bool timed = options.run.time_limit != std::chrono::nanoseconds::max();
-    process child;
+    cbc_child::process child;
     if (!child.start(model, options, with_start,
                      timed ? std::chrono::duration<double>(clock.left()).count() : mip_model::infinite, memory_limit)) {
       best.message = "no process for CBC could be started";

@@ -175,6 +175,20 @@ template <class Round>
   return out;
 }
 
+/// The memory with which every stage can be kept whole, by whatever option. Precondition: not wide.
+[[nodiscard]] inline std::int64_t store_all_room(const sized_chain& c) {
+  std::int64_t stored = 0, most = 0;
+  for (std::uint32_t s = 1; s <= c.length; ++s) {
+    std::int64_t saved = 0;
+    for (std::uint32_t o = c.stages[s].first_option; o < c.stages[s].last_option; ++o) {
+      most = std::max(most, stored + c.keep_need(c.options[o], s, s, 0));
+      saved = std::max(saved, c.options[o].saved);
+    }
+    stored += saved;
+  }
+  return most;
+}
+
 /// A bound on D(1, n, room) (see `excess_bound`) that holds for every schedule of a chain of the Rotor model, a
 /// memory-persistent one or not: what is kept for backwards when the loss runs for the first time fits in `room`, and
 /// the forward of every other stage runs again. The cheapest such choice is a knapsack; this is its relaxation.

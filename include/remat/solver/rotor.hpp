@@ -465,7 +465,8 @@ class chain_frontier {
     return out;
   }
   const double limit = std::min(std::numeric_limits<double>::max(), std::max(0.0, most_makespan - c.least_time()));
-  const std::int64_t input = c.input_bytes(), most = c.store_all_peak_bytes();
+  persistent::sized_chain bytes = persistent::in_bytes(c, false);
+  const std::int64_t input = c.input_bytes(), room = persistent::store_all_room(bytes);
   const auto stopped = [&](persistent::fill_outcome end, std::uint64_t rows) {
     clock.work(rows);
     if (end == persistent::fill_outcome::too_large) out.status_ = solve_status::error;
@@ -480,8 +481,7 @@ class chain_frontier {
     constexpr std::uint64_t some = 20'000'000;
     const std::uint64_t work =
         options.form == rotor_form::exact ? options.max_breakpoints : std::min(some, options.max_breakpoints);
-    auto solved = std::make_unique<chain_frontier::solved<persistent::exact_table>>(persistent::in_bytes(c, false),
-                                                                                    limit, most - input);
+    auto solved = std::make_unique<chain_frontier::solved<persistent::exact_table>>(std::move(bytes), limit, room);
     const persistent::fill_outcome end =
         solved->table.fill(clock, options.run.threads, options.table_bytes, work, tell);
     if (!stopped(end, solved->table.rows())) {
@@ -495,7 +495,7 @@ class chain_frontier {
     }
     if (end == persistent::fill_outcome::stopped || options.form == rotor_form::exact) return out;
   }
-  const std::int64_t unit = std::max<std::int64_t>(most / options.slots + (most % options.slots != 0), 1);
+  const std::int64_t unit = std::max<std::int64_t>((room + input) / options.slots + 1, 1);
   // Rounded up, the sum of all that is kept has up to one slot more of each stage.
   const auto slots = options.slots + static_cast<std::uint32_t>(c.length()) + 2;
   auto solved = std::make_unique<chain_frontier::solved<persistent::slot_table>>(
@@ -522,7 +522,7 @@ class chain_frontier {
 [[nodiscard]] inline std::int64_t least_budget(const chain& c) {
   const persistent::sized_chain timeless = persistent::without_times(persistent::in_bytes(c, false));
   const persistent::excess_bound bound(timeless);
-  persistent::exact_table table(timeless, c.store_all_peak_bytes() - c.input_bytes(), bound);
+  persistent::exact_table table(timeless, persistent::store_all_room(timeless), bound);
   const run_control run;
   table.fill(run_clock(run), 1, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max(),
              [](std::uint64_t, std::uint64_t) {});

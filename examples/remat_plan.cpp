@@ -28,6 +28,7 @@
 #include "remat/io/json.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
 #include "remat_plan/interrupt.hpp"
@@ -63,6 +64,12 @@ std::unique_ptr<input> read_input(const arguments& args) {
       throw usage_error("--out " + args.out + ": " + args.graph +
                         " is a chain, and schedule files are of training graphs; leave it out");
     in->stages.emplace(remat::to_chain(document));
+    if (args.bind_arena)
+      throw usage_error("--bind arena: " + args.graph +
+                        " is a chain, and arenas are of training graphs; peak is right");
+    if (!args.intervals.empty())
+      throw usage_error("--intervals " + args.intervals + ": " + args.graph +
+                        " is a chain, and arenas are of training graphs; leave it out");
     const remat::chain& c = in->stages->stages();
     subject& what = in->what;
     what.name = c.name();
@@ -91,6 +98,8 @@ std::unique_ptr<input> read_input(const arguments& args) {
     if (least.reason != remat::memory_reason::none)
       what.least_peak_reason = least.message(remat::printable(in->step->graph.name(least.operation)));
     in->solvers = graph_solvers(p, args.slots);
+    if (args.bind_arena)
+      for (named_solver& s : in->solvers) s = binding_arena(s, p, what.least_peak);
   }
   return in;
 }
@@ -177,7 +186,8 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
                               o.budget,     o.peak,
                               o.time,       o.lower_bound,
                               o.recomputes, o.seconds,
-                              o.message};
+                              o.message,    {}};
+    if (o.memory) solve.arena_bytes = o.memory->arena_bytes;
     if (in.step && o.plan)
       report.add(std::move(solve), remat::profile(in.step->question.with_budget(o.budget), in.step->graph, *o.plan));
     else
@@ -191,9 +201,13 @@ int run(const arguments& args) {
   const std::unique_ptr<input> in = read_input(args);
   const std::vector<std::int64_t> budgets = read_budgets(*in, args);
   const std::vector<named_solver> solvers = choose_solvers(*in, args);
-  if (!args.out.empty() && (solvers.size() != 1 || budgets.size() > 1))
-    throw usage_error("--out " + args.out + ": takes one solver and one budget; there are " +
-                      std::to_string(solvers.size()) + " and " + std::to_string(budgets.size()));
+  const auto takes_one = [&](const char* option, const std::string& path) {
+    if (!path.empty() && (solvers.size() != 1 || budgets.size() > 1))
+      throw usage_error(option + (" " + path) + ": takes one solver and one budget; there are " +
+                        std::to_string(solvers.size()) + " and " + std::to_string(budgets.size()));
+  };
+  takes_one("--out", args.out);
+  takes_one("--intervals", args.intervals);
 
   std::vector<outcome> all;
   {
@@ -215,6 +229,12 @@ int run(const arguments& args) {
       else
         some = solve_budgets(common, solver, budgets);
       for (outcome& o : some) {
+        if (in->step && o.plan && !o.memory) {
+          remat::memory_plan_options planning;
+          planning.run.stop = common.run.stop;
+          planning.run.seed = args.seed;
+          plan_arena(in->step->question, o, planning);
+        }
         if (args.json) std::cout << to_json(in->what, o).dump() << '\n';
         all.push_back(std::move(o));
       }
@@ -239,6 +259,10 @@ int run(const arguments& args) {
       remat::write_schedule(file, remat::schedule_file{in->what.name, o.solver, o.budget, o.peak, *o.plan});
     });
     if (!written) status = 1;
+  }
+  if (!args.intervals.empty() && all.front().memory) {
+    const std::string text = remat::to_csv(to_intervals(in->step->question, all.front()));
+    if (!write_file(args.intervals, [&](std::ostream& file) { file << text; })) status = 1;
   }
 #ifdef REMAT_HAVE_REPORT
   if (!args.report.empty()) {

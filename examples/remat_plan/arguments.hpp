@@ -44,7 +44,9 @@ struct arguments {
   unsigned threads = 1;
   std::optional<std::uint32_t> slots{};
   std::string out{};
+  std::string intervals{};
   std::string report{};
+  bool bind_arena = false;
   bool json = false;
 };
 
@@ -133,11 +135,13 @@ inline void check_writable(const std::string& option, const std::string& path) {
   option("--threads", threads, "N", "Threads of each solve, by default one for each processor");
   option("--max-overhead", overhead, "X",
          "In place of a budget: the least memory whose time is at most 1 + X times the baseline's");
-  option("--bind", bind, "peak|arena", "What the budget binds: peak (the default); arena is not built yet");
+  option("--bind", bind, "peak|arena",
+         "What the budget binds: the peak (the default) or the arena, fragmentation included");
   option("--slots", slots, "N", "rotor: count memory in N slots");
   option("--seed", seed, "N", "Of all random choices, 0 by default");
   option("--work", work, "N", "Elementary moves of each solve, in place of --seconds: the same answer every time");
   option("--out", out.out, "SCHEDULE.json", "Write the schedule (one solver, one budget)");
+  option("--intervals", out.intervals, "FILE.csv", "Write lifetimes and offsets in the arena (one solver, one budget)");
   option("--report", out.report, "REPORT.html", "Write a report to look at in a browser");
   option("--trace", trace, "TRACE.json", "Not built yet");
   app.add_flag("--json", out.json, "Print one JSON object a line, and nothing else");
@@ -157,8 +161,8 @@ inline void check_writable(const std::string& option, const std::string& path) {
   const auto given = [&](const char* name) { return app.count(name) != 0; };
   if (given("--trace")) throw usage_error("--trace: traces are not built yet; leave it out");
   if (given("--bind")) {
-    if (bind == "arena") throw usage_error("--bind arena: binding the arena is not built yet; peak is right");
-    if (bind != "peak") throw usage_error("--bind " + bind + ": peak is right");
+    if (bind != "peak" && bind != "arena") throw usage_error("--bind " + bind + ": peak or arena is right");
+    out.bind_arena = bind == "arena";
   }
   if (given("--budget") == given("--max-overhead"))
     throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; one of them is right"
@@ -191,6 +195,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
   if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", slots, 1, 10'000'000);
   if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
   if (given("--out")) check_writable("--out", out.out);
+  if (given("--intervals")) check_writable("--intervals", out.intervals);
   if (given("--report")) {
 #ifndef REMAT_HAVE_REPORT
     throw usage_error(

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/memory/plan.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -37,12 +38,16 @@ struct outcome {
   std::optional<std::int64_t> peak{};
   std::optional<double> time{};
   std::optional<double> lower_bound{};
-  std::optional<remat::schedule> plan{};  ///< of a graph's operations; none for a chain
+  std::optional<remat::schedule> plan{};       ///< of a graph's operations; none for a chain
+  std::optional<remat::memory_plan> memory{};  ///< the arena of `plan`; none for a chain
+  bool binds_arena = false;                    ///< the budget is one for the arena
   std::uint64_t recomputes = 0;
   double seconds = 0;
   std::string message{};
 
   [[nodiscard]] bool solved() const noexcept { return time.has_value(); }
+  /// The bytes that the budget is for, of a solve that gave a schedule.
+  [[nodiscard]] std::int64_t bound_bytes() const { return binds_arena && memory ? memory->arena_bytes : *peak; }
 };
 
 [[nodiscard]] inline std::optional<double> overhead(const subject& s, std::optional<double> time) {
@@ -73,7 +78,7 @@ struct outcome {
   line["overhead"] = or_null(overhead(s, o.time));
   line["lower_bound"] = or_null(o.lower_bound);
   line["gap"] = or_null(gap(o));
-  line["arena_bytes"] = nullptr;  // needs a memory plan
+  line["arena_bytes"] = o.memory ? nlohmann::ordered_json(o.memory->arena_bytes) : nlohmann::ordered_json();
   line["seconds"] = o.seconds;
   line["message"] = o.message.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(o.message);
   return line;
@@ -88,6 +93,7 @@ struct outcome {
                            {"of baseline", right},
                            {"status"},
                            {"peak", right},
+                           {"arena", right},
                            {"overhead", right},
                            {"lower bound", right},
                            {"gap", right},
@@ -99,9 +105,9 @@ struct outcome {
     const double share = s.baseline_peak > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_peak)
                                              : std::numeric_limits<double>::quiet_NaN();
     table.row({o.solver, remat::format_bytes(o.budget), format_percent(share), std::string(remat::to_string(o.status)),
-               o.peak ? remat::format_bytes(*o.peak) : "–", percent(overhead(s, o.time)),
-               percent(overhead(s, o.lower_bound)), percent(gap(o)), o.solved() ? std::to_string(o.recomputes) : "–",
-               remat::format_fixed(o.seconds, 2), o.message});
+               o.peak ? remat::format_bytes(*o.peak) : "–", o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–",
+               percent(overhead(s, o.time)), percent(overhead(s, o.lower_bound)), percent(gap(o)),
+               o.solved() ? std::to_string(o.recomputes) : "–", remat::format_fixed(o.seconds, 2), o.message});
   }
   return table;
 }

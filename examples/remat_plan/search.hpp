@@ -27,6 +27,7 @@ struct named_solver {
   std::function<outcome(std::int64_t budget, const remat::run_control& run)> solve{};
   /// A schedule for one budget may answer for a larger one: the frontier is then monotone.
   bool carries_over = true;
+  bool binds_arena = false;  ///< the budget is one for the arena
 };
 
 /// What every solve of the program shares.
@@ -99,6 +100,8 @@ struct solving {
       now.peak = before->peak;
       now.time = before->time;
       now.plan = before->plan;
+      now.memory = before->memory;
+      now.binds_arena = before->binds_arena;
       now.recomputes = before->recomputes;
       now.status = remat::solve_status::feasible;
       now.message = "the schedule for " + remat::format_bytes(before->budget) + ", the best found";
@@ -108,7 +111,8 @@ struct solving {
   return out;
 }
 
-/// The dual question: the least peak whose time is at most (1 + `most`) × the baseline's, by bisection over budgets.
+/// The dual question: the least peak (or arena, where solvers bind that) whose time is at most (1 + `most`) × the
+/// baseline's, by bisection over budgets.
 ///
 /// Every probe is a solve; it ends as soon as it has a schedule that is fast enough. Solvers are heuristic, so the
 /// least peak found is proven only where it meets the problem's own least. All probes together take one solve's time
@@ -127,6 +131,7 @@ struct solving {
   std::optional<outcome> best;
   outcome last;
   std::int64_t low = what.least_peak, high = what.baseline_peak;
+  if (solver.binds_arena) high += high / 50 + (1 << 16);  // rounding and fragmentation
   for (int probe = 0; probe < probes && low <= high; ++probe) {
     if (probe != 0 && clock.should_stop()) break;
     // The baseline's peak first: what cannot be had there cannot be had at all.
@@ -140,7 +145,7 @@ struct solving {
     else
       run.on_progress = [&](const remat::progress& p) {
         common.line->update(p);
-        if (p.best_time <= limit) enough.request_stop();
+        if (p.best_time <= limit && !solver.binds_arena) enough.request_stop();  // its arena may not fit
       };
     // Ten halvings bring the interval to a thousandth: until then each gets its part of the time that is left.
     if (timed)
@@ -148,8 +153,8 @@ struct solving {
           std::max(std::chrono::nanoseconds(0), common.run.time_limit - clock.elapsed()) / std::max(2, 11 - probe);
     last = guarded(*common.what, solver, budget, run);
     if (last.time && *last.time <= limit) {
-      if (!best || *last.peak < *best->peak) best = last;
-      high = std::min(budget, *last.peak) - 1;
+      if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
+      high = std::min(budget, last.bound_bytes()) - 1;
     } else {
       if (probe == 0 || last.status == remat::solve_status::error) break;
       low = budget + 1;
@@ -161,9 +166,10 @@ struct solving {
   out.solver = solver.name;
   out.seconds = clock.seconds();
   if (out.time) {
-    out.budget = *out.peak;
-    out.status = *out.peak <= what.least_peak ? remat::solve_status::optimal : remat::solve_status::feasible;
-    out.message = "the least peak found for at most " + remat::format_percent(most, 2) + " overhead";
+    out.budget = out.bound_bytes();
+    out.status = out.budget <= what.least_peak ? remat::solve_status::optimal : remat::solve_status::feasible;
+    out.message = std::string("the least ") + (out.binds_arena ? "arena" : "peak") + " found for at most " +
+                  remat::format_percent(most, 2) + " overhead";
   } else {
     out.budget = what.baseline_peak;
     out.lower_bound = last.lower_bound;

@@ -27,9 +27,13 @@
 #include <utility>
 #include <vector>
 
+#include "remat/io/intervals_csv.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/memory/interval.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/lifetime.hpp"
 
 namespace fs = std::filesystem;
 
@@ -137,14 +141,18 @@ void check_line(const nlohmann::json& line) {
   CHECK(line["budget_bytes"].is_number_integer());
   CHECK(statuses.count(line["status"].get<std::string>()) == 1);
   CHECK(line["baseline_time"].is_number());
-  CHECK(line["arena_bytes"].is_null());
   CHECK(line["seconds"].is_number());
   CHECK((line["message"].is_null() || line["message"].is_string()));
   const bool solved = line["status"] == "optimal" || line["status"] == "feasible";
   CHECK(line["time"].is_number() == solved);
   CHECK(line["peak_bytes"].is_number_integer() == solved);
   CHECK(line["overhead"].is_number() == solved);
+  if (!solved) CHECK(line["arena_bytes"].is_null());
   if (!solved) return;
+  if (!line["arena_bytes"].is_null()) {  // null of a chain
+    CHECK(line["arena_bytes"].get<std::int64_t>() % 256 == 0);
+    CHECK(line["arena_bytes"] >= line["peak_bytes"]);
+  }
   CHECK(line["peak_bytes"] <= line["budget_bytes"]);
   const double time = line["time"], baseline = line["baseline_time"];
   CHECK(line["overhead"].get<double>() == doctest::Approx(time / baseline - 1));
@@ -269,7 +277,10 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "checkmate"}, "not built yet"},
       {{toy, "--budget", "0.5", "--solver", "hiremate"}, "not built yet"},
       {{toy, "--budget", "0.5", "--trace", folder.file("t.json")}, "--trace"},
-      {{toy, "--budget", "0.5", "--bind", "arena"}, "--bind arena"},
+      {{chain_file, "--budget", "0.5", "--bind", "arena"}, "--bind arena"},
+      {{chain_file, "--budget", "0.5", "--intervals", folder.file("i.csv")}, "--intervals"},
+      {{unet, "--budget", "0.5,0.6", "--intervals", folder.file("i.csv")}, "one budget"},
+      {{toy, "--budget", "0.5", "--intervals", folder.path.string()}, "--intervals"},
       {{toy, "--budget", "0.5", "--bind", "x"}, "--bind x"},
       {{toy, "--budget", "0.5", "--seconds", "-1"}, "--seconds"},
       {{toy, "--budget", "0.5", "--seconds", "nan"}, "--seconds"},
@@ -472,4 +483,50 @@ TEST_CASE("the report is one file that loads nothing else") {
   CHECK(html.find("unet5-b16-256") != std::string::npos);
   for (const char* loads : {"src=", "<link", "@import", "url("})
     CHECK_MESSAGE(html.find(loads) == std::string::npos, loads);
+}
+
+TEST_CASE("the arena is that of the schedule, and its offsets keep all lifetimes apart") {
+  if (!built()) return;
+  scratch folder;
+  const result r = run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--json", "--out",
+                        folder.file("s.json"), "--intervals", folder.file("i.csv")});
+  INFO(r.err);
+  REQUIRE(r.status == 0);
+  const nlohmann::json line = r.lines().at(0);
+  const remat::problem p = remat::read_training_step(unet).question;
+  const remat::schedule plan = remat::read_schedule(folder.file("s.json")).plan;
+  const remat::intervals_file file = remat::parse_intervals(slurp(folder.file("i.csv")), "i.csv");
+  CHECK(file.intervals == remat::intervals_of(remat::lifetimes_of(p, plan)));
+  REQUIRE(file.offsets.has_value());
+  const auto arena = line["arena_bytes"].get<std::int64_t>();
+  CHECK(remat::check_memory(file.intervals, *file.offsets, arena, 256).message() == "valid");
+  CHECK(static_cast<double>(arena) <= 1.02 * line["peak_bytes"].get<double>());
+  const std::set<std::string> names(file.ids.begin(), file.ids.end());
+  CHECK(names.size() == file.ids.size());
+}
+
+TEST_CASE("--bind arena: the arena is within the budget, also where that of the first schedule is not") {
+  if (!built()) return;
+  const auto solve = [](const std::string& bind, const std::string& budget) {
+    const result r = run({unet, "--budget", budget, "--solver", "evict", "--work", "1000", "--bind", bind, "--json"});
+    const nlohmann::json line = r.lines().at(0);
+    check_line(line);
+    return line;
+  };
+  std::size_t over = 0;
+  for (const char* budget : {"0.9", "0.6", "0.5", "0.45", "0.4", "0.35", "0.3", "0.25"}) {
+    CAPTURE(budget);
+    const nlohmann::json peak = solve("peak", budget);
+    if (!peak["arena_bytes"].is_null()) over += peak["arena_bytes"] > peak["budget_bytes"];
+    const nlohmann::json arena = solve("arena", budget);
+    REQUIRE(arena["arena_bytes"].is_number_integer());
+    CHECK(arena["arena_bytes"] <= arena["budget_bytes"]);
+    CHECK(arena["time"].get<double>() >= arena["lower_bound"].get<double>() * (1 - 1e-9));
+  }
+  MESSAGE("arenas over the budget of the peak: ", over);
+  const result r =
+      run({unet, "--max-overhead", "0.2", "--solver", "evict", "--bind", "arena", "--work", "2000", "--json"});
+  const nlohmann::json line = r.lines().at(0);
+  check_line(line);
+  CHECK(line["budget_bytes"] == line["arena_bytes"]);
 }

@@ -25,6 +25,7 @@ struct memory_plan_options {
   static constexpr std::uint64_t default_work = 12'000'000;
 
   std::int64_t alignment = 256;  ///< of every offset, bytes, at least 1
+  std::int64_t enough = 0;       ///< an arena of at most so many bytes ends the search, too
   run_control run{};             ///< work: blocks and sections looked at
 };
 
@@ -561,12 +562,13 @@ class exhausting {
     }
   }
 
-  /// True: the component's packing is now the lowest. `least`: a height that is low enough.
+  /// True: the component's packing is now proven the lowest. `least`: a height that is low enough, which ends the
+  /// search.
   [[nodiscard]] bool operator()(std::int64_t least, std::uint64_t nodes) {
     least_ = least;
     left_ = nodes;
     descend(0, 0, none);
-    return !stopped_;
+    return !stopped_ && c_.height > least_;
   }
 
  private:
@@ -682,8 +684,8 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
 /// filling valleys of a skyline, under three preferences, and, up to some thousand intervals, by first fit. Where a
 /// part is then higher than the bound (the largest load), a local search squeezes it into a smaller arena, the bound
 /// first (see `memory_planning::squeezing`), and parts of at most 128 intervals are searched exhaustively in between.
-/// It ends where the arena meets the bound or is proven the smallest, and at the limits of `run`; without a limit of
-/// time or work, after `default_work`. Never more than the first packing.
+/// It ends where the arena meets the bound, is proven the smallest or is `enough`, and at the limits of `run`; without
+/// a limit of time or work, after `default_work`. Never more than the first packing.
 ///
 /// Heuristic, except where `optimal` says so. Deterministic for a seed and a work limit (one thread). Time: the first
 /// packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + sections of all
@@ -707,16 +709,17 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
   std::int64_t bound = 0;
   for (const component& c : parts) bound = std::max(bound, c.load);
 
+  const std::int64_t low_enough = std::max(bound, options.enough / options.alignment);
   constexpr std::uint32_t few = 4096;  // blocks: first fit is worth its time
   for (component& c : parts) {
     memory_planning::valley_filling fill(c);
     for (const preference by : {preference::lifetime, preference::area, preference::size}) {
-      if (!c.offset.empty() && (c.height <= bound || clock.should_stop())) break;
+      if (!c.offset.empty() && (c.height <= low_enough || clock.should_stop())) break;
       const std::vector<std::uint32_t> rank = memory_planning::ranks(c, by);
       std::vector<std::int64_t> offset = fill(rank);
       c.keep_if_lower(offset);
       clock.work(16 * static_cast<std::uint64_t>(c.blocks()));
-      if (by == preference::lifetime || c.height <= bound || c.blocks() > few || clock.should_stop()) continue;
+      if (by == preference::lifetime || c.height <= low_enough || c.blocks() > few || clock.should_stop()) continue;
       offset = memory_planning::first_fit(c, rank);
       c.keep_if_lower(offset);
       clock.work(static_cast<std::uint64_t>(c.blocks()) * c.blocks() / 4);
@@ -729,8 +732,8 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
   };
   while (!parts.empty()) {
     component& c = *highest();
-    if (c.height <= bound || c.optimal || clock.should_stop()) break;
-    memory_planning::improve(c, bound, clock, options.run.seed, plan.statistics);
+    if (c.height <= low_enough || c.optimal || clock.should_stop()) break;
+    memory_planning::improve(c, low_enough, clock, options.run.seed, plan.statistics);
   }
 
   plan.offsets.assign(intervals.size(), 0);

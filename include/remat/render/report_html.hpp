@@ -47,6 +47,7 @@ struct report_solve {
   std::uint64_t recomputes = 0;
   double seconds = 0;  ///< of solving
   std::string message{};
+  std::optional<std::int64_t> arena_bytes{};  ///< of the memory plan, fragmentation included; empty: not planned
 };
 
 /// Memory in use from `time` on.
@@ -369,7 +370,8 @@ class html_report {
            "scope=\"col\">Solver</th>"
            "<th scope=\"col\" class=\"n\">Budget</th><th scope=\"col\" class=\"n\">of baseline</th><th "
            "scope=\"col\">Status"
-           "</th><th scope=\"col\" class=\"n\">Peak</th><th scope=\"col\" class=\"n\">Time</th><th scope=\"col\" "
+           "</th><th scope=\"col\" class=\"n\">Peak</th><th scope=\"col\" class=\"n\">Arena</th><th scope=\"col\" "
+           "class=\"n\">Time</th><th scope=\"col\" "
            "class=\"n\">"
            "Overhead</th><th scope=\"col\" class=\"n\">Lower bound</th><th scope=\"col\" class=\"n\">Gap</th><th "
            "scope=\"col\" class=\"n\">Recomputed</th><th scope=\"col\" class=\"n\">Solved in</th><th "
@@ -383,6 +385,7 @@ class html_report {
       cell(format_percent(share(s.budget_bytes)));
       out << "<td><span class=\"status " << (s.time ? "yes" : "no") << "\">" << escape(s.status) << "</span></td>";
       cell(s.peak_bytes ? format_bytes(*s.peak_bytes) : "–");
+      cell(s.arena_bytes ? format_bytes(*s.arena_bytes) : "–");
       cell(s.time ? time_text(*s.time) : "–");
       cell(s.time ? format_percent(overhead(*s.time), 2) : "–");
       cell(s.lower_bound ? format_percent(overhead(*s.lower_bound), 2) : "–");

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSL-1.0
+//
+// arena-plan: reads intervals (id,lower,upper,size) and gives each an offset in one arena.
+//
+//     arena-plan buffers.csv --alignment 64 --seconds 10 --out planned.csv
+//
+// Exit status: 0; 2 for unusable arguments or input, with one line on standard error.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <system_error>
+
+#include "remat/core/error.hpp"
+#include "remat/io/intervals_csv.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/render/units.hpp"
+
+namespace {
+
+struct arguments {
+  std::string in{}, out{};
+  double seconds = 0;
+  remat::memory_plan_options options{};
+};
+
+std::string slurp(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw remat::bad_file(path, "", "is a directory; the name of a file is right");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw remat::bad_file(path, "", "cannot be opened");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+int run(const arguments& args) {
+  remat::intervals_file file = remat::parse_intervals(slurp(args.in), args.in);
+  const remat::memory_plan plan = remat::plan_memory(file.intervals, args.options);
+  const remat::memory_check_report report =
+      remat::check_memory(file.intervals, plan.offsets, plan.arena_bytes, plan.alignment);
+  if (!report.valid()) throw remat::internal_error("memory plan: " + report.message());
+  const double ratio =
+      plan.lower_bound == 0 ? 1 : static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound);
+  std::cout << "intervals " << file.intervals.size() << "\narena     " << plan.arena_bytes << " bytes"
+            << (plan.optimal ? ", proven the smallest" : "") << "\nmax load  " << plan.lower_bound
+            << " bytes, sizes rounded up to " << plan.alignment << "\nratio     " << remat::format_fixed(ratio, 4)
+            << "\nseconds   " << remat::format_fixed(plan.statistics.seconds, 3) << '\n';
+  if (args.out.empty()) return 0;
+  file.offsets = plan.offsets;
+  std::ofstream out(args.out, std::ios::binary);
+  out << remat::to_csv(file);
+  out.close();
+  if (!out) throw remat::bad_file(args.out, "", "cannot be written");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  arguments args;
+  CLI::App app("Gives each interval of memory an offset in one arena, as small as can be.", "arena-plan");
+  app.add_option("intervals", args.in, "Lines id,lower,upper,size under such a header; lifetimes are [lower, upper)")
+      ->type_name("IN.csv")
+      ->required();
+  app.add_option("--alignment", args.options.alignment, "Of every offset, bytes, 256 by default")->type_name("N");
+  app.add_option("--seconds", args.seconds, "Wall clock of the search; without it, a fixed amount of work")
+      ->type_name("S");
+  app.add_option("--seed", args.options.run.seed, "Of all random choices, 0 by default")->type_name("N");
+  app.add_option("--out", args.out, "Write the intervals with their offsets")->type_name("OUT.csv");
+  try {
+    app.parse(argc, argv);
+    if (!(args.seconds >= 0)) throw remat::bad_argument("--seconds: a number from 0 is right");
+    if (app.count("--seconds") != 0)
+      args.options.run.time_limit = std::chrono::nanoseconds(std::llround(std::min(args.seconds, 1e9) * 1e9));
+    return run(args);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const std::exception& e) {
+    std::string what = e.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    std::cerr << "arena-plan: " << what << '\n';
+    return 2;
+  }
+}

@@ -6,6 +6,7 @@
 #include "remat/execute/executor.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/profile.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/execute/virtual_memory.hpp"
 #include "remat/memory/check.hpp"

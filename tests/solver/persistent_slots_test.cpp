@@ -90,21 +90,26 @@ class recurrence {
     const auto [at, fresh] = known_.try_emplace({s, t, m}, infinite);
     if (!fresh) return at->second;
     double best = infinite;
-    bool runs = true;
-    for (std::uint32_t i = s; i < t; ++i)
-      runs = runs && m >= c_.stages[t].gradient + c_.stages[s - 1].transient + (i == s ? 0 : c_.x(s, i - 1)) +
-                              c_.stages[i].fast_need;
+    const bool strict = c_.own_gradient || c_.wide();
+    const auto runs_to = [&](std::uint32_t end) {
+      bool runs = true;
+      for (std::uint32_t i = s; i < end; ++i)
+        runs = runs && m >= c_.stages[t].gradient + c_.stages[s - 1].transient + (i == s ? 0 : c_.x(s, i - 1)) +
+                                c_.stages[i].fast_need;
+      return runs;
+    };
     for (std::uint32_t o = c_.stages[s].first_option; o < c_.stages[s].last_option; ++o) {
       const keep_option& way = c_.options[o];
-      if (!runs && (c_.own_gradient || c_.wide())) continue;
+      if (strict && !runs_to(t)) continue;
       const std::int64_t gradient = c_.stages[c_.own_gradient ? s : t].gradient;
       if (m < gradient + (s == t ? way.last_forward_need : way.forward_need)) continue;
       if (m - outputs(s + 1, t) < way.backward_need) continue;
       best = std::min(best, s == t ? way.last_time : way.time + cost(s + 1, t, m - c_.saved(way, s, t)));
     }
     double forwards = 0;
-    for (std::uint32_t j = s + 1; j <= t && runs; ++j) {
+    for (std::uint32_t j = s + 1; j <= t; ++j) {
       forwards += c_.stages[j - 1].fast;
+      if (!runs_to(strict ? t : j)) continue;
       best = std::min(best, forwards + cost(j, t, m - c_.h(s, j - 1)) + cost(s, j - 1, m - outputs(j, t)));
     }
     if (s < t && t < c_.length && c_.stages[t].idle && m >= c_.stages[s - 1].transient + c_.stages[t].idle_need)

@@ -68,6 +68,17 @@ struct sized_chain {
   [[nodiscard]] std::int64_t saved(const keep_option& o, std::uint32_t s, std::uint32_t t) const noexcept {
     return wide() ? saved_until[at(s, t)] : o.saved;
   }
+  /// Whether every choice in (s, t) has to leave room for the forwards of s … t − 1 that keep nothing, as in the
+  /// published recurrence; else only those that are run so have to. Without options there is no difference where each
+  /// forward is charged the gradient that waits.
+  [[nodiscard]] bool strict() const noexcept { return own_gradient || wide(); }
+  /// What the forwards of s … t need when they keep nothing, the gradient that waits and the transient part of the
+  /// input of s aside. O(t − s) time.
+  [[nodiscard]] std::int64_t run_need(std::uint32_t s, std::uint32_t t) const noexcept {
+    std::int64_t need = stages[s].fast_need;
+    for (std::uint32_t i = s + 1; i <= t; ++i) need = std::max(need, x(s, i - 1) + stages[i].fast_need);
+    return need;
+  }
   /// The least m with which s may be kept whole by `o` in (s, t), as far as s itself needs it; `behind`: the outputs of
   /// s + 1 … t.
   [[nodiscard]] std::int64_t keep_need(const keep_option& o, std::uint32_t s, std::uint32_t t,

@@ -124,7 +124,7 @@ class exact_table {
 
   struct row {
     list steps{};
-    std::int64_t run = 0;  ///< what the forwards s … t − 1 need, the gradient and the transient part aside
+    std::int64_t run = 0;  ///< run_need(s, t)
   };
   struct workspace {
     list best{}, offered{}, merged{};
@@ -221,18 +221,14 @@ class exact_table {
     row& out = rows_[layout_.place(s, t)];
     const std::uint32_t last_before = s == t ? 0 : layout_.before(s, t);
     const row* const before = rows_.data() + layout_.begin(s);  // [t' − s]: (s, t')
-    std::int64_t base = 0;
-    if (s < t) {
-      std::int64_t run = stage.fast_need;
-      if (last_before > s)
-        run = std::max(before[last_before - s].run, c.x(s, last_before - 1) + c.stages[last_before].fast_need);
-      for (std::uint32_t i = std::max(last_before, s) + 1; i < t; ++i)
-        run = std::max(run, c.x(s, i - 1) + c.stages[i].fast_need);
-      out.run = run;
-      base = run + c.stages[t].gradient + c.stages[s - 1].transient;
-    }
+    const bool follows = s < t && last_before + 1 == t;
+    out.run = s == t    ? stage.fast_need
+              : follows ? std::max(before[t - 1 - s].run, c.x(s, t - 1) + c.stages[t].fast_need)
+                        : c.run_need(s, t);
+    const std::int64_t beside = s < t ? c.stages[t].gradient + c.stages[s - 1].transient : std::int64_t{0};
+    std::int64_t base = 0;  // of all choices
+    if (s < t && c.strict()) base = beside + (follows ? before[t - 1 - s].run : c.run_need(s, t - 1));
     const double most = bound_->most(s, t);
-    const std::int64_t keep_base = c.own_gradient || c.wide() ? base : 0;
     const double spent = c.least_time(s);
     const std::int64_t behind = s < t ? bound_->made_behind(s + 1, t) : 0;
     const std::int64_t end = room_ + 1;
@@ -240,7 +236,7 @@ class exact_table {
     own.best.clear();
     for (std::uint32_t o = stage.first_option; o < stage.last_option; ++o) {
       const keep_option& way = c.options[o];
-      const std::int64_t from = std::max(c.keep_need(way, s, t, behind), keep_base);
+      const std::int64_t from = std::max(c.keep_need(way, s, t, behind), base);
       if (from >= end) continue;
       if (s == t) {
         own.offered.assign(1, {from, way.last_time - spent});
@@ -259,7 +255,8 @@ class exact_table {
       const list& b = before[j - 1 - s].steps;
       if (a.empty() || b.empty()) continue;
       const std::int64_t kept = c.h(s, j - 1), made = bound_->made_behind(j, t);
-      const std::int64_t from = std::max({base, kept + a.front().memory, made + b.front().memory});
+      const std::int64_t need = c.strict() ? base : beside + before[j - 1 - s].run;
+      const std::int64_t from = std::max({need, kept + a.front().memory, made + b.front().memory});
       const double lower = (add + a.back().excess) + b.back().excess;
       if (from >= end || lower > most) continue;
       // From where on the best is not above the bound.
@@ -290,8 +287,8 @@ class exact_table {
       return layout_.stored(from, to) ? value(rows_[layout_.place(from, to)].steps, memory) : infinite;
     };
     const double excess = at(s, t, m);
-    const std::int64_t base =
-        s < t ? rows_[layout_.place(s, t)].run + c.stages[t].gradient + c.stages[s - 1].transient : std::int64_t{0};
+    const std::int64_t beside = s < t ? c.stages[t].gradient + c.stages[s - 1].transient : 0;
+    const std::int64_t base = s < t && c.strict() ? beside + c.run_need(s, t - 1) : 0;
     if (s < t && t < n_ && c.stages[t].idle && m >= c.stages[s - 1].transient + c.stages[t].idle_need &&
         excess == (c.stages[t].backward - c.least_time(t)) + at(s, t - 1, m - c.stages[t].outputs))
       return {0, 0};
@@ -299,12 +296,14 @@ class exact_table {
     const double spent = c.least_time(s);
     for (std::uint32_t o = c.stages[s].first_option; o < c.stages[s].last_option; ++o) {
       const keep_option& way = c.options[o];
-      if (m < c.keep_need(way, s, t, behind) || (m < base && (c.own_gradient || c.wide()))) continue;
+      if (m < c.keep_need(way, s, t, behind) || m < base) continue;
       const double time = s == t ? way.last_time - spent : (way.time - spent) + at(s + 1, t, m - c.saved(way, s, t));
       if (excess == time) return {s, o};
     }
-    for (std::uint32_t j = s + 1; j <= t && m >= base; ++j) {
-      if (!layout_.stored(s, j - 1)) continue;
+    std::int64_t run = 0;
+    for (std::uint32_t j = s + 1; j <= t; ++j) {
+      run = std::max(run, (j == s + 1 ? 0 : c.x(s, j - 2)) + c.stages[j - 1].fast_need);
+      if (m < (c.strict() ? base : beside + run) || !layout_.stored(s, j - 1)) continue;
       const double add = bound_->advanced[j - 1] - bound_->advanced[s - 1];
       if (excess == (add + at(j, t, m - c.h(s, j - 1))) + at(s, j - 1, m - bound_->made_behind(j, t))) return {j, 0};
     }

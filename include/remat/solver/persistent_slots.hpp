@@ -58,8 +58,8 @@ inline constexpr std::size_t widest = 8;
 ///     m ≥ gradient_t + forward_need_o and m − outputs_{s+1…t} ≥ backward_need_o;
 ///   - keep the input of j alone, for a j with s < j ≤ t:
 ///     f_s + … + f_{j−1} + C(j, t, m − h(s, j − 1)) + C(s, j − 1, m − outputs_{j…t}),
-///     if m ≥ gradient_t + transient_{s−1} + x(s, i − 1) + fast_need_i for all i in [s, t) (in the published
-///     recurrence and on graphs, the former has to meet that too);
+///     if m ≥ gradient_t + transient_{s−1} + x(s, i − 1) + fast_need_i for all i in [s, j) (in the published recurrence
+///     and on graphs, for all i in [s, t), and the former has to meet that too);
 ///   - where the backward of t reads nothing that a forward makes, and s < t < n (so the forward of t has run): no
 ///     forward of t, b_t + C(s, t − 1, m − outputs_t), if m ≥ transient_{s−1} + idle_need_t. In the Rotor model there
 ///     is no such stage.
@@ -177,7 +177,7 @@ class slot_table {
     const double* values = nullptr;
     double tail = infinite;
     std::uint32_t first = never, last = never;
-    std::uint32_t run = 0;  ///< what the forwards s … t − 1 need, the gradient and the transient part aside
+    std::uint32_t run = 0;  ///< run_need(s, t)
   };
 
   /// Where the rows (s, ·) of one s stand one behind another, as they are read.
@@ -264,18 +264,14 @@ class slot_table {
     row out;
     const std::uint32_t last_before = s == t ? 0 : layout_.before(s, t);
     const row* const before = rows_.data() + layout_.begin(s);  // [t' − s]: (s, t')
-    std::uint32_t base = 0;
-    if (s < t) {
-      std::uint32_t run = small(stage.fast_need);
-      if (last_before > s)
-        run = std::max(before[last_before - s].run, small(c.x(s, last_before - 1) + c.stages[last_before].fast_need));
-      for (std::uint32_t i = std::max(last_before, s) + 1; i < t; ++i)
-        run = std::max(run, small(c.x(s, i - 1) + c.stages[i].fast_need));
-      out.run = run;
-      base = run + small(c.stages[t].gradient + c.stages[s - 1].transient);
-    }
+    const bool follows = s < t && last_before + 1 == t;
+    out.run = s == t    ? small(stage.fast_need)
+              : follows ? std::max(before[t - 1 - s].run, small(c.x(s, t - 1) + c.stages[t].fast_need))
+                        : small(c.run_need(s, t));
+    const std::uint32_t beside = s < t ? small(c.stages[t].gradient + c.stages[s - 1].transient) : std::uint32_t{0};
+    std::uint32_t base = 0;  // of all choices
+    if (s < t && c.strict()) base = beside + (follows ? before[t - 1 - s].run : small(c.run_need(s, t - 1)));
     const double most = bound_->most(s, t);
-    const std::uint32_t keep_base = c.own_gradient || c.wide() ? base : 0;
     const double spent = c.least_time(s);  // of D's reference
     const std::int64_t behind = s < t ? bound_->made_behind(s + 1, t) : 0;
 
@@ -285,7 +281,7 @@ class slot_table {
       const keep_option& way = c.options[o];
       const double rest = s == t ? way.last_time - spent : (way.time - spent) + column[s + 1].tail;
       if (rest > 0) continue;
-      std::int64_t from = std::max<std::int64_t>(c.keep_need(way, s, t, behind), keep_base);
+      std::int64_t from = std::max<std::int64_t>(c.keep_need(way, s, t, behind), base);
       if (s < t) from = std::max<std::int64_t>(from, c.saved(way, s, t) + column[s + 1].last);
       if (from < end) end = small(from);
     }
@@ -293,7 +289,7 @@ class slot_table {
     std::fill(best, best + end + 1, infinite);
     for (std::uint32_t o = stage.first_option; o < stage.last_option; ++o) {
       const keep_option& way = c.options[o];
-      std::int64_t from = std::max<std::int64_t>(c.keep_need(way, s, t, behind), keep_base);
+      std::int64_t from = std::max<std::int64_t>(c.keep_need(way, s, t, behind), base);
       if (s == t) {
         const double time = way.last_time - spent;
         if (from > end) continue;
@@ -327,6 +323,7 @@ class slot_table {
 
     std::uint32_t until = end + 1;  // behind it, j cannot win
     double least_before = 0;
+    const bool strict = c.strict();
     const double advanced = bound_->advanced[s - 1];
     const std::uint32_t last_j = last_before + 1;
     for (std::uint32_t j = s + 1; j <= last_j; ++j) {
@@ -335,7 +332,8 @@ class slot_table {
       const row& a = column[j];
       const row& b = before[j - 1 - s];
       const std::uint32_t kept = small(c.h(s, j - 1)), made = small(bound_->made_behind(j, t));
-      const std::uint32_t from = std::max({base, kept + a.first, made + b.first});
+      const std::uint32_t need = strict ? base : beside + b.run;
+      const std::uint32_t from = std::max({need, kept + a.first, made + b.first});
       if (from > end) continue;
       const double lower = (add + a.tail) + b.tail;
       if (lower < least_before) until = end + 1;
@@ -405,9 +403,8 @@ class slot_table {
       return slots < 0 || !layout_.stored(from, to) ? infinite : value(rows_[layout_.place(from, to)], small(slots));
     };
     const double excess = at(s, t, m);
-    const row& own = rows_[layout_.place(s, t)];
-    const std::uint32_t base =
-        s < t ? own.run + small(c.stages[t].gradient + c.stages[s - 1].transient) : std::uint32_t{0};
+    const std::int64_t beside = s < t ? c.stages[t].gradient + c.stages[s - 1].transient : 0;
+    const std::int64_t base = s < t && c.strict() ? beside + c.run_need(s, t - 1) : 0;
     if (may_skip(s, t) && m >= c.stages[s - 1].transient + c.stages[t].idle_need) {
       const double add = c.stages[t].backward - c.least_time(t);
       if (excess == add + at(s, t - 1, m - c.stages[t].outputs)) return {0, 0};
@@ -416,12 +413,14 @@ class slot_table {
     const double spent = c.least_time(s);
     for (std::uint32_t o = c.stages[s].first_option; o < c.stages[s].last_option; ++o) {
       const keep_option& way = c.options[o];
-      if (m < c.keep_need(way, s, t, behind) || (m < base && (c.own_gradient || c.wide()))) continue;
+      if (m < c.keep_need(way, s, t, behind) || m < base) continue;
       const double time = s == t ? way.last_time - spent : (way.time - spent) + at(s + 1, t, m - c.saved(way, s, t));
       if (excess == time) return {s, o};
     }
-    for (std::uint32_t j = s + 1; j <= t && m >= base; ++j) {
-      if (!layout_.stored(s, j - 1)) continue;
+    std::int64_t run = 0;
+    for (std::uint32_t j = s + 1; j <= t; ++j) {
+      run = std::max(run, (j == s + 1 ? 0 : c.x(s, j - 2)) + c.stages[j - 1].fast_need);
+      if (m < (c.strict() ? base : beside + run) || !layout_.stored(s, j - 1)) continue;
       const double add = bound_->advanced[j - 1] - bound_->advanced[s - 1];
       if (excess == (add + at(j, t, m - c.h(s, j - 1))) + at(s, j - 1, m - bound_->made_behind(j, t))) return {j, 0};
     }

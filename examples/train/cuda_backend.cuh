@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+/// \file
+/// The kernels of a GPT's layers on a CUDA device: matrix products by cuBLAS, the rest here.
+///
+/// **The same bits whenever a kernel runs.** No kernel uses atomic operations; sums go in an order that depends on
+/// sizes alone. cuBLAS is given its workspace, which is the operation's own, with each call, and repeats its results on
+/// one device then, whatever else runs there. Random kernels draw from a counter. Where a gradient is added to, the sum
+/// is rounded by itself (`__fadd_rn`); products are never added to, because in a GPT no gradient has two of them.
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "remat/execute/cuda.cuh"
+#include "remat/execute/kernels.hpp"
+#include "train/layers.hpp"
+
+namespace train {
+
+using remat::cuda_call;
+
+namespace gpu {
+
+inline void require(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(what) + ": " + cublasGetStatusString(status));
+}
+
+inline constexpr unsigned block = 256;
+
+inline unsigned blocks(std::size_t n) {
+  return static_cast<unsigned>(std::min<std::size_t>((n + block - 1) / block, 1U << 20));
+}
+
+// ---- elementwise
+// -------------------------------------------------------------------------------------------------------
+
+__device__ inline void put(float* out, std::size_t i, float value, bool adds) {
+  out[i] = adds ? __fadd_rn(out[i], value) : value;
+}
+
+/// out[i] is (has added to it) value(i).
+template <class Value>
+__global__ void write_elements(float* out, std::size_t n, bool adds, Value value) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)
+    put(out, i, value(i), adds);
+}
+
+template <class Value>
+void write(const cuda_call& c, std::size_t output, const Value& value) {
+  const auto out = c.output<float>(output);
+  if (out.empty()) return;
+  write_elements<<<blocks(out.size()), block, 0, c.stream>>>(out.data(), out.size(), c.adds[output] != 0, value);
+}
+
+struct constant {
+  float value;
+  __device__ float operator()(std::size_t) const { return value; }
+};
+struct copied {
+  const float* x;
+  __device__ float operator()(std::size_t i) const { return x[i]; }
+};
+struct added {
+  const float *a, *b;
+  __device__ float operator()(std::size_t i) const { return a[i] + b[i]; }
+};
+struct gelu_value {
+  const float* x;
+  __device__ float operator()(std::size_t i) const {
+    const float v = x[i];
+    return 0.5F * v * (1 + tanhf(0.7978845608F * (v + 0.044715F * v * v * v)));
+  }
+};
+struct gelu_gradient {
+  const float *x, *g;
+  __device__ float operator()(std::size_t i) const {
+    constexpr float a = 0.7978845608F, b = 0.044715F;
+    const float v = x[i], t = tanhf(a * (v + b * v * v * v));
+    return g[i] * (0.5F * (1 + t) + 0.5F * v * (1 - t * t) * a * (1 + 3 * b * v * v));
+  }
+};
+struct dropped {
+  const float* x;
+  const std::uint64_t* seed;  // that the forward wrote
+  float rate, scale;
+  __device__ float operator()(std::size_t i) const { return dropout_keeps(*seed, i, rate) ? x[i] * scale : 0.0F; }
+};
+template <int = 0>
+__global__ void write_seed(std::uint64_t* out, std::uint64_t seed, const std::uint64_t* step_seed, remat::op_id o) {
+  *out = step_seed != nullptr ? remat::cuda_kernel_seed(*step_seed, o) : seed;
+}
+struct embedded {
+  const std::int32_t* tokens;
+  const float *table, *positions;
+  std::size_t width, context;
+  __device__ float operator()(std::size_t i) const {
+    const std::size_t row = i / width, column = i % width;
+    return table[static_cast<std::size_t>(tokens[row]) * width + column] + positions[row % context * width + column];
+  }
+};
+struct position_sums {
+  const float* g;
+  std::size_t batch, stride;  // context · width
+  __device__ float operator()(std::size_t i) const {
+    float total = 0;
+    for (std::size_t b = 0; b < batch; ++b) total += g[b * stride + i];
+    return total;
+  }
+};
+struct cross_entropy_gradient {
+  const float *logits, *logarithms, *g;
+  const std::int32_t* targets;
+  std::size_t classes;
+  float share;
+  __device__ float operator()(std::size_t i) const {
+    const std::size_t row = i / classes, column = i % classes;
+    const float p = expf(logits[i] - logarithms[row]);
+    return *g * share * (p - (column == static_cast<std::size_t>(targets[row]) ? 1.0F : 0.0F));
+  }
+};
+
+template <int = 0>
+__global__ void add_bias(float* y, const float* bias, std::size_t n, std::size_t columns) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)
+    y[i] += bias[i % columns];
+}
+
+// ---- sums over rows and columns
+// ----------------------------------------------------------------------------------------
+
+struct larger {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+struct plus {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+/// All threads of a block get the values of all, combined in a fixed order. Every thread must call it.
+template <class Combine>
+__device__ float combine_block(float value, const Combine& combine) {
+  __shared__ float part[block];
+  __syncthreads();
+  part[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned half = block / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) part[threadIdx.x] = combine(part[threadIdx.x], part[threadIdx.x + half]);
+    __syncthreads();
+  }
+  return part[0];
+}
+/// Σ value(i) over a row, by one block.
+template <class Value>
+__device__ float sum_row(std::size_t n, const Value& value) {
+  float total = 0;
+  for (std::size_t i = threadIdx.x; i < n; i += block) total += value(i);
+  return combine_block(total, plus{});
+}
+
+/// One block for each row.
+template <int = 0>
+__global__ void norm_forward(const float* all, const float* gamma, const float* beta, float* y, float* statistics,
+                             std::size_t columns) {
+  const std::size_t row = blockIdx.x;
+  const float* const x = all + row * columns;
+  const float share = 1 / static_cast<float>(columns);
+  const float mean = share * sum_row(columns, [&](std::size_t i) { return x[i]; });
+  const float variance = share * sum_row(columns, [&](std::size_t i) { return (x[i] - mean) * (x[i] - mean); });
+  const float scale = 1 / sqrtf(variance + 1e-5F);
+  for (std::size_t i = threadIdx.x; i < columns; i += block)
+    y[row * columns + i] = (x[i] - mean) * scale * gamma[i] + beta[i];
+  if (threadIdx.x == 0) {
+    statistics[2 * row] = mean;
+    statistics[2 * row + 1] = scale;
+  }
+}
+template <int = 0>
+__global__ void norm_backward(const float* all, const float* gamma, const float* statistics, const float* gradients,
+                              float* out, std::size_t columns, bool adds) {
+  const std::size_t row = blockIdx.x;
+  const float *const x = all + row * columns, *const g = gradients + row * columns;
+  const float mean = statistics[2 * row], scale = statistics[2 * row + 1], share = 1 / static_cast<float>(columns);
+  const auto normal = [&](std::size_t i) { return (x[i] - mean) * scale; };
+  const float first = share * sum_row(columns, [&](std::size_t i) { return g[i] * gamma[i]; });
+  const float second = share * sum_row(columns, [&](std::size_t i) { return g[i] * gamma[i] * normal(i); });
+  for (std::size_t i = threadIdx.x; i < columns; i += block)
+    put(out + row * columns, i, scale * (g[i] * gamma[i] - first - normal(i) * second), adds);
+}
+
+/// A row of scores becomes softmax of its first `row + 1` (counted within the square), the others 0.
+template <int = 0>
+__global__ void causal_softmax(float* scores, std::size_t context) {
+  float* const row = scores + std::size_t{blockIdx.x} * context;
+  const std::size_t seen = blockIdx.x % context + 1;
+  float most = -INFINITY;
+  for (std::size_t i = threadIdx.x; i < seen; i += block) most = fmaxf(most, row[i]);
+  most = combine_block(most, larger{});
+  for (std::size_t i = threadIdx.x; i < seen; i += block) row[i] = expf(row[i] - most);
+  const float share = 1 / sum_row(seen, [&](std::size_t i) { return row[i]; });
+  for (std::size_t i = threadIdx.x; i < context; i += block) row[i] = i < seen ? row[i] * share : 0.0F;
+}
+/// gradients = scale · p · (gradients − Σ gradients · p), row by row.
+template <int = 0>
+__global__ void softmax_backward(const float* probabilities, float* gradients, std::size_t context, float scale) {
+  const float* const p = probabilities + std::size_t{blockIdx.x} * context;
+  float* const g = gradients + std::size_t{blockIdx.x} * context;
+  const float dot = sum_row(context, [&](std::size_t i) { return g[i] * p[i]; });
+  for (std::size_t i = threadIdx.x; i < context; i += block) g[i] = scale * p[i] * (g[i] - dot);
+}
+
+template <int = 0>
+__global__ void cross_entropy_rows(const float* logits, const std::int32_t* targets, float* logarithms, float* losses,
+                                   std::size_t classes) {
+  const float* const x = logits + std::size_t{blockIdx.x} * classes;
+  float most = -INFINITY;
+  for (std::size_t i = threadIdx.x; i < classes; i += block) most = fmaxf(most, x[i]);
+  most = combine_block(most, larger{});
+  const float total = sum_row(classes, [&](std::size_t i) { return expf(x[i] - most); });
+  if (threadIdx.x != 0) return;
+  logarithms[blockIdx.x] = most + logf(total);
+  losses[blockIdx.x] = logarithms[blockIdx.x] - x[targets[blockIdx.x]];
+}
+/// *out = the mean of n values, by one block.
+template <int = 0>
+__global__ void mean_of(const float* values, float* out, std::size_t n) {
+  const float total = sum_row(n, [&](std::size_t i) { return values[i]; });
+  if (threadIdx.x == 0) *out = total / static_cast<float>(n);
+}
+
+/// out[j] (and second[j], if that is there) is, or has added to it, the sum of a column: 32 columns for each block, in
+/// 32 parts that are added at the end.
+template <class First, class Second>
+__global__ void sum_columns(float* out, float* second, std::size_t rows, std::size_t columns, bool adds,
+                            bool second_adds, First first_value, Second second_value) {
+  __shared__ float part[2][32][33];
+  const std::size_t j = std::size_t{blockIdx.x} * 32 + threadIdx.x;
+  float a = 0, b = 0;
+  if (j < columns)
+    for (std::size_t r = threadIdx.y; r < rows; r += 32) {
+      a += first_value(r, j);
+      b += second_value(r, j);
+    }
+  part[0][threadIdx.y][threadIdx.x] = a;
+  part[1][threadIdx.y][threadIdx.x] = b;
+  __syncthreads();
+  if (threadIdx.y != 0 || j >= columns) return;
+  for (unsigned r = 1; r < 32; ++r) {
+    a += part[0][r][threadIdx.x];
+    b += part[1][r][threadIdx.x];
+  }
+  if (out != nullptr) put(out, j, a, adds);
+  if (second != nullptr) put(second, j, b, second_adds);
+}
+struct nothing {
+  __device__ float operator()(std::size_t, std::size_t) const { return 0; }
+};
+struct element {
+  const float* g;
+  std::size_t columns;
+  __device__ float operator()(std::size_t r, std::size_t j) const { return g[r * columns + j]; }
+};
+struct normal_element {
+  const float *x, *statistics, *g;
+  std::size_t columns;
+  __device__ float operator()(std::size_t r, std::size_t j) const {
+    const std::size_t at = r * columns + j;
+    return g[at] * ((x[at] - statistics[2 * r]) * statistics[2 * r + 1]);
+  }
+};
+
+/// The gradient of one row of the table, the sum over the places where its token stands: one block for each token of
+/// the vocabulary, `width` floats of shared memory.
+template <int = 0>
+__global__ void table_gradient(const std::int32_t* tokens, const float* g, float* out, std::size_t rows,
+                               std::size_t width, bool adds) {
+  extern __shared__ float total[];
+  __shared__ bool here[block];
+  for (std::size_t j = threadIdx.x; j < width; j += block) total[j] = 0;
+  for (std::size_t begin = 0; begin < rows; begin += block) {
+    const std::size_t r = begin + threadIdx.x;
+    const bool mine = r < rows && tokens[r] == static_cast<std::int32_t>(blockIdx.x);
+    here[threadIdx.x] = mine;
+    if (__syncthreads_or(mine ? 1 : 0) != 0)
+      for (unsigned k = 0; k < block; ++k) {
+        if (!here[k]) continue;
+        for (std::size_t j = threadIdx.x; j < width; j += block) total[j] += g[(begin + k) * width + j];
+      }
+    __syncthreads();
+  }
+  for (std::size_t j = threadIdx.x; j < width; j += block) put(out + blockIdx.x * width, j, total[j], adds);
+}
+
+}  // namespace gpu
+
+class cuda_backend {
+ public:
+  using kernel = std::function<void(const cuda_call&)>;
+
+  /// `tensor_cores`: products in TF32. `step_seed`: where captured steps read their seed; null: `call.seed` is used.
+  explicit cuda_backend(bool tensor_cores = true, const std::uint64_t* step_seed = nullptr) : step_seed_(step_seed) {
+    cublasHandle_t h = nullptr;
+    gpu::require(cublasCreate(&h), "cublasCreate");
+    blas_ = std::shared_ptr<cublasContext>(h, [](cublasHandle_t x) { static_cast<void>(cublasDestroy(x)); });
+    gpu::require(cublasSetMathMode(h, tensor_cores ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH),
+                 "cublasSetMathMode");
+    gpu::require(cublasSetAtomicsMode(h, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
+  }
+
+  [[nodiscard]] kernel one() const {
+    return [](const cuda_call& c) { gpu::write(c, 0, gpu::constant{1}); };
+  }
+  [[nodiscard]] kernel zero() const {
+    return [](const cuda_call& c) { gpu::write(c, 0, gpu::constant{0}); };
+  }
+  [[nodiscard]] kernel sum() const {
+    return [](const cuda_call& c) { gpu::write(c, 0, gpu::copied{c.input<float>(0).data()}); };
+  }
+
+  [[nodiscard]] linear_kernels<kernel> linear(const linear_sizes& s) const {
+    linear_kernels<kernel> k;
+    const auto blas = blas_;
+    k.forward.workspace = k.input.workspace = k.weight.workspace = blas_workspace;
+    k.forward.run = [s, blas](const cuda_call& c) {
+      const product p(*blas, c);
+      const auto y = c.output<float>(0);
+      p({s.rows, s.out, s.in}, {c.input<float>(0).data(), s.in}, {c.input<float>(1).data(), s.out}, {y.data(), s.out});
+      if (s.bias)
+        gpu::add_bias<><<<gpu::blocks(y.size()), gpu::block, 0, c.stream>>>(y.data(), c.input<float>(2).data(),
+                                                                            y.size(), static_cast<std::size_t>(s.out));
+    };
+    k.input.run = [s, blas](const cuda_call& c) {
+      if (c.outputs[0].empty()) return;
+      const product p(*blas, c);
+      p({s.rows, s.in, s.out}, {c.input<float>(1).data(), s.out}, {c.input<float>(0).data(), s.out, true},
+        {c.output<float>(0).data(), s.in});
+    };
+    k.weight.run = [s, blas](const cuda_call& c) {
+      const float* const g = c.input<float>(1).data();
+      if (!c.outputs[0].empty()) {
+        const product p(*blas, c);
+        p({s.in, s.out, s.rows}, {c.input<float>(0).data(), s.in, true}, {g, s.out},
+          {c.output<float>(0).data(), s.out});
+      }
+      if (s.bias && !c.outputs[1].empty())
+        sum_columns(c, 1, no_output, s.rows, s.out, gpu::element{g, static_cast<std::size_t>(s.out)}, gpu::nothing{});
+    };
+    return k;
+  }
+
+  [[nodiscard]] unary_kernels<kernel> gelu(std::int64_t) const {
+    unary_kernels<kernel> k;
+    k.forward.run = [](const cuda_call& c) { gpu::write(c, 0, gpu::gelu_value{c.input<float>(0).data()}); };
+    k.backward.run = [](const cuda_call& c) {
+      gpu::write(c, 0, gpu::gelu_gradient{c.input<float>(0).data(), c.input<float>(1).data()});
+    };
+    return k;
+  }
+
+  [[nodiscard]] unary_kernels<kernel> dropout(const dropout_sizes& s) const {
+    unary_kernels<kernel> k;
+    const float scale = 1 / (1 - s.rate);
+    k.forward.run = [s, scale, step_seed = step_seed_](const cuda_call& c) {
+      std::uint64_t* const seed = c.output<std::uint64_t>(1).data();
+      gpu::write_seed<><<<1, 1, 0, c.stream>>>(seed, c.seed, step_seed, c.operation);
+      gpu::write(c, 0, gpu::dropped{c.input<float>(0).data(), seed, s.rate, scale});
+    };
+    k.backward.run = [s, scale](const cuda_call& c) {
+      gpu::write(c, 0, gpu::dropped{c.input<float>(1).data(), c.input<std::uint64_t>(0).data(), s.rate, scale});
+    };
+    return k;
+  }
+
+  [[nodiscard]] work<kernel> add(std::int64_t) const {
+    return {[](const cuda_call& c) {
+              gpu::write(c, 0, gpu::added{c.input<float>(0).data(), c.input<float>(1).data()});
+            },
+            0};
+  }
+
+  [[nodiscard]] norm_kernels<kernel> layer_norm(const norm_sizes& s) const {
+    norm_kernels<kernel> k;
+    const auto rows = static_cast<unsigned>(s.rows);
+    const auto columns = static_cast<std::size_t>(s.columns);
+    k.forward.run = [rows, columns](const cuda_call& c) {
+      gpu::norm_forward<><<<rows, gpu::block, 0, c.stream>>>(c.input<float>(0).data(), c.input<float>(1).data(),
+                                                             c.input<float>(2).data(), c.output<float>(0).data(),
+                                                             c.output<float>(1).data(), columns);
+    };
+    k.input.run = [rows, columns](const cuda_call& c) {
+      if (c.outputs[0].empty()) return;
+      gpu::norm_backward<><<<rows, gpu::block, 0, c.stream>>>(c.input<float>(0).data(), c.input<float>(1).data(),
+                                                              c.input<float>(2).data(), c.input<float>(3).data(),
+                                                              c.output<float>(0).data(), columns, c.adds[0] != 0);
+    };
+    k.parameters.run = [s, columns](const cuda_call& c) {
+      const float *const x = c.input<float>(0).data(), *const g = c.input<float>(2).data();
+      sum_columns(c, 0, 1, s.rows, s.columns, gpu::normal_element{x, c.input<float>(1).data(), g, columns},
+                  gpu::element{g, columns});
+    };
+    return k;
+  }
+
+  [[nodiscard]] attention_kernels<kernel> attention(const attention_sizes& s) const {
+    attention_kernels<kernel> k;
+    const auto blas = blas_;
+    const std::int64_t head = s.width / s.heads, t = s.context, row = 3 * s.width;
+    const float scale = 1 / std::sqrt(static_cast<float>(head));
+    const auto rows = static_cast<unsigned>(s.heads * t);  // of one sample's squares
+    const auto context = static_cast<std::size_t>(t);
+    k.forward.workspace = blas_workspace;
+    k.forward.run = [=](const cuda_call& c) {
+      const product p(*blas, c);
+      for (std::int64_t b = 0; b < s.batch; ++b) {
+        const float* const qkv = c.input<float>(0).data() + b * t * row;
+        float* const squares = c.output<float>(1).data() + b * s.heads * t * t;
+        p({t, t, head, s.heads, scale}, {qkv, row, false, head}, {qkv + s.width, row, true, head}, {squares, t, t * t});
+        gpu::causal_softmax<><<<rows, gpu::block, 0, c.stream>>>(squares, context);
+        p({t, head, t, s.heads}, {squares, t, false, t * t}, {qkv + 2 * s.width, row, false, head},
+          {c.output<float>(0).data() + b * t * s.width, s.width, head});
+      }
+    };
+    k.backward.workspace = blas_workspace + s.heads * t * t * 4;
+    k.backward.run = [=](const cuda_call& c) {
+      if (c.outputs[0].empty()) return;
+      const product p(*blas, c);
+      float* const scores = reinterpret_cast<float*>(c.workspace.data() + blas_workspace);
+      for (std::int64_t b = 0; b < s.batch; ++b) {
+        const float* const qkv = c.input<float>(0).data() + b * t * row;
+        const float* const squares = c.input<float>(1).data() + b * s.heads * t * t;
+        const float* const g = c.input<float>(2).data() + b * t * s.width;
+        float* const out = c.output<float>(0).data() + b * t * row;
+        p({t, head, t, s.heads}, {squares, t, true, t * t}, {g, s.width, false, head}, {out + 2 * s.width, row, head});
+        p({t, t, head, s.heads}, {g, s.width, false, head}, {qkv + 2 * s.width, row, true, head}, {scores, t, t * t});
+        gpu::softmax_backward<><<<rows, gpu::block, 0, c.stream>>>(squares, scores, context, scale);
+        p({t, head, t, s.heads}, {scores, t, false, t * t}, {qkv + s.width, row, false, head}, {out, row, head});
+        p({t, head, t, s.heads}, {scores, t, true, t * t}, {qkv, row, false, head}, {out + s.width, row, head});
+      }
+    };
+    return k;
+  }
+
+  [[nodiscard]] embedding_kernels<kernel> embedding(const embedding_sizes& s) const {
+    embedding_kernels<kernel> k;
+    const auto width = static_cast<std::size_t>(s.width), context = static_cast<std::size_t>(s.context);
+    const auto batch = static_cast<std::size_t>(s.batch);
+    const auto vocabulary = static_cast<unsigned>(s.vocabulary);
+    if (width * sizeof(float) > most_shared)
+      throw std::invalid_argument("width is " + std::to_string(width) + "; this backend's embedding takes at most " +
+                                  std::to_string(most_shared / sizeof(float)));
+    k.forward.run = [=](const cuda_call& c) {
+      gpu::write(c, 0,
+                 gpu::embedded{c.input<std::int32_t>(0).data(), c.input<float>(1).data(), c.input<float>(2).data(),
+                               width, context});
+    };
+    k.table.run = [=](const cuda_call& c) {
+      if (c.outputs[0].empty()) return;
+      gpu::table_gradient<><<<vocabulary, gpu::block, width * sizeof(float), c.stream>>>(
+          c.input<std::int32_t>(0).data(), c.input<float>(1).data(), c.output<float>(0).data(), batch * context, width,
+          c.adds[0] != 0);
+    };
+    k.positions.run = [=](const cuda_call& c) {
+      gpu::write(c, 0, gpu::position_sums{c.input<float>(0).data(), batch, context * width});
+    };
+    return k;
+  }
+
+  [[nodiscard]] unary_kernels<kernel> cross_entropy(const cross_entropy_sizes& s) const {
+    unary_kernels<kernel> k;
+    const auto rows = static_cast<unsigned>(s.rows);
+    const auto classes = static_cast<std::size_t>(s.classes);
+    k.forward.workspace = s.rows * 4;
+    k.forward.run = [=](const cuda_call& c) {
+      float* const losses = c.scratch<float>().data();
+      gpu::cross_entropy_rows<><<<rows, gpu::block, 0, c.stream>>>(
+          c.input<float>(0).data(), c.input<std::int32_t>(1).data(), c.output<float>(1).data(), losses, classes);
+      gpu::mean_of<><<<1, gpu::block, 0, c.stream>>>(losses, c.output<float>(0).data(), std::size_t{rows});
+    };
+    k.backward.run = [=](const cuda_call& c) {
+      gpu::write(
+          c, 0,
+          gpu::cross_entropy_gradient{c.input<float>(0).data(), c.input<float>(2).data(), c.input<float>(3).data(),
+                                      c.input<std::int32_t>(1).data(), classes, 1 / static_cast<float>(rows)});
+    };
+    return k;
+  }
+
+ private:
+  static constexpr std::int64_t blas_workspace = 8 << 20;
+  static constexpr std::size_t most_shared = 40 * 1024;
+  static constexpr std::size_t no_output = ~std::size_t{0};
+
+  struct sizes {
+    std::int64_t rows, columns, depth, batch = 1;
+    float scale = 1;
+  };
+  /// A row-major matrix, or its transpose; of a batch, `stride` elements apart.
+  struct factor {
+    const float* data;
+    std::int64_t row;
+    bool transposed = false;
+    std::int64_t stride = 0;
+  };
+  struct result {
+    float* data;
+    std::int64_t row;
+    std::int64_t stride = 0;
+  };
+
+  /// Matrix products of one call, for its first output, in the first bytes of its workspace.
+  class product {
+   public:
+    product(cublasContext& blas, const cuda_call& c) : blas_(&blas) {
+      if (c.adds[0] != 0) throw std::logic_error("a matrix product cannot be added to a gradient here");
+      // Whoever sets the stream has set the workspace back.
+      gpu::require(cublasSetStream(blas_, c.stream), "cublasSetStream");
+      gpu::require(cublasSetWorkspace(blas_, c.workspace.data(), static_cast<std::size_t>(blas_workspace)),
+                   "cublasSetWorkspace");
+    }
+    /// out = scale · a b, for each of the batch.
+    void operator()(const sizes& s, const factor& a, const factor& b, const result& out) const {
+      // cuBLAS has columns where these have rows: what it sees are the transposes, and out' = b' a'.
+      const float zero = 0;
+      const auto n = [](std::int64_t x) { return static_cast<int>(x); };
+      gpu::require(cublasSgemmStridedBatched(blas_, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                             a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n(s.columns), n(s.rows),
+                                             n(s.depth), &s.scale, b.data, n(b.row), b.stride, a.data, n(a.row),
+                                             a.stride, &zero, out.data, n(out.row), out.stride, n(s.batch)),
+                   "cublasSgemmStridedBatched");
+    }
+
+   private:
+    cublasHandle_t blas_;
+  };
+
+  template <class First, class Second>
+  static void sum_columns(const cuda_call& c, std::size_t output, std::size_t second, std::int64_t rows,
+                          std::int64_t columns, const First& value, const Second& second_value) {
+    const auto at = [&](std::size_t i) {
+      return i == no_output || c.outputs[i].empty() ? nullptr : c.output<float>(i).data();
+    };
+    gpu::sum_columns<<<static_cast<unsigned>((columns + 31) / 32), dim3(32, 32), 0, c.stream>>>(
+        at(output), at(second), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns), c.adds[output] != 0,
+        second != no_output && c.adds[second] != 0, value, second_value);
+  }
+
+  std::shared_ptr<cublasContext> blas_;
+  const std::uint64_t* step_seed_;
+};
+
+}  // namespace train

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSL-1.0
+// What fragmentation costs: the arena of every solver's schedule for every bundled graph at budgets of 1.0 … 0.2 of the
+// baseline's peak, against the largest load (sizes rounded up to the alignment), one line of CSV each; at the end, on
+// standard error, what they come to.
+//
+//   arena_figures [--seconds S] [--work N] [--graph NAME] [--alignment N]
+//
+// `--seconds`: of each plan; without it, the default amount of work. `--work`: of each solver. Graphs whose peak is
+// below 1 MiB are left out. `cpu_ms` is the processor time of the plan.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/solver/chen.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/no_remat.hpp"
+#include "remat/solver/portfolio.hpp"
+#include "remat/solver/refined.hpp"
+#include "remat/solver/revolve.hpp"
+#include "remat/solver/rotor.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a program
+
+struct named {
+  std::string name;
+  std::function<solution(const problem&, const run_control&)> solve;
+};
+
+template <class Solver>
+named with(const Solver& solver) {
+  return {std::string(Solver::name), [solver](const problem& p, const run_control& run) {
+            typename Solver::options_type options;
+            options.run = run;
+            return solver(p, options);
+          }};
+}
+
+std::vector<named> solvers() {
+  const auto any_order = [](const problem& p, const run_control& run) {
+    no_remat_options options;
+    options.run = run;
+    solution s = no_remat(p, options);
+    if (s.plan) return s;
+    options.reorder = true;
+    return no_remat(p, options);
+  };
+  return {{"no_remat", any_order}, with(chen_sqrt), with(chen_greedy), with(revolve), with(rotor), with(evict),
+          with(refined),           with(automatic)};
+}
+
+double processor_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+struct totals {
+  int rows = 0, exact = 0, within_1 = 0, within_2 = 0;
+  double worst = 1, worst_ms = 0;
+  std::string worst_row;
+};
+
+int run(int argc, char** argv) {
+  memory_plan_options planning;
+  run_control solving;
+  solving.work_limit = 100'000;
+  std::string only;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string option = argv[i], value = argv[i + 1];
+    if (option == "--seconds") {
+      planning.run.time_limit = std::chrono::nanoseconds(std::llround(std::stod(value) * 1e9));
+    } else if (option == "--work") {
+      solving.work_limit = std::stoull(value);
+    } else if (option == "--graph") {
+      only = value;
+    } else if (option == "--alignment") {
+      planning.alignment = std::stoll(value);
+    } else {
+      std::fprintf(stderr, "there is no option %s\n", option.c_str());
+      return 2;
+    }
+  }
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(REMAT_BENCH_DATA) / "graphs";
+  std::vector<fs::path> files;
+  for (const fs::path& where : {folder, folder / "rk"})
+    for (const auto& entry : fs::directory_iterator(where))
+      if (entry.path().extension() == ".json") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+
+  totals sum;
+  std::printf("graph,solver,fraction,steps,allocations,peak_bytes,load_bytes,arena_bytes,ratio,optimal,cpu_ms\n");
+  for (const fs::path& file : files) {
+    const std::string graph = (file.parent_path() == folder ? "" : "rk/") + file.stem().string();
+    if (!only.empty() && graph != only) continue;
+    const problem read = read_training_step(file).question;
+    if (read.step().baseline_peak < (1 << 20)) continue;
+    for (const named& solver : solvers()) {
+      for (int tenths = 10; tenths >= 2; --tenths) {
+        const problem p = read.with_budget(read.step().baseline_peak / 10 * tenths +
+                                           (tenths == 10 ? read.step().baseline_peak % 10 : 0));
+        const solution s = solver.solve(p, solving);
+        if (!s.plan) continue;
+        const lifetimes lives = lifetimes_of(p, *s.plan);
+        const double begin = processor_ms();
+        const memory_plan plan = plan_memory(lives, planning);
+        const double ms = processor_ms() - begin;
+        const memory_check_report report =
+            check_memory(intervals_of(lives), plan.offsets, plan.arena_bytes, plan.alignment);
+        if (!report.valid()) {
+          std::fprintf(stderr, "%s: %s\n", graph.c_str(), report.message().c_str());
+          return 1;
+        }
+        const double ratio = static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound);
+        std::printf("%s,%s,%.1f,%zu,%zu,%lld,%lld,%lld,%.5f,%d,%.1f\n", graph.c_str(), solver.name.c_str(),
+                    tenths / 10.0, s.plan->steps.size(), lives.allocations.size(), static_cast<long long>(s.peak_bytes),
+                    static_cast<long long>(plan.lower_bound), static_cast<long long>(plan.arena_bytes), ratio,
+                    plan.optimal ? 1 : 0, ms);
+        std::fflush(stdout);
+        ++sum.rows;
+        sum.exact += plan.arena_bytes == plan.lower_bound;
+        sum.within_1 += ratio <= 1.01;
+        sum.within_2 += ratio <= 1.02;
+        sum.worst_ms = std::max(sum.worst_ms, ms);
+        if (ratio > sum.worst) {
+          sum.worst = ratio;
+          sum.worst_row = graph + " " + solver.name + " " + std::to_string(tenths);
+        }
+      }
+    }
+  }
+  std::fprintf(stderr,
+               "%d rows: %d at the load, %d within 1.01, %d within 1.02; the worst %.4f (%s); at most %.0f ms\n",
+               sum.rows, sum.exact, sum.within_1, sum.within_2, sum.worst, sum.worst_row.c_str(), sum.worst_ms);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
+  }
+}

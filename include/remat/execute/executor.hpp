@@ -37,7 +37,7 @@ struct arena_layout {
   arena_layout(std::span<const std::int64_t> where, std::int64_t bytes, std::int64_t aligned_to)
       : offsets(where), arena_bytes(bytes), alignment(aligned_to) {}
   /// Refers to `plan`.
-  arena_layout(const memory_plan& plan)  // NOLINT: the same in other words
+  arena_layout(const memory_plan& plan)  // NOLINT: implicit, as it is the same in other words
       : offsets(plan.offsets), arena_bytes(plan.arena_bytes), alignment(plan.alignment) {}
 };
 
@@ -76,14 +76,15 @@ struct launch {
 /// `assign_streams`.
 class launch_plan {
  public:
-  /// Throws `bad_argument` where the graph is not the problem's, the schedule is not legal, or allocations that live at
-  /// the same time share bytes, lie outside of the arena or are not aligned.
+  /// With addresses that are given, such as those of a `memory_plan`.
+  /// Throws `bad_argument` where the graph is not the problem's, the schedule is not legal or over the problem's
+  /// budget, or allocations that live at the same time share bytes, lie outside of the arena or are not aligned.
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, std::span<const step> steps, const arena_layout& layout,
               std::uint32_t streams = 1)
       : launch_plan(graph, p, steps, lifetimes_of(p, steps), layout, streams) {}
 
-  /// With a memory plan made for it.
+  /// With a memory plan made for it. Throws `bad_argument` likewise.
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, const schedule& plan, const launch_options& options = {})
       : launch_plan(graph, p, plan.steps, lifetimes_of(p, plan), options) {}

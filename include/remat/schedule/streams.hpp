@@ -248,11 +248,16 @@ class list_scheduler {
 /// for the contribution before, so the order of additions never depends on timing. With `offsets`, one that gets
 /// addresses waits for all that used them before. Whatever keeps to this order computes what the schedule computes.
 ///
-/// List scheduling \cite graham1966bounds in the schedule's order with the problem's times: each compute goes to the
-/// stream where it can begin first; of several, to one whose last compute it waits for. Waits are reduced with vector
-/// clocks \cite mattern1989virtual. O((steps + their reads and writes + changes of address) · k + computes · k² +
-/// changes of address · log) time, and O((computes + allocations) · k) memory, for k streams. Throws `bad_argument` if
-/// the schedule is not legal or the options do not fit it.
+/// List scheduling \cite graham1966bounds with the problem's times, the schedule's order as the list: each compute goes
+/// to the stream where it can begin first; of several, to one whose last compute it waits for. Differs from the paper
+/// in that no compute overtakes one that is listed before it on its stream: gaps stay, and the makespan may exceed the
+/// paper's bound. Waits are reduced with vector clocks \cite mattern1989virtual.
+/// For k streams, O((steps + their reads and writes + changes of address) · k + computes · k²) time, with a logarithm
+/// for each change of address; O((computes + allocations) · k) memory.
+/// Throws `bad_argument` if the schedule is not legal or over the problem's budget, or the options do not fit it.
+///
+///     const stream_assignment a = assign_streams(p, *solution.plan, {.streams = 4});
+///     a.makespan;
 [[nodiscard]] inline stream_assignment assign_streams(const problem& p, const lifetimes& lives,
                                                       std::span<const step> steps, const stream_options& options = {}) {
   streams::list_scheduler scheduler(p, lives, steps, options);

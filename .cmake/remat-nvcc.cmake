@@ -27,8 +27,9 @@ macro(remat_enable_nvcc result)
   endif()
 endmacro()
 
-# remat_cuda_program(TARGET): C++20, the package's headers, the libraries of CUDA whose headers its source includes.
+# remat_cuda_program(TARGET): C++20, the library's headers, and one CUDA runtime, the shared one that remat::cuda links.
 function(remat_cuda_program target)
+  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
   # CMake 3.25 does not know how nvcc is told of C++20.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   target_link_libraries(${target} PRIVATE remat::remat remat::cuda Threads::Threads)

@@ -212,6 +212,7 @@ void plan_at_budgets(const model& m) {
                            {"predicted", right},
                            {"measured", right},
                            {"off by", right}});
+  std::string why;
   for (const int part : {100, 90, 80, 70, 60, 50, 40}) {
     remat::planning_options options;
     options.budget = baseline * part / 100;
@@ -219,7 +220,8 @@ void plan_at_budgets(const model& m) {
         m.graph, [&](remat::launch_plan plan, bool) { return std::make_unique<clocked_executor>(std::move(plan), m); },
         solve, options);
     if (!step.ready()) {
-      table.row({number("%.0f %%", part), "", "", "", "", "", step.message});
+      table.row({number("%.0f %%", part), "none"});
+      why = "none: " + step.message + '\n';
       continue;
     }
     const double measured = remat::profile(*step.executor).step_seconds;
@@ -228,6 +230,7 @@ void plan_at_budgets(const model& m) {
                milliseconds(measured), percent(step.predicted_seconds / measured - 1)});
   }
   table.write(std::cout);
+  std::cout << why;
 }
 
 void predict_batch(std::string_view name, std::int64_t batch) {

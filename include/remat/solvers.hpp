@@ -12,6 +12,8 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 #include "remat/refine/refine.hpp"
+#include "remat/refine/retain.hpp"
+#include "remat/refine/retention.hpp"
 #include "remat/refine/search.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/solver/checkmate.hpp"
@@ -29,3 +31,4 @@
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"
+#include "remat/solver/twremat.hpp"

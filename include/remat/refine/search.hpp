@@ -179,16 +179,19 @@ class refine_moves {
       }
     }
     if (best == timeline::none) return false;
+    ++stamp_;
     return remake(best, best_use, 0);
   }
 
-  /// Inserts before node `y` what makes `t` there.
+  /// Inserts before node `y` what makes `t` there. What it makes is marked with the stamp: nobody reads it yet when a
+  /// second reader asks for it.
   bool remake(std::uint32_t t, node y, std::size_t depth) {
     if (step_.producers[t].size() != 1 || depth > 200) return false;
     const std::uint32_t o = step_.producers[t][0];
     if (!plan_.rerunnable(o)) return false;
     for (const std::uint32_t u : step_.inputs[o]) {
       if (plan_.live_before(u, y)) continue;
+      if (step_.producers[u].size() == 1 && seen_[step_.producers[u][0]] == stamp_) continue;
       if (plan_.first_event_from(u, y) == 0) return false;
       // Either it is held on from its last use, or it is made again as well.
       const bool makeable = step_.producers[u].size() == 1 && plan_.rerunnable(step_.producers[u][0]);
@@ -196,6 +199,7 @@ class refine_moves {
       if (!remake(u, y, depth + 1)) return false;
     }
     plan_.insert(o, y);
+    seen_[o] = stamp_;
     return true;
   }
 

@@ -16,7 +16,7 @@ namespace remat {
 /// `measured`); it must be finite and not negative. Optional: `c.bytes(g, t)` and `c.workspace(g, o)` in bytes, which
 /// then take precedence over the graph's own.
 /// Semantics: pure functions. They are called once for each operation (tensor) when a `problem` is built.
-/// Models: `unit_cost`, `flops_cost`, `linear_cost`, `roofline_cost`, `measured_cost`, `callable_cost`.
+/// Models: `unit_cost`, `flops_cost`, `linear_cost`, `roofline_cost`, `measured_cost`, `callable_cost`, `fitted_cost`, `measured_times`.
 template <class C, class G>
 concept cost_model = data_flow_graph<G> && requires(const C& c, const G& g, op_id o) {
   { c.time(g, o) } -> std::convertible_to<double>;

@@ -140,7 +140,6 @@ TEST_CASE("published makespans of the reference's recurrence, to the printed dig
   int compared = 0, infeasible = 0;
   for (const auto& row : rows) {
     const double length = std::stod(row[1]), slots = std::stod(row[2]);
-    if (length * length * length * slots > 5.1e8) continue;  // the others take seconds
     CAPTURE(row[0]);
     CAPTURE(row[2]);
     CAPTURE(row[3]);
@@ -157,6 +156,7 @@ TEST_CASE("published makespans of the reference's recurrence, to the printed dig
     }
     CHECK(std::abs(s.makespan - std::stod(row[4])) <= 0.5001e-4);
     ++compared;
+    if (length > 100) continue;  // the others take longer in bytes
     options.exact_gradient = true;
     const chain_solution tight = remat::rotor(p, options);
     CHECK(tight.makespan <= s.makespan);
@@ -167,7 +167,7 @@ TEST_CASE("published makespans of the reference's recurrence, to the printed dig
     CHECK(exact.makespan <= tight.makespan);
     for (const chain_solution& other : {remat::chen_sqrt(p), remat::revolve(p)}) CHECK(other.makespan >= s.makespan);
   }
-  CHECK(compared >= 24);
+  CHECK(compared >= 38);
   CHECK(infeasible == 1);
 }
 
@@ -236,8 +236,8 @@ TEST_CASE("larger random graphs") {
 TEST_CASE("every bundled graph, at most budgets") {
   int solved = 0, better = 0, worse = 0;
   remat::rotor_options options;
-  options.slots = 200;
-  options.max_stages = 80;
+  options.slots = 60;
+  options.max_stages = 60;
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const problem free = remat::read_training_step(file).question;

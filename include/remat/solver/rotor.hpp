@@ -115,9 +115,10 @@ class chain_frontier;
 ///
 /// On a graph: `cut_levels` gives chains, each is solved for all budgets at once, and each makespan's schedule is
 /// expanded to operations, fastest first, until one passes the checker within the true budget; sizes are rounded to the
-/// nearest there. Other than in the paper, what crosses several stages is counted once, gradients have their own sizes,
-/// step outputs pile up during the backward, and a forward that keeps nothing may take less time. Optimal in the model;
-/// for the graph a heuristic. Where everything can be kept, that is the answer.
+/// nearest there. All once more with four times as many slots, bounded by the answer by then. Other than in the paper,
+/// what crosses several stages is counted once, gradients have their own sizes, step outputs pile up during the
+/// backward, and a forward that keeps nothing may take less time. Optimal in the model; for the graph a heuristic.
+/// Where everything can be kept, that is the answer.
 ///
 /// O(L³ · slots) time and O(L² · slots) memory at worst for each chain of L stages, on `run.threads` threads; the
 /// answer is the same for any number of them. Polls at each pair of stages, and after a million breakpoints.
@@ -136,9 +137,14 @@ struct rotor_solver {
       return best;
     }
     const forward_line line = find_forward_line(p.step());
-    for (const cut_list& cuts : chains_to_try(line, options)) {
-      const stage_chain stages(p.step(), line, cuts);
-      stopped = try_stages(p, best, stages, options, clock);
+    rotor_options finer = options;
+    finer.slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options.slots} * 4, 1U << 24));
+    for (const rotor_options& pass : {options, finer}) {
+      for (const cut_list& cuts : chains_to_try(line, pass)) {
+        const stage_chain stages(p.step(), line, cuts);
+        stopped = try_stages(p, best, stages, pass, clock);
+        if (stopped != stop_reason::none) break;
+      }
       if (stopped != stop_reason::none) break;
     }
     conclude(p, best, clock, stopped);

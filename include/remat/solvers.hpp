@@ -31,4 +31,5 @@
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"
+#include "remat/solver/trade_off.hpp"
 #include "remat/solver/twremat.hpp"

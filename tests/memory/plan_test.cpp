@@ -219,6 +219,22 @@ TEST_CASE("deadline and stop token are kept, with a sound plan") {
   if (!first.optimal) CHECK(first.statistics.stopped == stop_reason::cancelled);
 }
 
+TEST_CASE("an arena that is enough ends the search, and proves nothing") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto all = full_intervals(seed, 40, 60);
+    memory_plan_options options;
+    options.alignment = 1;
+    options.run.work_limit = 1;
+    const memory_plan first = plan_memory(all, options);
+    options.run.work_limit = 2'000'000;
+    options.enough = first.arena_bytes;
+    const memory_plan same = checked(all, options);
+    CHECK(same.arena_bytes <= options.enough);
+    CHECK(same.statistics.moves == 0);
+    CHECK(same.optimal == (same.arena_bytes == same.lower_bound));
+  }
+}
+
 TEST_CASE("unusable intervals are refused, each with what is wrong") {
   const auto wrong = [](std::vector<interval> all, std::int64_t alignment, const char* words) {
     memory_plan_options options;

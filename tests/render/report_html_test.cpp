@@ -71,7 +71,8 @@ TEST_CASE("downsampling keeps the ends, the peak and the order, and bounds the n
     CHECK(few.back().bytes == all.back().bytes);
     CHECK(few.back().time == all.back().time);
     const auto less = [](const memory_point& a, const memory_point& b) { return a.bytes < b.bytes; };
-    CHECK(std::max_element(few.begin(), few.end(), less)->bytes == std::max_element(all.begin(), all.end(), less)->bytes);
+    CHECK(std::max_element(few.begin(), few.end(), less)->bytes ==
+          std::max_element(all.begin(), all.end(), less)->bytes);
     CHECK(std::is_sorted(few.begin(), few.end(), [](const auto& a, const auto& b) { return a.time < b.time; }));
   }
 }
@@ -123,10 +124,15 @@ TEST_CASE("what is in memory at the peak adds up to the peak") {
 TEST_CASE("names cannot break out of the page") {
   const training_graph g = diamond();
   const problem p(g, unit_cost{});
-  html_report report({.name = nasty, .time_unit = nasty, .baseline_peak = 130, .baseline_time = 3,
-                      .facts = {{nasty, nasty}}});
+  html_report report(
+      {.name = nasty, .time_unit = nasty, .baseline_peak = 130, .baseline_time = 3, .facts = {{nasty, nasty}}});
   report.baseline(profile(p, g, listed(p)));
-  report.add({.solver = nasty, .status = nasty, .budget_bytes = 130, .peak_bytes = 130, .time = 3, .lower_bound = 3,
+  report.add({.solver = nasty,
+              .status = nasty,
+              .budget_bytes = 130,
+              .peak_bytes = 130,
+              .time = 3,
+              .lower_bound = 3,
               .message = nasty},
              profile(p, g, listed(p)));
   const std::string html = text_of(report);
@@ -149,12 +155,14 @@ TEST_CASE("the data of the charts") {
   const training_graph g = diamond();
   const problem p(g, unit_cost{});
   html_report report({.name = "g", .baseline_peak = 130, .baseline_time = 4});
-  report.add({.solver = "one", .status = "feasible", .budget_bytes = 130, .peak_bytes = 130, .time = 5.0,
-              .lower_bound = 4.0},
-             profile(p, g, listed(p)));
+  report.add(
+      {.solver = "one", .status = "feasible", .budget_bytes = 130, .peak_bytes = 130, .time = 5.0, .lower_bound = 4.0},
+      profile(p, g, listed(p)));
   report.add({.solver = "one", .status = "timeout", .budget_bytes = 65, .lower_bound = 4.5});
-  report.add({.solver = "two", .status = "timeout", .budget_bytes = 65, .lower_bound = 5.0});
+  report.add({.solver = "two", .status = "timeout", .budget_bytes = 65, .lower_bound = 5.0, .arena_bytes = 777});
   const nlohmann::json data = data_of(text_of(report));
+  CHECK(text_of(report).find(">Arena</th>") != std::string::npos);
+  CHECK(text_of(report).find(">777 B</td>") != std::string::npos);
   CHECK(data["solvers"] == nlohmann::json{"one", "two"});
   REQUIRE(data["budgets"].size() == 2);
   CHECK(data["budgets"][0]["percent"] == 100);

@@ -32,6 +32,7 @@ struct width_search_limits {
   std::size_t bytes = std::size_t{1} << 29U;                       ///< of tables
   std::uint64_t work = std::numeric_limits<std::uint64_t>::max();  ///< pairs and candidates looked at
   const std::function<bool()>* stop = nullptr;                     ///< asked at least every 10 ms or so; true ends it
+  std::uint64_t* spent = nullptr;                                  ///< is given what was looked at
 };
 
 namespace positive_instances {
@@ -136,6 +137,7 @@ class search {
     } else {
       out.verdict = stopped_ ? width_verdict::unfinished : width_verdict::refuted;
     }
+    if (limits_.spent != nullptr) *limits_.spent = work_;
     return out;
   }
   [[nodiscard]] std::size_t components() const noexcept { return components_.size(); }
@@ -271,7 +273,6 @@ class search {
       done_ = true;
       return;
     }
-    bool waits = false;
     for (std::size_t d = 0; d < parts_.size(); ++d) {
       const set& border = parts_[d].border;
       bool feasible = true, first = true;
@@ -290,20 +291,14 @@ class search {
         area |= parts_[f].area;
       }
       if (!first) continue;  // another part with the same border has been the way out
-      if (!feasible) {
-        waits = true;
-        continue;
-      }
-      if (way_out > area.least()) continue;
+      if (!feasible || way_out > area.least()) continue;
       bool fresh = false;
       areas_.add(area, fresh);
       if (fresh) components_.push_back({border, bag});
     }
-    if (waits) {
-      // Is looked at again when one of those that are missing is found.
-      for (const part& p : parts_)
-        if (p.known == none) pending(p.area).push_back(b);
-    }
+    // It is looked at again when a part that is missing has been found: for other ways out, and as the root.
+    for (const part& p : parts_)
+      if (p.known == none) pending(p.area).push_back(b);
   }
 
   /// Every two of the bag are joined, or some part reaches both.
@@ -394,21 +389,83 @@ class search {
 
 }  // namespace positive_instances
 
-/// Most vertices for which `decide_width` searches.
+namespace positive_instances {
+
+inline width_decision decide_connected(const undirected_graph& g, std::uint32_t k, const width_search_limits& limits) {
+  const std::size_t n = g.num_vertices();
+  if (n <= 64) return search<1>(g, k, limits).run();
+  if (n <= 128) return search<2>(g, k, limits).run();
+  if (n <= 192) return search<3>(g, k, limits).run();
+  if (n <= 256) return search<4>(g, k, limits).run();
+  if (n <= 384) return search<6>(g, k, limits).run();
+  if (n <= 512) return search<8>(g, k, limits).run();
+  if (n <= 1024) return search<16>(g, k, limits).run();
+  return {};
+}
+
+}  // namespace positive_instances
+
+/// Most vertices of a connected part for which `decide_width` searches; with more it is `unfinished` at once.
 inline constexpr std::size_t most_for_exact_width = 1024;
 
-/// Whether a connected graph has a tree decomposition of width k.
+/// Whether a graph has a tree decomposition of width k, and one that shows it.
+///
+/// Positive-instance driven dynamic programming over potential maximal cliques (Tamaki \cite tamaki2017positive, on the
+/// ground of Bouchitté and Todinca \cite bouchitte2001treewidth). A connected set C is *feasible* if it and its border
+/// have a decomposition of width k with the border in one bag. Feasible sets are found from smaller ones: a bag K whose
+/// parts (of the graph without K) are all feasible but one, D, makes what lies on this side of D's border feasible.
+/// Only sets are kept that are on the lesser side of their border (Tamaki's *inbound* ones): some other part with the
+/// same border has a lesser least vertex. If all parts of a bag are feasible, it is the root of a decomposition.
+///
+/// Differs from the paper in how bags are found: a vertex v of K outside of D's border is joined, in K, only to its
+/// neighbours and to the borders of parts that v is beside. So K is the neighbourhood of v and of a union of feasible
+/// sets that all have v in their borders; unions are kept for each v, and sets that lie far apart are never joined.
+/// A bag that still lacks a part waits for it.
+///
+/// Exponential time and memory at worst; `limits` bound both. Asks `limits.stop` at least every 20,000 steps.
 [[nodiscard]] inline width_decision decide_width(const undirected_graph& g, std::uint32_t k,
                                                  const width_search_limits& limits = {}) {
-  const std::size_t n = g.num_vertices();
-  if (n <= 64) return positive_instances::search<1>(g, k, limits).run();
-  if (n <= 128) return positive_instances::search<2>(g, k, limits).run();
-  if (n <= 192) return positive_instances::search<3>(g, k, limits).run();
-  if (n <= 256) return positive_instances::search<4>(g, k, limits).run();
-  if (n <= 384) return positive_instances::search<6>(g, k, limits).run();
-  if (n <= 512) return positive_instances::search<8>(g, k, limits).run();
-  if (n <= 1024) return positive_instances::search<16>(g, k, limits).run();
-  return {};
+  const auto n = static_cast<std::uint32_t>(g.num_vertices());
+  width_decision out;
+  std::vector<std::uint32_t> number(n, positive_instances::none);
+  std::uint64_t spent = 0;
+  out.verdict = width_verdict::found;
+  for (std::uint32_t root = 0; root < n; ++root) {
+    if (number[root] != positive_instances::none) continue;
+    std::vector<std::uint32_t> part{root};
+    number[root] = 0;
+    std::vector<undirected_graph::edge> edges;
+    for (std::size_t i = 0; i < part.size(); ++i)
+      for (const std::uint32_t u : g.neighbours(part[i])) {
+        if (number[u] == positive_instances::none) {
+          number[u] = static_cast<std::uint32_t>(part.size());
+          part.push_back(u);
+        }
+        edges.emplace_back(static_cast<std::uint32_t>(i), number[u]);
+      }
+    std::uint64_t here = 0;
+    width_search_limits rest = limits;
+    if (rest.work != std::numeric_limits<std::uint64_t>::max()) rest.work -= std::min(rest.work, spent);
+    rest.spent = &here;
+    const width_decision one = positive_instances::decide_connected(undirected_graph(part.size(), edges), k, rest);
+    spent += here;
+    if (one.verdict != width_verdict::found) {
+      out.verdict = one.verdict;
+      out.tree = {};
+      break;
+    }
+    const auto first = static_cast<std::uint32_t>(out.tree.bags.size());
+    for (std::size_t b = 0; b < one.tree.size(); ++b) {
+      const std::size_t from = out.tree.bags.values.size();
+      for (const std::uint32_t v : one.tree.bags[b]) out.tree.bags.values.push_back(part[v]);
+      std::sort(out.tree.bags.values.begin() + static_cast<std::ptrdiff_t>(from), out.tree.bags.values.end());
+      out.tree.bags.end_row();
+    }
+    for (const auto& [a, b] : one.tree.edges) out.tree.edges.emplace_back(first + a, first + b);
+    if (first > 0) out.tree.edges.emplace_back(0, first);
+  }
+  if (limits.spent != nullptr) *limits.spent = spent;
+  return out;
 }
 
 }  // namespace remat

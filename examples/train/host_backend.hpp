@@ -32,17 +32,28 @@ using remat::host_call;
 namespace host {
 
 using row_major = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using map = Eigen::Map<row_major>;
-using const_map = Eigen::Map<const row_major>;
-using strided = Eigen::Map<row_major, Eigen::Unaligned, Eigen::OuterStride<>>;
-using const_strided = Eigen::Map<const row_major, Eigen::Unaligned, Eigen::OuterStride<>>;
+using view = Eigen::Map<row_major, Eigen::Unaligned, Eigen::OuterStride<>>;
+using const_view = Eigen::Map<const row_major, Eigen::Unaligned, Eigen::OuterStride<>>;
 
-inline const_map input(const host_call& c, std::size_t i, std::int64_t rows, std::int64_t columns) {
-  return {c.input<float>(i).data(), rows, columns};
+/// A matrix in memory, whose rows are `stride` apart.
+inline view at(float* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  return {data, rows, columns, Eigen::OuterStride<>(stride)};
 }
-inline map output(const host_call& c, std::size_t i, std::int64_t rows, std::int64_t columns) {
-  return {c.output<float>(i).data(), rows, columns};
+inline const_view at(const float* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  return {data, rows, columns, Eigen::OuterStride<>(stride)};
 }
+inline const_view input(const host_call& c, std::size_t i, std::int64_t rows, std::int64_t columns) {
+  return at(c.input<float>(i).data(), rows, columns, columns);
+}
+inline view output(const host_call& c, std::size_t i, std::int64_t rows, std::int64_t columns) {
+  return at(c.output<float>(i).data(), rows, columns, columns);
+}
+
+// Matrix products, with types that are the same for all layers: Eigen's are long to compile.
+inline void product(view out, const_view a, const_view b) { out.noalias() = a * b; }                 // a b
+inline void product_tn(view out, const_view a, const_view b) { out.noalias() = a.transpose() * b; }  // aᵀ b
+inline void product_nt(view out, const_view a, const_view b) { out.noalias() = a * b.transpose(); }  // a bᵀ
+inline void add_product_nt(view out, const_view a, const_view b) { out.noalias() += a * b.transpose(); }
 
 /// Elements of `out` are `value(i)`, or have it added. The values are rounded before they are added: they go through
 /// memory, so that the compiler does not contract the two into one fused multiply-add.
@@ -66,22 +77,23 @@ void write(const host_call& c, std::size_t i, const Value& value) {
   write(out.data(), out.size(), c.adds[i] != 0, value);
 }
 
-/// Output `i`, rows × columns, is a matrix product, or has it added: `product(begin, n)` is an expression for n of its
-/// rows.
+/// Output `i`, rows × columns, is a matrix product, or has it added: `product(out, begin, n)` writes n of its rows.
 template <class Product>
 void write_product(const host_call& c, std::size_t i, std::int64_t rows, std::int64_t columns, const Product& product) {
   if (c.outputs[i].empty()) return;
   constexpr std::int64_t block = 256;
-  map out = output(c, i, rows, columns);
   row_major part;
+  if (c.adds[i]) part.resize(std::min(block, rows), columns);
   for (std::int64_t begin = 0; begin < rows; begin += block) {
     const std::int64_t n = std::min(block, rows - begin);
-    if (c.adds[i]) {
-      part.noalias() = product(begin, n);
-      out.middleRows(begin, n) += part;
-    } else {
-      out.middleRows(begin, n).noalias() = product(begin, n);
+    const view out = at(c.output<float>(i).data() + begin * columns, n, columns, columns);
+    if (!c.adds[i]) {
+      product(out, begin, n);
+      continue;
     }
+    const view contribution = at(part.data(), n, columns, columns);
+    product(contribution, begin, n);
+    view(out) += contribution;
   }
 }
 
@@ -131,20 +143,22 @@ class host_backend {
     linear_kernels<kernel> k;
     k.forward.run = [s](const host_call& c) {
       auto y = host::output(c, 0, s.rows, s.out);
-      y.noalias() = host::input(c, 0, s.rows, s.in) * host::input(c, 1, s.in, s.out);
+      host::product(y, host::input(c, 0, s.rows, s.in), host::input(c, 1, s.in, s.out));
       if (s.bias) y.rowwise() += host::input(c, 2, 1, s.out).row(0);
     };
     k.input.run = [s](const host_call& c) {
       const auto w = host::input(c, 0, s.in, s.out);
-      const auto g = host::input(c, 1, s.rows, s.out);
-      host::write_product(c, 0, s.rows, s.in,
-                          [&](std::int64_t begin, std::int64_t n) { return g.middleRows(begin, n) * w.transpose(); });
+      const float* g = c.input<float>(1).data();
+      host::write_product(c, 0, s.rows, s.in, [&](host::view out, std::int64_t begin, std::int64_t n) {
+        host::product_nt(out, host::at(g + begin * s.out, n, s.out, s.out), w);
+      });
     };
     k.weight.run = [s](const host_call& c) {
-      const auto x = host::input(c, 0, s.rows, s.in);
+      const float* x = c.input<float>(0).data();
       const auto g = host::input(c, 1, s.rows, s.out);
-      host::write_product(c, 0, s.in, s.out,
-                          [&](std::int64_t begin, std::int64_t n) { return x.middleCols(begin, n).transpose() * g; });
+      host::write_product(c, 0, s.in, s.out, [&](host::view out, std::int64_t begin, std::int64_t n) {
+        host::product_tn(out, host::at(x + begin, s.rows, n, s.in), g);
+      });
       if (s.bias) write_column_sums(c, 1, g);
     };
     return k;
@@ -261,51 +275,53 @@ class host_backend {
     const float scale = 1 / std::sqrt(static_cast<float>(head));
     // The rows of one sample, the columns of one head, of what a row of qkv begins with at `part` widths.
     const auto qkv = [s, head](const host_call& c, std::int64_t sample, std::int64_t h, std::int64_t part) {
-      return host::const_strided(
-          c.input<float>(0).data() + sample * s.context * 3 * s.width + part * s.width + h * head, s.context, head,
-          Eigen::OuterStride<>(3 * s.width));
+      return host::at(c.input<float>(0).data() + sample * s.context * 3 * s.width + part * s.width + h * head,
+                      s.context, head, 3 * s.width);
     };
     k.forward.run = [s, head, context, scale, qkv](const host_call& c) {
       for (std::int64_t sample = 0; sample < s.batch; ++sample)
         for (std::int64_t h = 0; h < s.heads; ++h) {
-          host::map p(c.output<float>(1).data() + (sample * s.heads + h) * context * context, context, context);
-          p.noalias() = qkv(c, sample, h, 0) * qkv(c, sample, h, 1).transpose();
-          for (std::int64_t r = 0; r < context; ++r) softmax(p.data() + r * context, r + 1, context, scale);
-          host::strided y(c.output<float>(0).data() + sample * context * s.width + h * head, context, head,
-                          Eigen::OuterStride<>(s.width));
-          y.noalias() = p * qkv(c, sample, h, 2);
+          float* p = c.output<float>(1).data() + (sample * s.heads + h) * context * context;
+          host::product_nt(host::at(p, context, context, context), qkv(c, sample, h, 0), qkv(c, sample, h, 1));
+          for (std::int64_t r = 0; r < context; ++r) softmax(p + r * context, r + 1, context, scale);
+          float* y = c.output<float>(0).data() + sample * context * s.width + h * head;
+          host::product(host::at(y, context, head, s.width),
+                        host::at(static_cast<const float*>(p), context, context, context), qkv(c, sample, h, 2));
         }
     };
     k.backward.workspace = (context * context + context * head) * 4;
     k.backward.run = [s, head, context, scale, qkv](const host_call& c) {
-      if (c.outputs[0].empty()) return;
-      host::map scores(c.scratch<float>().data(), context, context);
-      host::map part(c.scratch<float>().data() + context * context, context, head);
+      float* scores = c.scratch<float>().data();
+      float* part = scores + context * context;
+      const host::view scores_view = host::at(scores, context, context, context);
+      const host::view part_view = host::at(part, context, head, head);
+      const host::const_view scores_made = host::at(static_cast<const float*>(scores), context, context, context);
       for (std::int64_t sample = 0; sample < s.batch; ++sample)
         for (std::int64_t h = 0; h < s.heads; ++h) {
-          const host::const_map p(c.input<float>(1).data() + (sample * s.heads + h) * context * context, context,
-                                  context);
-          const host::const_strided g(c.input<float>(2).data() + sample * context * s.width + h * head, context, head,
-                                      Eigen::OuterStride<>(s.width));
+          const float* p = c.input<float>(1).data() + (sample * s.heads + h) * context * context;
+          const auto probabilities = host::at(p, context, context, context);
+          const auto g =
+              host::at(c.input<float>(2).data() + sample * context * s.width + h * head, context, head, s.width);
           const auto put = [&](std::int64_t third) {
-            for (std::int64_t r = 0; r < context; ++r)
+            for (std::int64_t r = 0; r < context; ++r) {
+              const float* from = part + r * head;
               host::write(c.output<float>(0).data() + (sample * context + r) * 3 * s.width + third * s.width + h * head,
-                          static_cast<std::size_t>(head), c.adds[0] != 0,
-                          [&](std::size_t i) { return part(r, static_cast<std::int64_t>(i)); });
+                          static_cast<std::size_t>(head), c.adds[0] != 0, [&](std::size_t i) { return from[i]; });
+            }
           };
-          part.noalias() = p.transpose() * g;
+          host::product_tn(part_view, probabilities, g);
           put(2);
-          scores.noalias() = g * qkv(c, sample, h, 2).transpose();
+          host::product_nt(scores_view, g, qkv(c, sample, h, 2));
           for (std::int64_t r = 0; r < context; ++r) {
-            float* row = scores.data() + r * context;
-            const float* probability = p.data() + r * context;
+            float* row = scores + r * context;
+            const float* probability = p + r * context;
             const auto n = static_cast<std::size_t>(context);
             const float dot = host::sum(n, [&](std::size_t i) { return row[i] * probability[i]; });
             for (std::size_t i = 0; i < n; ++i) row[i] = scale * probability[i] * (row[i] - dot);
           }
-          part.noalias() = scores * qkv(c, sample, h, 1);
+          host::product(part_view, scores_made, qkv(c, sample, h, 1));
           put(0);
-          part.noalias() = scores.transpose() * qkv(c, sample, h, 0);
+          host::product_tn(part_view, scores_made, qkv(c, sample, h, 0));
           put(1);
         }
     };
@@ -408,7 +424,7 @@ class host_backend {
   }
 
  private:
-  static void write_column_sums(const host_call& c, std::size_t i, const host::const_map& g) {
+  static void write_column_sums(const host_call& c, std::size_t i, const host::const_view& g) {
     if (c.outputs[i].empty()) return;
     std::vector<float> total(static_cast<std::size_t>(g.cols()), 0.0F);
     for (std::int64_t r = 0; r < g.rows(); ++r)

@@ -21,42 +21,40 @@ class host_image_backend : public host_backend {
     const std::int64_t pixels = s.height * s.width, taps = s.in * s.kernel * s.kernel;
     k.forward.workspace = taps * pixels * 4;
     k.forward.run = [s, pixels, taps](const host_call& c) {
-      const auto w = host::input(c, 1, s.out, taps);
       const auto b = c.input<float>(2);
-      host::map columns(c.scratch<float>().data(), taps, pixels);
+      const float* columns = c.scratch<float>().data();
       for (std::int64_t n = 0; n < s.batch; ++n) {
-        unfold(s, c.input<float>(0).data() + n * s.in * pixels, columns.data());
-        host::map y(c.output<float>(0).data() + n * s.out * pixels, s.out, pixels);
-        y.noalias() = w * columns;
+        unfold(s, c.input<float>(0).data() + n * s.in * pixels, c.scratch<float>().data());
+        auto y = host::at(c.output<float>(0).data() + n * s.out * pixels, s.out, pixels, pixels);
+        host::product(y, host::input(c, 1, s.out, taps), host::at(columns, taps, pixels, pixels));
         for (std::int64_t o = 0; o < s.out; ++o) y.row(o).array() += b[static_cast<std::size_t>(o)];
       }
     };
     k.input.workspace = k.forward.workspace;
     k.input.run = [s, pixels, taps](const host_call& c) {
-      const auto w = host::input(c, 0, s.out, taps);
-      host::map columns(c.scratch<float>().data(), taps, pixels);
+      float* columns = c.scratch<float>().data();
       for (std::int64_t n = 0; n < s.batch; ++n) {
-        const host::const_map g(c.input<float>(1).data() + n * s.out * pixels, s.out, pixels);
-        columns.noalias() = w.transpose() * g;
-        fold(s, columns.data(), c.output<float>(0).data() + n * s.in * pixels, c.adds[0] != 0);
+        host::product_tn(host::at(columns, taps, pixels, pixels), host::input(c, 0, s.out, taps),
+                         host::at(c.input<float>(1).data() + n * s.out * pixels, s.out, pixels, pixels));
+        fold(s, columns, c.output<float>(0).data() + n * s.in * pixels, c.adds[0] != 0);
       }
     };
     k.weight.workspace = (taps * pixels + s.out * taps) * 4;
     k.weight.run = [s, pixels, taps](const host_call& c) {
-      host::map columns(c.scratch<float>().data(), taps, pixels);
-      host::map total(c.scratch<float>().data() + taps * pixels, s.out, taps);
+      float* total = c.scratch<float>().data() + taps * pixels;
+      const float* columns = c.scratch<float>().data();
       std::vector<float> bias(static_cast<std::size_t>(s.out), 0.0F);
-      total.setZero();
+      std::fill(total, total + s.out * taps, 0.0F);
       for (std::int64_t n = 0; n < s.batch; ++n) {
-        const host::const_map g(c.input<float>(1).data() + n * s.out * pixels, s.out, pixels);
-        unfold(s, c.input<float>(0).data() + n * s.in * pixels, columns.data());
-        total.noalias() += g * columns.transpose();
+        const auto g = host::at(c.input<float>(1).data() + n * s.out * pixels, s.out, pixels, pixels);
+        unfold(s, c.input<float>(0).data() + n * s.in * pixels, c.scratch<float>().data());
+        host::add_product_nt(host::at(total, s.out, taps, taps), g, host::at(columns, taps, pixels, pixels));
         for (std::size_t o = 0; o < bias.size(); ++o) {
           const float* row = g.data() + static_cast<std::int64_t>(o) * pixels;
           bias[o] += host::sum(static_cast<std::size_t>(pixels), [&](std::size_t i) { return row[i]; });
         }
       }
-      host::write(c, 0, [&](std::size_t i) { return total.data()[i]; });
+      host::write(c, 0, [&](std::size_t i) { return total[i]; });
       host::write(c, 1, [&](std::size_t i) { return bias[i]; });
     };
     return k;

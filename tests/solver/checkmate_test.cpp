@@ -12,7 +12,10 @@
 #include <functional>
 #include <limits>
 #include <queue>
+#include <random>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,6 +24,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/solver/concepts.hpp"
+#include "support/answer.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
 
@@ -117,10 +121,49 @@ test::random_graph_options kind(std::uint64_t seed) {
   return options;
 }
 
+problem bundled(const std::string& name) {
+  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).question;
+}
+
+problem at(const problem& free, double fraction) {
+  return free.with_budget(static_cast<std::int64_t>(fraction * static_cast<double>(free.step().baseline_peak)));
+}
+
+static_assert(solver_for<checkmate_solver<branch_and_bound_backend>, problem>);
+constexpr auto checkmate_own = checkmate_with(branch_and_bound);
+
+/// A backend whose word is worth nothing.
+struct lying_backend {
+  static constexpr std::string_view name = "lying";
+  mip_status says = mip_status::optimal;
+  [[nodiscard]] mip_result solve(const mip_model& m, const mip_options& options) const {
+    mip_result r;
+    r.status = says;
+    std::mt19937_64 engine(m.num_columns());
+    for (int i = 0; i < 20; ++i) {
+      r.values.clear();
+      for (std::size_t j = 0; j < m.num_columns(); ++j)
+        r.values.push_back(static_cast<double>(engine() % 1000) / (i < 10 ? 1000 : 1900));
+      r.objective = r.bound = m.objective(r.values);
+      if (options.on_incumbent) options.on_incumbent(r.values, r.objective);
+    }
+    return r;
+  }
+};
+static_assert(mip_backend<lying_backend>);
+
+/// Graphs that `exact` within `refined` does not settle at once.
+problem middling(std::uint64_t seed) {
+  const problem free =
+      test::random_problem(seed, {.operations = 17, .most_inputs = 2, .backward = 100, .most_time = 50});
+  const std::int64_t low = largest_working_set(free).bytes;
+  return free.with_budget(low + (free.step().baseline_peak - low) / 3);
+}
+
 }  // namespace
 
 TEST_CASE("random graphs: the program's optimum is that of an exhaustive search over its form") {
-  const std::uint64_t graphs = long_run() ? 2000 : 250;
+  const std::uint64_t graphs = long_run() ? 2500 : 600;
   std::size_t possible = 0, impossible = 0, costly = 0, above = 0, tidied = 0;
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     const problem free = test::random_problem(seed + 40000, kind(seed));
@@ -165,4 +208,146 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
           " times the problem has a faster schedule than the form, ", tidied, " times with a first run in vain");
   CHECK(costly > graphs / 10);
   CHECK(impossible > graphs / 10);
+}
+
+TEST_CASE("sizes in coarse units: what the program says fits the true budget") {
+  std::size_t lost = 0, solved = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const problem free = test::random_problem(seed + 60000, {.operations = 7, .backward = 100, .most_bytes = 1000003});
+    const std::int64_t low = largest_working_set(free).bytes;
+    const problem p = free.with_budget(low + (free.step().baseline_peak - low) / 2);
+    const mip_result fine = branch_and_bound.solve(checkmate_model(p).model());
+    const checkmate_model program(p, {.units = 40});
+    const mip_result coarse = branch_and_bound.solve(program.model());
+    INFO("seed ", seed);
+    REQUIRE(coarse.objective >= fine.objective - 1e-6);
+    lost += coarse.objective > fine.objective + 1e-6;
+    if (coarse.status != mip_status::optimal) continue;
+    ++solved;
+    REQUIRE(check(p, program.decode(coarse.values)).valid());
+  }
+  CHECK(solved > 10);
+  CHECK(lost > 5);  // so the units are coarse enough to show
+}
+
+TEST_CASE("only what is not slower than a given schedule: the same optimum, fewer decisions") {
+  std::size_t fewer = 0;
+  for (std::uint64_t seed = 0; seed < 80; ++seed) {
+    const problem free = test::random_problem(seed + 61000, {.operations = 7, .backward = 100, .most_time = 20});
+    const problem p = at(free, 0.75);
+    const checkmate_model all(p);
+    const mip_result r = branch_and_bound.solve(all.model());
+    if (r.status != mip_status::optimal) continue;
+    const double time = all.time(r.objective);
+    const checkmate_model part(p, {.at_most = time});
+    const mip_result s = branch_and_bound.solve(part.model());
+    INFO("seed ", seed);
+    REQUIRE(s.status == mip_status::optimal);
+    REQUIRE(part.time(s.objective) == doctest::Approx(time));
+    CHECK(part.decisions() <= all.decisions());
+    fewer += part.decisions() < all.decisions();
+  }
+  CHECK(fewer > 3);
+}
+
+TEST_CASE("the rows of the turnaround bound lift the relaxation to it") {
+  // Without integrality: the plain relaxation stays below the bound, as its rows make it reach it.
+  const auto relaxed = [](const problem& p, std::vector<op_id> moments) {
+    const checkmate_model program(p, {.moments = std::move(moments)});
+    mip_model m = program.model();
+    for (std::size_t j = 0; j < m.num_columns(); ++j) m.set_integer(static_cast<std::uint32_t>(j), false);
+    return program.time(branch_and_bound.solve(m).objective);
+  };
+  std::size_t raised = 0, looked = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const problem p = middling(seed + 62000, 12);
+    const turnaround_result bound = turnaround_bound(p);
+    if (bound.infeasible || bound.recomputation <= 0) continue;
+    ++looked;
+    const double plain = relaxed(p, {}), cut = relaxed(p, {bound.moment});
+    INFO("seed ", seed, ": ", plain, " ", cut, " bound ", bound.lower_bound);
+    REQUIRE(cut >= plain - 1e-6);
+    REQUIRE(cut >= bound.lower_bound - 1e-6 * bound.lower_bound);
+    raised += cut > plain + 1e-6;
+  }
+  MESSAGE("raised in ", raised, " of ", looked);
+  CHECK(raised > 2);
+}
+
+TEST_CASE("where the whole step fits, there is nothing to decide") {
+  const problem p = bundled("mlp-chain-8");
+  CHECK(checkmate_model(p).decisions() == 0);
+  CHECK(checkmate_model(p.with_budget(p.step().baseline_peak)).decisions() == 0);
+  const solution s = checkmate_own(p);
+  CHECK(s.status == solve_status::optimal);
+  const problem nothing(training_graph{}, measured_cost{});
+  CHECK(checkmate_own(nothing.with_budget(0)).status == solve_status::optimal);
+}
+
+TEST_CASE("real graphs: the model is as large as was estimated at most, and a heuristic schedule is a solution of it") {
+  for (const char* name : {"rk/fno1d", "rk/unet", "rk/gpt2-like-2l", "unet5-b16-256", "fno1d-b32-8192"}) {
+    const problem p = at(bundled(name), 0.6);
+    const solution heuristic = refined(p, {.run = {.work_limit = 2000}});
+    REQUIRE(heuristic.has_schedule());
+    const checkmate_model program(p, {.at_most = heuristic.time});
+    INFO(name);
+    CHECK(program.model().num_columns() <= checkmate_model::size_estimate(p));
+    CHECK(program.decisions() > 0);
+    solution evicted = evict(p);
+    REQUIRE(evicted.has_schedule());
+    const checkmate_model loose(p);
+    const auto values = loose.encode(*evicted.plan);
+    if (!values) continue;  // runs in another order within a phase, which need more memory
+    CHECK(loose.time(loose.model().objective(*values)) == doctest::Approx(evicted.time));
+    solution again;
+    CHECK(accept(p, again, loose.decode(*values)));
+    CHECK(again.time == doctest::Approx(evicted.time));
+  }
+}
+
+TEST_CASE("the solver on middling graphs: an answer that is checked, never worse than refined") {
+  std::size_t programs = 0;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const problem p = middling(seed + 63000);
+    const solution plain = refined(p, {.run = {.work_limit = 20}});
+    const solution s = checkmate_own(p, {.good_enough = 0, .run = {.work_limit = 80}});
+    INFO("seed ", seed, ": ", s.message);
+    test::check_answer(p, s);
+    if (plain.plan) {
+      REQUIRE(s.has_schedule());
+      CHECK(s.time <= plain.time);
+    }
+    programs += s.message.find("integer program") == 0;
+  }
+  MESSAGE(programs, " integer programs");
+  CHECK(programs > 0);
+}
+
+TEST_CASE("a backend that lies: no invalid schedule, and neither optimal nor infeasible by its word") {
+  const problem p = at(bundled("rk/fno1d"), 0.3);
+  const solution plain = refined(p, {.run = {.work_limit = 500}});
+  for (const mip_status says : {mip_status::optimal, mip_status::infeasible, mip_status::failed}) {
+    const solution s = checkmate_with(lying_backend{says})(p, {.good_enough = 0, .run = {.work_limit = 2000}});
+    test::check_answer(p, s);
+    CHECK(s.message.find("integer program") == 0);
+    CHECK(s.message.find("were no schedules") != std::string::npos);
+    CHECK(s.status == solve_status::feasible);
+    CHECK(s.time <= plain.time);
+  }
+}
+
+TEST_CASE("limits, a model that is too large, the same answer every time") {
+  const problem p = at(bundled("rk/fno1d"), 0.6);
+  std::stop_source source;
+  source.request_stop();
+  CHECK(checkmate_own(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);
+  CHECK(checkmate_own(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
+  const solution large = checkmate_own(p, {.good_enough = 0, .most_columns = 1000, .run = {.work_limit = 1000}});
+  CHECK(large.status == solve_status::feasible);
+  CHECK(large.message.find("more than most_columns") != std::string::npos);
+  const problem q = middling(63001);
+  const checkmate_options options{.good_enough = 0, .run = {.work_limit = 200, .seed = 3}};
+  const solution a = checkmate_own(q, options), b = checkmate_own(q, options);
+  CHECK(a.plan == b.plan);
+  CHECK(a.message == b.message);
 }

@@ -196,6 +196,7 @@ inline void solve(const mip_model& model, const mip_options& options, bool start
   load(model, solver);
   message last;
   last.kind = message_kind::finished;
+  solver.setHintParam(OsiDoPresolveInInitial, true);
   solver.initialSolve();
   if (solver.isProvenDualInfeasible() && !solver.isProvenPrimalInfeasible()) {
     last.status = mip_status::unbounded;

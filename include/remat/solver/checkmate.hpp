@@ -55,8 +55,9 @@ struct checkmate_model_options {
 /// - phases before the first operation that does not fit beside everything that may be of use later run nothing twice,
 ///   nor free anything then (but where a tensor of several producers that may run again has been begun);
 /// - R[t,k] where nothing that could run or be wanted from there on reads what k makes;
-/// - holding a tensor across a run that makes it again, or across an interval that no read or end of the step follows;
-///   running an operation none of whose outputs is held afterwards.
+/// - running an operation none of whose outputs is held afterwards.
+/// A tensor that is there counts twice while a run makes it again: it might as well have been freed before. More rows
+/// of that kind (what is held must be read) do not raise the relaxation's bound and slow it down.
 ///
 /// A tensor of several producers that can be made again has a variable for each contribution: all go when it is freed,
 /// and none may be added twice. If none of its producers may run again, it is held from the first write on as one.
@@ -70,7 +71,6 @@ class checkmate_model {
       : problem_(p), s_(p.step()), options_(options) {
     number_operations();
     scale();
-    find_last_uses();
     find_first_phase();
     build();
     add_moments();
@@ -216,7 +216,8 @@ class checkmate_model {
     return std::uint64_t{phase} * (op_.size() + 1) + k;
   }
 
-  /// For each operation the last phase in which it may be of use to run it again, for each tensor the last read.
+  /// For each operation the last phase in which it may be of use to run it again, if that is from `first_phase_` on;
+  /// for each tensor the last read.
   void find_last_uses() {
     const auto n = static_cast<std::uint32_t>(op_.size());
     last_phase_.assign(n, 0);
@@ -233,7 +234,7 @@ class checkmate_model {
           if (used_[t])
             last_phase_[k] = std::max(last_phase_[k],
                                       s_.step_output[t] ? n - 1 : static_cast<std::uint32_t>(last_read_[t] / (n + 1)));
-      const std::uint32_t phase = std::max(k, again_[k] ? last_phase_[k] : k);
+      const std::uint32_t phase = last_phase_[k] >= std::max(first_phase_, k + 1) ? last_phase_[k] : k;
       for (const std::uint32_t t : s_.inputs[op_[k]]) {
         used_[t] = 1;
         last_read_[t] = std::max(last_read_[t], at(phase, k));
@@ -247,13 +248,25 @@ class checkmate_model {
     return again_[k] && phase > k && phase >= first_phase_ && phase <= last_phase_[k];
   }
 
+  /// Phases before this one need not run anything again. With what may run again from some phase on, it is clear what
+  /// may be of use then; if all of that fits until then, all of it may be kept. So the last such phase is found from
+  /// above: each step back makes more runs possible, and more tensors of use.
+  void find_first_phase() {
+    first_phase_ = static_cast<std::uint32_t>(op_.size());
+    for (;;) {
+      find_last_uses();
+      if (!problem_.has_budget()) return;
+      const std::uint32_t phase = first_that_does_not_fit();
+      if (phase >= first_phase_) return;
+      first_phase_ = phase;
+    }
+  }
+
   /// The first phase whose operation does not fit beside everything that may be of use from there on, or adds to a
   /// tensor whose producers may run again: to drop what has been added to it may be of use, to run one of them again
   /// later.
-  void find_first_phase() {
+  [[nodiscard]] std::uint32_t first_that_does_not_fit() const {
     const auto n = static_cast<std::uint32_t>(op_.size());
-    first_phase_ = n;
-    if (!problem_.has_budget()) return;
     std::vector<std::uint8_t> allocated(s_.num_tensors, 0);
     std::vector<std::uint32_t> live;
     std::int64_t units = 0;
@@ -267,6 +280,7 @@ class checkmate_model {
       });
       std::int64_t now = units_of(s_.workspace[op_[t]]);
       for (const std::uint32_t d : s_.outputs[op_[t]]) {
+        if (first_phase_ < n && composite(d)) return t;
         if (allocated[d]) continue;
         if (used_[d]) {
           allocated[d] = 1;
@@ -276,13 +290,9 @@ class checkmate_model {
           now += units_of(s_.bytes[d]);
         }
       }
-      const auto outputs = s_.outputs[op_[t]];
-      if (units + now > capacity_units_ ||
-          std::any_of(outputs.begin(), outputs.end(), [&](std::uint32_t d) { return composite(d); })) {
-        first_phase_ = t;
-        return;
-      }
+      if (units + now > capacity_units_) return t;
     }
+    return n;
   }
 
   [[nodiscard]] std::uint32_t decision(std::uint32_t phase, std::uint32_t k) const {
@@ -414,11 +424,7 @@ class checkmate_model {
       } else {
         during.push_back({r, tensor_size(t)});
         const value after = of_use_after(t, phase, k) ? fresh() : value{};
-        if (!first) {
-          row(-infinite, {{before, 1}, {r, 1}}, 1);
-          row(-infinite, {{before, 1}, {after, -1}}, 0);
-          row(-infinite, {{after, 1}, {before, -1}, {r, -1}}, 0);
-        }
+        if (!first) row(-infinite, {{after, 1}, {before, -1}, {r, -1}}, 0);
         state_[t].held = after;
       }
       kept.push_back(state_[t].held);
@@ -441,7 +447,6 @@ class checkmate_model {
       const value after = later ? fresh(composite(t)) : value{};
       row(0, {{before, 1}, {r, -1}}, infinite);
       row(-infinite, {{after, 1}, {before, -1}}, 0);
-      row(-infinite, {{before, 1}, {r, -1}, {after, -1}}, 0);
       for (const value& c : state_[t].contributions) row(0, {{c, 1}, {r, -1}}, infinite);
       if (!state_[t].contributions.empty()) carry_contributions(t, after, p, none, value{});
       state_[t].held = after;
@@ -516,7 +521,6 @@ class checkmate_model {
     during.push_back({before, -tensor_size(t)});
     const value after = of_use_after(t, phase, k) ? fresh(true) : value{};
     row(-infinite, {{after, 1}, {across, -1}}, 0);
-    row(-infinite, {{before, 1}, {r, -1}, {after, -1}}, 0);
     carry_contributions(t, after, p, mine, r);
     now.held = after;
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <queue>
@@ -154,10 +155,18 @@ class sparse_adjacency {
   }
   void eliminate(std::uint32_t v, const std::vector<std::uint32_t>& around) {
     for (const std::uint32_t u : around) {
+      std::vector<std::uint32_t>& row = rows_[u];
+      if (around.size() * 16 < row.size()) {  // a few into many
+        row.erase(std::lower_bound(row.begin(), row.end(), v));
+        for (const std::uint32_t w : around)
+          if (const auto at = std::lower_bound(row.begin(), row.end(), w); w != u && (at == row.end() || *at != w))
+            row.insert(at, w);
+        continue;
+      }
       merged_.clear();
-      std::set_union(rows_[u].begin(), rows_[u].end(), around.begin(), around.end(), std::back_inserter(merged_));
+      std::set_union(row.begin(), row.end(), around.begin(), around.end(), std::back_inserter(merged_));
       std::erase_if(merged_, [&](std::uint32_t x) { return x == u || x == v; });
-      rows_[u] = merged_;
+      row = merged_;
     }
     rows_[v] = {};
   }

@@ -35,7 +35,7 @@ class reducer {
  public:
   reducer(const undirected_graph& g, std::uint32_t lower_bound)
       : n_(static_cast<std::uint32_t>(g.num_vertices())), low_(lower_bound), graph_(g), gone_(n_, 0), queued_(n_, 1) {
-    for (std::uint32_t v = n_; v-- > 0;) queue_.push_back(v);
+    for (std::uint32_t v = 0; v < n_; ++v) queue_.push_back(v);
   }
 
   reduced_graph run(const std::function<bool()>* stop) {

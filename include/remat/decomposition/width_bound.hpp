@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -78,10 +79,17 @@ namespace remat {
         push(u);
       }
     }
-    merged.clear();
-    std::set_union(rows[into].begin(), rows[into].end(), rows[v].begin(), rows[v].end(), std::back_inserter(merged));
-    std::erase(merged, into);
-    rows[into] = merged;
+    std::vector<std::uint32_t>& row = rows[into];
+    if (rows[v].size() * 16 < row.size()) {  // a few into many
+      for (const std::uint32_t u : rows[v])
+        if (const auto at = std::lower_bound(row.begin(), row.end(), u); u != into && (at == row.end() || *at != u))
+          row.insert(at, u);
+    } else {
+      merged.clear();
+      std::set_union(row.begin(), row.end(), rows[v].begin(), rows[v].end(), std::back_inserter(merged));
+      std::erase(merged, into);
+      row = merged;
+    }
     push(into);
     rows[v] = {};
   }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSL-1.0
+//
+// treewidth: reads a graph in PACE's .gr format, or a training graph, and writes a tree decomposition of it.
+//
+//     treewidth ex002.gr --seconds 10 --out ex002.td
+//     treewidth gpt2-small-b8-s1024.json --edges moral
+//
+// Prints the width, the proven lower bound and the seconds. Ctrl-C ends the search with the best found.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <string>
+
+#include "remat/core/error.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/decomposition/decompose.hpp"
+#include "remat/decomposition/undirected_graph.hpp"
+#include "remat/io/pace.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat_plan/interrupt.hpp"
+
+namespace {
+
+remat::undirected_graph read(const std::filesystem::path& path, remat::operation_edges which) {
+  if (path.extension() != ".json") return remat::read_pace_graph(path);
+  return remat::operation_graph(remat::problem(remat::read_training_graph(path), remat::unit_cost{}), which);
+}
+
+int run(int argc, char** argv) {
+  std::string in, out, edges = "moral";
+  double seconds = 10;
+  std::uint64_t seed = 0, work = 0;
+  CLI::App app("Finds a tree decomposition of small width, and a lower bound on the width of any.", "treewidth");
+  app.add_option("graph", in, "A graph in PACE's format, or a training graph")->type_name("GRAPH.gr|.json")->required();
+  app.add_option("--out", out, "Write the decomposition in PACE's format")->type_name("TREE.td");
+  app.add_option("--seconds", seconds, "Wall clock of the search, 10 by default")->check(CLI::Range(0.0, 1e8));
+  app.add_option("--work", work, "Elementary steps, in place of --seconds: the same answer every time")
+      ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max() - 1));
+  app.add_option("--seed", seed, "Of all random choices, 0 by default");
+  app.add_option("--edges", edges, "Of a training graph's operations: moral (the default) or reads")
+      ->check(CLI::IsMember({"moral", "reads"}));
+  app.footer("Exit status: 0 a decomposition was found, 2 unusable arguments or input.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    std::string what = e.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    std::cerr << "treewidth: " << what << " (treewidth --help names all arguments)\n";
+    return 2;
+  }
+
+  const remat::undirected_graph g =
+      read(in, edges == "reads" ? remat::operation_edges::reads : remat::operation_edges::moral);
+  const remat_plan::interrupt interrupted;
+  remat::decompose_options options;
+  options.run.stop = interrupted.token();
+  options.run.seed = seed;
+  if (work != 0)
+    options.run.work_limit = work;
+  else
+    options.run.time_limit = std::chrono::nanoseconds(std::llround(seconds * 1e9));
+  const remat::decomposition_result r = remat::decompose(g, options);
+
+  std::cout << "vertices " << g.num_vertices() << ", edges " << g.num_edges() << "\n"
+            << "width " << r.width << (r.proven ? ", the least there is" : "") << "\n"
+            << "lower bound " << r.lower_bound << "\n"
+            << "seconds " << r.statistics.seconds << "\n";
+  if (!out.empty()) {
+    std::ofstream file(out, std::ios::binary);
+    remat::write_pace_decomposition(file, r.tree, g.num_vertices());
+    file.close();
+    if (!file) throw remat::bad_file(out, "", "cannot be written");
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::cerr << "treewidth: " << e.what() << "\n";
+    return 2;
+  }
+}

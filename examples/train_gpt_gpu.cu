@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Trains a GPT on a CUDA device, with and without rematerialization, and compares the runs bit for bit.
-// test: --layers 3 --width 64 --heads 4 --context 64 --batch 4 --steps 20 --seconds 0.5 --streams 2 --graph
+// test: --layers 4 --width 128 --heads 4 --context 128 --batch 8 --seconds 0.5 --streams 2 --graph --workspace 1024
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -51,6 +51,7 @@ constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and without
   --steps N          of training, at least 3 (20)
   --streams N        that the operations of a step run on (1)
   --graph            capture the step and replay it, in the runs with rematerialization
+  --workspace N      KiB that cuBLAS is given in each product (8192)
   --exact            products in single precision, without TF32
   --no-baseline      leave out the run without rematerialization (where it does not fit); nothing is compared then
 )";
@@ -62,6 +63,7 @@ struct options {
   double seconds = 5;
   std::size_t steps = 20;
   std::uint32_t streams = 1;
+  std::int64_t workspace = 8192;  // KiB
   bool graph = false, exact = false, baseline = true;
 };
 
@@ -111,6 +113,8 @@ options parse(std::span<char*> arguments) {
       o.seconds = number(0, 1e6);
     else if (name == "--steps")
       o.steps = static_cast<std::size_t>(whole(3));
+    else if (name == "--workspace")
+      o.workspace = whole(1);
     else if (name == "--streams")
       o.streams = static_cast<std::uint32_t>(whole(1, 64));
     else if (name == "--solver" && (value == "evict" || value == "refined"))
@@ -281,7 +285,7 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
   float ms = 0;
   throw_on_cuda_error(cudaEventElapsedTime(&ms, begin.get(), end.get()), "reading the time");
   r.milliseconds = static_cast<double>(ms) / static_cast<double>(o.steps - 2);
-  const std::vector<std::byte> losses = fetched(s.losses.bytes());
+  const std::vector<std::byte> losses = fetched(s.losses.bytes().first(o.steps * sizeof(float)));
   r.losses.resize(o.steps);
   std::memcpy(r.losses.data(), losses.data(), losses.size());
   if (timing) {
@@ -320,7 +324,7 @@ int compare(options o) {
   const train::text text = train::generated_text(200'000, 1);
   o.sizes.vocabulary = std::max(o.sizes.vocabulary, text.vocabulary);
   const cuda_seed seed;
-  train::network<train::cuda_backend> net("gpt", train::cuda_backend(!o.exact, seed.get()));
+  train::network<train::cuda_backend> net("gpt", train::cuda_backend(!o.exact, seed.get(), o.workspace * 1024));
   const train::gpt ids = train::make_gpt(net, o.sizes);
   const step_type step = net.build(ids.loss);
   const state s(step, net.parameters, ids, o, text);

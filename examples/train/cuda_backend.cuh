@@ -310,7 +310,10 @@ class cuda_backend {
   using kernel = std::function<void(const cuda_call&)>;
 
   /// `tensor_cores`: products in TF32. `step_seed`: where captured steps read their seed; null: `call.seed` is used.
-  explicit cuda_backend(bool tensor_cores = true, const std::uint64_t* step_seed = nullptr) : step_seed_(step_seed) {
+  /// `blas_workspace`: bytes that each product gives cuBLAS, a multiple of 256.
+  explicit cuda_backend(bool tensor_cores = true, const std::uint64_t* step_seed = nullptr,
+                        std::int64_t blas_workspace = std::int64_t{8} << 20)
+      : step_seed_(step_seed), blas_workspace_(blas_workspace) {
     cublasHandle_t h = nullptr;
     gpu::require(cublasCreate(&h), "cublasCreate");
     blas_ = std::shared_ptr<cublasContext>(h, [](cublasHandle_t x) { static_cast<void>(cublasDestroy(x)); });
@@ -332,25 +335,26 @@ class cuda_backend {
   [[nodiscard]] linear_kernels<kernel> linear(const linear_sizes& s) const {
     linear_kernels<kernel> k;
     const auto blas = blas_;
-    k.forward.workspace = k.input.workspace = k.weight.workspace = blas_workspace;
-    k.forward.run = [s, blas](const cuda_call& c) {
-      const product p(*blas, c);
+    const std::int64_t space = blas_workspace_;
+    k.forward.workspace = k.input.workspace = k.weight.workspace = blas_workspace_;
+    k.forward.run = [s, blas, space](const cuda_call& c) {
+      const product p(*blas, c, space);
       const auto y = c.output<float>(0);
       p({s.rows, s.out, s.in}, {c.input<float>(0).data(), s.in}, {c.input<float>(1).data(), s.out}, {y.data(), s.out});
       if (s.bias)
         gpu::add_bias<><<<gpu::blocks(y.size()), gpu::block, 0, c.stream>>>(y.data(), c.input<float>(2).data(),
                                                                             y.size(), static_cast<std::size_t>(s.out));
     };
-    k.input.run = [s, blas](const cuda_call& c) {
+    k.input.run = [s, blas, space](const cuda_call& c) {
       if (c.outputs[0].empty()) return;
-      const product p(*blas, c);
+      const product p(*blas, c, space);
       p({s.rows, s.in, s.out}, {c.input<float>(1).data(), s.out}, {c.input<float>(0).data(), s.out, true},
         {c.output<float>(0).data(), s.in});
     };
-    k.weight.run = [s, blas](const cuda_call& c) {
+    k.weight.run = [s, blas, space](const cuda_call& c) {
       const float* const g = c.input<float>(1).data();
       if (!c.outputs[0].empty()) {
-        const product p(*blas, c);
+        const product p(*blas, c, space);
         p({s.in, s.out, s.rows}, {c.input<float>(0).data(), s.in, true}, {g, s.out},
           {c.output<float>(0).data(), s.out});
       }
@@ -416,13 +420,14 @@ class cuda_backend {
   [[nodiscard]] attention_kernels<kernel> attention(const attention_sizes& s) const {
     attention_kernels<kernel> k;
     const auto blas = blas_;
+    const std::int64_t space = blas_workspace_;
     const std::int64_t head = s.width / s.heads, t = s.context, row = 3 * s.width;
     const float scale = 1 / std::sqrt(static_cast<float>(head));
     const auto rows = static_cast<unsigned>(s.heads * t);  // of one sample's squares
     const auto context = static_cast<std::size_t>(t);
-    k.forward.workspace = blas_workspace;
+    k.forward.workspace = blas_workspace_;
     k.forward.run = [=](const cuda_call& c) {
-      const product p(*blas, c);
+      const product p(*blas, c, space);
       for (std::int64_t b = 0; b < s.batch; ++b) {
         const float* const qkv = c.input<float>(0).data() + b * t * row;
         float* const squares = c.output<float>(1).data() + b * s.heads * t * t;
@@ -432,11 +437,11 @@ class cuda_backend {
           {c.output<float>(0).data() + b * t * s.width, s.width, head});
       }
     };
-    k.backward.workspace = blas_workspace + s.heads * t * t * 4;
+    k.backward.workspace = blas_workspace_ + s.heads * t * t * 4;
     k.backward.run = [=](const cuda_call& c) {
       if (c.outputs[0].empty()) return;
-      const product p(*blas, c);
-      float* const scores = reinterpret_cast<float*>(c.workspace.data() + blas_workspace);
+      const product p(*blas, c, space);
+      float* const scores = reinterpret_cast<float*>(c.workspace.data() + space);
       for (std::int64_t b = 0; b < s.batch; ++b) {
         const float* const qkv = c.input<float>(0).data() + b * t * row;
         const float* const squares = c.input<float>(1).data() + b * s.heads * t * t;
@@ -498,7 +503,6 @@ class cuda_backend {
   }
 
  private:
-  static constexpr std::int64_t blas_workspace = 8 << 20;
   static constexpr std::size_t most_shared = 40 * 1024;
   static constexpr std::size_t no_output = ~std::size_t{0};
 
@@ -522,11 +526,11 @@ class cuda_backend {
   /// Matrix products of one call, for its first output, in the first bytes of its workspace.
   class product {
    public:
-    product(cublasContext& blas, const cuda_call& c) : blas_(&blas) {
+    product(cublasContext& blas, const cuda_call& c, std::int64_t space) : blas_(&blas) {
       if (c.adds[0] != 0) throw std::logic_error("a matrix product cannot be added to a gradient here");
       // Whoever sets the stream has set the workspace back.
       gpu::require(cublasSetStream(blas_, c.stream), "cublasSetStream");
-      gpu::require(cublasSetWorkspace(blas_, c.workspace.data(), static_cast<std::size_t>(blas_workspace)),
+      gpu::require(cublasSetWorkspace(blas_, c.workspace.data(), static_cast<std::size_t>(space)),
                    "cublasSetWorkspace");
     }
     /// out = scale · a b, for each of the batch.
@@ -558,6 +562,7 @@ class cuda_backend {
 
   std::shared_ptr<cublasContext> blas_;
   const std::uint64_t* step_seed_;
+  std::int64_t blas_workspace_;
 };
 
 }  // namespace train

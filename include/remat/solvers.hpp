@@ -1,13 +1,28 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-/// Every solver, with bounds and refinement. It needs the standard library alone, as `remat/remat.hpp` does, and takes
-/// longer to compile: a translation unit that calls one solver had better include that one.
+/// Every solver, with bounds, refinement and tree decompositions. It needs the standard library alone, as
+/// `remat/remat.hpp` does, and takes longer to compile: a translation unit that calls one solver had better include that
+/// one.
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/max_flow.hpp"
 #include "remat/bound/moment_branch.hpp"
 #include "remat/bound/moment_cut.hpp"
 #include "remat/bound/turnaround.hpp"
+#include "remat/decomposition/check_decomposition.hpp"
+#include "remat/decomposition/decompose.hpp"
+#include "remat/decomposition/dissection.hpp"
+#include "remat/decomposition/elimination_order.hpp"
+#include "remat/decomposition/flow_cutter.hpp"
+#include "remat/decomposition/improve.hpp"
+#include "remat/decomposition/positive_instance.hpp"
+#include "remat/decomposition/reduce.hpp"
+#include "remat/decomposition/safe_separators.hpp"
+#include "remat/decomposition/separator_tree.hpp"
+#include "remat/decomposition/tree_decomposition.hpp"
+#include "remat/decomposition/undirected_graph.hpp"
+#include "remat/decomposition/width_bound.hpp"
+#include "remat/io/pace.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"

@@ -57,7 +57,7 @@ struct arguments {
 }
 
 /// Solver names of the file format that this program does not have yet.
-inline constexpr std::array<std::string_view, 4> not_built_yet{"rockmate", "twremat", "checkmate", "hiremate"};
+inline constexpr std::array<std::string_view, 2> not_built_yet{"rockmate", "hiremate"};
 
 namespace reading {
 
@@ -177,6 +177,10 @@ inline void check_writable(const std::string& option, const std::string& path) {
     for (std::string& name : split("--solver", solver)) {
       if (std::find(not_built_yet.begin(), not_built_yet.end(), name) != not_built_yet.end())
         throw usage_error("--solver " + name + ": is not built yet; remat-plan --help names those that are");
+#ifndef REMAT_HAVE_CBC
+      if (name == "checkmate")
+        throw usage_error("--solver checkmate: this program was built without COIN-OR CBC, which it needs");
+#endif
       if (std::find(out.solvers.begin(), out.solvers.end(), name) == out.solvers.end())
         out.solvers.push_back(std::move(name));
     }

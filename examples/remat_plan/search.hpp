@@ -18,6 +18,7 @@
 #include "outcome.hpp"
 #include "progress_line.hpp"
 #include "remat/core/control.hpp"
+#include "remat/solver/trade_off.hpp"
 
 namespace remat_plan {
 
@@ -118,48 +119,33 @@ struct solving {
 /// least peak found is proven only where it meets the problem's own least. All probes together take one solve's time
 /// limit; under a limit of work, each of them takes a sixteenth of that.
 [[nodiscard]] inline outcome solve_for_memory(const solving& common, const named_solver& solver, double most) {
-  constexpr int probes_within_work = 16, probes_at_most = 64;
   const subject& what = *common.what;
   const double limit = what.baseline_time * (1 + most) * (1 + 1e-12);
-  const bool timed = common.run.time_limit != std::chrono::nanoseconds::max();
   const bool counted = common.run.work_limit != remat::run_control::no_work_limit;
-  const int probes = counted ? probes_within_work : probes_at_most;
+  remat::trade_off_options options;
+  options.probes = counted ? 16 : 64;
+  options.run = common.run;
   const remat::run_clock clock(common.run);
   common.line->begin(solver.name + ", least memory for " + remat::format_percent(most) + " overhead",
                      common.run.time_limit);
 
   std::optional<outcome> best;
   outcome last;
-  std::int64_t low = what.least_peak, high = what.baseline_peak;
-  if (solver.binds_arena) high += high / 50 + (1 << 16);  // rounding and fragmentation
-  for (int probe = 0; probe < probes && low <= high; ++probe) {
-    if (probe != 0 && clock.should_stop()) break;
-    // The baseline's peak first: what cannot be had there cannot be had at all.
-    const std::int64_t budget = probe == 0 ? high : low + (high - low) / 2;
-    std::stop_source enough;
-    const std::stop_callback pass_on(common.run.stop, [&] { enough.request_stop(); });
-    remat::run_control run = common.run;
-    run.stop = enough.get_token();
-    if (counted)
-      run.work_limit = std::max<std::uint64_t>(1, common.run.work_limit / probes_within_work);
-    else
+  const auto probe = [&](std::int64_t budget, remat::run_control& run,
+                         std::stop_source& enough) -> std::optional<std::int64_t> {
+    if (!counted)
       run.on_progress = [&](const remat::progress& p) {
         common.line->update(p);
         if (p.best_time <= limit && !solver.binds_arena) enough.request_stop();  // its arena may not fit
       };
-    // Ten halvings bring the interval to a thousandth: until then each gets its part of the time that is left.
-    if (timed)
-      run.time_limit =
-          std::max(std::chrono::nanoseconds(0), common.run.time_limit - clock.elapsed()) / std::max(2, 11 - probe);
-    last = guarded(*common.what, solver, budget, run);
-    if (last.time && *last.time <= limit) {
-      if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
-      high = std::min(budget, last.bound_bytes()) - 1;
-    } else {
-      if (probe == 0 || last.status == remat::solve_status::error) break;
-      low = budget + 1;
-    }
-  }
+    last = guarded(what, solver, budget, run);
+    if (!last.time || *last.time > limit) return std::nullopt;
+    if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
+    return last.bound_bytes();
+  };
+  std::int64_t high = what.baseline_peak;
+  if (solver.binds_arena) high += high / 50 + (1 << 16);  // rounding and fragmentation
+  remat::bisect_budgets(what.least_peak, high, options, clock, probe);
   common.line->finish();
 
   outcome out = best ? *std::move(best) : outcome{};

@@ -19,7 +19,12 @@
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/solution.hpp"
+#include "remat/solver/twremat.hpp"
 #include "search.hpp"
+
+#ifdef REMAT_HAVE_CBC
+#include "remat/solver/checkmate_cbc.hpp"
+#endif
 
 namespace remat_plan {
 
@@ -102,12 +107,18 @@ template <class Solver>
   };
   remat::rotor_options in_slots;
   if (slots) in_slots.slots = *slots;
+  remat::twremat_options several;
+  several.attempts = 9;
   return {{std::string(remat::no_remat_solver::name), best_order},
           on_graph(remat::chen_sqrt, p),
           on_graph(remat::chen_greedy, p),
           on_graph(remat::revolve, p),
           on_graph(remat::rotor, p, in_slots),
           {std::string(remat::evict_solver::name), evict_within_work},
+          on_graph(remat::twremat, p, several),
+#ifdef REMAT_HAVE_CBC
+          on_graph(remat::checkmate, p),
+#endif
           on_graph(remat::automatic, p)};
 }
 

@@ -21,6 +21,7 @@
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
+#include "remat/solver/twremat.hpp"
 
 namespace remat {
 
@@ -31,7 +32,7 @@ struct portfolio_options {
 /// Several solvers, the best answer: `auto`.
 ///
 /// First a proven bound and the solvers that end by themselves: `no_remat` (with the order of least peak), `evict`,
-/// `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, within a third of the limit; then `refined` from the best of what
+/// `twremat`, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, within a third of the limit; then `refined` from the best of what
 /// they found, with the rest and all threads. It ends where a schedule meets the bound, or where it is proven that
 /// there is none. Never slower than the best of its parts with their shares of the limit. Under a limit of work each
 /// part has a fixed share, so the seed alone decides, whatever the threads. Cancellation: as fast as the slowest of its
@@ -91,6 +92,7 @@ struct portfolio_solver {
     };
     part(no_remat, no_remat_options{}, 0.02);
     part(evict, evict_options{}, 0.1);
+    part(twremat, twremat_options{}, 0.1);
     // Where the listed order is too large, another may do: that is least time at once.
     no_remat_options reorder;
     reorder.reorder = true;

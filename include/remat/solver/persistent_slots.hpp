@@ -27,26 +27,39 @@ namespace remat::persistent {
 
 namespace slot_lanes {
 
-/// Lanes of doubles: `type` at any address of doubles.
+/// Lanes of doubles.
 struct one {
   using type = double;
   static constexpr std::size_t width = 1;
 };
 #if REMAT_PERSISTENT_SLOTS_X86
 struct two {
-  using type = double __attribute__((vector_size(16), aligned(8), may_alias));
+  typedef double type __attribute__((vector_size(16)));
   static constexpr std::size_t width = 2;
 };
 struct four {
-  using type = double __attribute__((vector_size(32), aligned(8), may_alias));
+  typedef double type __attribute__((vector_size(32)));
   static constexpr std::size_t width = 4;
 };
 struct eight {
-  using type = double __attribute__((vector_size(64), aligned(8), may_alias));
+  typedef double type __attribute__((vector_size(64)));
   static constexpr std::size_t width = 8;
 };
 #endif
 inline constexpr std::size_t widest = 8;
+
+/// The lanes at any address of doubles.
+#if REMAT_PERSISTENT_SLOTS_X86
+template <class Lanes>
+struct [[gnu::packed, gnu::may_alias]] anywhere {
+  typename Lanes::type values;
+};
+#else
+template <class Lanes>
+struct anywhere {
+  typename Lanes::type values;
+};
+#endif
 
 }  // namespace slot_lanes
 
@@ -214,10 +227,13 @@ class slot_table {
   [[gnu::always_inline]] static inline void take_smaller(double* best, double add, const double* a, const double* b,
                                                          std::size_t count) {
     using lanes = typename Lanes::type;
+    using place = slot_lanes::anywhere<Lanes>;
     for (std::size_t k = 0; k < count; k += Lanes::width) {
-      lanes& to = *reinterpret_cast<lanes*>(best + k);
-      const lanes time = (*reinterpret_cast<const lanes*>(a + k) + add) + *reinterpret_cast<const lanes*>(b + k);
-      to = time < to ? time : to;
+      place& to = *reinterpret_cast<place*>(best + k);
+      const lanes before = to.values;
+      const lanes time =
+          (reinterpret_cast<const place*>(a + k)->values + add) + reinterpret_cast<const place*>(b + k)->values;
+      to.values = time < before ? time : before;
     }
   }
   /// The same with one b for all.
@@ -225,10 +241,12 @@ class slot_table {
   [[gnu::always_inline]] static inline void take_smaller(double* best, double add, const double* a, double b,
                                                          std::size_t count) {
     using lanes = typename Lanes::type;
+    using place = slot_lanes::anywhere<Lanes>;
     for (std::size_t k = 0; k < count; k += Lanes::width) {
-      lanes& to = *reinterpret_cast<lanes*>(best + k);
-      const lanes time = (*reinterpret_cast<const lanes*>(a + k) + add) + b;
-      to = time < to ? time : to;
+      place& to = *reinterpret_cast<place*>(best + k);
+      const lanes before = to.values;
+      const lanes time = (reinterpret_cast<const place*>(a + k)->values + add) + b;
+      to.values = time < before ? time : before;
     }
   }
 

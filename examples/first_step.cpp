@@ -76,10 +76,8 @@ int main() {
   for (const int percent : {100, 50}) {
     const remat::solution s = remat::evict(problem.with_budget(problem.step().baseline_peak * percent / 100));
     if (!s.plan) return 1;
-    const remat::memory_plan arena = remat::plan_memory(remat::lifetimes_of(problem, *s.plan));
-    remat::host_executor run(
-        remat::launch_plan(step.graph, problem, s.plan->steps, {arena.offsets, arena.arena_bytes, arena.alignment}),
-        remat::kernel_table<host_call>(step.kernels));
+    remat::host_executor run(remat::launch_plan(step.graph, problem, *s.plan),
+                             remat::kernel_table<host_call>(step.kernels));
     run.bind(x, std::as_bytes(std::span(data)));
     for (const tensor_id w : weights) run.bind(w, std::as_bytes(std::span(weight)));
     run.run();

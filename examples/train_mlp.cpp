@@ -42,7 +42,7 @@ train::training_task make_mlp(const mlp_sizes& sizes) {
     for (std::size_t i = 0; i < label.size(); ++i) {
       const auto arm = static_cast<std::int32_t>(engine() % arms);
       const double radius = uniform();
-      const double angle = 6.2832 * (static_cast<double>(arm) / arms + 1.25 * radius) + 0.2 * (uniform() - 0.5);
+      const double angle = 6.2832 * (static_cast<double>(arm) / arms + 0.75 * radius) + 0.2 * (uniform() - 0.5);
       xy[2 * i] = static_cast<float>(radius * std::cos(angle));
       xy[2 * i + 1] = static_cast<float>(radius * std::sin(angle));
       label[i] = arm;

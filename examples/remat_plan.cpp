@@ -28,6 +28,7 @@
 #include "remat/io/json.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/streams.hpp"
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
@@ -55,6 +56,7 @@ struct input {
 
 std::unique_ptr<input> read_input(const arguments& args) {
   auto in = std::make_unique<input>();
+  in->what.streams = args.streams;
   const remat::json_document document = remat::json_document::read(args.graph);
   if (document.format() == "remat-chain") {
     if (!args.cost.empty())
@@ -70,6 +72,9 @@ std::unique_ptr<input> read_input(const arguments& args) {
     if (!args.intervals.empty())
       throw usage_error("--intervals " + args.intervals + ": " + args.graph +
                         " is a chain, and arenas are of training graphs; leave it out");
+    if (args.streams != 0)
+      throw usage_error("--streams " + std::to_string(args.streams) + ": " + args.graph +
+                        " is a chain, which runs one stage after the other; leave it out");
     const remat::chain& c = in->stages->stages();
     subject& what = in->what;
     what.name = c.name();
@@ -136,6 +141,12 @@ std::vector<std::int64_t> read_budgets(const input& in, const arguments& args) {
   return budgets;
 }
 
+remat::schedule listed_order(const remat::problem& p) {
+  std::vector<std::uint32_t> order(p.step().num_operations);
+  for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
+  return remat::schedule_computes(p, order);
+}
+
 void print_head(const input& in) {
   const subject& s = in.what;
   std::cout << remat::printable(s.name, 200) << ": ";
@@ -144,7 +155,14 @@ void print_head(const input& in) {
   else
     std::cout << "a chain of " << in.stages->stages().length() << " stages";
   std::cout << "; baseline peak " << remat::format_bytes(s.baseline_peak) << ", time "
-            << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n\n";
+            << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n";
+  if (in.step && s.streams != 0) {
+    const remat::stream_assignment a =
+        remat::assign_streams(in.step->question, listed_order(in.step->question), {s.streams, {}});
+    std::cout << "the listed order, by data alone: makespan " << remat::format_time(a.makespan, s.time_unit) << " on "
+              << s.streams << " streams, critical path " << remat::format_time(a.critical_path, s.time_unit) << "\n";
+  }
+  std::cout << "\n";
 }
 
 /// Writes a file by way of `fill`; says so on standard error where that fails.
@@ -169,25 +187,25 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
     head.facts = {{"Stages", std::to_string(in.stages->stages().length())}};
   }
   head.facts.push_back({"Cost model", s.cost});
+  if (s.streams != 0) head.facts.push_back({"Streams", std::to_string(s.streams)});
   if (s.least_peak > 0) head.facts.push_back({"No schedule below", remat::format_bytes(s.least_peak)});
   remat::html_report report(std::move(head));
   if (in.step) {
     const remat::problem& p = in.step->question;
-    remat::schedule listed;
-    {
-      std::vector<std::uint32_t> order(p.step().num_operations);
-      for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
-      listed = remat::schedule_computes(p, order);
-    }
-    report.baseline(remat::profile(p, in.step->graph, listed));
+    report.baseline(remat::profile(p, in.step->graph, listed_order(p)));
   }
   for (const outcome& o : all) {
     remat::report_solve solve{o.solver,     std::string(remat::to_string(o.status)),
                               o.budget,     o.peak,
                               o.time,       o.lower_bound,
                               o.recomputes, o.seconds,
-                              o.message,    {}};
+                              o.message,    {},
+                              {},           {}};
     if (o.memory) solve.arena_bytes = o.memory->arena_bytes;
+    if (o.streams) {
+      solve.makespan = o.streams->makespan;
+      solve.critical_path = o.streams->critical_path;
+    }
     if (in.step && o.plan)
       report.add(std::move(solve), remat::profile(in.step->question.with_budget(o.budget), in.step->graph, *o.plan));
     else
@@ -234,6 +252,11 @@ int run(const arguments& args) {
           planning.run.stop = common.run.stop;
           planning.run.seed = args.seed;
           plan_arena(in->step->question, o, planning);
+        }
+        if (in->step && o.plan && args.streams != 0) {
+          const remat::stream_assignment a =
+              remat::assign_streams(in->step->question, *o.plan, {args.streams, o.memory->offsets});
+          o.streams = overlap{a.makespan, a.critical_path};
         }
         if (args.json) std::cout << to_json(in->what, o).dump() << '\n';
         all.push_back(std::move(o));

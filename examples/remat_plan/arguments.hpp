@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/schedule/streams.hpp"
 #include "remat/core/control.hpp"
 
 namespace remat_plan {
@@ -43,6 +44,7 @@ struct arguments {
   std::uint64_t seed = 0;
   unsigned threads = 1;
   std::optional<std::uint32_t> slots{};
+  std::uint32_t streams = 0;  ///< show makespans on so many; 0: do not
   std::string out{};
   std::string intervals{};
   std::string report{};
@@ -111,7 +113,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
 [[nodiscard]] inline std::optional<arguments> parse_arguments(int argc, const char* const* argv) {
   using namespace reading;
   arguments out;
-  std::string budget, solver, overhead, seconds, work, seed, threads, slots, bind, trace;
+  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind, trace;
 
   CLI::App app(
       "Decides which tensors of a training step to keep and which to compute again, so that the step fits a "
@@ -138,6 +140,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
   option("--bind", bind, "peak|arena",
          "What the budget binds: the peak (the default) or the arena, fragmentation included");
   option("--slots", slots, "N", "rotor: count memory in N slots");
+  option("--streams", streams, "K", "show the makespan on K streams, and the critical path");
   option("--seed", seed, "N", "Of all random choices, 0 by default");
   option("--work", work, "N", "Elementary moves of each solve, in place of --seconds: the same answer every time");
   option("--out", out.out, "SCHEDULE.json", "Write the schedule (one solver, one budget)");
@@ -196,6 +199,8 @@ inline void check_writable(const std::string& option, const std::string& path) {
   if (given("--seed")) out.seed = whole<std::uint64_t>("--seed", seed, 0, std::numeric_limits<std::uint64_t>::max());
   out.threads = std::max(1U, std::thread::hardware_concurrency());
   if (given("--threads")) out.threads = whole<unsigned>("--threads", threads, 1, 1024);
+  if (given("--streams"))
+    out.streams = whole<std::uint32_t>("--streams", streams, 1, remat::stream_options::most_streams);
   if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", slots, 1, 10'000'000);
   if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
   if (given("--out")) check_writable("--out", out.out);

@@ -28,6 +28,13 @@ struct subject {
   std::int64_t least_peak = 0;  ///< proven: no schedule has a lower peak
   std::string least_peak_reason{};
   double least_time = 0;  ///< proven: no schedule takes less time
+  std::uint32_t streams = 0;  ///< that makespans are shown for; 0: none
+};
+
+/// How far a schedule's computes overlap, ordered by data and by reuse of the arena's bytes.
+struct overlap {
+  double makespan = 0;       ///< on the streams asked for
+  double critical_path = 0;  ///< on any number of streams
 };
 
 /// One line of the answer.
@@ -40,6 +47,7 @@ struct outcome {
   std::optional<double> lower_bound{};
   std::optional<remat::schedule> plan{};       ///< of a graph's operations; none for a chain
   std::optional<remat::memory_plan> memory{};  ///< the arena of `plan`; none for a chain
+  std::optional<overlap> streams{};            ///< of `plan`, where it is asked for
   bool binds_arena = false;                    ///< the budget is one for the arena
   std::uint64_t recomputes = 0;
   double seconds = 0;
@@ -62,7 +70,7 @@ struct outcome {
   return *o.time == 0 ? std::optional<double>(0) : std::nullopt;
 }
 
-/// The object of `--json`: exactly these keys, null for what is not known.
+/// The object of `--json`: exactly these keys, null for what is not known; those of streams where they are asked for.
 [[nodiscard]] inline nlohmann::ordered_json to_json(const subject& s, const outcome& o) {
   const auto or_null = [](const auto& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
@@ -79,6 +87,11 @@ struct outcome {
   line["lower_bound"] = or_null(o.lower_bound);
   line["gap"] = or_null(gap(o));
   line["arena_bytes"] = o.memory ? nlohmann::ordered_json(o.memory->arena_bytes) : nlohmann::ordered_json();
+  if (s.streams != 0) {
+    line["streams"] = s.streams;
+    line["makespan"] = o.streams ? nlohmann::ordered_json(o.streams->makespan) : nlohmann::ordered_json();
+    line["critical_path"] = o.streams ? nlohmann::ordered_json(o.streams->critical_path) : nlohmann::ordered_json();
+  }
   line["seconds"] = o.seconds;
   line["message"] = o.message.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(o.message);
   return line;
@@ -88,26 +101,39 @@ struct outcome {
 [[nodiscard]] inline remat::text_table to_table(const subject& s, const std::vector<outcome>& all) {
   using remat::format_percent;
   constexpr auto right = remat::text_table::align::right;
-  remat::text_table table({{"solver"},
-                           {"budget", right},
-                           {"of baseline", right},
-                           {"status"},
-                           {"peak", right},
-                           {"arena", right},
-                           {"overhead", right},
-                           {"lower bound", right},
-                           {"gap", right},
-                           {"recomputed", right},
-                           {"seconds", right},
-                           {"message"}});
+  std::vector<remat::text_table::column> columns{
+      {"solver"},           {"budget", right},      {"of baseline", right}, {"status"},
+      {"peak", right},      {"arena", right},       {"overhead", right},    {"lower bound", right},
+      {"gap", right},       {"recomputed", right}};
+  if (s.streams != 0) {
+    columns.push_back({"makespan on " + std::to_string(s.streams), right});
+    columns.push_back({"critical path", right});
+  }
+  columns.push_back({"seconds", right});
+  columns.push_back({"message"});
+  remat::text_table table(std::move(columns));
   const auto percent = [](std::optional<double> ratio) { return ratio ? format_percent(*ratio, 2) : "–"; };
   for (const outcome& o : all) {
     const double share = s.baseline_peak > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_peak)
                                              : std::numeric_limits<double>::quiet_NaN();
-    table.row({o.solver, remat::format_bytes(o.budget), format_percent(share), std::string(remat::to_string(o.status)),
-               o.peak ? remat::format_bytes(*o.peak) : "–", o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–",
-               percent(overhead(s, o.time)), percent(overhead(s, o.lower_bound)), percent(gap(o)),
-               o.solved() ? std::to_string(o.recomputes) : "–", remat::format_fixed(o.seconds, 2), o.message});
+    std::vector<std::string> cells{
+        o.solver,
+        remat::format_bytes(o.budget),
+        format_percent(share),
+        std::string(remat::to_string(o.status)),
+        o.peak ? remat::format_bytes(*o.peak) : "–",
+        o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–",
+        percent(overhead(s, o.time)),
+        percent(overhead(s, o.lower_bound)),
+        percent(gap(o)),
+        o.solved() ? std::to_string(o.recomputes) : "–"};
+    if (s.streams != 0) {
+      cells.push_back(o.streams ? remat::format_time(o.streams->makespan, s.time_unit) : "–");
+      cells.push_back(o.streams ? remat::format_time(o.streams->critical_path, s.time_unit) : "–");
+    }
+    cells.push_back(remat::format_fixed(o.seconds, 2));
+    cells.push_back(o.message);
+    table.row(std::move(cells));
   }
   return table;
 }

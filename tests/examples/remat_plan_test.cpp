@@ -272,6 +272,7 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "nobody"}, "nobody"},
       {{toy, "--budget", "0.5", "--solver", "evict,"}, "--solver"},
       {{toy, "--budget", "0.5", "--solver", "all,evict"}, "all"},
+      {{toy, "--budget", "0.5", "--streams", "0"}, "--streams"},
       {{toy, "--budget", "0.5", "--solver", "rockmate"}, "not built yet"},
       {{toy, "--budget", "0.5", "--solver", "evict,rockmate"}, "not built yet"},
       {{toy, "--budget", "0.5", "--solver", "hiremate"}, "not built yet"},
@@ -502,6 +503,27 @@ TEST_CASE("the arena is that of the schedule, and its offsets keep all lifetimes
   CHECK(static_cast<double>(arena) <= 1.02 * line["peak_bytes"].get<double>());
   const std::set<std::string> names(file.ids.begin(), file.ids.end());
   CHECK(names.size() == file.ids.size());
+}
+
+TEST_CASE("--streams: makespans between the critical path and the time, in the object and in the table") {
+  if (!built()) return;
+  double before = 0;
+  for (const char* streams : {"8", "2", "1"}) {
+    const result r =
+        run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--streams", streams, "--json"});
+    const nlohmann::json line = r.lines().at(0);
+    const double makespan = line["makespan"], path = line["critical_path"], time = line["time"];
+    CHECK(line["streams"] == std::stoi(streams));
+    CHECK(path > 0);
+    CHECK(path <= makespan * (1 + 1e-9));
+    CHECK(makespan <= time * (1 + 1e-9));
+    CHECK(makespan >= before * (1 - 1e-9));
+    before = makespan;
+    if (std::stoi(streams) == 1) CHECK(makespan == doctest::Approx(time));
+  }
+  const result table = run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--streams", "2"});
+  CHECK(table.out.find("makespan on 2") != std::string::npos);
+  CHECK(table.out.find("critical path") != std::string::npos);
 }
 
 TEST_CASE("--bind arena: the arena is within the budget, also where that of the first schedule is not") {

@@ -48,6 +48,8 @@ struct report_solve {
   double seconds = 0;  ///< of solving
   std::string message{};
   std::optional<std::int64_t> arena_bytes{};  ///< of the memory plan, fragmentation included; empty: not planned
+  std::optional<double> makespan{};           ///< on several streams, cost model's unit; empty: not simulated
+  std::optional<double> critical_path{};      ///< longest path through the schedule's computes; empty: not known
 };
 
 /// Memory in use from `time` on.
@@ -374,9 +376,12 @@ class html_report {
            "class=\"n\">Time</th><th scope=\"col\" "
            "class=\"n\">"
            "Overhead</th><th scope=\"col\" class=\"n\">Lower bound</th><th scope=\"col\" class=\"n\">Gap</th><th "
-           "scope=\"col\" class=\"n\">Recomputed</th><th scope=\"col\" class=\"n\">Solved in</th><th "
-           "scope=\"col\">Message"
-           "</th></tr></thead>\n<tbody>\n";
+           "scope=\"col\" class=\"n\">Recomputed</th>";
+    const bool overlap = std::any_of(solves_.begin(), solves_.end(),
+                                     [](const entry& e) { return e.solve.makespan.has_value(); });
+    if (overlap)
+      out << "<th scope=\"col\" class=\"n\">Makespan</th><th scope=\"col\" class=\"n\">Critical path</th>";
+    out << "<th scope=\"col\" class=\"n\">Solved in</th><th scope=\"col\">Message</th></tr></thead>\n<tbody>\n";
     for (const entry& e : solves_) {
       const report_solve& s = e.solve;
       const auto cell = [&](const std::string& text) { out << "<td class=\"n\">" << escape(text) << "</td>"; };
@@ -392,6 +397,10 @@ class html_report {
       const bool gap = s.time && s.lower_bound && *s.lower_bound > 0;
       cell(gap ? format_percent((*s.time - *s.lower_bound) / *s.lower_bound, 2) : "–");
       cell(s.time ? std::to_string(s.recomputes) : "–");
+      if (overlap) {
+        cell(s.makespan ? time_text(*s.makespan) : "–");
+        cell(s.critical_path ? time_text(*s.critical_path) : "–");
+      }
       cell(format_seconds(s.seconds));
       out << "<td class=\"message\">" << escape(s.message) << "</td></tr>\n";
     }

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <stop_token>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,7 +33,7 @@ namespace remat {
 struct decompose_options {
   /// With neither time nor work limit the search ends when the width is proven, or after `rounds`.
   run_control run{};
-  std::uint32_t rounds = 8;      ///< of search on a part, where there is no limit; each takes twice as long
+  std::uint32_t rounds = 5;      ///< of search on a part, where there is no limit; each takes twice as long
   std::int64_t good_enough = 0;  ///< ends at a width of at most this
 };
 
@@ -95,7 +99,8 @@ class solver {
         search(*worst);
         ++out.statistics.rounds;
       }
-      out.stopped = clock_.poll();
+      if (const piece* worst = widest(root_); worst != nullptr && worst->width > static_cast<std::int64_t>(low_))
+        out.stopped = clock_.poll();
       out.tree = assemble(root_);
       out.lower_bound = low_;
     }
@@ -490,6 +495,54 @@ class solver {
   std::uint32_t low_ = 0;
 };
 
+/// Searches with other seeds beside the caller's; the best answer, and the best bound.
+inline decomposition_result solve_together(const undirected_graph& g, const decompose_options& options) {
+  std::stop_source source;
+  const std::stop_callback forward(options.run.stop, [&source] { source.request_stop(); });
+  const unsigned count = std::min(options.run.threads, 256U);
+  std::vector<decomposition_result> results(count);
+  std::vector<std::exception_ptr> errors(count);
+  const auto work = [&](unsigned i) {
+    try {
+      decompose_options own = options;
+      own.run.stop = source.get_token();
+      own.run.seed += 0x9e3779b97f4a7c15ULL * i;
+      if (i > 0) own.run.on_progress = nullptr;
+      results[i] = solver(g, own).run();
+      if (results[i].proven || results[i].width <= options.good_enough) source.request_stop();
+    } catch (...) {
+      errors[i] = std::current_exception();
+      source.request_stop();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 1; i < count; ++i) threads.emplace_back(work, i);
+    work(0);
+  }
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  std::size_t best = 0;
+  std::int64_t bound = -1;
+  std::uint64_t steps = 0, rounds = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (results[i].width < results[best].width) best = i;
+    bound = std::max(bound, results[i].lower_bound);
+    steps += results[i].statistics.work;
+    rounds += results[i].statistics.rounds;
+  }
+  decomposition_result out = std::move(results[best]);
+  out.lower_bound = bound;
+  out.proven = out.width <= bound;
+  out.statistics.work = steps;
+  out.statistics.rounds = rounds;
+  if (out.proven || out.width <= options.good_enough)
+    out.stopped = stop_reason::none;
+  else
+    out.stopped = options.run.stop.stop_requested() ? stop_reason::cancelled : stop_reason::deadline;
+  return out;
+}
+
 }  // namespace decomposing
 
 /// A tree decomposition of small width, better the longer it may take, and a proven lower bound.
@@ -506,14 +559,17 @@ class solver {
 /// Anytime: `run.time_limit`, `run.stop` and `run.work_limit` end it with the best so far; the first greedy order of
 /// each part is made in any case, and clocks are read every few milliseconds otherwise. Without a limit it ends after
 /// `rounds`. `run.on_progress` gets the width as `best_time`. With a work limit, or none, `run.seed` alone decides the
-/// answer. One thread, whatever `run.threads` says.
-/// Throws `internal_error` for a defect of its own only.
+/// answer. With a time limit alone, `run.threads` searches go on side by side from different seeds, until one has a
+/// proof; otherwise there is one. Throws `internal_error` for a defect of its own, and what `on_progress` throws.
 ///
 ///     decompose_options options;
 ///     options.run.time_limit = std::chrono::seconds(10);
 ///     const decomposition_result r = decompose(operation_graph(problem), options);
 ///     // r.tree.bags[b], r.tree.links()[b], r.width, r.lower_bound, r.proven
 [[nodiscard]] inline decomposition_result decompose(const undirected_graph& g, const decompose_options& options = {}) {
+  if (options.run.threads > 1 && options.run.work_limit == run_control::no_work_limit &&
+      options.run.time_limit != std::chrono::nanoseconds::max())
+    return decomposing::solve_together(g, options);
   return decomposing::solver(g, options).run();
 }
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSL-1.0
+// What docs/twremat.md states, as CSV.
+//
+//   twremat_figures                   every row of tests/data/peers/twremat.csv: time beside the peer's, schedule length,
+//                                     makespan and critical path on four streams, and what others need
+//   twremat_figures --dual SECONDS    for every graph and desired overhead: the least memory found by `auto` in that
+//                                     time, and the overhead that any solver of ours reaches within 5 % less
+//   twremat_figures … --graph NAME    that graph alone
+//
+// `cpu_ms` is processor time, the least of some runs, without the proof of the bound.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "remat/cost/spec.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/streams.hpp"
+#include "remat/solver/chen.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/no_remat.hpp"
+#include "remat/solver/portfolio.hpp"
+#include "remat/solver/refined.hpp"
+#include "remat/solver/rotor.hpp"
+#include "remat/solver/trade_off.hpp"
+#include "remat/solver/twremat.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a program
+
+constexpr std::uint32_t streams = 4;
+
+struct row {
+  std::string graph, cost;
+  int percent = 0;
+  std::int64_t budget = 0;
+  std::optional<double> theirs;  // time / baseline time
+  double their_seconds = 0;
+};
+
+std::vector<row> peers() {
+  std::ifstream file(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "twremat.csv");
+  std::vector<row> rows;
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    std::vector<std::string> field(1);
+    bool quoted = false;
+    for (const char c : line) {
+      if (c == '"')
+        quoted = !quoted;
+      else if (c == ',' && !quoted)
+        field.emplace_back();
+      else
+        field.back() += c;
+    }
+    row r{field[0], field[2], std::stoi(field[3]), std::stoll(field[4]), std::nullopt, std::stod(field[7])};
+    if (!field[5].empty()) r.theirs = std::stod(field[5]);
+    rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+double processor_ms() {
+  std::timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
+problem question(const row& r) {
+  const auto path = std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / (r.graph + ".json");
+  return problem(read_training_graph(path), parse_cost(r.cost));
+}
+
+schedule listed(const problem& p) {
+  std::vector<std::uint32_t> order(p.step().num_operations);
+  for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
+  return schedule_computes(p, order);
+}
+
+/// Ordered by data and by the addresses of its own memory plan.
+stream_assignment overlap(const problem& p, const schedule& plan) {
+  const problem unlimited = p.with_budget(problem::unlimited);
+  const lifetimes lives = lifetimes_of(unlimited, plan);
+  const memory_plan memory = plan_memory(lives);
+  return assign_streams(unlimited, lives, plan.steps, {streams, memory.offsets});
+}
+
+double ratio(const problem& p, const solution& s) {
+  return s.plan ? s.time / p.step().baseline_time : std::numeric_limits<double>::quiet_NaN();
+}
+
+void against_peer(const std::string& only) {
+  std::printf("graph,percent,theirs,ours,bound,length,their_ms,cpu_ms,evict,chen_sqrt,chen_greedy,makespan_%u,"
+              "critical_path_%u,message\n", streams, streams);
+  int rows = 0, infeasible = 0, worse = 0, slower = 0, slower_alone = 0, none = 0, with_theirs = 0;
+  std::string graph;
+  std::optional<problem> step;
+  stream_assignment base;
+  for (const row& r : peers()) {
+    if (!only.empty() && r.graph != only) continue;
+    if (r.graph != graph) {
+      graph = r.graph;
+      step.emplace(question(r));
+      base = overlap(*step, listed(*step));
+    }
+    ++rows;
+    const problem p = step->with_budget(r.budget);
+    solution proof;
+    if (prove(p, proof)) {
+      ++infeasible;
+      std::printf("%s,%d,%s,infeasible,,,,,,,,,,%s\n", r.graph.c_str(), r.percent,
+                  r.theirs ? std::to_string(*r.theirs).c_str() : "", proof.message.c_str());
+      continue;
+    }
+    const problem q = p.with_known_bound(proof.lower_bound);
+    solution s;
+    double ms = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 5 && (i == 0 || ms < 100); ++i) {
+      const double before = processor_ms();
+      s = twremat(q);
+      ms = std::min(ms, processor_ms() - before);
+    }
+    const solution evicted = evict(q), root = chen_sqrt(q), greedy = chen_greedy(q);
+    with_theirs += r.theirs.has_value();
+    none += !s.plan;
+    worse += r.theirs && (!s.plan || ratio(p, s) > *r.theirs + 5e-5);
+    const bool slow = ms > 1e3 * r.their_seconds / 20;
+    slower += slow && r.theirs;
+    slower_alone += slow && !r.theirs;
+    double makespan = 0, path = 0, length = 0;
+    if (s.plan) {
+      const stream_assignment a = overlap(p, *s.plan);
+      makespan = a.makespan / base.makespan;
+      path = a.critical_path / base.critical_path;
+      length = static_cast<double>(s.statistics.computes) / static_cast<double>(p.step().num_operations);
+    }
+    std::printf("%s,%d,%s,%.4f,%.4f,%.3f,%.0f,%.2f,%.4f,%.4f,%.4f,%.3f,%.3f,%s\n", r.graph.c_str(), r.percent,
+                r.theirs ? std::to_string(*r.theirs).c_str() : "", ratio(p, s),
+                proof.lower_bound / p.step().baseline_time, length, 1e3 * r.their_seconds, ms, ratio(p, evicted),
+                ratio(p, root), ratio(p, greedy), makespan, path, s.message.c_str());
+    std::fflush(stdout);
+  }
+  std::fprintf(stderr,
+               "%d rows, %d proven infeasible; where theirs has a schedule (%d): %d at more time, %d above a twentieth of "
+               "its processor time; elsewhere: %d above that, %d without a schedule\n",
+               rows, infeasible, with_theirs, worse, slower, slower_alone, none);
+}
+
+void dual(double seconds, const std::string& only) {
+  std::printf("graph,overhead,percent_of_peak,least_percent,reached,refined,twremat,evict,rotor,undercut\n");
+  const auto limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+  int rows = 0, missed = 0, undercut = 0;
+  std::string graph;
+  for (const row& r : peers()) {
+    if (r.graph == graph || (!only.empty() && r.graph != only)) continue;
+    graph = r.graph;
+    const problem p = question(r);
+    const double baseline = p.step().baseline_time;
+    const std::int64_t least = least_memory_bound(p).bytes;
+    for (const double wanted : {0.1, 0.25, 0.5, 1.0, 2.0}) {
+      trade_off_options options;
+      options.run.time_limit = limit;
+      const solution s = least_memory_for(p, (1 + wanted) * baseline, automatic, options);
+      ++rows;
+      if (!s.plan) {
+        ++missed;
+        std::printf("%s,%g,,,,,,,,\n", r.graph.c_str(), wanted);
+        continue;
+      }
+      const problem less = p.with_budget(static_cast<std::int64_t>(0.95 * static_cast<double>(s.peak_bytes)));
+      refined_options searching;
+      searching.run.time_limit = limit / 2;
+      twremat_options taking;
+      taking.attempts = 9;
+      const double found[] = {ratio(p, refined(less, searching)), ratio(p, twremat(less, taking)), ratio(p, evict(less)),
+                              ratio(p, rotor(less))};
+      const bool beaten = std::any_of(std::begin(found), std::end(found),
+                                      [&](double x) { return x <= (1 + wanted) * (1 + 1e-12); });
+      undercut += beaten;
+      std::printf("%s,%g,%.2f,%.2f,%.4f,%.4f,%.4f,%.4f,%.4f,%d\n", r.graph.c_str(), wanted,
+                  100 * static_cast<double>(s.peak_bytes) / static_cast<double>(p.step().baseline_peak),
+                  100 * static_cast<double>(least) / static_cast<double>(p.step().baseline_peak), s.time / baseline - 1,
+                  found[0], found[1], found[2], found[3], beaten ? 1 : 0);
+      std::fflush(stdout);
+    }
+  }
+  std::fprintf(stderr, "%d questions, %d without an answer, %d undercut within 5 %% less memory\n", rows, missed, undercut);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string graph;
+  double seconds = 0;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string option = argv[i];
+    if (i + 1 < argc && option == "--graph")
+      graph = argv[i + 1];
+    else if (i + 1 < argc && option == "--dual")
+      seconds = std::stod(argv[i + 1]);
+    else {
+      std::fprintf(stderr, "usage: twremat_figures [--dual SECONDS] [--graph NAME]\n");
+      return 2;
+    }
+  }
+  if (seconds > 0)
+    dual(seconds, graph);
+  else
+    against_peer(graph);
+}

@@ -198,6 +198,7 @@ inline void solve(const mip_model& model, const mip_options& options, bool start
   last.kind = message_kind::finished;
   solver.setHintParam(OsiDoPresolveInInitial, true);
   solver.initialSolve();
+  solver.setHintParam(OsiDoPresolveInInitial, false, OsiHintIgnore);  // CBC does not survive it
   if (solver.isProvenDualInfeasible() && !solver.isProvenPrimalInfeasible()) {
     last.status = mip_status::unbounded;
     return out.send(last);
@@ -390,9 +391,16 @@ class process {
   /// Whether the child is no more. Somebody else in the program may have waited for it; then it is not, either.
   bool gone() {
     if (pid_ <= 0) return true;
-    const pid_t r = ::waitpid(pid_, nullptr, WNOHANG);
+    const pid_t r = ::waitpid(pid_, &status_, WNOHANG);
     if (r == pid_ || (r < 0 && errno == ECHILD)) pid_ = -1;
     return pid_ <= 0;
+  }
+
+  /// How it ended, in words, if that is known.
+  [[nodiscard]] std::string ending() const {
+    if (pid_ > 0 || status_ == 0) return {};
+    if (WIFSIGNALED(status_)) return " (signal " + std::to_string(WTERMSIG(status_)) + ")";
+    return " (exit status " + std::to_string(WEXITSTATUS(status_)) + ")";
   }
 
   /// Kills it, and waits until it is gone: half a second at most, then a thread does the waiting.
@@ -412,6 +420,7 @@ class process {
  private:
   pid_t pid_ = -1;
   int pipe_ = -1;
+  int status_ = 0;
 };
 
 }  // namespace cbc_child
@@ -551,7 +560,7 @@ struct cbc_backend {
         if (clock.poll() == stop_reason::none) best.message = "CBC gave no sign of life";
         return finish(stopped_as());
       }
-      best.message = "CBC broke down";
+      best.message = "CBC broke down" + child.ending();
       return finish(found() ? mip_status::feasible : mip_status::failed);
     }
     if (last.kind != message_kind::finished) return finish(found() ? mip_status::feasible : mip_status::failed);

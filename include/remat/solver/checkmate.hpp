@@ -692,15 +692,15 @@ struct checkmate_options {
   std::uint32_t moments = 4;  ///< `checkmate_model_options::moments`: how many, those of the best bounds
   std::int64_t units = checkmate_model_options{}.units;
   /// A model of more columns is not built: its first linear program alone would take minutes.
-  double most_columns = 400'000;
-  std::uint64_t default_nodes = 2000;  ///< of the backend's search, without any limit
+  double most_columns = 60'000;
+  std::uint64_t default_nodes = 100;  ///< of the backend's search, without any limit
   run_control run{};
 };
 
 /// Checkmate's integer program (`checkmate_model`), solved by a MIP backend, started from the best schedule that
 /// `refined` finds. \cite jain2020checkmate
 ///
-/// `refined` gets a quarter of the time or work limit. Where its schedule is not `good_enough` already, the model is
+/// `refined` gets half of the time or work limit. Where its schedule is not `good_enough` already, the model is
 /// built for what is faster, and the backend gets the rest; each of its solutions is rebuilt into a schedule, freed as
 /// early as can be, and passes the exact checker. Without a limit the backend ends after `default_nodes` nodes.
 ///
@@ -727,8 +727,8 @@ struct checkmate_solver {
     refined_options first;
     first.starts = options.starts;
     first.run = options.run;
-    if (timed) first.run.time_limit = options.run.time_limit / 4;
-    if (counted) first.run.work_limit = std::max<std::uint64_t>(options.run.work_limit / 4, 1);
+    if (timed) first.run.time_limit = options.run.time_limit / 2;
+    if (counted) first.run.work_limit = std::max<std::uint64_t>(options.run.work_limit / 2, 1);
     solution best = refined(p, first);
     clock.work(std::min(best.statistics.work, counted ? first.run.work_limit : best.statistics.work));
     stop_reason stopped = clock.poll();

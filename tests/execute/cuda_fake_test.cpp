@@ -419,6 +419,37 @@ TEST_CASE("a kernel that throws, or leaves an error, is named; the arena is usab
   }
 }
 
+TEST_CASE("where waiting for a failed step's work fails too, the next step waits") {
+  const diamond x;
+  fake::reset();
+  bool bad = true;
+  const bytes data(16, std::byte{3});
+  cuda_executor run(x.launches(2), [&](const cuda_call& c) {
+    kernels{}(c);
+    if (bad && index(c.operation) == 3) {
+      fake::the().fail_at = fake::the().counted;  // the wait that follows the throw
+      throw std::runtime_error("no such algorithm");
+    }
+  });
+  run.bind(x.x, data);
+  CHECK_THROWS_WITH_AS(run.run(nullptr, 5), "operation 3 (last) in step 3: its kernel failed: no such algorithm",
+                       execution_error);
+  CHECK(fake::the().failed == "cudaStreamSynchronize");
+  CHECK(fake::the().first_pending < fake::the().list.size());
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  bad = false;
+  const std::size_t waits = calls("cudaStreamSynchronize");
+  SUBCASE("a run") { run.run(nullptr, 5); }
+  SUBCASE("a capture") {
+    const cuda_captured_step captured = run.capture(5);
+    captured.launch(nullptr);
+  }
+  CHECK(calls("cudaStreamSynchronize") == waits + 1);
+  run.run(nullptr, 5);
+  CHECK(calls("cudaStreamSynchronize") == waits + 1);
+  fake::run_pending();
+}
+
 TEST_CASE("an error from before the step is not put on the step's operations") {
   const diamond x;
   fake::reset();

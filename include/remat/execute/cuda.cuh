@@ -182,7 +182,8 @@ class cuda_captured_step {
 ///     captured.launch(stream);
 ///
 /// All runs of an executor share its arena: whoever gives them different streams has to put those in an order. The
-/// device that is current when the executor is made must be current in all calls. It is neither copied nor moved.
+/// device that is current when the executor is made must be current in all calls. It is neither copied nor moved, and
+/// must outlive the work that it has enqueued.
 template <kernels_for<cudaStream_t> Kernels>
 class cuda_executor {
  public:
@@ -231,6 +232,7 @@ class cuda_executor {
     throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
     capturing_ = status != cudaStreamCaptureStatusNone;
     if (capturing_) refuse_debug();
+    if (unsettled_) settle();
     if (!capturing_ && options_.seed != nullptr) options_.seed->set(step_seed, stream);
     enqueue(stream, step_seed);
   }
@@ -243,6 +245,7 @@ class cuda_executor {
     calls_.require_bound();
     refuse_debug();
     throw_on_cuda_error(cudaGetLastError(), "a call before the capture");
+    if (unsettled_) settle();
     if (!capture_stream_) capture_stream_ = make_cuda_stream();
     const cudaStream_t stream = capture_stream_.get();
     throw_on_cuda_error(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
@@ -356,7 +359,6 @@ class cuda_executor {
   }
 
   void enqueue(cudaStream_t stream, std::uint64_t step_seed) {
-    if (unsettled_) settle();
     if (stream != callers_) {
       callers_ = stream;
       for (const std::uint32_t i : on_callers_) calls_[i].stream = stream;

@@ -164,13 +164,11 @@ class solver {
     if (by_components(p)) return;
     if (p.tree.size() == 0) {
       // The first one is made whatever the clock says.
-      const bool large = p.graph.num_vertices() > 20'000;
       adopt(p, decomposition_of(p.graph, elimination_order(p.graph, elimination_rule::min_degree, random_.next())));
-      if (!large || !must_stop()) greedy_orders(p, 1);
     } else {
       p.width = p.tree.width();
-      greedy_orders(p, 1);
     }
+    greedy_orders(p, 1);
     if (must_stop()) return;
     low_ = std::max(low_, contraction_bound(p.graph, random_.next(), &stop_));
     split(p);

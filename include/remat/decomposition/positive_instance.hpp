@@ -190,7 +190,7 @@ class search {
   bool out_of_time() {
     if (work_ >= limits_.work) return true;
     const std::size_t bytes = num_unions_ * sizeof(joined) + components_.size() * (2 * sizeof(component)) +
-                              (areas_.size() + bags_.size()) * (sizeof(set) + 16);
+                              (areas_.size() + bags_.size() + wanted_.size()) * (sizeof(set) + 40) + num_waits_ * 8;
     if (bytes > limits_.bytes) return true;
     if (work_ - asked_ < 20'000) return false;
     asked_ = work_;
@@ -205,7 +205,7 @@ class search {
       const std::vector<std::uint32_t> bags = std::move(waits_[number]);
       waits_[number].clear();
       for (const std::uint32_t b : bags) {
-        look_at(b);
+        look_at(b, false);
         if (done_) return;
       }
     }
@@ -235,7 +235,7 @@ class search {
     const set covered = area | border;
     border.for_each([&](std::uint32_t x) { closed = closed || rows_[x].within(covered); });
     if (closed && !whole) return;
-    if (!closed || !whole) {
+    if (!closed) {
       unions_[v].push_back({area, border});
       ++num_unions_;
     }
@@ -246,12 +246,12 @@ class search {
   void try_bag(const set& bag) {
     bool fresh = false;
     const std::uint32_t b = bags_.add(bag, fresh);
-    if (fresh) look_at(b);
+    if (fresh) look_at(b, true);
   }
 
   /// The parts that bag b leaves: each but one, the way out, must be known to be feasible; then what is on this side
   /// of the way out is feasible too.
-  void look_at(std::uint32_t b) {
+  void look_at(std::uint32_t b, bool first_time) {
     work_ += 4;
     const set bag = bags_[b];
     parts_.clear();
@@ -296,9 +296,13 @@ class search {
       areas_.add(area, fresh);
       if (fresh) components_.push_back({border, bag});
     }
+    if (!first_time) return;
     // It is looked at again when a part that is missing has been found: for other ways out, and as the root.
     for (const part& p : parts_)
-      if (p.known == none) pending(p.area).push_back(b);
+      if (p.known == none) {
+        pending(p.area).push_back(b);
+        ++num_waits_;
+      }
   }
 
   /// Every two of the bag are joined, or some part reaches both.
@@ -316,7 +320,7 @@ class search {
     return all;
   }
 
-  /// `v`, what can be reached from it in `within`, and the border of that.
+  /// v, what can be reached from it in `within`, and the border of that.
   [[nodiscard]] set reach_of(std::uint32_t v, const set& within) const {
     set part, reach = rows_[v];
     part.insert(v);
@@ -383,13 +387,9 @@ class search {
   std::vector<part> parts_;
   set root_{};
   bool done_ = false, stopped_ = false;
-  std::size_t num_unions_ = 0;
+  std::size_t num_unions_ = 0, num_waits_ = 0;
   std::uint64_t work_ = 0, asked_ = 0;
 };
-
-}  // namespace positive_instances
-
-namespace positive_instances {
 
 inline width_decision decide_connected(const undirected_graph& g, std::uint32_t k, const width_search_limits& limits) {
   const std::size_t n = g.num_vertices();
@@ -422,7 +422,8 @@ inline constexpr std::size_t most_for_exact_width = 1024;
 /// sets that all have v in their borders; unions are kept for each v, and sets that lie far apart are never joined.
 /// A bag that still lacks a part waits for it.
 ///
-/// Exponential time and memory at worst; `limits` bound both. Asks `limits.stop` at least every 20,000 steps.
+/// Exponential time and memory at worst, among others where many parts have one border: reduce the graph first
+/// (`reduce`), and split it at safe separators. `limits` bound both. Asks `limits.stop` at least every 20,000 steps.
 [[nodiscard]] inline width_decision decide_width(const undirected_graph& g, std::uint32_t k,
                                                  const width_search_limits& limits = {}) {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());

@@ -139,6 +139,17 @@ TEST_CASE("random models: CBC, the own branch and bound and trying all values ag
   CHECK(solved > models / 4);
 }
 
+TEST_CASE("a model that CBC's preprocessing gets wrong") {
+  const mip_model m = test::random_mip(50391, 10, 3);
+  const mip_result own = branch_and_bound.solve(m);
+  CHECK(own.objective == doctest::Approx(-73.0 / 3));
+  CHECK(m.violation(own.values) <= 1e-9);
+  CHECK(cbc.solve(m).objective == doctest::Approx(own.objective));
+  const mip_result wrong = cbc_backend{.preprocess = true}.solve(m);
+  MESSAGE("with preprocessing: ", to_string(wrong.status), ", ", wrong.objective, "; the optimum is ", own.objective);
+  CHECK(wrong.objective >= own.objective - 1e-6);
+}
+
 TEST_CASE("models with a tree: incumbents and bounds on the way are of the model as it was given") {
   std::size_t incumbents = 0;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {

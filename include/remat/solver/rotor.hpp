@@ -18,6 +18,7 @@
 #include "remat/core/error.hpp"
 #include "remat/problem/chain_problem.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/refine/retain.hpp"
 #include "remat/schedule/chain_schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/chain_solution.hpp"
@@ -93,6 +94,7 @@ struct rotor_options {
   bool exact_gradient = false;
   std::uint64_t max_breakpoints = 500'000'000;       ///< exact form: look at no more than that (about 4 ns each)
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< give up on a larger table; in slots: fewer of them then
+  std::uint32_t retain_rounds = 3;  ///< on a graph: `retain_options::rounds` for the schedule found
   run_control run{};
 };
 
@@ -114,7 +116,8 @@ class chain_frontier;
 ///
 /// On a graph: `cut_levels` gives chains, each is solved for all budgets at once, and each makespan's schedule is
 /// expanded to operations, fastest first, until one passes the checker within the true budget; sizes are rounded to the
-/// nearest there. All once more with four times as many slots, bounded by the answer by then. Other than in the paper,
+/// nearest there. All once more with four times as many slots, bounded by the answer by then; at last the memory that
+/// the answer leaves is spent (`retain`), so that it is no longer memory-persistent. Other than in the paper,
 /// what crosses several stages is counted once, gradients have their own sizes, step outputs pile up during the
 /// backward, and a forward that keeps nothing may take less time. Optimal in the model; for the graph a heuristic.
 /// Where everything can be kept, that is the answer.
@@ -145,6 +148,12 @@ struct rotor_solver {
         if (stopped != stop_reason::none) break;
       }
       if (stopped != stop_reason::none) break;
+    }
+    if (best.plan) {
+      retain_options spending;
+      spending.rounds = options.retain_rounds;
+      spending.enough = p.step().needed_time * (1 + 1e-12);
+      accept(p, best, retain(p, simplify(p, *best.plan), clock, spending));
     }
     conclude(p, best, clock, stopped);
     return best;

@@ -25,7 +25,7 @@ struct decomposition_report {
 /// connected in the tree. It shares nothing with what makes decompositions.
 ///
 /// A graph without vertices has the decomposition without bags. Never throws for a wrong decomposition.
-/// O(sum of bag sizes + sum over the graph's edges of the bags of one end · log(bag size)) time.
+/// O(sum of bag sizes + sum over the graph's edges of the sizes of the bags that hold one end) time.
 [[nodiscard]] inline decomposition_report check_decomposition(const undirected_graph& g, const tree_decomposition& t) {
   decomposition_report out;
   const auto say = [&](std::string text) {

@@ -30,7 +30,7 @@ concept edge_listing = requires(const G& g, void (*f)(std::size_t, std::size_t))
 /// repetitions. It is not changed once it is built. Models `edge_listing`.
 ///
 /// O(n + edges · log(largest degree)) to build, 4 bytes a vertex and 8 an edge.
-/// Throws `bad_graph` for an end of an edge that is no vertex, and for more than 2^31 vertices or edges.
+/// Throws `bad_graph` for an end of an edge that is no vertex, and for more than 2^31 vertices or 2^30 edges.
 class undirected_graph {
  public:
   using edge = std::pair<std::uint32_t, std::uint32_t>;

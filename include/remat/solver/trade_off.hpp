@@ -29,7 +29,9 @@ struct trade_off_options {
   run_control run{};
 };
 
-/// Bisection over budgets low … high, the largest first: what cannot be had there cannot be had at all.
+/// Bisection over budgets low … high, the largest first: what cannot be had there cannot be had at all. A heuristic that
+/// finds nothing within a budget may still find something within less: once the interval is small, budgets of 4, 8 and
+/// 12 % less than the best are tried, and the bisection goes on from those that do.
 ///
 /// `probe(budget, run, stop)` makes one solve under `run`, which holds its part of the limits and `stop`'s token, and
 /// returns the bytes that its answer takes, at most `budget`, if it is good enough; the next probe is below these. It may
@@ -39,9 +41,14 @@ template <class Probe>
 bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options, const run_clock& clock,
                     Probe&& probe) {
   const run_control& run = options.run;
-  for (std::uint32_t i = 0; i < options.probes && low <= high; ++i) {
+  const std::int64_t least = low;
+  int doubt = 0;  // the next of the budgets below the best to try
+  for (std::uint32_t i = 0; i < options.probes && least <= high; ++i) {
     if (i != 0 && clock.should_stop()) break;
-    const std::int64_t budget = i == 0 ? high : low + (high - low) / 2;
+    const bool narrow = i != 0 && high - low < high / 256;
+    if (narrow && ++doubt > 3) break;
+    const std::int64_t budget = i == 0 ? high : narrow ? high - high / 25 * doubt : low + (high - low) / 2;
+    if (budget < least) break;
     std::stop_source stop;
     const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
     run_control part = run;
@@ -51,12 +58,15 @@ bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options
     if (run.time_limit != std::chrono::nanoseconds::max())
       part.time_limit = clock.left() / std::max<std::uint32_t>(2, 11 - std::min<std::uint32_t>(i, 9));
     const std::optional<std::int64_t> bytes = probe(budget, part, stop);
-    if (bytes)
+    if (bytes) {
       high = std::min(budget, *bytes) - 1;
-    else if (i == 0)
+      if (narrow) low = least;
+      doubt = 0;
+    } else if (i == 0) {
       return false;
-    else
+    } else if (!narrow) {
       low = budget + 1;
+    }
   }
   return true;
 }

@@ -17,6 +17,7 @@
 #include "remat/decomposition/flow_cutter.hpp"
 #include "remat/decomposition/hierarchy.hpp"
 #include "remat/decomposition/improve.hpp"
+#include "remat/decomposition/isomorphism.hpp"
 #include "remat/decomposition/partition.hpp"
 #include "remat/decomposition/positive_instance.hpp"
 #include "remat/decomposition/reduce.hpp"

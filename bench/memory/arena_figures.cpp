@@ -3,10 +3,12 @@
 // baseline's peak, against the largest load (sizes rounded up to the alignment), one line of CSV each; at the end, on
 // standard error, what they come to.
 //
-//   arena_figures [--seconds S] [--work N] [--graph NAME] [--alignment N]
+//   arena_figures [--seconds S] [--work N] [--graph NAME] [--solver NAME] [--alignment N] [--keep FOLDER]
 //
-// `--seconds`: of each plan; without it, the default amount of work. `--work`: of each solver. Graphs whose peak is
-// below 1 MiB are left out. `cpu_ms` is the processor time of the plan.
+// `--seconds`: of each plan; without it, the default amount of work. `--work`: of each solver, and a tenth of it for
+// `refined` and `auto`. `--keep`: schedules are kept there as files of intervals, and those that are there already are
+// not made again: the sweep may be broken off, be run in pieces, and plans be made again without the solvers. Graphs
+// whose peak is below 1 MiB are left out. `cpu_ms` is the processor time of the plan.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,11 +18,14 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "remat/io/intervals_csv.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
@@ -39,12 +44,13 @@ using namespace remat;  // NOLINT: a program
 
 struct named {
   std::string name;
+  std::uint64_t share;  // of the work limit: one in so many
   std::function<solution(const problem&, const run_control&)> solve;
 };
 
 template <class Solver>
-named with(const Solver& solver) {
-  return {std::string(Solver::name), [solver](const problem& p, const run_control& run) {
+named with(const Solver& solver, std::uint64_t share = 1) {
+  return {std::string(Solver::name), share, [solver](const problem& p, const run_control& run) {
             typename Solver::options_type options;
             options.run = run;
             return solver(p, options);
@@ -60,14 +66,39 @@ std::vector<named> solvers() {
     options.reorder = true;
     return no_remat(p, options);
   };
-  return {{"no_remat", any_order}, with(chen_sqrt), with(chen_greedy), with(revolve), with(rotor), with(evict),
-          with(refined),           with(automatic)};
+  return {{"no_remat", 1, any_order}, with(chen_sqrt),    with(chen_greedy), with(revolve), with(rotor), with(evict),
+          with(refined, 10),          with(automatic, 10)};
 }
 
 double processor_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+/// The allocations of the solver's schedule at this share of the baseline's peak, none where there is none; from the
+/// file, if it is there.
+std::vector<interval> allocations(const problem& read, const named& solver, int tenths, run_control run,
+                                  const std::filesystem::path& kept) {
+  intervals_file file;
+  if (!kept.empty() && std::filesystem::exists(kept)) {
+    std::ifstream in(kept, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    return parse_intervals(text, kept.string()).intervals;
+  }
+  const std::int64_t peak = read.step().baseline_peak;
+  const problem p = read.with_budget(peak / 10 * tenths + (tenths == 10 ? peak % 10 : 0));
+  run.work_limit /= solver.share;
+  if (const solution s = solver.solve(p, run); s.plan) file.intervals = intervals_of(lifetimes_of(p, *s.plan));
+  if (!kept.empty()) {
+    for (std::size_t i = 0; i < file.intervals.size(); ++i) file.ids.push_back(std::to_string(i));
+    std::filesystem::create_directories(kept.parent_path());
+    std::filesystem::path part = kept;
+    part += ".part";
+    std::ofstream(part, std::ios::binary) << to_csv(file);
+    std::filesystem::rename(part, kept);
+  }
+  return file.intervals;
 }
 
 struct totals {
@@ -80,7 +111,8 @@ int run(int argc, char** argv) {
   memory_plan_options planning;
   run_control solving;
   solving.work_limit = 100'000;
-  std::string only;
+  std::string only, only_solver;
+  std::filesystem::path keep;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i], value = argv[i + 1];
     if (option == "--seconds") {
@@ -89,6 +121,10 @@ int run(int argc, char** argv) {
       solving.work_limit = std::stoull(value);
     } else if (option == "--graph") {
       only = value;
+    } else if (option == "--solver") {
+      only_solver = value;
+    } else if (option == "--keep") {
+      keep = value;
     } else if (option == "--alignment") {
       planning.alignment = std::stoll(value);
     } else {
@@ -105,33 +141,31 @@ int run(int argc, char** argv) {
   std::sort(files.begin(), files.end());
 
   totals sum;
-  std::printf("graph,solver,fraction,steps,allocations,peak_bytes,load_bytes,arena_bytes,ratio,optimal,cpu_ms\n");
+  std::printf("graph,solver,fraction,allocations,load_bytes,arena_bytes,ratio,optimal,cpu_ms\n");
   for (const fs::path& file : files) {
     const std::string graph = (file.parent_path() == folder ? "" : "rk/") + file.stem().string();
     if (!only.empty() && graph != only) continue;
     const problem read = read_training_step(file).question;
     if (read.step().baseline_peak < (1 << 20)) continue;
     for (const named& solver : solvers()) {
+      if (!only_solver.empty() && solver.name != only_solver) continue;
       for (int tenths = 10; tenths >= 2; --tenths) {
-        const problem p = read.with_budget(read.step().baseline_peak / 10 * tenths +
-                                           (tenths == 10 ? read.step().baseline_peak % 10 : 0));
-        const solution s = solver.solve(p, solving);
-        if (!s.plan) continue;
-        const lifetimes lives = lifetimes_of(p, *s.plan);
+        const std::filesystem::path kept =
+            keep.empty() ? keep : keep / graph / (solver.name + "_" + std::to_string(10 * tenths) + ".csv");
+        const std::vector<interval> all = allocations(read, solver, tenths, solving, kept);
+        if (all.empty()) continue;
         const double begin = processor_ms();
-        const memory_plan plan = plan_memory(lives, planning);
+        const memory_plan plan = plan_memory(all, planning);
         const double ms = processor_ms() - begin;
-        const memory_check_report report =
-            check_memory(intervals_of(lives), plan.offsets, plan.arena_bytes, plan.alignment);
+        const memory_check_report report = check_memory(all, plan.offsets, plan.arena_bytes, plan.alignment);
         if (!report.valid()) {
           std::fprintf(stderr, "%s: %s\n", graph.c_str(), report.message().c_str());
           return 1;
         }
         const double ratio = static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound);
-        std::printf("%s,%s,%.1f,%zu,%zu,%lld,%lld,%lld,%.5f,%d,%.1f\n", graph.c_str(), solver.name.c_str(),
-                    tenths / 10.0, s.plan->steps.size(), lives.allocations.size(), static_cast<long long>(s.peak_bytes),
-                    static_cast<long long>(plan.lower_bound), static_cast<long long>(plan.arena_bytes), ratio,
-                    plan.optimal ? 1 : 0, ms);
+        std::printf("%s,%s,%.1f,%zu,%lld,%lld,%.5f,%d,%.1f\n", graph.c_str(), solver.name.c_str(), tenths / 10.0,
+                    all.size(), static_cast<long long>(plan.lower_bound), static_cast<long long>(plan.arena_bytes),
+                    ratio, plan.optimal ? 1 : 0, ms);
         std::fflush(stdout);
         ++sum.rows;
         sum.exact += plan.arena_bytes == plan.lower_bound;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -21,8 +22,11 @@
 namespace remat {
 
 struct memory_plan_options {
-  /// Work of a plan that has no limit of time or work: some 30 ms.
+  /// Work of a plan that has no limit of time or work: some 60 ms at most …
   static constexpr std::uint64_t default_work = 12'000'000;
+  /// … and as long as the arena is above the bound by more than one part in `near`, up to so much: some seconds.
+  static constexpr std::uint64_t further_work = 600'000'000;
+  static constexpr std::int64_t near = 50;
 
   std::int64_t alignment = 256;  ///< of every offset, bytes, at least 1
   std::int64_t enough = 0;       ///< an arena of at most so many bytes ends the search, too
@@ -353,6 +357,9 @@ class valley_filling {
   return offset;
 }
 
+/// Which moves of `squeezing` push blocks apart; at times: so that pushing takes about half of the work.
+enum class pushes : std::uint8_t { never, at_times, always };
+
 /// Looks for a packing within a given height: blocks that do not fit are out, and one after the other is put back.
 ///
 /// For a block, the others that are in are first pushed apart: in the order of their offsets, those up to some point
@@ -360,7 +367,7 @@ class valley_filling {
 /// of the block. Where it still does not fit, it goes where the blocks in its way weigh least, and these are out. A
 /// block weighs more each time that it is put out, so that none comes and goes for ever.
 ///
-/// A move takes O(n log n + blocks' sections) time; where those sections are very many, only some moves push.
+/// A move takes O(n log n) time, one that pushes O(n log n + blocks' sections).
 class squeezing {
  public:
   squeezing(const component& c, std::uint64_t seed) : c_(c), random_(seed) {
@@ -376,7 +383,7 @@ class squeezing {
   }
 
   /// True: `offset`, which must be a packing, now has at most the height `capacity`. Polls at each move.
-  [[nodiscard]] bool operator()(std::int64_t capacity, std::vector<std::int64_t>& offset, bool always_push,
+  [[nodiscard]] bool operator()(std::int64_t capacity, std::vector<std::int64_t>& offset, pushes when,
                                 std::uint64_t work, run_clock& clock, memory_plan_statistics& statistics) {
     const std::uint64_t until = clock.work_done() + std::min(work, run_control::no_work_limit - clock.work_done());
     offset_ = offset;
@@ -392,7 +399,8 @@ class squeezing {
       if (clock.work_done() >= until || clock.should_stop()) return false;
       ++statistics.moves;
       const std::uint32_t u = choose();
-      if (always_push || below(push_work()) < 4 * static_cast<std::uint64_t>(c_.blocks())) {
+      if (when == pushes::always ||
+          (when == pushes::at_times && below(push_work()) < 4 * static_cast<std::uint64_t>(c_.blocks()))) {
         clock.work(push_work());
         push_apart(capacity, u);
       }
@@ -489,23 +497,28 @@ class squeezing {
 
   void put(std::int64_t capacity, std::uint32_t u, std::int64_t now) {
     const std::int64_t size = c_.size[u];
+    met_.clear();
     bottoms_.clear();
     tops_.clear();
-    for (std::uint32_t j = 0; j < c_.blocks(); ++j) {
-      if (offset_[j] == is_out || !meet(u, j)) continue;
+    for (std::uint32_t j = 0; j < c_.blocks() && c_.first[j] <= c_.last[u]; ++j) {
+      if (c_.last[j] < c_.first[u] || offset_[j] == is_out) continue;
       const double weight = now - placed_at_[j] < recently ? 4 * weight_[j] : weight_[j];
+      met_.push_back(j);
       bottoms_.push_back({offset_[j], weight});
       tops_.push_back({offset_[j] + c_.size[j], weight});
     }
     std::sort(bottoms_.begin(), bottoms_.end());
     std::sort(tops_.begin(), tops_.end());
-    places_.assign({0, capacity - size});
-    for (const auto& [top, ignored] : tops_)
-      if (top + size <= capacity) places_.push_back(top);
-    for (const auto& [bottom, ignored] : bottoms_)
-      if (bottom >= size) places_.push_back(bottom - size);
-    std::sort(places_.begin(), places_.end());
-    places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
+    places_.assign(1, 0);  // right above one block or right below another, or at the bottom or the top of the arena
+    for (std::size_t b = 0, t = 0;;) {
+      const std::int64_t below_next = b < bottoms_.size() ? bottoms_[b].first - size : capacity - size;
+      const std::int64_t above_next = t < tops_.size() ? tops_[t].first : capacity - size;
+      const std::int64_t place = std::min(below_next, above_next);
+      if (place > places_.back()) places_.push_back(place);
+      if (place >= capacity - size) break;
+      if (below_next <= above_next) ++b;
+      if (above_next <= below_next) ++t;
+    }
 
     std::size_t b = 0, t = 0;
     double in_reach = 0, least = std::numeric_limits<double>::infinity();
@@ -522,8 +535,8 @@ class squeezing {
         best = place;
       }
     }
-    for (std::uint32_t j = 0; j < c_.blocks(); ++j) {
-      if (offset_[j] == is_out || !meet(u, j) || offset_[j] >= best + size || offset_[j] + c_.size[j] <= best) continue;
+    for (const std::uint32_t j : met_) {
+      if (offset_[j] >= best + size || offset_[j] + c_.size[j] <= best) continue;
       offset_[j] = is_out;
       out_.push_back(j);
       weight_[j] += 0.2 * base_[j];
@@ -536,7 +549,7 @@ class squeezing {
   std::uint64_t covered_ = 0;  // sections of all blocks
   std::vector<double> base_, weight_;
   std::vector<std::int64_t> offset_, placed_at_, head_, tail_, level_, above_, places_;
-  std::vector<std::uint32_t> out_;
+  std::vector<std::uint32_t> out_, met_;
   std::vector<std::pair<std::int64_t, std::uint32_t>> order_;
   std::vector<std::pair<std::int64_t, double>> bottoms_, tops_;
 };
@@ -643,33 +656,95 @@ class exhausting {
   bool stopped_ = false;
 };
 
-/// Improves the component until its height is `least`, it is proven the lowest, or the clock says to stop.
-inline void improve(component& c, std::int64_t least, run_clock& clock, std::uint64_t seed,
+/// Looks for a packing of at most the height `capacity`, which must be above the load, with the smallest blocks set
+/// apart: those that together need at most a quarter of what is to spare lie in a strip of their own at the top, and
+/// the others, which are then fewer and of fewer sizes, are squeezed into the rest. O(n log n) time and the moves.
+inline bool repack(component& c, std::int64_t capacity, pushes when, std::uint64_t work, run_clock& clock,
+                   std::uint64_t seed, memory_plan_statistics& statistics) {
+  const auto pack = [&](std::vector<component>& parts) {  // the height
+    std::int64_t height = 0;
+    for (component& part : parts) {
+      std::vector<std::int64_t> offset = valley_filling(part)(ranks(part, preference::lifetime));
+      part.keep_if_lower(offset);
+      height = std::max(height, part.height);
+    }
+    return height;
+  };
+  std::vector<component> large, small;
+  std::int64_t strip = 0;
+  for (std::int64_t least = c.load / 128;; least /= 2) {
+    std::array<std::vector<interval>, 2> by_size;  // those below `least` first; those that are elsewhere have size 0
+    for (std::vector<interval>& some : by_size) some.resize(c.blocks());
+    for (std::uint32_t i = 0; i < c.blocks(); ++i)
+      for (std::size_t k = 0; k < 2; ++k)
+        by_size[k][i] = {c.first[i], std::int64_t{c.last[i]} + 1, (c.size[i] >= least) == (k == 1) ? c.size[i] : 0};
+    small = divide(by_size[0], 1);
+    strip = pack(small);
+    clock.work(32 * static_cast<std::uint64_t>(c.blocks()));
+    if (strip > (capacity - c.load) / 4) continue;
+    large = divide(by_size[1], 1);
+    break;
+  }
+  if (pack(large) > capacity - strip) {
+    for (component& part : large) {
+      if (part.height <= capacity - strip) continue;
+      if (!squeezing(part, seed)(capacity - strip, part.offset, when, work, clock, statistics)) return false;
+    }
+  }
+  std::vector<std::int64_t> offset(c.blocks());
+  for (const component& part : large)
+    for (std::uint32_t i = 0; i < part.blocks(); ++i) offset[part.id[i]] = part.offset[i];
+  for (const component& part : small)
+    for (std::uint32_t i = 0; i < part.blocks(); ++i) offset[part.id[i]] = capacity - strip + part.offset[i];
+  c.keep_if_lower(offset);
+  return true;
+}
+
+/// What `improve` is to reach.
+struct goal {
+  std::int64_t least;  ///< height that ends it
+  std::int64_t near;   ///< height that ends it after `work`
+  std::uint64_t work;
+};
+
+/// Improves the component until it reaches the goal, is proven the lowest, or the clock says to stop.
+inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_t seed,
                     memory_plan_statistics& statistics) {
   constexpr std::uint32_t small = 16, medium = 128;
+  const auto done = [&] {
+    return c.height <= to.least || c.optimal || clock.should_stop() ||
+           (c.height <= to.near && clock.work_done() >= to.work);
+  };
   const auto exhaust = [&](std::uint64_t nodes) {
-    if (!clock.should_stop() && c.height > least) c.optimal = exhausting(c, clock, statistics)(least, nodes);
+    if (!done()) c.optimal = exhausting(c, clock, statistics)(to.least, nodes);
   };
   if (c.blocks() <= small) exhaust(20'000);
   std::uint64_t nodes = 20'000;
-  for (std::uint64_t sweep = 0; c.height > least && !c.optimal && !clock.should_stop(); ++sweep) {
+  for (std::uint64_t sweep = 0; !done(); ++sweep) {
+    const std::uint64_t doubled = std::min<std::uint64_t>(sweep, 20);
+    const std::uint64_t share = std::uint64_t{16'000'000} << std::min<std::uint64_t>(sweep / 2, 20);
+    if (c.height > to.near && to.near > c.load) {
+      repack(c, to.near, sweep % 2 == 0 ? pushes::never : pushes::at_times, share, clock, seed + sweep, statistics);
+      if (c.height > to.near && sweep % 4 != 3) continue;
+    }
     squeezing squeeze(c, seed + sweep);
-    const std::uint64_t work = squeeze.push_work() << (6 + std::min<std::uint64_t>(sweep, 20));
-    const auto fits = [&](std::int64_t target, bool always_push) {
+    const auto fits = [&](std::int64_t target, pushes when) {
+      std::uint64_t work = squeeze.push_work() << (6 + doubled);
+      work = std::min(work, c.height > to.near ? share / 4 : to.work - std::min(to.work, clock.work_done()));
       std::vector<std::int64_t> offset = c.offset;
-      if (!squeeze(target, offset, always_push, work, clock, statistics)) return false;
+      if (!squeeze(target, offset, when, work, clock, statistics)) return false;
       c.keep_if_lower(offset);
       return true;
     };
     // Where there is far to go, it is quicker in halves of the way; the bound itself needs many pushes.
-    const auto near = [&] { return c.height - least <= least / 64; };
-    if (near()) fits(least, true);
-    for (std::int64_t failed = least; c.height - failed > (near() ? least / 1024 : least / 256);) {
+    const auto close = [&] { return c.height - to.least <= to.least / 64; };
+    if (close()) fits(to.least, pushes::always);
+    for (std::int64_t failed = to.least; c.height - failed > (close() ? to.least / 1024 : to.least / 256);) {
       const std::int64_t target = failed + (c.height - failed) / 2;
-      if (!fits(target, false) && !fits(target, true)) failed = target;
-      if (clock.should_stop()) return;
+      if (!fits(target, pushes::at_times) && !fits(target, pushes::always)) failed = target;
+      if (done()) return;
     }
-    if (c.height > least) fits(least, true);
+    if (!done()) fits(to.least, pushes::always);
     if (c.blocks() <= medium) exhaust(nodes);
     nodes *= 2;
   }
@@ -700,8 +775,9 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
   using memory_planning::component;
   using memory_planning::preference;
   run_control control = options.run;
-  if (control.work_limit == run_control::no_work_limit && control.time_limit == std::chrono::nanoseconds::max())
-    control.work_limit = memory_plan_options::default_work;
+  const bool limited =
+      control.work_limit != run_control::no_work_limit || control.time_limit != std::chrono::nanoseconds::max();
+  if (!limited) control.work_limit = memory_plan_options::further_work;
   run_clock clock(control);
   memory_plan plan;
   plan.alignment = options.alignment;
@@ -710,6 +786,8 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
   for (const component& c : parts) bound = std::max(bound, c.load);
 
   const std::int64_t low_enough = std::max(bound, options.enough / options.alignment);
+  const memory_planning::goal goal{low_enough, std::max(low_enough, bound + bound / memory_plan_options::near),
+                                   limited ? run_control::no_work_limit : memory_plan_options::default_work};
   constexpr std::uint32_t few = 4096;  // blocks: first fit is worth its time
   for (component& c : parts) {
     memory_planning::valley_filling fill(c);
@@ -733,7 +811,8 @@ inline void improve(component& c, std::int64_t least, run_clock& clock, std::uin
   while (!parts.empty()) {
     component& c = *highest();
     if (c.height <= low_enough || c.optimal || clock.should_stop()) break;
-    memory_planning::improve(c, low_enough, clock, options.run.seed, plan.statistics);
+    if (c.height <= goal.near && clock.work_done() >= goal.work) break;
+    memory_planning::improve(c, goal, clock, options.run.seed, plan.statistics);
   }
 
   plan.offsets.assign(intervals.size(), 0);

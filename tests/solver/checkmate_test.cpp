@@ -316,8 +316,8 @@ TEST_CASE("the solver on middling graphs: an answer that is checked, never worse
   std::size_t programs = 0;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const problem p = middling(seed + 63000);
-    const solution plain = refined(p, {.run = {.work_limit = 30}});
-    const solution s = checkmate_own(p, {.good_enough = 0, .run = {.work_limit = 60}});
+    const solution plain = refined(p, {.run = {.work_limit = 90}});
+    const solution s = checkmate_own(p, {.good_enough = 0, .run = {.work_limit = 120}});
     INFO("seed ", seed, ": ", s.message);
     test::check_answer(p, s);
     if (plain.plan) {
@@ -332,7 +332,7 @@ TEST_CASE("the solver on middling graphs: an answer that is checked, never worse
 
 TEST_CASE("a backend that lies: no invalid schedule, and neither optimal nor infeasible by its word") {
   const problem p = at(bundled("rk/fno1d"), 0.3);
-  const solution plain = refined(p, {.run = {.work_limit = 1000}});
+  const solution plain = refined(p, {.run = {.work_limit = 1500}});
   for (const mip_status says : {mip_status::optimal, mip_status::infeasible, mip_status::failed}) {
     const solution s = checkmate_with(lying_backend{says})(p, {.good_enough = 0, .run = {.work_limit = 2000}});
     test::check_answer(p, s);

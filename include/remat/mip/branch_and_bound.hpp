@@ -236,6 +236,7 @@ class dense_dual_simplex {
 }  // namespace branch_and_bound_search
 
 /// Branch and bound, depth first, over a dense dual simplex: for tests and models of some hundred rows.
+/// \cite land1960automatic \cite lemke1954dual
 ///
 /// A node branches on the integer column whose value is farthest from whole, the nearer side first. A pivot takes
 /// O(rows · columns) time, the tableau as much memory; models of more than `most_entries` are refused as `failed`.

@@ -433,7 +433,7 @@ class process {
 
 }  // namespace cbc_child
 
-/// COIN-OR CBC, run where it can be stopped: in a child process.
+/// COIN-OR CBC, run where it can be stopped: in a child process. \cite forrest2005cbc
 ///
 /// CBC overruns its own time limit by any amount, for instance within one large linear program. So `solve` forks; the
 /// child runs CBC and streams incumbents and bounds through a pipe; the parent looks at its clock and its stop token at

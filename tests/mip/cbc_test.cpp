@@ -246,9 +246,11 @@ TEST_CASE("a child that is killed, or runs out of memory, is no answer and no ha
   const mip_result killed = cbc.solve(m, options);
   CHECK((killed.status == mip_status::failed || killed.status == mip_status::feasible));
   CHECK(killed.message == "CBC broke down (signal 9)");
+#ifndef __SANITIZE_ADDRESS__  // which has a limit of its own, and hangs where there is no memory
   const mip_result starved = cbc_backend{.memory_limit = 1 << 20}.solve(knapsacks(1, 2000, 200));
   CHECK(starved.status == mip_status::failed);
   CHECK_FALSE(starved.message.empty());
+#endif
   const mip_result silent = cbc_backend{.first_sign = std::chrono::milliseconds(1)}.solve(knapsacks(1, 6000, 300));
   CHECK(silent.status == mip_status::no_solution);
   CHECK(silent.message == "CBC gave no sign of life");

@@ -24,6 +24,7 @@
 #include "remat/io/intervals_csv.hpp"
 #include "remat/problem/chain_problem.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/render/dot.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
 #include "remat/schedule/chain_schedule.hpp"

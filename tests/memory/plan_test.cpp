@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "remat/io/training_graph_json.hpp"
@@ -284,6 +285,53 @@ TEST_CASE("random schedules: the arena holds the peak, and allocations that are 
   CHECK(tight * 100 >= plans * 95);
 }
 
+TEST_CASE("packing anew keeps to the height that it is given, and blocks apart") {
+  std::size_t packed = 0, refused = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const auto all = random_intervals(seed, 40 + seed % 200, 60, seed % 2 == 0 ? 1000 : 50);
+    for (memory_planning::component& c : memory_planning::divide(all, 1)) {
+      if (c.blocks() < 20) continue;
+      const std::int64_t capacity = c.load + c.load / (seed % 3 == 0 ? 200 : 25);
+      const run_control control;
+      run_clock clock(control);
+      memory_plan_statistics statistics;
+      const memory_planning::pushes when =
+          seed % 2 == 0 ? memory_planning::pushes::never : memory_planning::pushes::at_times;
+      if (!memory_planning::repack(c, capacity, when, 200'000, clock, seed, statistics)) {
+        CHECK(c.offset.empty());
+        ++refused;
+        continue;
+      }
+      ++packed;
+      CHECK(c.height <= capacity);
+      std::vector<interval> lives;
+      for (std::uint32_t i = 0; i < c.blocks(); ++i) lives.push_back(all[c.id[i]]);
+      CHECK(check_memory(lives, c.offset, c.height).valid());
+    }
+  }
+  CHECK(packed >= 40);
+  CHECK(packed + refused >= 60);
+}
+
+TEST_CASE("without a limit the work ends where the arena is near the bound") {
+  std::size_t near = 0, far = 0;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const auto all = random_intervals(seed, seed < 3 ? 700 : 180, seed < 3 ? 500 : 60, 1000);
+    memory_plan_options options;
+    options.alignment = 1;
+    const memory_plan plan = checked(all, options);
+    CHECK(plan.statistics.work <= memory_plan_options::further_work + 20'000'000);
+    if (plan.optimal) continue;
+    CHECK(plan.statistics.stopped == stop_reason::work);
+    CHECK(plan.statistics.work >= memory_plan_options::default_work);
+    const bool close = plan.arena_bytes <= plan.lower_bound + plan.lower_bound / memory_plan_options::near_enough;
+    CHECK((close || plan.statistics.work >= memory_plan_options::further_work));
+    ++(close ? near : far);
+  }
+  CHECK(near + far >= 1);
+  CHECK(near >= 1);
+}
+
 TEST_CASE("real schedules need at most 1.02 of the load, and mostly just the load") {
   std::size_t exact = 0, rows = 0;
   for (const char* name : {"gpt2-small-b8-s1024", "resnet50-b64-224", "unet5-b16-256", "vgg16-b64-224", "fno2d-b32-256",
@@ -305,4 +353,25 @@ TEST_CASE("real schedules need at most 1.02 of the load, and mostly just the loa
   }
   CHECK(rows >= 20);
   CHECK(exact * 10 >= rows * 8);
+}
+
+TEST_CASE("schedules of small budgets, which the first packings leave far above the load, come to 1.02 of it") {
+  std::size_t far = 0;
+  for (const auto& [name, percent] :
+       {std::pair{"gpt2-medium-b4-s512", 20}, {"resnet101-b100-128", 20}, {"uno2d-b16-256", 50}, {"rk/resnet50", 20}}) {
+    const problem read =
+        read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + std::string(name) + ".json").question;
+    const solution s = evict(read.with_budget(read.step().baseline_peak / 100 * percent));
+    REQUIRE(s.plan);
+    const lifetimes lives = lifetimes_of(read, *s.plan);
+    memory_plan_options first;
+    first.run.work_limit = 1;
+    const memory_plan packing = plan_memory(lives, first);
+    const memory_plan arena = plan_memory(lives);
+    INFO(name, ": ", packing.arena_bytes, ", then ", arena.arena_bytes, " against ", arena.lower_bound);
+    CHECK(check_memory(intervals_of(lives), arena.offsets, arena.arena_bytes, 256).valid());
+    CHECK(static_cast<double>(arena.arena_bytes) <= 1.02 * static_cast<double>(arena.lower_bound));
+    far += static_cast<double>(packing.arena_bytes) > 1.05 * static_cast<double>(arena.lower_bound);
+  }
+  CHECK(far >= 2);
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,11 +21,11 @@
 namespace remat {
 
 struct memory_plan_options {
-  /// Work of a plan that has no limit of time or work: some 60 ms at most …
+  /// Work of a plan that has no limit of time or work (some 60 ms of processor time at most) …
   static constexpr std::uint64_t default_work = 12'000'000;
-  /// … and as long as the arena is above the bound by more than one part in `near`, up to so much: some seconds.
+  /// … and, only while the arena is above the bound by more than one part in `near_enough`, up to so much (some 3 s).
   static constexpr std::uint64_t further_work = 600'000'000;
-  static constexpr std::int64_t near = 50;
+  static constexpr std::int64_t near_enough = 50;
 
   std::int64_t alignment = 256;  ///< of every offset, bytes, at least 1
   std::int64_t enough = 0;       ///< an arena of at most so many bytes ends the search, too
@@ -375,7 +374,7 @@ class squeezing {
     for (std::uint32_t i = 0; i < n; ++i) {
       const double length = c.last[i] - c.first[i] + 1.0;
       covered_ += c.last[i] - c.first[i] + 1;
-      base_.push_back(std::sqrt(static_cast<double>(c.size[i]) / static_cast<double>(c.load) * length));
+      base_.push_back(static_cast<double>(c.size[i]) / static_cast<double>(c.load) * length);
     }
     head_.resize(n);
     tail_.resize(n);
@@ -432,7 +431,7 @@ class squeezing {
   /// Takes a block from those that are out: mostly the heaviest.
   std::uint32_t choose() {
     std::size_t k = 0;
-    if (below(10) == 0) {
+    if (below(100) == 0) {
       k = static_cast<std::size_t>(below(out_.size()));
     } else {
       for (std::size_t q = 1; q < out_.size(); ++q)
@@ -539,7 +538,7 @@ class squeezing {
       if (offset_[j] >= best + size || offset_[j] + c_.size[j] <= best) continue;
       offset_[j] = is_out;
       out_.push_back(j);
-      weight_[j] += 0.2 * base_[j];
+      weight_[j] += base_[j];
     }
     offset_[u] = best;
   }
@@ -673,6 +672,7 @@ inline bool repack(component& c, std::int64_t capacity, pushes when, std::uint64
   std::vector<component> large, small;
   std::int64_t strip = 0;
   for (std::int64_t least = c.load / 128;; least /= 2) {
+    if (clock.should_stop()) return false;
     std::array<std::vector<interval>, 2> by_size;  // those below `least` first; those that are elsewhere have size 0
     for (std::vector<interval>& some : by_size) some.resize(c.blocks());
     for (std::uint32_t i = 0; i < c.blocks(); ++i)
@@ -702,8 +702,8 @@ inline bool repack(component& c, std::int64_t capacity, pushes when, std::uint64
 
 /// What `improve` is to reach.
 struct goal {
-  std::int64_t least;  ///< height that ends it
-  std::int64_t near;   ///< height that ends it after `work`
+  std::int64_t least;        ///< height that ends it
+  std::int64_t near_enough;  ///< height that ends it after `work`
   std::uint64_t work;
 };
 
@@ -713,7 +713,7 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
   constexpr std::uint32_t small = 16, medium = 128;
   const auto done = [&] {
     return c.height <= to.least || c.optimal || clock.should_stop() ||
-           (c.height <= to.near && clock.work_done() >= to.work);
+           (c.height <= to.near_enough && clock.work_done() >= to.work);
   };
   const auto exhaust = [&](std::uint64_t nodes) {
     if (!done()) c.optimal = exhausting(c, clock, statistics)(to.least, nodes);
@@ -722,15 +722,17 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
   std::uint64_t nodes = 20'000;
   for (std::uint64_t sweep = 0; !done(); ++sweep) {
     const std::uint64_t doubled = std::min<std::uint64_t>(sweep, 20);
-    const std::uint64_t share = std::uint64_t{16'000'000} << std::min<std::uint64_t>(sweep / 2, 20);
-    if (c.height > to.near && to.near > c.load) {
-      repack(c, to.near, sweep % 2 == 0 ? pushes::never : pushes::at_times, share, clock, seed + sweep, statistics);
-      if (c.height > to.near && sweep % 4 != 3) continue;
+    // Far above the bound, packing anew is what helps most.
+    const std::uint64_t share = (sweep == 0 ? std::uint64_t{4'000'000} : std::uint64_t{16'000'000}) << doubled / 2;
+    if (c.height > to.near_enough && to.near_enough > c.load) {
+      repack(c, to.near_enough, sweep % 2 == 0 ? pushes::never : pushes::at_times, share, clock, seed + sweep,
+             statistics);
+      if (c.height > to.near_enough && sweep % 4 != 0) continue;
     }
     squeezing squeeze(c, seed + sweep);
     const auto fits = [&](std::int64_t target, pushes when) {
       std::uint64_t work = squeeze.push_work() << (6 + doubled);
-      work = std::min(work, c.height > to.near ? share / 4 : to.work - std::min(to.work, clock.work_done()));
+      work = std::min(work, c.height > to.near_enough ? share : to.work - std::min(to.work, clock.work_done()));
       std::vector<std::int64_t> offset = c.offset;
       if (!squeeze(target, offset, when, work, clock, statistics)) return false;
       c.keep_if_lower(offset);
@@ -759,8 +761,10 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
 /// filling valleys of a skyline, under three preferences, and, up to some thousand intervals, by first fit. Where a
 /// part is then higher than the bound (the largest load), a local search squeezes it into a smaller arena, the bound
 /// first (see `memory_planning::squeezing`), and parts of at most 128 intervals are searched exhaustively in between.
+/// A part that is above the bound by more than 2 % is packed anew, too, with its smallest blocks set apart (`repack`).
 /// It ends where the arena meets the bound, is proven the smallest or is `enough`, and at the limits of `run`; without
-/// a limit of time or work, after `default_work`. Never more than the first packing.
+/// a limit of time or work, after `default_work` where the arena is then at most 1.02 of the bound, else when it is, or
+/// after `further_work`. Never more than the first packing.
 ///
 /// Heuristic, except where `optimal` says so. Deterministic for a seed and a work limit (one thread). Time: the first
 /// packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + sections of all
@@ -786,7 +790,7 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
   for (const component& c : parts) bound = std::max(bound, c.load);
 
   const std::int64_t low_enough = std::max(bound, options.enough / options.alignment);
-  const memory_planning::goal goal{low_enough, std::max(low_enough, bound + bound / memory_plan_options::near),
+  const memory_planning::goal goal{low_enough, std::max(low_enough, bound + bound / memory_plan_options::near_enough),
                                    limited ? run_control::no_work_limit : memory_plan_options::default_work};
   constexpr std::uint32_t few = 4096;  // blocks: first fit is worth its time
   for (component& c : parts) {
@@ -811,7 +815,7 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
   while (!parts.empty()) {
     component& c = *highest();
     if (c.height <= low_enough || c.optimal || clock.should_stop()) break;
-    if (c.height <= goal.near && clock.work_done() >= goal.work) break;
+    if (c.height <= goal.near_enough && clock.work_done() >= goal.work) break;
     memory_planning::improve(c, goal, clock, options.run.seed, plan.statistics);
   }
 
@@ -825,6 +829,8 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
     plan.optimal = plan.arena_bytes == plan.lower_bound || highest()->optimal;
   }
   if (!plan.optimal) plan.statistics.stopped = clock.poll();
+  if (!plan.optimal && !limited && plan.statistics.stopped == stop_reason::none && highest()->height > low_enough)
+    plan.statistics.stopped = stop_reason::work;  // near enough
   plan.statistics.work = clock.work_done();
   plan.statistics.seconds = clock.seconds();
   return plan;

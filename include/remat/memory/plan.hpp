@@ -790,7 +790,9 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
   for (const component& c : parts) bound = std::max(bound, c.load);
 
   const std::int64_t low_enough = std::max(bound, options.enough / options.alignment);
-  const memory_planning::goal goal{low_enough, std::max(low_enough, bound + bound / memory_plan_options::near_enough),
+  const std::int64_t spare =
+      std::min(bound / memory_plan_options::near_enough, std::numeric_limits<std::int64_t>::max() - bound);
+  const memory_planning::goal goal{low_enough, std::max(low_enough, bound + spare),
                                    limited ? run_control::no_work_limit : memory_plan_options::default_work};
   constexpr std::uint32_t few = 4096;  // blocks: first fit is worth its time
   for (component& c : parts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // The memory plan: of the schedules that eviction makes (all of the default work), and of long synthetic ones (the
-// first packing alone: a limit of one unit of work).
+// first packing alone: a limit of one unit of work; and a million intervals in full).
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -63,6 +63,13 @@ void long_schedules(benchmark::State& state) {
   counters(state, plan, all.size());
 }
 
+void long_schedules_in_full(benchmark::State& state) {
+  const std::vector<remat::interval> all = deep_step(state.range(0));
+  remat::memory_plan plan;
+  for (auto _ : state) plan = remat::plan_memory(all);
+  counters(state, plan, all.size());
+}
+
 void checking(benchmark::State& state) {
   const std::vector<remat::interval> all = deep_step(state.range(0));
   remat::memory_plan_options options;
@@ -76,6 +83,7 @@ BENCHMARK_CAPTURE(schedules, resnet101_40, std::string("resnet101-b100-128"), 40
 BENCHMARK_CAPTURE(schedules, gpt2_medium_20, std::string("gpt2-medium-b4-s512"), 20)->Unit(benchmark::kMillisecond);
 BENCHMARK(long_schedules)->RangeMultiplier(10)->Range(1000, 100'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(long_schedules)->Arg(250'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(long_schedules_in_full)->Arg(250'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(checking)->RangeMultiplier(10)->Range(1000, 100'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace

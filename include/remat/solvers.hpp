@@ -46,6 +46,7 @@
 #include "remat/solver/persistent_exact.hpp"
 #include "remat/solver/persistent_rows.hpp"
 #include "remat/solver/persistent_slots.hpp"
+#include "remat/solver/persistent_traceback.hpp"
 #include "remat/solver/portfolio.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"

@@ -133,6 +133,38 @@ TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
   CHECK(deepest > 3);
 }
 
+TEST_CASE("graphs without any structure are partitioned, too") {
+  std::mt19937_64 engine(4);
+  for (int round = 0; round < 12; ++round) {
+    training_graph g;
+    const std::size_t near = 2 + engine() % 30, n = round % 2 == 0 ? 300 : 1500;
+    for (std::size_t i = 0; i < n; ++i) {
+      tensor_spec t;
+      t.bytes = static_cast<std::int64_t>(engine() % 100);
+      operation_spec o;
+      o.seconds = 1;
+      if (i > 0 && engine() % 50 != 0) {
+        o.inputs.push_back(static_cast<tensor_id>(i - 1 - engine() % std::min(i, near)));
+        const auto any = static_cast<tensor_id>(engine() % i);
+        if (any != o.inputs[0]) o.inputs.push_back(any);
+      }
+      o.outputs = {g.add_tensor(t)};
+      g.add_operation(std::move(o));
+    }
+    for (std::size_t i = 0; i < n; ++i) g.add_step_output(static_cast<tensor_id>(i));
+    const problem p(g, measured_cost{});
+    partition_options options;
+    options.forward.assign(n, 1);
+    options.max_group = 2 + static_cast<std::uint32_t>(engine() % 20);
+    options.max_top = 1 + static_cast<std::uint32_t>(engine() % 30);
+    for (const method make : methods) {
+      CAPTURE(round);
+      const operation_hierarchy h = make(p.step(), options);
+      CHECK(first_violation(p.step(), h, {options.max_group, options.max_top}) == "");
+    }
+  }
+}
+
 TEST_CASE("residual blocks become groups that are cut where few bytes cross") {
   const residual_blocks blocks(50);
   const problem p(blocks.graph, measured_cost{});

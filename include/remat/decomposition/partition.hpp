@@ -63,7 +63,8 @@ class merger {
         makers_(s.num_tensors),
         readers_(s.num_tensors),
         left_(s.num_tensors, 0),
-        mine_(s.num_operations, 0) {}
+        mine_(s.num_operations, 0),
+        tensor_mark_(s.num_tensors, 0) {}
 
   /// An atom, and the operations in it.
   struct part {
@@ -82,7 +83,7 @@ class merger {
       const bool ended = round(neighbours);
       finish_round();
       if (ended) break;
-      neighbours = alive_ == before;
+      neighbours = alive_ >= before - before / 4;  // so that there are few rounds
     }
     std::vector<std::uint32_t> left;
     for (const std::uint32_t v : order_)
@@ -230,32 +231,26 @@ class merger {
   double score(const std::vector<std::uint32_t>& set) {
     const std::uint32_t now = ++mark_clock_;
     for (const std::uint32_t v : set) mark_[v] = now;
-    // Both counts are by tensor: a tensor that several of the set read is one input.
     std::int64_t bytes = 0;
     double operations = 0;
-    seen_.clear();
+    // A tensor counts once on either side, however many of the set make or read it.
+    const std::uint32_t as_output = ++tensor_clock_, as_input = ++tensor_clock_;
+    const auto inside = [&](std::uint32_t u) { return mark_[u] == now; };
     for (const std::uint32_t v : set) {
       operations += nodes_[v].operations;
       for (const std::uint32_t t : nodes_[v].makes) {
-        seen_.push_back(t);
-        bool outside = (left_[t] & (read_beyond | stays)) != 0;
-        if (!outside) outside = !for_each(readers_[t], [&](std::uint32_t u) { return mark_[u] == now; });
-        if (outside && first_seen(t)) bytes += step_.bytes[t];
+        if (tensor_mark_[t] == as_output) continue;
+        tensor_mark_[t] = as_output;
+        if ((left_[t] & (read_beyond | stays)) != 0 || !for_each(readers_[t], inside)) bytes += step_.bytes[t];
       }
     }
-    seen_.clear();
     for (const std::uint32_t v : set)
       for (const std::uint32_t t : nodes_[v].reads) {
-        seen_.push_back(t);
-        bool outside = (left_[t] & made_beyond) != 0;
-        if (!outside) outside = !for_each(makers_[t], [&](std::uint32_t u) { return mark_[u] == now; });
-        if (outside && first_seen(t)) bytes += step_.bytes[t];
+        if (tensor_mark_[t] == as_input) continue;
+        tensor_mark_[t] = as_input;
+        if ((left_[t] & made_beyond) != 0 || !for_each(makers_[t], inside)) bytes += step_.bytes[t];
       }
     return static_cast<double>(bytes) * std::pow(operations, options_.alpha);
-  }
-  /// Whether the last of `seen_` stands there for the first time.
-  [[nodiscard]] bool first_seen(std::uint32_t t) const {
-    return std::find(seen_.begin(), seen_.end(), t) + 1 == seen_.end();
   }
 
   /// The node before v in a sequence: of those that only v reads the last in the order.
@@ -356,7 +351,8 @@ class merger {
     }
   }
 
-  /// v and what it is nearest to: a pair that is always convex.
+  /// v and what it is nearest to: the last before it that it reads, else the first that reads it, else what is next to
+  /// it. In the order as it is they make a convex pair.
   void consider_neighbour(std::uint32_t v, found& best) {
     std::uint32_t near = none;
     all_neighbours_of(v, false, list_);
@@ -380,6 +376,7 @@ class merger {
 
   void look_at(std::uint32_t v) {
     ++nodes_[v].version;
+    nodes_[v].candidate.clear();
     found best;
     consider_sequence(v, best);
     consider_flow(v, best);
@@ -516,9 +513,14 @@ class merger {
       }
       if (alive_ <= most_left_ && (e.kind != last_kind || e.score != last_score)) return false;
       queue_.pop();
+      // A merge far away may have put a path around a pair or a node that nobody reads: it is looked at again, in the
+      // order as it is now.
+      const std::vector<std::uint32_t> set = std::move(nodes_[e.node].candidate);
+      look_at(e.node);
+      if (nodes_[e.node].candidate != set) continue;
       last_kind = e.kind;
       last_score = e.score;
-      refresh(merge(nodes_[e.node].candidate));
+      refresh(merge(set));
     }
     return alive_ > most_left_;
   }
@@ -577,8 +579,8 @@ class merger {
   std::priority_queue<entry, std::vector<entry>, std::greater<>> queue_;
   std::vector<std::uint32_t> to_look_at_;
   bool neighbours_ = false;
-  std::vector<std::uint32_t> stamp_, mark_, list_, users_, seen_;
-  std::uint32_t clock_ = 0, mark_clock_ = 0;
+  std::vector<std::uint32_t> tensor_mark_, stamp_, mark_, list_, users_;
+  std::uint32_t clock_ = 0, mark_clock_ = 0, tensor_clock_ = 0;
 };
 
 inline std::vector<std::uint8_t> checked_forward(const flat_step& s, const partition_options& options) {
@@ -667,9 +669,9 @@ inline operation_hierarchy partition_sections(const flat_step& s, const std::vec
 /// ends when at most `max_top` nodes are left, or they are a pure sequence.
 ///
 /// Differs from the paper: all merges that are as good as the last one are made, too, so that equal parts stay equal;
-/// sequences of more than `max_group` nodes come when nothing else is left; a round after one without any merge also
-/// takes pairs (a node and the last before it that it reads, or whatever is next to it where nothing is connected), so
-/// that every graph gets to `max_top`.
+/// sequences of more than `max_group` nodes come when nothing else is left; a round after one that left more than
+/// three quarters of the nodes also takes pairs (a node and the last before it that it reads, or whatever is next to it
+/// where nothing is connected), so that every graph gets to `max_top`.
 ///
 /// Near-linear on graphs whose nodes have few users: each merge looks again at nodes around it, O(max_group) steps for
 /// each, and reorders the operations listed between. Deterministic. Throws `bad_argument` for unusable options.

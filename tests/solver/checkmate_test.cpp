@@ -94,33 +94,6 @@ double least_time_in_phases(const problem& p) {
   return infinite;
 }
 
-/// Steps of several kinds: what the model has rules for is made frequent.
-test::random_graph_options kind(std::uint64_t seed) {
-  test::random_graph_options options{.operations = 3 + static_cast<std::uint32_t>(seed % 6)};
-  switch (seed / 6 % 5) {
-    case 1:
-      options.accumulate = 60;
-      options.second_output = 40;
-      break;
-    case 2:
-      options.once = 30;
-      options.effect = 15;
-      break;
-    case 3:
-      options.most_bytes = 2;  // many of 0 bytes, many ties
-      options.most_time = 1;
-      break;
-    case 4:
-      options.backward = 100;
-      options.once = 0;
-      options.dead = 0;
-      break;
-    default:
-      break;
-  }
-  return options;
-}
-
 problem bundled(const std::string& name) {
   return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).question;
 }
@@ -166,7 +139,7 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
   const std::uint64_t graphs = long_run() ? 2500 : 600;
   std::size_t possible = 0, impossible = 0, costly = 0, above = 0, tidied = 0, unsettled = 0;
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
-    const problem free = test::random_problem(seed + 40000, kind(seed));
+    const problem free = test::random_problem(seed + 40000, test::kind_of_graph(seed));
     if (free.step().num_operations + free.step().outputs.values.size() > 56) continue;
     const std::int64_t low = largest_working_set(free).bytes;
     const int percent = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 30 : 60;

@@ -51,40 +51,13 @@ void check_proven(const problem& p, const solution& s, double least) {
   REQUIRE(check(p, *s.plan).valid());
 }
 
-/// Steps of several kinds: what the search has rules for is made frequent.
-test::random_graph_options kind(std::uint64_t seed) {
-  test::random_graph_options options{.operations = 3 + static_cast<std::uint32_t>(seed % 6)};
-  switch (seed / 6 % 5) {
-    case 1:
-      options.accumulate = 60;
-      options.second_output = 40;
-      break;
-    case 2:
-      options.once = 30;
-      options.effect = 15;
-      break;
-    case 3:
-      options.most_bytes = 2;  // many of 0 bytes, many ties
-      options.most_time = 1;
-      break;
-    case 4:
-      options.backward = 100;
-      options.once = 0;
-      options.dead = 0;
-      break;
-    default:
-      break;
-  }
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE("random graphs: the same least time as an exhaustive search over all schedules") {
   const std::uint64_t graphs = long_run() ? 20000 : 3000;
   std::size_t possible = 0, impossible = 0, costly = 0;
   const auto compare = [&](std::uint64_t seed) {
-    const problem free = test::random_problem(seed + 90000, kind(seed));
+    const problem free = test::random_problem(seed + 90000, test::kind_of_graph(seed));
     if (free.step().num_operations + free.step().outputs.values.size() > 64) return;
     const std::int64_t low = largest_working_set(free).bytes;
     for (const int percent : {100, 60, 30, 0}) {

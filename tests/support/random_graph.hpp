@@ -32,6 +32,33 @@ struct random_graph_options {
   std::uint32_t most_time = 7;  ///< whole times, 0 … : sums are exact
 };
 
+/// Options of several kinds, by turns: what solvers have rules for is made frequent.
+[[nodiscard]] inline random_graph_options kind_of_graph(std::uint64_t seed) {
+  random_graph_options options{.operations = 3 + static_cast<std::uint32_t>(seed % 6)};
+  switch (seed / 6 % 5) {
+    case 1:
+      options.accumulate = 60;
+      options.second_output = 40;
+      break;
+    case 2:
+      options.once = 30;
+      options.effect = 15;
+      break;
+    case 3:
+      options.most_bytes = 2;  // many of 0 bytes, many ties
+      options.most_time = 1;
+      break;
+    case 4:
+      options.backward = 100;
+      options.once = 0;
+      options.dead = 0;
+      break;
+    default:
+      break;
+  }
+  return options;
+}
+
 /// A random graph for `measured_cost`, the same for the same seed.
 [[nodiscard]] inline training_graph random_graph(std::uint64_t seed, const random_graph_options& options = {}) {
   std::mt19937_64 engine(seed);

@@ -23,8 +23,8 @@ namespace remat {
 struct memory_plan_options {
   /// Work of a plan that has no limit of time or work (some 60 ms of processor time at most) …
   static constexpr std::uint64_t default_work = 12'000'000;
-  /// … and, only while the arena is above the bound by more than one part in `near_enough`, up to so much (some 3 s).
-  static constexpr std::uint64_t further_work = 600'000'000;
+  /// … and, only while the arena is above the bound by more than one part in `near_enough`, up to so much (some 4 s).
+  static constexpr std::uint64_t further_work = 1'000'000'000;
   static constexpr std::int64_t near_enough = 50;
 
   std::int64_t alignment = 256;  ///< of every offset, bytes, at least 1

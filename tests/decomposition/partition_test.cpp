@@ -108,7 +108,7 @@ struct residual_blocks {
 TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
   std::mt19937_64 engine(1);
   std::size_t groups = 0, deepest = 0;
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint64_t seed = 0; seed < 800; ++seed) {
     test::random_graph_options random;
     random.operations = 1 + static_cast<std::uint32_t>(engine() % (seed % 10 == 0 ? 120 : 30));
     random.most_inputs = static_cast<std::uint32_t>(engine() % 4);
@@ -129,7 +129,7 @@ TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
       CHECK(again.children.values == h.children.values);
     }
   }
-  CHECK(groups > 10'000);  // the property was not tested on nothing
+  CHECK(groups > 5000);  // the property was not tested on nothing
   CHECK(deepest > 3);
 }
 
@@ -363,8 +363,8 @@ TEST_CASE("groups by hand: only convex ones make a hierarchy") {
   CHECK_THROWS_AS(made({0, 0, 0, 0}, {none, none}), bad_argument);  // group 1 is empty
   CHECK_THROWS_AS(made({0, 0, 1, 1}, {1, 0}), bad_argument);        // inside each other
   CHECK_THROWS_AS(made({0, 0, 0}, {none}), bad_argument);
-  CHECK_THROWS_AS(make_hierarchy(p.step(), {1, 0, 1, 1}, {0, 0, 0, 0}, {none}), bad_argument);
-  CHECK_THROWS_AS(make_hierarchy(p.step(), {0, 0, 0, 0}, {0, 0, 0, 0}, {}), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.step(), {1, 0, 1, 1}, {0, 0, 0, 0}, {none})), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.step(), {0, 0, 0, 0}, {0, 0, 0, 0}, {})), bad_argument);
 }
 
 TEST_CASE("unusable options") {

@@ -67,7 +67,7 @@ int main() {
                .outputs = {loss},
                .kernel = square,
                .backward = {{.inputs = {h}, .outputs = {grad(h)}, .kernel = square_backward}}});
-  const remat::training_step<kernel> step = builder.build(loss);
+  const remat::built_step<kernel> step = builder.build(loss);
 
   const remat::problem problem(step.graph, remat::unit_cost{});
   std::vector<float> data(size);

@@ -156,7 +156,7 @@ __global__ void adam(float* values, float* first, float* second, const float* gr
   }
 }
 
-using step_type = training_step<train::cuda_backend::kernel>;
+using step_type = built_step<train::cuda_backend::kernel>;
 
 /// All that lives on the device beside the arena: parameters, their moments, and the text of all steps.
 struct state {

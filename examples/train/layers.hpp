@@ -66,13 +66,13 @@ struct network {
     return {builder.activation(std::move(name), rows * columns * 4), rows, columns};
   }
 
-  [[nodiscard]] remat::training_step<kernel> build(tensor_id loss) const {
+  [[nodiscard]] remat::built_step<kernel> build(tensor_id loss) const {
     return builder.build(loss, {{backend.one(), backend.zero(), backend.sum()}, false});
   }
 
   remat::step_builder<kernel> builder;
   Backend backend;
-  std::vector<parameter> parameters;  ///< in the order of their making, which is that of `training_step::parameters`
+  std::vector<parameter> parameters;  ///< in the order of their making, which is that of `built_step::parameters`
 };
 
 /// Values to start from: the same for the same seed.

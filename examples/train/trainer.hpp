@@ -87,7 +87,7 @@ class adam {
 
 /// What is trained, on what.
 struct training_task {
-  remat::training_step<host_kernel> step{};
+  remat::built_step<host_kernel> step{};
   std::vector<parameter> parameters{};
   std::vector<tensor_id> inputs{};
   /// Fills the inputs, in their order, for a step: the same for the same step.
@@ -150,7 +150,7 @@ struct training_record {
 /// Trains from the same start each time: measures the operations' times, plans the step with them, and runs it.
 [[nodiscard]] inline training_record train_on_host(const training_task& task, const training_options& options) {
   using remat::problem;
-  const remat::training_step<host_kernel>& step = task.step;
+  const remat::built_step<host_kernel>& step = task.step;
   std::vector<aligned_buffer> inputs, parameters;
   std::vector<remat::tensor_binding> bindings;
   const auto make = [&](std::vector<aligned_buffer>& list, tensor_id t) {

@@ -122,7 +122,7 @@ class differentiated {
     return static_cast<double>(run_.values<float>(step_.loss)[0]);
   }
 
-  training_step<network::kernel> step_;
+  built_step<network::kernel> step_;
   kernel_table<host_call> kernels_;
   runner run_;
   std::vector<std::vector<float>> gradients_;

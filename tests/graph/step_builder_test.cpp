@@ -208,7 +208,7 @@ std::vector<std::vector<std::byte>> step_outputs(runner& run, const training_gra
 
 /// The step of a random network; none if its loss depends on the input alone.
 template <class T>
-std::optional<training_step<kernel>> random_step(std::mt19937_64& engine, std::size_t operations) {
+std::optional<built_step<kernel>> random_step(std::mt19937_64& engine, std::size_t operations) {
   maker<T> m;
   const tensor_id loss = m.random(engine, operations);
   auto options = standard<T>();
@@ -230,7 +230,7 @@ TEST_CASE("gradients of random networks are those of finite differences") {
     std::mt19937_64 engine(seed);
     const auto built = random_step<double>(engine, 1 + engine() % 9);
     if (!built) continue;
-    const training_step<kernel>& step = *built;
+    const built_step<kernel>& step = *built;
     const problem valid(step.graph, one_each);
     const kernel_table<host_call> kernels(step.kernels);
     runner run(step.graph, kernels);
@@ -270,7 +270,7 @@ TEST_CASE("the bits of gradients do not depend on the order of the operations") 
     std::mt19937_64 engine(seed);
     const auto built = random_step<float>(engine, 12);
     if (!built) continue;
-    const training_step<kernel>& step = *built;
+    const built_step<kernel>& step = *built;
     const problem p(step.graph, one_each);
     const kernel_table<host_call> kernels(step.kernels);
     runner run(step.graph, kernels);
@@ -303,7 +303,7 @@ TEST_CASE("what nobody needs is left out, or has no bytes") {
   const tensor_id dead = m.sine(w);
   const tensor_id y = m.multiply(x, w);
   const tensor_id loss = m.total(m.sine(y));
-  const training_step<kernel> step = m.b.build(loss, standard<float>());
+  const built_step<kernel> step = m.b.build(loss, standard<float>());
   const training_graph& g = step.graph;
   CHECK(step.loss == loss);
   CHECK(step.parameters == std::vector{w});
@@ -334,7 +334,7 @@ TEST_CASE("what nobody needs is left out, or has no bytes") {
 
   // It is made where it is asked for.
   m.b.want_gradient(x);
-  const training_step<kernel> more = m.b.build(loss, standard<float>());
+  const built_step<kernel> more = m.b.build(loss, standard<float>());
   REQUIRE(more.gradient_of(x).has_value());
   CHECK(more.graph.bytes(*more.gradient_of(x)) == 12);
   CHECK(more.parameters == std::vector{w});
@@ -346,7 +346,7 @@ TEST_CASE("an operation of which no gradient is needed is left out") {
   const tensor_id x = m.b.input("x", 12), frozen = m.b.parameter("frozen", 12, false), w = m.parameter("w");
   const tensor_id first = m.sine(m.multiply(x, frozen));  // leads to no parameter with a gradient
   const auto two = m.both(first, w);
-  const training_step<kernel> step = m.b.build(m.total(two.second), standard<float>());
+  const built_step<kernel> step = m.b.build(m.total(two.second), standard<float>());
   CHECK(!step.gradient_of(first));
   CHECK(!step.gradient_of(frozen));
   REQUIRE(step.gradient_of(two.first).has_value());  // zeros: the loss ignores it
@@ -365,14 +365,14 @@ TEST_CASE("a gradient that is passed on is not copied, unless something is added
   const tensor_id s = m.sine(p);
   const tensor_id y = m.add(s, q);
   SUBCASE("one use") {
-    const training_step<kernel> step = m.b.build(m.total(y), standard<float>());
+    const built_step<kernel> step = m.b.build(m.total(y), standard<float>());
     CHECK(step.gradient_of(q) == step.gradient_of(y));
     CHECK(step.gradient_of(s) == step.gradient_of(y));
     CHECK(step.graph.num_operations() == 7);
   }
   SUBCASE("two uses") {
     const tensor_id z = m.multiply(y, q);
-    const training_step<kernel> step = m.b.build(m.total(z), standard<float>());
+    const built_step<kernel> step = m.b.build(m.total(z), standard<float>());
     CHECK(step.gradient_of(q) != step.gradient_of(y));
     CHECK(step.graph.num_operations() == 4 + 1 + 2 + 1 + 2);  // one sum
   }
@@ -388,7 +388,7 @@ TEST_CASE("a graph can be built without kernels, but not with some of them") {
          .workspace = 3,
          .deterministic = false,
          .backward = {{.inputs = {grad(y)}, .outputs = {grad(w)}, .flops = 9, .recomputable = false}}});
-  const training_step<kernel> step = b.build(y);
+  const built_step<kernel> step = b.build(y);
   CHECK(step.graph.name() == "plan");
   CHECK(step.graph.num_operations() == 3);
   CHECK(step.graph.flops(op_id{0}) == 7);
@@ -479,7 +479,7 @@ TEST_CASE("what cannot be differentiated is refused, by name") {
                        "parameter 1 (w) gets no gradient: the loss, tensor 6 (loss), does not depend on it through "
                        "operations that have a backward rule",
                        bad_graph);
-  const training_step<kernel> step = b.build(loss, {.kernels = {}, .unused_parameters = true});
+  const built_step<kernel> step = b.build(loss, {.kernels = {}, .unused_parameters = true});
   CHECK(step.parameters == std::vector{v});
   CHECK(step.graph.num_operations() == 4);  // the gradient of y leads nowhere
 }

@@ -93,7 +93,7 @@ struct step_builder_options {
 
 /// A whole training step: forward, loss and backward as one graph, with a kernel for each operation.
 template <class Kernel>
-struct training_step {
+struct built_step {
   training_graph graph{};
   std::vector<Kernel> kernels{};  ///< of each operation of the graph
   tensor_id loss{};
@@ -122,7 +122,7 @@ struct training_step {
 ///            .backward = {{.inputs = {w, grad(y)}, .outputs = {grad(x)}, .kernel = backward_x},
 ///                         {.inputs = {x, grad(y)}, .outputs = {grad(w)}, .kernel = backward_w}}});
 ///     …
-///     const training_step<kernel> step = b.build(loss, {.kernels = {.one = one, .sum = sum}});
+///     const built_step<kernel> step = b.build(loss, {.kernels = {.one = one, .sum = sum}});
 ///
 /// `build` walks the operations in reverse and takes of each rule what a parameter's gradient needs. A backward
 /// operation of which some gradients are needed and others are not (those of inputs) writes the others to tensors of
@@ -183,7 +183,7 @@ class step_builder {
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensors_[index(t)].spec.bytes; }
   [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return tensors_[index(t)].spec.name; }
 
-  [[nodiscard]] training_step<Kernel> build(tensor_id loss, const step_builder_options<Kernel>& options = {}) const {
+  [[nodiscard]] built_step<Kernel> build(tensor_id loss, const step_builder_options<Kernel>& options = {}) const {
     if (index(loss) >= tensors_.size())
       throw bad_graph("the loss " + std::to_string(index(loss)) + " is no tensor; there are " +
                       std::to_string(tensors_.size()));
@@ -312,10 +312,10 @@ class step_builder {
                         ", depends on no parameter through operations that have a backward rule");
     }
 
-    training_step<Kernel> finish() {
+    built_step<Kernel> finish() {
       const std::size_t n = b_.operations_.size();
       for (std::size_t o = n; o-- > 0;) differentiate(static_cast<op_id>(o));
-      training_step<Kernel> step;
+      built_step<Kernel> step;
       step.graph = training_graph(b_.name_);
       step.loss = loss_;
       step.gradients.resize(b_.tensors_.size());
@@ -496,7 +496,7 @@ class step_builder {
       after_.clear();
     }
 
-    static void check_kernels(const training_step<Kernel>& step) {
+    static void check_kernels(const built_step<Kernel>& step) {
       if constexpr (requires(const Kernel& k) { static_cast<bool>(k); }) {
         std::size_t with = 0;
         std::optional<std::size_t> without;

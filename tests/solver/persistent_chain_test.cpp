@@ -372,7 +372,7 @@ TEST_CASE("excess bounds: no part of a schedule exceeds what is left to it, some
         if (of.excess > bound.most(of.s, of.t)) FAIL_CHECK(of.s << " … " << of.t << " of " << whole);
         ++parts;
         inner += of.t < n;
-        tight += of.t < n && of.excess + 1e-6 > bound.most(of.s, of.t) && of.excess > 0;
+        tight += of.t < n && c.stage(of.t).forward_time > 0 && of.excess + 1e-6 > bound.most(of.s, of.t);
       }
       const remat::chain_report report = remat::simulate(remat::chain_problem(c), k.steps);
       if (report.legal) CHECK(report.time == whole + unbounded.least.back());

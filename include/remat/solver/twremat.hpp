@@ -54,6 +54,9 @@ class recursion {
     done_.assign(n, 0);
     wanted_.assign(n, 0);
     kept_.assign(n, 0);
+    in_closure_.assign(n, 0);
+    held_here_.assign(m, 0);
+    until_.assign(m, 0);
     for (std::uint32_t o = 0; o < n; ++o) kept_[o] = step.once[o] != 0;
   }
 
@@ -271,17 +274,14 @@ class recursion {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> last;  // call, tensor
     {
       const std::uint32_t all = stamp_;
-      std::vector<std::uint32_t> mine;  // tensors that `here` writes
-      for (const std::uint32_t o : here)
-        for (const std::uint32_t t : step_.outputs[o]) mine.push_back(t);
-      std::sort(mine.begin(), mine.end());
-      mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
-      std::vector<std::uint32_t> until(mine.size(), 0), stack;
-      std::vector<std::uint32_t> closure_of(needed.size(), none);
-      const auto place = [&](std::uint32_t o) {
-        return static_cast<std::size_t>(std::lower_bound(needed.begin(), needed.end(), o) - needed.begin());
-      };
-      const auto is_here = [&](std::uint32_t o) { return std::binary_search(here.begin(), here.end(), o); };
+      // A tensor that nobody reads here lives as long as its operation runs.
+      for (std::uint32_t call = 0; call < here.size(); ++call)
+        for (const std::uint32_t t : step_.outputs[here[call]]) {
+          if (held_here_[t] != all) last.emplace_back(0, t);
+          held_here_[t] = all;
+          until_[t] = call;
+        }
+      std::vector<std::uint32_t> stack;
       for (std::uint32_t call = 0; call < calls; ++call) {
         stack.clear();
         if (call < here.size())
@@ -289,31 +289,25 @@ class recursion {
         else
           for (const std::uint32_t o : in_part)
             if (part_of(o) == parts[call - here.size()]) stack.push_back(o);
-        for (const std::uint32_t o : stack) closure_of[place(o)] = call;
+        ++closure_;
+        for (const std::uint32_t o : stack) in_closure_[o] = closure_;
         while (!stack.empty()) {
           const std::uint32_t o = stack.back();
           stack.pop_back();
           for (const std::uint32_t t : step_.inputs[o]) {
-            const auto at = std::lower_bound(mine.begin(), mine.end(), t);
-            if (at != mine.end() && *at == t) until[static_cast<std::size_t>(at - mine.begin())] = call;
+            if (held_here_[t] == all) until_[t] = std::max(until_[t], call);
             for (const std::uint32_t p : step_.producers[t]) {
-              if (wanted_[p] != all || is_here(p)) continue;
-              const std::size_t i = place(p);
-              if (i >= needed.size() || needed[i] != p || closure_of[i] == call) continue;
-              closure_of[i] = call;
+              const std::uint32_t node = tree_.node_of[p];
+              if (wanted_[p] != all || node == k || !tree_.contains(k, node) || in_closure_[p] == closure_) continue;
+              in_closure_[p] = closure_;
               stack.push_back(p);
             }
           }
         }
       }
-      for (std::size_t i = 0; i < mine.size(); ++i) {
-        // A tensor nobody reads here lives as long as its operation runs.
-        std::uint32_t call = until[i];
-        for (std::uint32_t j = 0; j < here.size(); ++j)
-          for (const std::uint32_t t : step_.outputs[here[j]])
-            if (t == mine[i]) call = std::max(call, j);
-        last.emplace_back(call, mine[i]);
-        ++held_[mine[i]];
+      for (auto& [call, t] : last) {
+        call = until_[t];
+        ++held_[t];
       }
       std::sort(last.begin(), last.end());
     }
@@ -393,7 +387,8 @@ class recursion {
   std::uint32_t conflict_ = none;
   std::vector<std::uint8_t> there_, done_, kept_;
   std::vector<std::uint32_t> ran_at_, allocation_, written_, held_, uses_, trial_, trial_uses_, wanted_, computes_;
-  std::uint32_t stamp_ = 0, trial_stamp_ = 0;
+  std::vector<std::uint32_t> held_here_, until_, in_closure_;  // of the node that is being taken apart
+  std::uint32_t stamp_ = 0, trial_stamp_ = 0, closure_ = 0;
 };
 
 }  // namespace treewidth

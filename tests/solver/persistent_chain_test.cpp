@@ -23,7 +23,6 @@
 #include "remat/problem/chain_problem.hpp"
 #include "remat/schedule/chain_schedule.hpp"
 #include "remat/solver/linearize.hpp"
-#include "remat/solver/persistent_slots.hpp"
 #include "remat/solver/rotor.hpp"
 
 namespace {
@@ -233,35 +232,6 @@ TEST_CASE("in slots of a graph's stages: every size to the nearest slot, a half 
   CHECK(up > 1000);
   CHECK(down > 1000);
   CHECK(idle > 10);
-}
-
-TEST_CASE("a coarser unit: sizes rounded up, and what fits there fits in the finer one") {
-  const remat::run_control run;
-  const remat::run_clock clock(run);
-  int finite = 0;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    CAPTURE(seed);
-    const chain c = chain_with_options(seed, 1 + seed % 5);
-    const std::int64_t factor = 1 + static_cast<std::int64_t>(seed % 4);
-    const sized_chain fine = in_bytes(c, false), coarse = remat::persistent::coarser(fine, factor);
-    const auto a = sizes_of(fine), b = sizes_of(coarse);
-    REQUIRE(a.size() == b.size());
-    for (std::size_t k = 0; k < a.size(); ++k) {
-      CHECK(b[k].first * factor >= a[k].first);
-      CHECK(b[k].first * factor < a[k].first + factor);
-    }
-    constexpr std::uint32_t slots = 40;
-    const excess_bound bound(fine);
-    remat::persistent::slot_table small(coarse, slots, bound), large(fine, slots * 4, bound);
-    const auto silent = [](std::uint64_t, std::uint64_t) {};
-    REQUIRE(small.fill(clock, 1, std::int64_t{1} << 40, silent) == remat::persistent::fill_outcome::filled);
-    REQUIRE(large.fill(clock, 1, std::int64_t{1} << 40, silent) == remat::persistent::fill_outcome::filled);
-    for (std::uint32_t m = 0; m <= slots; ++m) {
-      CHECK(small.cost(m) >= large.cost(m * static_cast<std::uint32_t>(factor)));
-      finite += small.cost(m) < infinite;
-    }
-  }
-  CHECK(finite > 500);
 }
 
 TEST_CASE("the room of keeping everything is enough, whatever the options") {

@@ -173,19 +173,6 @@ template <class Round>
   return out;
 }
 
-/// The same chain in a unit `factor` times as large, every size rounded up: what fits there fits in `c`.
-[[nodiscard]] inline sized_chain coarser(const sized_chain& c, std::int64_t factor) {
-  sized_chain out = c;
-  const auto round = [&](std::int64_t& size) { size = size / factor + (size % factor > 0); };
-  for (sized_stage& s : out.stages)
-    for (auto* size : {&s.gradient, &s.fast_need, &s.crossing, &s.outputs, &s.transient, &s.idle_need}) round(*size);
-  for (keep_option& o : out.options)
-    for (auto* size : {&o.saved, &o.forward_need, &o.last_forward_need, &o.backward_need}) round(*size);
-  for (auto* sizes : {&out.saved_until, &out.crossing_from, &out.held})
-    for (std::int64_t& size : *sizes) round(size);
-  return out;
-}
-
 /// The memory with which every stage can be kept whole, by whatever option. Precondition: not wide.
 [[nodiscard]] inline std::int64_t store_all_room(const sized_chain& c) {
   std::int64_t stored = 0, most = 0;
@@ -200,9 +187,11 @@ template <class Round>
   return most;
 }
 
-/// A bound on D(1, n, room) (see `excess_bound`) that holds for every schedule of a chain of the Rotor model, a
-/// memory-persistent one or not: what is kept for backwards when the loss runs for the first time fits in `room`, and
-/// the forward of every other stage runs again. The cheapest such choice is a knapsack; this is its relaxation.
+/// A bound on D(1, n, room) (see `excess_bound`) that holds for every schedule of a chain's actions, a memory-persistent
+/// one or not: what is kept for backwards when the loss runs for the first time fits in `room`, and the forward of
+/// every other stage, which has kept nothing, or its input alone, runs again. (Where no option's forward is faster than
+/// the stage's own, it holds for schedules that drop what was saved as well.) The cheapest such choice is a knapsack;
+/// this is its relaxation.
 /// O(n log n) time. Precondition: not wide.
 [[nodiscard]] inline double recompute_bound(const sized_chain& c, std::int64_t room) {
   struct item {

@@ -63,8 +63,8 @@ class row_layout {
 
 /// Calls `fill(thread, s, t)` once for every row of `layout`, on `threads` threads, the caller's among them: for (s, t)
 /// when those of all (s, t') and (s', t) with t' < t and s' > s have returned. A thread takes one column t at a time.
-/// What is not `filled` ends it all. `poll(1)`, on the caller's thread after each row that it has filled, and at least
-/// once, and `poll(0)` at times while it waits for the others at the end: true to stop. What any of them throws leaves
+/// What is not `filled` ends it all. `poll(1)`, on the caller's thread after each row that it has filled, and
+/// `poll(0)` at times while it waits for the others at the end: true to stop. What any of them throws leaves
 /// the function, when all threads have ended.
 template <class Fill, class Poll>
 fill_outcome sweep_rows(const row_layout& layout, unsigned threads, Fill&& fill, Poll&& poll) {

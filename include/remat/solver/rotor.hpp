@@ -107,7 +107,7 @@ class chain_frontier;
 /// What the optimum is over: schedules in which a forward keeps nothing, its input, or everything that its backward
 /// needs, in which what is kept stays until the backward that it is kept for, and in which the forwards between two
 /// kept inputs run in one go. Dropping a kept input for a while and making it again can be faster (docs/rotor.md has
-/// how often and by how much); the bound on the makespan in the answer holds for all schedules.
+/// how often and by how much); the bound on the makespan in the answer holds for all schedules of a chain's actions.
 ///
 /// On a chain in the exact form: the optimum, in bytes. In the slots form: slots of ⌊budget / slots⌋ bytes and sizes
 /// rounded up, so a schedule keeps the budget; the optimum for those sizes, never better than the former. Both look for

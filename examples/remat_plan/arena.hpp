@@ -68,6 +68,8 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
       planning.enough = budget;
       planning.run.stop = run.stop;
       planning.run.seed = run.seed;
+      // With a limit of its own it does not stop at an arena that is near enough to the peak.
+      if (!timed) planning.run.work_limit = 20 * remat::memory_plan_options::default_work;
       if (timed)
         planning.run.time_limit = std::clamp<std::chrono::nanoseconds>(
             (run.time_limit - clock.elapsed()) / 2, std::chrono::milliseconds(50), std::chrono::seconds(2));

@@ -191,9 +191,9 @@ inline void write_pace_decomposition(std::ostream& out, const tree_decomposition
   std::string text =
       "s td " + std::to_string(t.size()) + " " + std::to_string(t.width() + 1) + " " + std::to_string(vertices) + "\n";
   for (std::size_t b = 0; b < t.size(); ++b) {
-    text += "b " + std::to_string(b + 1);
-    for (const std::uint32_t v : t.bags[b]) text += " " + std::to_string(v + 1);
-    text += "\n";
+    text.append("b ").append(std::to_string(b + 1));
+    for (const std::uint32_t v : t.bags[b]) text.append(1, ' ').append(std::to_string(v + 1));
+    text.append(1, '\n');
   }
   for (const auto& [a, b] : t.edges) text += std::to_string(a + 1) + " " + std::to_string(b + 1) + "\n";
   out << text;

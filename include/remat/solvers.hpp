@@ -24,6 +24,7 @@
 #include "remat/decomposition/safe_separators.hpp"
 #include "remat/decomposition/separator_tree.hpp"
 #include "remat/decomposition/tree_decomposition.hpp"
+#include "remat/decomposition/turn.hpp"
 #include "remat/decomposition/undirected_graph.hpp"
 #include "remat/decomposition/width_bound.hpp"
 #include "remat/io/pace.hpp"

@@ -13,40 +13,18 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
+#include "remat/decomposition/turn.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {
 
-/// Which operations are forward, for a step that does not say: the needed ones listed before the turn, which is the
-/// last place where the most tensors are alive in the listed order (step outputs do not count); all of them where
-/// nothing stands before it. What a forward makes for its backward piles up until the turn.
+/// Which operations are forward, for a step that does not say: the needed ones listed before the turn
+/// (`turn_of`); all of them where nothing stands before it.
 ///
 /// One byte for each operation, 0 for what is not needed. O(operations + reads and writes) time.
 [[nodiscard]] inline std::vector<std::uint8_t> forward_operations(const flat_step& s) {
-  const std::uint32_t n = s.num_operations;
-  std::vector<std::uint32_t> first(s.num_tensors, n), last(s.num_tensors, 0);
-  for (std::uint32_t o = 0; o < n; ++o) {
-    if (!s.needed[o]) continue;
-    for (const std::uint32_t t : s.outputs[o]) first[t] = std::min(first[t], o);
-    for (const std::uint32_t t : s.inputs[o]) last[t] = o;
-  }
-  std::vector<std::int64_t> change(std::size_t{n} + 1, 0);
-  for (std::uint32_t t = 0; t < s.num_tensors; ++t)
-    if (first[t] < last[t] && !s.step_output[t]) {
-      ++change[first[t] + 1];
-      --change[last[t] + 1];
-    }
-  std::uint32_t turn = n;
-  std::int64_t alive = 0, most = 0;
-  for (std::uint32_t o = 0; o < n; ++o) {
-    alive += change[o];
-    if (alive >= most) {
-      most = alive;
-      turn = o;
-    }
-  }
   std::vector<std::uint8_t> forward(s.needed);
-  std::fill(forward.begin() + turn, forward.end(), std::uint8_t{0});
+  std::fill(forward.begin() + turn_of(s), forward.end(), std::uint8_t{0});
   return std::find(forward.begin(), forward.end(), std::uint8_t{1}) == forward.end() ? s.needed : forward;
 }
 

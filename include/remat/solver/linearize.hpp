@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/decomposition/turn.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/chain_schedule.hpp"
 
@@ -30,28 +31,11 @@ struct forward_line {
 /// O(operations + reads and writes) time.
 [[nodiscard]] inline forward_line find_forward_line(const flat_step& s) {
   const std::uint32_t n = s.num_operations;
-  std::vector<std::uint32_t> first(s.num_tensors, n), last(s.num_tensors, 0);
-  for (std::uint32_t o = 0; o < n; ++o) {
-    if (!s.needed[o]) continue;
-    for (const std::uint32_t t : s.outputs[o])
-      if (first[t] == n) first[t] = o;
-    for (const std::uint32_t t : s.inputs[o]) last[t] = o;
-  }
-  std::vector<std::int64_t> change(n + 1, 0);
-  for (std::uint32_t t = 0; t < s.num_tensors; ++t)
-    if (first[t] < last[t] && !s.step_output[t]) {
-      ++change[first[t] + 1];
-      --change[last[t] + 1];
-    }
-  std::uint32_t turn = n;
-  std::int64_t alive = 0, most = 0;
-  for (std::uint32_t o = 0; o < n; ++o) {
-    alive += change[o];
-    if (alive >= most) {
-      most = alive;
-      turn = o;
-    }
-  }
+  const std::uint32_t turn = turn_of(s);
+  std::vector<std::uint32_t> first(s.num_tensors, n);  // the first needed operation that writes it
+  for (std::uint32_t o = n; o-- > 0;)
+    if (s.needed[o])
+      for (const std::uint32_t t : s.outputs[o]) first[t] = o;
 
   forward_line line;
   for (std::uint32_t o = 0; o < n; ++o)

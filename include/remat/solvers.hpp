@@ -18,6 +18,8 @@
 #include "remat/decomposition/hierarchy.hpp"
 #include "remat/decomposition/improve.hpp"
 #include "remat/decomposition/isomorphism.hpp"
+#include "remat/decomposition/level_problem.hpp"
+#include "remat/decomposition/level_simulation.hpp"
 #include "remat/decomposition/partition.hpp"
 #include "remat/decomposition/positive_instance.hpp"
 #include "remat/decomposition/reduce.hpp"

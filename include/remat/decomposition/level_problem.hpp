@@ -18,11 +18,21 @@ namespace remat {
 ///
 /// A tensor that several runs write (an accumulated gradient) is there when all of them have run once, takes its bytes
 /// from the first of them on, and cannot be dropped before its last read: none of them is marked `again`. Variants of
-/// one run that write the same tensor are alternatives.
+/// one run that write the same tensor are alternatives. The later runs of several find the tensor there, so it is among
+/// what is there before they begin: their peak need not count it.
+///
+/// `simulate_level` is the exact meaning, `require_valid` what has to hold of the fields
+/// (`decomposition/level_simulation.hpp`).
 /// \cite gusak2025hiremate
 struct level_problem {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
+  /// A peak half-way that depends on what is wanted later: `bytes` beyond what is there before the run begins, with all
+  /// of that still counted. Of `gone`, which the variant has read by then, what no later choice needs is freed.
+  struct inner_peak {
+    std::int64_t bytes = 0;
+    std::vector<std::uint32_t> gone{};  ///< some of what the variant reads, ascending
+  };
   struct variant {
     double time = 0;
     /// The most that it needs while it runs, beyond what is there before it begins; what it writes is counted whether
@@ -30,6 +40,7 @@ struct level_problem {
     std::int64_t peak_bytes = 0;
     std::vector<std::uint32_t> reads{};   ///< tensors, ascending
     std::vector<std::uint32_t> writes{};  ///< tensors, ascending
+    std::vector<inner_peak> inner{};      ///< further peaks; may be empty
   };
   struct run {
     bool again = false;

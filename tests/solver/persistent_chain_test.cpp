@@ -94,7 +94,7 @@ TEST_CASE("in bytes: every size is the chain's, each option apart, the loss last
         CHECK(o.forward_need == way.saved_bytes + way.forward_overhead_bytes);
         CHECK(o.last_forward_need == o.forward_need);
         CHECK(o.backward_need == c.activation_bytes(i - 1) + way.saved_bytes + way.backward_overhead_bytes);
-        CHECK(z.saved(o, i, loss) == way.saved_bytes);
+        CHECK(z.saved(options, loss) == way.saved_bytes);
         // The forward with the gradient that waits, or the backward with its own and what was made behind.
         const std::int64_t waits = z.own_gradient ? from.output_bytes : 0;
         CHECK(z.keep_need(o, i, loss, 5) == std::max(waits + o.forward_need, o.backward_need + 5));
@@ -209,7 +209,7 @@ TEST_CASE("in slots of a graph's stages: every size to the nearest slot, a half 
       CHECK(z.least_time(s) == (k.idle ? std::min({k.backward, o.time, o.last_time}) : std::min(o.time, o.last_time)));
       idle += k.idle;
       for (std::uint32_t j = s; j <= z.length; ++j) {
-        CHECK(z.saved(o, s, j) == c.saved_bytes(s, j));
+        CHECK(z.saved(k.first_option, j) == c.saved_bytes(s, j));
         CHECK(z.x(s, j) == c.crossing_bytes(s, j));
         CHECK(z.h(s, j) == c.crossing_bytes(s, j) + c.transient_bytes(s - 1) - c.transient_bytes(j));
       }

@@ -16,7 +16,7 @@ namespace remat::persistent {
 struct keep_option {
   double time = 0;       ///< of the forward and the backward
   double last_time = 0;  ///< the same, the forward standing right before the backward
-  std::int64_t saved = 0;
+  std::int64_t saved = 0;        ///< where there is no table of that
   std::int64_t forward_need = 0;       ///< beside its input and the gradient that waits
   std::int64_t last_forward_need = 0;  ///< the same, right before its own backward
   std::int64_t backward_need = 0;      ///< with what is saved
@@ -49,8 +49,11 @@ struct sized_chain {
   std::uint32_t length = 0;           ///< n
   std::vector<sized_stage> stages{};  ///< [1 … n]
   std::vector<keep_option> options{};
-  /// All three at s · (n + 1) + j, or empty: then as in the Rotor model. Where there are any, a stage has one option.
-  std::vector<std::int64_t> saved_until{}, crossing_from{}, held{};
+  /// At s · (n + 1) + j, or empty: then as in the Rotor model.
+  std::vector<std::int64_t> crossing_from{}, held{};
+  /// At o · (n + 1) + t where there are those: what stays of a stage when it is kept by option o for the backwards of
+  /// the stages up to t. It is in place of `keep_option::saved`.
+  std::vector<std::int64_t> saved_until{};
   /// A forward that keeps everything is charged the gradient of its own output, as in the published recurrence, in
   /// place of the one that waits then.
   bool own_gradient = false;
@@ -65,8 +68,9 @@ struct sized_chain {
   [[nodiscard]] std::int64_t h(std::uint32_t s, std::uint32_t j) const noexcept {
     return wide() ? held[at(s, j)] : stages[j].crossing;
   }
-  [[nodiscard]] std::int64_t saved(const keep_option& o, std::uint32_t s, std::uint32_t t) const noexcept {
-    return wide() ? saved_until[at(s, t)] : o.saved;
+  /// What a stage that is kept whole by option o takes for the stages behind it, up to t.
+  [[nodiscard]] std::int64_t saved(std::uint32_t o, std::uint32_t t) const noexcept {
+    return wide() ? saved_until[at(o, t)] : options[o].saved;
   }
   /// Whether every choice in (s, t) has to leave room for the forwards of s … t − 1 that keep nothing, as in the
   /// published recurrence; else only those that are run so have to. Without options there is no difference where each
@@ -141,7 +145,7 @@ template <class Round>
   const std::size_t rows = std::size_t{out.length} + 1;
   out.stages.resize(rows);
   out.options.resize(out.length);
-  out.saved_until.assign(rows * rows, 0);
+  out.saved_until.assign(out.length * rows, 0);
   out.crossing_from.assign(rows * rows, 0);
   out.held.assign(rows * rows, 0);
   out.stages[0].transient = round(c.transient_bytes(0));
@@ -165,7 +169,7 @@ template <class Round>
     o.last_forward_need = round(c.last_forward_peak(s));
     o.backward_need = round(c.backward_peak(s));
     for (std::uint32_t j = s; j <= out.length; ++j) {
-      out.saved_until[out.at(s, j)] = round(c.saved_bytes(s, j));
+      out.saved_until[out.at(s - 1, j)] = round(c.saved_bytes(s, j));
       out.crossing_from[out.at(s, j)] = round(c.crossing_bytes(s, j));
       out.held[out.at(s, j)] = round(c.crossing_bytes(s, j) + c.transient_bytes(s - 1) - c.transient_bytes(j));
     }

@@ -215,7 +215,7 @@ class exact_table {
         own.offered.assign(1, {from, way.last_time - spent});
         if (own.offered[0].excess <= most) merge_offer(own);
       } else {
-        offer_moved(own, way.time - spent, own.column[s + 1]->steps, c.saved(way, s, t), from, end, most);
+        offer_moved(own, way.time - spent, own.column[s + 1]->steps, c.saved(o, t), from, end, most);
       }
     }
     if (s < t && t < n_ && c.stages[t].idle)

@@ -68,7 +68,7 @@ struct anywhere {
 ///
 ///   C(s, t, m), the least time to run the stages s … t forward and backward with m slots, the input of s (but for its
 ///   transient part) and all that was stored before outside m, the gradient of x_t inside, is the smallest of
-///   - keep s whole by one of its options o: f_o + b_o + C(s + 1, t, m − saved_o), with C(t + 1, t, ·) = 0, if
+///   - keep s whole by one of its options o: f_o + b_o + C(s + 1, t, m − saved_o(t)), with C(t + 1, t, ·) = 0, if
 ///     m ≥ gradient_t + forward_need_o and m − outputs_{s+1…t} ≥ backward_need_o;
 ///   - keep the input of j alone, for a j with s < j ≤ t:
 ///     f_s + … + f_{j−1} + C(j, t, m − h(s, j − 1)) + C(s, j − 1, m − outputs_{j…t}),
@@ -273,7 +273,7 @@ class slot_table {
       const double rest = s == t ? way.last_time - spent : (way.time - spent) + column[s + 1].tail;
       if (rest > 0) continue;
       std::int64_t from = std::max<std::int64_t>(c.keep_need(way, s, t, behind), base);
-      if (s < t) from = std::max<std::int64_t>(from, c.saved(way, s, t) + column[s + 1].last);
+      if (s < t) from = std::max<std::int64_t>(from, c.saved(o, t) + column[s + 1].last);
       if (from < end) end = small(from);
     }
     std::uint32_t least = never;
@@ -289,7 +289,7 @@ class slot_table {
         continue;
       }
       const row& rest = column[s + 1];
-      const auto saved = static_cast<std::uint32_t>(std::min<std::int64_t>(c.saved(way, s, t), never));
+      const auto saved = static_cast<std::uint32_t>(std::min<std::int64_t>(c.saved(o, t), never));
       from = std::max<std::int64_t>(from, std::int64_t{saved} + rest.first);
       if (from > end) continue;
       least = std::min(least, small(from));

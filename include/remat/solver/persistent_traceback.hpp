@@ -49,7 +49,7 @@ class traceback {
         const std::uint32_t option = o - c_.stages[now.s].first_option;
         out.push_back({chain_action::forward_all, now.s, option});
         left.push_back({now.s, 0, option, 0});
-        if (now.s < now.t) left.push_back({now.s + 1, now.t, 0, now.m - c_.saved(c_.options[o], now.s, now.t)});
+        if (now.s < now.t) left.push_back({now.s + 1, now.t, 0, now.m - c_.saved(o, now.t)});
         continue;
       }
       for (std::uint32_t i = now.s; i < j; ++i)
@@ -78,7 +78,7 @@ class traceback {
     for (std::uint32_t o = c.stages[s].first_option; o < c.stages[s].last_option; ++o) {
       const keep_option& way = c.options[o];
       if (m < c.keep_need(way, s, t, behind) || m < base) continue;
-      const double time = s == t ? way.last_time - spent : (way.time - spent) + at_(s + 1, t, m - c.saved(way, s, t));
+      const double time = s == t ? way.last_time - spent : (way.time - spent) + at_(s + 1, t, m - c.saved(o, t));
       if (excess == time) return {s, o};
     }
     std::int64_t run = 0;

@@ -184,6 +184,17 @@ class stage_chain {
   /// What the forward part makes that stays whatever is done: its step outputs, and what is made once for the backward.
   [[nodiscard]] std::int64_t standing_bytes() const noexcept { return standing_; }
 
+  /// Of a tensor: the stage whose forward makes it (of several, the last one), `nowhere` if none does; the last stage
+  /// with a reader; the lowest with a backward that reads it, or `nowhere`.
+  static constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
+  [[nodiscard]] std::uint32_t made_in(std::uint32_t tensor) const noexcept { return made_[tensor]; }
+  [[nodiscard]] std::uint32_t last_read_in(std::uint32_t tensor) const noexcept { return last_[tensor]; }
+  [[nodiscard]] std::uint32_t lowest_backward_of(std::uint32_t tensor) const noexcept { return gradient_end_[tensor]; }
+  /// Whether the tensor is one of `standing_bytes`.
+  [[nodiscard]] bool stands(std::uint32_t tensor) const noexcept { return standing_tensor_[tensor] != 0; }
+  /// Whether the forward operation runs in the first forward of its stage alone.
+  [[nodiscard]] bool runs_once(std::uint32_t operation) const noexcept { return once_[operation] != 0; }
+
   /// The operations of a schedule of the chain, in order, for `schedule_computes`. Steps of the loss stage L + 1 mean
   /// nothing here.
   [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps) const {
@@ -201,8 +212,6 @@ class stage_chain {
   }
 
  private:
-  static constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
-
   void assign_stages(const forward_line& line, const cut_list& cuts) {
     length_ = static_cast<std::uint32_t>(cuts.size() + 1);
     forward_.assign(length_ + 1, {});

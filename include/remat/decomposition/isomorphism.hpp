@@ -55,23 +55,28 @@ struct step_part {
 class part_extractor {
  public:
   /// Looks at the step and at `h` while it is used: `h` says which operations are forward.
-  part_extractor(const flat_step& s, const operation_hierarchy& h)
+  part_extractor(const flat_step& s, const operation_hierarchy& h) : part_extractor(s, h.order, h.num_forward) {
+    hierarchy_ = &h;
+  }
+  /// Without groups: `order` is any topological order of the needed operations, the first `num_forward` are forward.
+  part_extractor(const flat_step& s, std::span<const std::uint32_t> order, std::uint32_t num_forward)
       : step_(s),
-        hierarchy_(h),
+        num_forward_(num_forward),
         place_(s.num_operations, none),
         local_(s.num_tensors, none),
         mine_(s.num_operations, 0) {
-    for (std::uint32_t i = 0; i < h.order.size(); ++i) place_[h.order[i]] = i;
+    for (std::uint32_t i = 0; i < order.size(); ++i) place_[order[i]] = i;
   }
 
-  /// Forward and backward of a group.
+  /// Forward and backward of a group. Precondition: there is a hierarchy.
   [[nodiscard]] step_part operator()(std::size_t group) {
-    std::vector<std::uint32_t> operations(hierarchy_.forward(group).begin(), hierarchy_.forward(group).end());
-    operations.insert(operations.end(), hierarchy_.backward(group).begin(), hierarchy_.backward(group).end());
+    const operation_hierarchy& h = *hierarchy_;
+    std::vector<std::uint32_t> operations(h.forward(group).begin(), h.forward(group).end());
+    operations.insert(operations.end(), h.backward(group).begin(), h.backward(group).end());
     return (*this)(std::move(operations));
   }
 
-  /// Any needed operations, each once; they are brought into the order of the hierarchy. Throws `bad_argument` for an
+  /// Any needed operations, each once; they are brought into the order. Throws `bad_argument` for an
   /// operation that is not needed or there twice.
   [[nodiscard]] step_part operator()(std::vector<std::uint32_t> operations) {
     for (const std::uint32_t o : operations)
@@ -125,10 +130,11 @@ class part_extractor {
 
  private:
   static constexpr std::uint32_t none = operation_hierarchy::none;
-  [[nodiscard]] bool forward(std::uint32_t o) const { return place_[o] < hierarchy_.num_forward; }
+  [[nodiscard]] bool forward(std::uint32_t o) const { return place_[o] < num_forward_; }
 
   const flat_step& step_;
-  const operation_hierarchy& hierarchy_;
+  const operation_hierarchy* hierarchy_ = nullptr;
+  std::uint32_t num_forward_;
   std::vector<std::uint32_t> place_, local_;
   std::vector<std::uint8_t> mine_;
 };

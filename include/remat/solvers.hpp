@@ -43,6 +43,7 @@
 #include "remat/solver/conclude.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/exact.hpp"
+#include "remat/solver/hierarchical_ilp.hpp"
 #include "remat/solver/linearize.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/persistent_chain.hpp"

@@ -97,13 +97,14 @@ class part_runs {
   /// Of all that the forward makes.
   [[nodiscard]] std::int64_t forward_bytes() const noexcept { return everything_; }
 
-  /// The option with these operations, without those whose results nobody wants. Nothing where an operation reads what
-  /// has not been made. O(reads and writes of the operations + tensors) time.
+  /// The option with these operations, without those whose results nobody wants; without a backward, it keeps nothing.
+  /// Nothing where an operation reads what has not been made. O(reads and writes of the operations + tensors) time.
   [[nodiscard]] std::optional<part_option> measure(std::span<const std::uint32_t> forward,
                                                    std::span<const std::uint32_t> backward) const {
     part_option out;
     std::vector<std::uint8_t> wanted(tensors_, 0);
-    for (std::uint32_t t = 0; t < tensors_; ++t) wanted[t] = is_gradient_output(t);
+    if (!backward.empty())
+      for (std::uint32_t t = 0; t < tensors_; ++t) wanted[t] = is_gradient_output(t);
     const events second = tidy(backward, wanted);
     std::vector<std::uint8_t> kept(tensors_, 0);
     for (std::uint32_t t = 0; t < tensors_; ++t) {
@@ -163,6 +164,8 @@ class part_runs {
     const auto add = [&](std::uint32_t o) {
       operation_spec spec;
       spec.inputs = ids(part_.reads[o]);
+      // A part without gradients from others, the last one of a chain, has a backward behind the turn as well.
+      if (o >= num_forward_) spec.inputs.push_back(turned);
       spec.outputs = ids(part_.writes[o]);
       spec.seconds = part_.operation[o].time;
       spec.workspace = part_.operation[o].workspace;

@@ -15,5 +15,5 @@ foreach(way installed subdirectory)
     "-DSOURCE=${PROJECT_SOURCE_DIR}" "-DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}/consumer/${way}"
     "-DGENERATOR=${CMAKE_GENERATOR}" "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DCOMPONENTS=${components}"
     "-DHEADERS=${consumer_headers}" -P "${CMAKE_CURRENT_SOURCE_DIR}/consumer/consume.cmake")
-  set_tests_properties(consumer.${way} PROPERTIES LABELS gate TIMEOUT 600)
+  set_tests_properties(consumer.${way} PROPERTIES LABELS gate TIMEOUT 600 COST 30)
 endforeach()

@@ -18,4 +18,4 @@ for preset in asan tsan; do
   cmake --build --preset "$preset" --parallel "$jobs"
 done
 ctest --test-dir build/asan --parallel "$jobs" --timeout 7200 --output-on-failure
-ctest --preset tsan --parallel "$jobs" --no-label-summary
+ctest --test-dir build/tsan --parallel "$jobs" --timeout 7200 --output-on-failure -L threads

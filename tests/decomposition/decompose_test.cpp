@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory threads
+// labels: threads
 #include "remat/decomposition/decompose.hpp"
 
 #include <doctest/doctest.h>

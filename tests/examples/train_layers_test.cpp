@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "train/host_backend.hpp"
 #include "train/host_image_backend.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads memory
+// labels: threads slow
 #include "train/trainer.hpp"
 
 #include <doctest/doctest.h>

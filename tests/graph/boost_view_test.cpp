@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #if defined(__GNUC__) && !defined(__clang__)
 // adjacency_list (1.74) copies empty boost::optionals, which g++ 12 takes for uses of what is in them.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 //
 // Rotor in bytes against every schedule of short chains: the memory-persistent ones, for which it is the optimum, and
 // all there are. REMAT_LONG=1 takes 10,000 chains.

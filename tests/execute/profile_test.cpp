@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+// labels: threads slow
 #include "remat/execute/profile.hpp"
 
 #include <doctest/doctest.h>

@@ -30,6 +30,9 @@ struct part_option {
   std::int64_t saved_bytes = 0;          ///< of `kept`
   std::int64_t forward_peak_bytes = 0;   ///< what the forward makes for others included
   std::int64_t backward_peak_bytes = 0;  ///< beyond what is there before; what it drops of its own comes off
+  // The same where what others read of it (and for the backward, what others add to) is there already.
+  std::int64_t forward_peak_again_bytes = 0;
+  std::int64_t backward_peak_again_bytes = 0;
   // Tensors, ascending.
   std::vector<std::uint32_t> kept{};            ///< from the forward for the backward, and for nobody else
   std::vector<std::uint32_t> forward_reads{};   ///< made by others
@@ -38,7 +41,20 @@ struct part_option {
   [[nodiscard]] double time() const noexcept { return forward_time + backward_time; }
 };
 
-/// What the ways to run a part have in common, and how they are measured.
+/// Whether a forward and a backward operation add to the same tensor. `forward`: one byte for each operation.
+/// O(writes) time.
+[[nodiscard]] inline bool has_mixed_sums(const flat_step& s, std::span<const std::uint8_t> forward) {
+  for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+    bool first = false, second = false;
+    for (const std::uint32_t o : s.producers[t])
+      if (s.needed[o]) (forward[o] ? first : second) = true;
+    if (first && second) return true;
+  }
+  return false;
+}
+
+/// What the ways to run a part have in common, and how they are measured. Precondition: no tensor is written by forward
+/// and by backward operations (`has_mixed_sums` tells).
 ///
 /// As a problem of its own (`problem_within`), a part is: its forward; *take*, which reads all that the forward makes
 /// for others; *turn*, which makes the gradients that come from others; its backward. Inputs from outside are there all
@@ -62,9 +78,12 @@ class part_runs {
     once_.assign(n, 0);
     for (std::uint32_t o = 0; o < n; ++o) {
       once_[o] = part.operation[o].once != 0;
-      // Others add to it as well: to make it again would take them.
+      // Others add to it as well: to make it again would take them. In the forward, which may run as a whole while the
+      // sum is there, that goes for its own operations, too.
       for (const std::uint32_t t : part.writes[o])
-        if ((others(t) & (step_part::made_by_forward | step_part::made_by_backward)) != 0) once_[o] = 1;
+        if ((others(t) & (step_part::made_by_forward | step_part::made_by_backward)) != 0 ||
+            (o < num_forward_ && inside_[t] > 1))
+          once_[o] = 1;
       if (o < num_forward_ && once_[o] && part.writes[o].size() > 0) forward_once_ = true;
     }
     for (std::uint32_t t = 0; t < tensors_; ++t)
@@ -87,6 +106,11 @@ class part_runs {
   /// The backward reads it, and others make it, or add to it, in the backward.
   [[nodiscard]] bool is_gradient_input(std::uint32_t t) const noexcept {
     return (role_[t] & read_by_backward) != 0 && (others(t) & step_part::made_by_backward) != 0;
+  }
+  /// The forward reads it, and both the part and others add to it before.
+  [[nodiscard]] bool is_forward_sum(std::uint32_t t) const noexcept {
+    return (role_[t] & read_by_forward) != 0 && (role_[t] & made_by_forward) != 0 &&
+           (others(t) & step_part::made_by_forward) != 0;
   }
   [[nodiscard]] std::int64_t gradient_input_bytes() const noexcept {
     std::int64_t sum = 0;
@@ -125,11 +149,18 @@ class part_runs {
     const events first = tidy(forward, wanted);
     for (std::uint32_t t = 0; t < tensors_; ++t)
       if (first.at_start[t]) {
-        if (inside_[t] > 0) return std::nullopt;
+        if (inside_[t] > 0 && !is_forward_sum(t)) return std::nullopt;
         out.forward_reads.push_back(t);
       }
-    out.forward_peak_bytes = replay(first, false, out.forward_time, out.forward);
-    out.backward_peak_bytes = replay(second, true, out.backward_time, out.backward);
+    std::vector<std::uint8_t> there(tensors_, 0);
+    out.forward_peak_bytes = replay(first, false, there);
+    out.backward_peak_bytes = replay(second, true, there);
+    for (std::uint32_t t = 0; t < tensors_; ++t)
+      there[t] = is_output(t) || (is_gradient_output(t) && (others(t) & step_part::made_by_backward) != 0);
+    out.forward_peak_again_bytes = replay(first, false, there);
+    out.backward_peak_again_bytes = replay(second, true, there);
+    out.forward_time = take_down(first, out.forward);
+    out.backward_time = take_down(second, out.backward);
     return out;
   }
 
@@ -246,7 +277,7 @@ class part_runs {
         if (open(t)) {
           met[t].push_back(o);
           // What others add as well stays wanted.
-          if (met[t].size() == inside_[t] && !is_gradient_input(t)) live[t] = 0;
+          if (met[t].size() == inside_[t] && !is_gradient_input(t) && !is_forward_sum(t)) live[t] = 0;
         } else if (!live[t]) {
           out.steps.push_back(t | is_free);
         }
@@ -262,14 +293,25 @@ class part_runs {
     return out;
   }
 
-  /// The peak; adds up the time, and takes down the operations.
-  std::int64_t replay(const events& what, bool backward, double& time, std::vector<std::uint32_t>& operations) const {
+  /// The operations, and their time.
+  double take_down(const events& what, std::vector<std::uint32_t>& operations) const {
+    double time = 0;
+    for (const std::uint32_t k : what.steps) {
+      if (k & is_free) continue;
+      operations.push_back(k);
+      time += part_.operation[k].time;
+    }
+    return time;
+  }
+
+  /// The peak. What is in `there` others hold already.
+  [[nodiscard]] std::int64_t replay(const events& what, bool backward, std::vector<std::uint8_t> there) const {
     std::int64_t memory = 0, peak = 0;
-    std::vector<std::uint8_t> there(what.at_start);
     // What others hold, whatever the part does with it.
-    std::vector<std::uint8_t> held(tensors_, 0);
+    std::vector<std::uint8_t> held(there);
     for (std::uint32_t t = 0; t < tensors_; ++t) {
-      if (!there[t]) continue;
+      if (!what.at_start[t]) continue;
+      there[t] = 1;
       const bool own = (role_[t] & made_by_forward) != 0 ? !is_output(t)
                                                          : is_gradient_input(t) && others(t) < step_part::read_by_forward;
       held[t] = !(backward && own);
@@ -283,8 +325,6 @@ class part_runs {
         }
         continue;
       }
-      operations.push_back(k);
-      time += part_.operation[k].time;
       for (const std::uint32_t t : part_.writes[k])
         if (!there[t]) {
           there[t] = 1;

@@ -30,6 +30,9 @@ struct level_model_options {
   /// The budget in units of size: sizes are rounded up to whole units, the budget down. Where the greatest common
   /// divisor of all sizes allows it, nothing is lost.
   std::int64_t units = std::int64_t{1} << 20;
+  /// No run takes place again before the phase of this run: fewer schedules are of the form. The turn, say: half of the
+  /// columns go, and seldom a good schedule.
+  std::uint32_t again_from = 0;
   /// Runs before the first of which rows are added that say what the later first runs need; see `level_model`.
   std::vector<std::uint32_t> moments{};
 };
@@ -359,7 +362,7 @@ class level_model {
               last =
                   std::max(last, static_cast<std::uint32_t>(std::min<std::uint64_t>(last_read_[x] / at(1, 0), n - 1)));
         last_phase_[k][o] = last;
-        const bool again = again_allowed_[k][o] && last >= std::max(first_phase_, k + 1);
+        const bool again = again_allowed_[k][o] && last >= first_again(k);
         if (!again && !first_allowed_[k][o]) continue;
         for (const std::uint32_t x : v.reads) {
           used_[x] = 1;
@@ -371,8 +374,11 @@ class level_model {
   [[nodiscard]] bool of_use_after(std::uint32_t x, std::uint32_t phase, std::uint32_t k) const {
     return used_[x] && last_read_[x] > at(phase, k);
   }
+  [[nodiscard]] std::uint32_t first_again(std::uint32_t k) const {
+    return std::max({first_phase_, options_.again_from, k + 1});
+  }
   [[nodiscard]] bool may_run_again(std::uint32_t phase, std::uint32_t k, std::uint32_t o) const {
-    return again_allowed_[k][o] && phase > k && phase >= first_phase_ && phase <= last_phase_[k][o];
+    return again_allowed_[k][o] && phase >= first_again(k) && phase <= last_phase_[k][o];
   }
 
   /// As in `checkmate_model`: with what may run again from some phase on, it is clear what may be of use then; if all
@@ -953,9 +959,10 @@ class level_model {
 struct hierarchical_ilp_options {
   /// Choices to start from; those that are no schedule, or not within the budget, are left.
   std::vector<std::vector<level_problem::choice>> starts{};
-  double good_enough = 0;     ///< stop where the best time is within this of the program's bound, as a part of it
-  std::uint32_t moments = 4;  ///< `level_model_options::moments`: how many
+  double good_enough = 0;  ///< stop where the best time is within this of the program's bound, as a part of it
   std::int64_t units = level_model_options{}.units;
+  std::uint32_t again_from = 0;          ///< `level_model_options::again_from`
+  std::vector<std::uint32_t> moments{};  ///< `level_model_options::moments`
   /// A model of more columns is not begun: its first linear program alone would take minutes.
   double most_columns = 60'000;
   std::uint64_t default_nodes = 100;  ///< of the backend's search, without any limit
@@ -1028,8 +1035,10 @@ template <mip_backend Backend>
   if (const double estimate = level_model::size_estimate(level); estimate > 20 * options.most_columns)
     return too_large(estimate);
   level_model_options building;
-  building.units = options.units;
   building.at_most = best.time;
+  building.units = options.units;
+  building.again_from = options.again_from;
+  building.moments = options.moments;
   const level_model program(level, budget, building);
   const mip_model& model = program.model();
   if (const auto columns = static_cast<double>(model.num_columns()); columns > options.most_columns)

@@ -95,9 +95,13 @@ class level_builder {
     return out;
   }
 
-  /// The level with one option chosen for each child, as an ordinary problem: its operations are the level's runs. It
-  /// needs no more memory in the level than here. For any solver; `choices_of` turns a schedule into one of the level.
-  [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget) const {
+  /// The level with one option chosen for each child, as an ordinary problem: its operations are the level's runs. For
+  /// any solver; `choices_of` turns a schedule into one of the level.
+  /// What a run needs depends on what is there: where a forward runs again while its outputs are held, what it needs
+  /// before it makes them comes on top. `careful` counts that always, else never: then a schedule may need more memory
+  /// than it says.
+  [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget,
+                                     bool careful = true) const {
     training_graph g;
     for (const std::int64_t bytes : level_.bytes) {
       tensor_spec spec;
@@ -118,9 +122,8 @@ class level_builder {
       }
       spec.seconds = v.time;
       spec.workspace = std::max<std::int64_t>(0, v.peak_bytes - written);
-      // Where what others read is there already, it takes nothing, and what happens before it is made counts in full.
       const meaning& m = meaning_[r];
-      if (m.child != none) {
+      if (careful && m.child != none) {
         const part_option& way = children_[m.child].options[option[m.child]];
         if (m.backward) {
           spec.workspace = std::max(spec.workspace, way.backward_peak_again_bytes);

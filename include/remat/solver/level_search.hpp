@@ -69,23 +69,28 @@ void search_level(const level_builder& builder, std::span<const level_child> chi
   const auto attempt = [&](const vector& option, bool insist) {
     if (!tried.insert(option).second) return false;
     clock.work();
-    const problem p = builder.with_options(option, budget);
-    evict_options evicting;
-    evicting.insist = insist;
-    evicting.run.stop = options.run.stop;
-    evicting.run.seed = options.run.seed;
-    solution s = evict(p, evicting);
-    if (!s.plan && insist && s.status != solve_status::infeasible) {
-      twremat_options other;
-      other.run.stop = options.run.stop;
-      s = twremat(p, other);
+    // The careful count is for where the other one was too little.
+    for (const bool careful : {false, true}) {
+      const problem p = builder.with_options(option, budget, careful);
+      evict_options evicting;
+      evicting.insist = insist;
+      evicting.run.stop = options.run.stop;
+      evicting.run.seed = options.run.seed;
+      solution s = evict(p, evicting);
+      if (!s.plan && insist && s.status != solve_status::infeasible) {
+        twremat_options other;
+        other.run.stop = options.run.stop;
+        s = twremat(p, other);
+      }
+      if (!s.plan) return false;
+      const double value = take(builder.choices_of(*s.plan, option));
+      if (value == infinite) continue;
+      if (value >= best_value) return false;
+      best_value = value;
+      best = option;
+      return true;
     }
-    if (!s.plan) return false;
-    const double value = take(builder.choices_of(*s.plan, option));
-    if (value >= best_value) return false;
-    best_value = value;
-    best = option;
-    return true;
+    return false;
   };
   std::vector<vector> starts{at_price(0)};
   const std::size_t steps = std::min<std::size_t>(options.prices, prices.size());

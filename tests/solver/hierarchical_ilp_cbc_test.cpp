@@ -16,8 +16,8 @@ namespace {
 
 using namespace remat;  // NOLINT: a test
 
-/// Half of what the level takes with the first variant of every run.
-std::int64_t half(const level_problem& p) { return simulate_level(p, test::run_once(p, 0)).peak_bytes * 6 / 10; }
+/// Six tenths of what the level takes with the first variant of every run.
+std::int64_t budget_of(const level_problem& p) { return simulate_level(p, test::run_once(p, 0)).peak_bytes * 6 / 10; }
 
 }  // namespace
 
@@ -25,7 +25,7 @@ TEST_CASE("random levels: CBC says of the integer program what the own branch an
   std::size_t solved = 0, infeasible = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const level_problem p = test::random_training_level(seed + 5000, 3, 3);
-    const level_model program(p, half(p));
+    const level_model program(p, budget_of(p));
     const mip_result r = cbc.solve(program.model()), own = branch_and_bound.solve(program.model());
     INFO("seed ", seed);
     REQUIRE(r.status == own.status);
@@ -35,7 +35,7 @@ TEST_CASE("random levels: CBC says of the integer program what the own branch an
     REQUIRE(r.objective == doctest::Approx(own.objective));
     const level_report report = simulate_level(p, program.decode(r.values));
     REQUIRE(report.legal);
-    REQUIRE(report.peak_bytes <= half(p));
+    REQUIRE(report.peak_bytes <= budget_of(p));
   }
   CHECK(solved > 5);
   CHECK(infeasible > 5);
@@ -43,7 +43,7 @@ TEST_CASE("random levels: CBC says of the integer program what the own branch an
 
 TEST_CASE("a level too large to be solved at once: within its time, and never worse than its start") {
   const level_problem p = test::random_training_level(5002, 12, 4);
-  const std::int64_t budget = half(p);
+  const std::int64_t budget = budget_of(p);
   hierarchical_ilp_options options;
   options.run.time_limit = std::chrono::seconds(2);
   const auto begin = std::chrono::steady_clock::now();

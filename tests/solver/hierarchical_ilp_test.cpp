@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/solver/hierarchical_ilp.hpp"
 
 #include <doctest/doctest.h>
@@ -301,6 +300,7 @@ TEST_CASE("the solver: starts count, the answer is never worse, and the same eve
       const level_report r = simulate_level(p, c);
       if (r.legal && r.peak_bytes <= budget) start = std::min(start, r.time);
     }
+    options.warm_start = seed % 2 == 0;
     const level_solution s = hierarchical_ilp(branch_and_bound, p, budget, options);
     check_answer(p, budget, s);
     REQUIRE(s.time <= start);
@@ -419,6 +419,9 @@ TEST_CASE("budgets and limits: nothing possible, nothing to do, stopped, too lar
     CHECK(t.status == mip_status::no_solution);
     CHECK(t.message == "stopped before the integer program");
   }
+  const level_solution enough =
+      hierarchical_ilp(branch_and_bound, p, 1'000'000, {.starts = {test::run_once(p, 0)}, .good_enough = 100});
+  CHECK(enough.message.find("good enough") != std::string::npos);
   const level_solution large = hierarchical_ilp(branch_and_bound, p, tight, {.most_columns = 50});
   CHECK(large.message.find("more than most_columns") != std::string::npos);
   CHECK(large.status == mip_status::no_solution);

@@ -30,9 +30,8 @@ struct part_option {
   std::int64_t saved_bytes = 0;          ///< of `kept`
   std::int64_t forward_peak_bytes = 0;   ///< what the forward makes for others included
   std::int64_t backward_peak_bytes = 0;  ///< beyond what is there before; what it drops of its own comes off
-  // The same where what others read of it (and for the backward, what others add to) is there already.
-  std::int64_t forward_peak_again_bytes = 0;
-  std::int64_t backward_peak_again_bytes = 0;
+  std::int64_t forward_peak_again_bytes = 0;   ///< the same where what the forward makes for others is there already
+  std::int64_t backward_peak_again_bytes = 0;  ///< the same where the gradients that others add to are there already
   // Tensors, ascending.
   std::vector<std::uint32_t> kept{};            ///< from the forward for the backward, and for nobody else
   std::vector<std::uint32_t> forward_reads{};   ///< made by others
@@ -68,11 +67,13 @@ class part_runs {
     while (num_forward_ < n && part.operation[num_forward_].forward) ++num_forward_;
     role_.assign(tensors_, 0);
     inside_.assign(tensors_, 0);
+    inside_forward_.assign(tensors_, 0);
     for (std::uint32_t o = 0; o < n; ++o) {
       for (const std::uint32_t t : part.reads[o]) role_[t] |= o < num_forward_ ? read_by_forward : read_by_backward;
       for (const std::uint32_t t : part.writes[o]) {
         role_[t] |= o < num_forward_ ? made_by_forward : made_by_backward;
         ++inside_[t];
+        if (o < num_forward_) ++inside_forward_[t];
       }
     }
     once_.assign(n, 0);
@@ -85,6 +86,10 @@ class part_runs {
             (o < num_forward_ && inside_[t] > 1))
           once_[o] = 1;
       if (o < num_forward_ && once_[o] && part.writes[o].size() > 0) forward_once_ = true;
+      if (o >= num_forward_) {
+        if (once_[o]) backward_once_ = true;
+        for (const std::uint32_t t : part.writes[o]) backward_once_ = backward_once_ || inside_[t] > 1;
+      }
     }
     for (std::uint32_t t = 0; t < tensors_; ++t)
       if (role_[t] & made_by_forward) everything_ += part.tensor[t].bytes;
@@ -95,9 +100,11 @@ class part_runs {
   [[nodiscard]] std::uint32_t num_forward() const noexcept { return num_forward_; }
   /// Something in the forward must not run twice, so the forward must not.
   [[nodiscard]] bool forward_once() const noexcept { return forward_once_; }
-  /// The forward makes it and others want it.
+  /// The forward makes it and others want it, or add to it before the part reads it.
   [[nodiscard]] bool is_output(std::uint32_t t) const noexcept {
-    return (role_[t] & made_by_forward) != 0 && others(t) >= step_part::read_by_forward;
+    if ((role_[t] & made_by_forward) == 0) return false;
+    return others(t) >= step_part::read_by_forward ||
+           ((others(t) & step_part::made_by_forward) != 0 && role_[t] >= read_by_forward);
   }
   /// The backward makes it, or adds to it, and others want it.
   [[nodiscard]] bool is_gradient_output(std::uint32_t t) const noexcept {
@@ -129,7 +136,7 @@ class part_runs {
     std::vector<std::uint8_t> wanted(tensors_, 0);
     if (!backward.empty())
       for (std::uint32_t t = 0; t < tensors_; ++t) wanted[t] = is_gradient_output(t);
-    const events second = tidy(backward, wanted);
+    const events second = tidy(backward, wanted, inside_);
     std::vector<std::uint8_t> kept(tensors_, 0);
     for (std::uint32_t t = 0; t < tensors_; ++t) {
       wanted[t] = is_output(t);
@@ -146,7 +153,7 @@ class part_runs {
       }
       if (!kept[t]) out.backward_reads.push_back(t);
     }
-    const events first = tidy(forward, wanted);
+    const events first = tidy(forward, wanted, inside_forward_);
     for (std::uint32_t t = 0; t < tensors_; ++t)
       if (first.at_start[t]) {
         if (inside_[t] > 0 && !is_forward_sum(t)) return std::nullopt;
@@ -155,9 +162,11 @@ class part_runs {
     std::vector<std::uint8_t> there(tensors_, 0);
     out.forward_peak_bytes = replay(first, false, there);
     out.backward_peak_bytes = replay(second, true, there);
-    for (std::uint32_t t = 0; t < tensors_; ++t)
-      there[t] = is_output(t) || (is_gradient_output(t) && (others(t) & step_part::made_by_backward) != 0);
+    for (std::uint32_t t = 0; t < tensors_; ++t) there[t] = is_output(t);
     out.forward_peak_again_bytes = replay(first, false, there);
+    // Outputs of the forward that the backward makes again need not be there.
+    for (std::uint32_t t = 0; t < tensors_; ++t)
+      there[t] = is_gradient_output(t) && (others(t) & step_part::made_by_backward) != 0;
     out.backward_peak_again_bytes = replay(second, true, there);
     out.forward_time = take_down(first, out.forward);
     out.backward_time = take_down(second, out.backward);
@@ -211,7 +220,8 @@ class part_runs {
     turn.inputs = {taken};
     turn.outputs = {turned};
     for (std::uint32_t t = 0; t < tensors_; ++t) {
-      if (is_output(t)) take.inputs.push_back(static_cast<tensor_id>(t));
+      // What the backward adds to is not whole before the turn.
+      if (is_output(t) && (role_[t] & made_by_backward) == 0) take.inputs.push_back(static_cast<tensor_id>(t));
       if (is_gradient_input(t)) turn.outputs.push_back(static_cast<tensor_id>(t));
     }
     turn.workspace = std::max<std::int64_t>(0, peak_bytes - save_bytes - gradient_input_bytes());
@@ -253,7 +263,9 @@ class part_runs {
   [[nodiscard]] std::uint8_t others(std::uint32_t t) const noexcept { return part_.tensor[t].roles; }
 
   /// As `schedule_computes`, for a stretch that ends with `wanted`.
-  [[nodiscard]] events tidy(std::span<const std::uint32_t> operations, const std::vector<std::uint8_t>& wanted) const {
+  /// `makers`: of a tensor, the operations that have to be met until it need not have been there before.
+  [[nodiscard]] events tidy(std::span<const std::uint32_t> operations, const std::vector<std::uint8_t>& wanted,
+                            const std::vector<std::uint32_t>& makers) const {
     events out;
     out.at_start.assign(tensors_, 0);
     std::vector<std::uint8_t>& live = out.at_start;
@@ -277,7 +289,7 @@ class part_runs {
         if (open(t)) {
           met[t].push_back(o);
           // What others add as well stays wanted.
-          if (met[t].size() == inside_[t] && !is_gradient_input(t) && !is_forward_sum(t)) live[t] = 0;
+          if (met[t].size() == makers[t] && !is_gradient_input(t) && !is_forward_sum(t)) live[t] = 0;
         } else if (!live[t]) {
           out.steps.push_back(t | is_free);
         }
@@ -339,9 +351,10 @@ class part_runs {
   std::size_t tensors_;
   std::uint32_t num_forward_ = 0;
   std::vector<std::uint8_t> role_, once_;
-  std::vector<std::uint32_t> inside_;  // of a tensor: operations of the part that make it
+  // Of a tensor: operations of the part that make it, and forward ones among them.
+  std::vector<std::uint32_t> inside_, inside_forward_;
   std::int64_t everything_ = 0;
-  bool forward_once_ = false;
+  bool forward_once_ = false, backward_once_ = false;
 };
 
 /// `option` of part `a` as one of part `b`, which is equal to `a` up to renaming (`mapping`: from `b` to `a`), measured

@@ -98,8 +98,8 @@ class level_builder {
   /// The level with one option chosen for each child, as an ordinary problem: its operations are the level's runs. For
   /// any solver; `choices_of` turns a schedule into one of the level.
   /// What a run needs depends on what is there: where a forward runs again while its outputs are held, what it needs
-  /// before it makes them comes on top. `careful` counts that always, else never: then a schedule may need more memory
-  /// than it says.
+  /// before it makes them comes on top. `careful` counts that always: what a schedule expands to never needs more memory
+  /// than the schedule says. Else it is never counted.
   [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget,
                                      bool careful = true) const {
     training_graph g;
@@ -108,12 +108,16 @@ class level_builder {
       spec.bytes = bytes;
       g.add_tensor(std::move(spec));
     }
+    // What has no outputs takes place in the first run, so that must not be left out: it makes a token, which all behind
+    // it read.
+    std::vector<tensor_id> tokens;
     // Runs in whose chosen variant nobody writes a tensor must not leave it without a producer.
     std::vector<std::uint8_t> made(level_.bytes.size(), 0);
     for (std::uint32_t r = 0; r < level_.runs.size(); ++r) {
       const level_problem::variant& v = level_.runs[r].variants[variant_for(r, option)];
       operation_spec spec;
       std::int64_t written = 0;
+      spec.inputs = tokens;
       for (const std::uint32_t t : v.reads) spec.inputs.push_back(static_cast<tensor_id>(t));
       for (const std::uint32_t t : v.writes) {
         spec.outputs.push_back(static_cast<tensor_id>(t));
@@ -128,13 +132,19 @@ class level_builder {
         if (m.backward) {
           spec.workspace = std::max(spec.workspace, way.backward_peak_again_bytes);
         } else {
+          // It may be made to run for others alone (`choices_of`), which keeps no phantom.
           const std::uint32_t meant = forward_option_[r][variant_for(r, option)];
-          const std::int64_t phantom = meant == none ? 0 : way.saved_bytes;
-          spec.workspace = std::max(
-              spec.workspace, (meant == none ? fast_[m.child] : way).forward_peak_again_bytes - phantom);
+          std::int64_t again = fast_[m.child].forward_peak_again_bytes;
+          if (meant != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
+          spec.workspace = std::max(spec.workspace, again);
         }
       }
       spec.recomputable = level_.runs[r].again;
+      if (has_effect(meaning_[r])) {
+        tokens.push_back(g.add_tensor({}));
+        spec.outputs.push_back(tokens.back());
+        g.add_step_output(tokens.back());
+      }
       g.add_operation(std::move(spec));
     }
     for (const std::uint32_t t : level_.outputs)
@@ -178,6 +188,24 @@ class level_builder {
     bool backward = false;
   };
 
+  // What a child adds to and then reads is complete with that: it reads it, and the others are who makes it. Where these
+  // are outside of the group, too, it is no tensor of the level.
+  [[nodiscard]] static bool makes_forward(const part_runs& child, std::uint32_t t) {
+    return child.is_output(t) && !child.is_forward_sum(t);
+  }
+  [[nodiscard]] static bool makes_backward(const part_runs& child, std::uint32_t t) {
+    return child.is_gradient_output(t) && !child.is_gradient_input(t);
+  }
+
+  /// Operations without outputs are in it.
+  [[nodiscard]] bool has_effect(const meaning& m) const {
+    if (m.child == none) return false;
+    const step_part& part = children_[m.child].part;
+    for (std::uint32_t o = 0; o < part.operations.size(); ++o)
+      if (part.writes[o].empty() && part.operation[o].forward != m.backward) return true;
+    return false;
+  }
+
   [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const {
     const meaning& m = meaning_[r];
     if (m.child == none) return 0;
@@ -196,7 +224,7 @@ class level_builder {
     // Tensors that children make for others; what nobody here makes is there all the time.
     for (std::uint32_t c = 0; c < count; ++c)
       for (std::uint32_t t = 0; t < children_[c].part.tensors.size(); ++t)
-        if (runs[c].is_output(t) || runs[c].is_gradient_output(t)) number(children_[c].part.tensors[t]);
+        if (makes_forward(runs[c], t) || makes_backward(runs[c], t)) number(children_[c].part.tensors[t]);
     std::vector<std::uint32_t> gradients;
     if (whole)
       for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
@@ -212,9 +240,8 @@ class level_builder {
     for (std::uint32_t c = 0; c < count; ++c) {
       const level_child& child = children_[c];
       std::vector<std::uint32_t> outputs;
-      // What it adds to and then reads is complete with that: it reads it, and the others are who makes it.
       for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
-        if (runs[c].is_output(t) && !runs[c].is_forward_sum(t)) outputs.push_back(t);
+        if (makes_forward(runs[c], t)) outputs.push_back(t);
       level_problem::run forward;
       forward.again = !runs[c].forward_once();
       std::vector<std::uint32_t> meant{none};
@@ -275,7 +302,8 @@ class level_builder {
       };
       level_problem::variant take, turn;
       for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-        if (whole->is_output(t)) take.reads.push_back(local_[whole->part().tensors[t]]);
+        if (const std::uint32_t i = local_[whole->part().tensors[t]]; i != none && whole->is_output(t))
+          take.reads.push_back(i);
       std::sort(take.reads.begin(), take.reads.end());
       const std::uint32_t taken = token(), turned = token();
       take.writes = {taken};
@@ -294,9 +322,10 @@ class level_builder {
       }
       level_.outputs.push_back(turned);
       for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-        if (whole->is_gradient_output(t) ||
-            (whole->is_output(t) && (whole->part().tensor[t].roles & step_part::step_output) != 0))
-          level_.outputs.push_back(local_[whole->part().tensors[t]]);
+        if (const std::uint32_t i = local_[whole->part().tensors[t]];
+            i != none && (whole->is_gradient_output(t) ||
+                          (whole->is_output(t) && (whole->part().tensor[t].roles & step_part::step_output) != 0)))
+          level_.outputs.push_back(i);
     } else {
       for (const std::uint32_t t : step_.step_outputs)
         if (local_[t] != none) level_.outputs.push_back(local_[t]);
@@ -306,7 +335,7 @@ class level_builder {
       if (runs[c].num_forward() == child.part.operations.size()) continue;
       std::vector<std::uint32_t> outputs;
       for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
-        if (runs[c].is_gradient_output(t) && !runs[c].is_gradient_input(t)) outputs.push_back(t);
+        if (makes_backward(runs[c], t)) outputs.push_back(t);
       level_problem::run backward;
       for (std::uint32_t o = 0; o < child.options.size(); ++o) {
         const part_option& way = child.options[o];

@@ -31,7 +31,7 @@ struct part_option {
   std::int64_t forward_peak_bytes = 0;   ///< what the forward makes for others included
   std::int64_t backward_peak_bytes = 0;  ///< beyond what is there before; what it drops of its own comes off
   std::int64_t forward_peak_again_bytes = 0;   ///< the same where what the forward makes for others is there already
-  std::int64_t backward_peak_again_bytes = 0;  ///< the same where the gradients that others add to are there already
+  std::int64_t backward_peak_again_bytes = 0;  ///< the same where the gradients that may be there are there already
   // Tensors, ascending.
   std::vector<std::uint32_t> kept{};            ///< from the forward for the backward, and for nobody else
   std::vector<std::uint32_t> forward_reads{};   ///< made by others
@@ -166,7 +166,7 @@ class part_runs {
     out.forward_peak_again_bytes = replay(first, false, there);
     // Outputs of the forward that the backward makes again need not be there.
     for (std::uint32_t t = 0; t < tensors_; ++t)
-      there[t] = is_gradient_output(t) && (others(t) & step_part::made_by_backward) != 0;
+      there[t] = is_gradient_output(t) && ((others(t) & step_part::made_by_backward) != 0 || !backward_once_);
     out.backward_peak_again_bytes = replay(second, true, there);
     out.forward_time = take_down(first, out.forward);
     out.backward_time = take_down(second, out.backward);

@@ -59,7 +59,7 @@ struct arguments {
 }
 
 /// Solver names of the file format that this program does not have yet.
-inline constexpr std::array<std::string_view, 2> not_built_yet{"rockmate", "hiremate"};
+inline constexpr std::array<std::string_view, 1> not_built_yet{"hiremate"};
 
 namespace reading {
 
@@ -130,7 +130,8 @@ inline void check_writable(const std::string& option, const std::string& path) {
   option("--budget", budget, "B[,B...]",
          "Memory budgets: fractions of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB)");
   option("--solver", solver, "NAME[,NAME...]",
-         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, auto (the default), or all (those that apply)");
+         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, rockmate, auto (the default), or all (those that "
+         "apply)");
   option("--cost", out.cost, "SPEC",
          "measured, roofline[:flops=156e12,bandwidth=1.555e12,latency=4e-6], flops, linear:flops=0.1,bytes=1, unit");
   option("--seconds", seconds, "S", "Wall clock of each solve, 10 by default");
@@ -139,7 +140,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
          "In place of a budget: the least memory whose time is at most 1 + X times the baseline's");
   option("--bind", bind, "peak|arena",
          "What the budget binds: the peak (the default) or the arena, fragmentation included");
-  option("--slots", slots, "N", "rotor: count memory in N slots");
+  option("--slots", slots, "N", "rotor, rockmate: count memory in N slots");
   option("--streams", streams, "K", "show the makespan on K streams, and the critical path");
   option("--seed", seed, "N", "Of all random choices, 0 by default");
   option("--work", work, "N", "Elementary moves of each solve, in place of --seconds: the same answer every time");

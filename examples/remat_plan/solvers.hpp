@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/portfolio.hpp"
 #include "remat/solver/revolve.hpp"
+#include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/solver/twremat.hpp"
@@ -107,6 +109,9 @@ template <class Solver>
   };
   remat::rotor_options in_slots;
   if (slots) in_slots.slots = *slots;
+  remat::rockmate_options blocks;
+  if (slots) blocks.slots = *slots;
+  blocks.cache = std::make_shared<remat::option_cache>();  // for all budgets
   remat::twremat_options several;
   several.attempts = 9;
   return {{std::string(remat::no_remat_solver::name), best_order},
@@ -114,6 +119,7 @@ template <class Solver>
           on_graph(remat::chen_greedy, p),
           on_graph(remat::revolve, p),
           on_graph(remat::rotor, p, in_slots),
+          on_graph(remat::rockmate, p, blocks),
           {std::string(remat::evict_solver::name), evict_within_work},
           on_graph(remat::twremat, p, several),
 #ifdef REMAT_HAVE_CBC

@@ -47,7 +47,7 @@ struct rockmate_options {
   std::shared_ptr<option_cache> cache{};
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< leave out a chain with a larger table
   std::uint32_t retain_rounds = 3;                   ///< `retain_options::rounds`
-  std::uint32_t retain_from = 8;                     ///< so many schedules, the best of each chain, are given to it
+  std::uint32_t retain_from = 16;                    ///< so many schedules, the best of each chain, are given to it
   run_control run{};
 };
 

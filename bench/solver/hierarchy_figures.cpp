@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSL-1.0
+// What docs/hiremate.md states, as CSV. Needs CBC.
+//
+//   hierarchy_figures --peers SECONDS    every row of tests/data/peers/rockmate.csv but Rotor's: the solver of the same
+//                                        name within that limit, its overhead beside the peer's, processor time
+//   hierarchy_figures --graphs SECONDS   hiremate on every bundled graph at 0.8 … 0.2 of its peak: gap, what the top
+//                                        level alone gave, distinct sub-graphs and the solves that they save
+//   hierarchy_figures --random COUNT     random graphs of up to 30 operations: the excess over the optimum, a histogram
+//   hierarchy_figures … --graph NAME     that graph alone
+//
+// Processor time is that of this process and of its children, on one thread.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include "remat/cost/spec.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/solver/checkmate_cbc.hpp"
+#include "remat/solver/exact.hpp"
+#include "remat/solver/hiremate_cbc.hpp"
+#include "remat/solver/rockmate.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a program
+
+double processor_seconds() {
+  double sum = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage used{};
+    getrusage(who, &used);
+    for (const timeval& t : {used.ru_utime, used.ru_stime})
+      sum += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  }
+  return sum;
+}
+
+std::chrono::nanoseconds nanoseconds(double seconds) {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+problem read(const std::filesystem::path& file) {
+  const training_graph graph = read_training_graph(file);
+  return problem(graph, default_cost(graph));
+}
+
+double percent(double time, double baseline) { return 100 * (time / baseline - 1); }
+
+std::string number(double value) {
+  if (!std::isfinite(value)) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", value);
+  return text;
+}
+
+// ---- beside the peers' rows ----------------------------------------------------------------------------------------------
+
+struct row {
+  std::string model, solver;
+  std::string part;
+  std::int64_t budget = 0;
+  bool within = false;
+  double overhead = std::numeric_limits<double>::infinity();  // in percent
+  double seconds = 0;
+};
+
+std::vector<row> peers() {
+  std::ifstream file(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "rockmate.csv");
+  std::vector<row> rows;
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    std::vector<std::string> field;
+    std::istringstream fields(line);
+    for (std::string f; std::getline(fields, f, ',');) field.push_back(f);
+    if (field.size() < 11 || field[3].empty() || field[1] == "rotor") continue;
+    row r{field[0], field[1], field[2], std::stoll(field[3])};
+    r.within = field[5] == "1";
+    if (r.within) r.overhead = 100 * (std::stod(field[6]) - 1);
+    for (const std::string& s : {field[9], field[10]})
+      if (!s.empty()) r.seconds += std::stod(s);
+    rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+void beside_peers(double limit, const std::string& only) {
+  std::printf("graph,budget,peer,their_overhead,their_seconds,solver,status,overhead,bound,seconds,times_faster\n");
+  int rows = 0, worse = 0, slow = 0, extra = 0;
+  std::map<std::string, problem> steps;
+  for (const row& r : peers()) {
+    if (!only.empty() && r.model != only) continue;
+    auto at = steps.find(r.model);
+    if (at == steps.end())
+      at = steps.emplace(r.model, read(std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / "rk" / (r.model + ".json"))).first;
+    const problem p = at->second.with_budget(r.budget);
+    run_control run;
+    run.time_limit = nanoseconds(limit);
+    const double before = processor_seconds();
+    solution s;
+    std::string name;
+    const auto solve = [&](const auto& solver, auto options) {
+      options.run = run;
+      name = solver.name;
+      s = solver(p, options);
+    };
+    if (r.solver.starts_with("rockmate"))
+      solve(rockmate, rockmate_options{});
+    else if (r.solver.starts_with("checkmate"))
+      solve(checkmate, checkmate_options{});
+    else
+      solve(hiremate, hiremate_options{});
+    const double seconds = processor_seconds() - before;
+    const double baseline = p.step().baseline_time, ours = s.plan ? percent(s.time, baseline) : INFINITY;
+    if (r.within) {
+      ++rows;
+      worse += !(ours <= r.overhead + 5e-4);
+      slow += r.seconds > 1 && seconds > r.seconds / 10;
+    } else {
+      extra += s.plan.has_value();
+    }
+    std::printf("%s,%s,%s,%s,%.1f,%s,%s,%s,%s,%.2f,%.0f\n", r.model.c_str(), r.part.c_str(), r.solver.c_str(),
+                number(r.overhead).c_str(), r.seconds, name.c_str(), std::string(to_string(s.status)).c_str(),
+                number(ours).c_str(), number(percent(s.lower_bound, baseline)).c_str(), seconds,
+                r.seconds / std::max(seconds, 1e-3));
+    std::fflush(stdout);
+  }
+  std::printf("# %d rows within their budget: %d with more overhead, %d with more than a tenth of the time; "
+              "%d schedules where theirs has none\n", rows, worse, slow, extra);
+}
+
+// ---- every graph ---------------------------------------------------------------------------------------------------------
+
+void on_graphs(double limit, const std::string& only) {
+  std::printf("graph,budget,status,overhead,gap,seconds,top_level_alone");
+  for (const char* name : {"h_partition", "repeats", "cuts"})
+    std::printf(",%s_groups,%s_distinct,%s_solved,%s_overhead", name, name, name, name);
+  std::printf("\n");
+  std::vector<std::filesystem::path> files;
+  for (const char* folder : {"graphs", "graphs/rk"})
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(REMAT_BENCH_DATA) / folder))
+      if (entry.path().extension() == ".json") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  for (const std::filesystem::path& file : files) {
+    if (!only.empty() && file.stem() != only) continue;
+    const problem step = read(file);
+    // Options do not depend on the budget.
+    const auto cache = std::make_shared<option_cache>();
+    for (const double part : {0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
+      const problem p = step.with_budget(static_cast<std::int64_t>(part * static_cast<double>(step.step().baseline_peak)));
+      hiremate_options options;
+      options.cache = cache;
+      options.run.time_limit = nanoseconds(limit);
+      std::vector<hierarchy_report> reports;
+      const double before = processor_seconds(), baseline = p.step().baseline_time;
+      const solution s = hiremate(p, options, reports);
+      const double seconds = processor_seconds() - before;
+      double top = INFINITY;
+      for (const hierarchy_report& r : reports) top = std::min(top, r.time);
+      std::printf("%s,%.1f,%s,%s,%s,%.2f,%s", file.stem().c_str(), part, std::string(to_string(s.status)).c_str(),
+                  s.plan ? number(percent(s.time, baseline)).c_str() : "",
+                  s.plan ? number(percent(s.time, s.lower_bound)).c_str() : "", seconds,
+                  number(percent(top, baseline)).c_str());
+      for (const char* name : {"h_partition", "repeats", "cuts"}) {
+        const auto at = std::find_if(reports.begin(), reports.end(), [&](const auto& r) { return r.partition == name; });
+        if (at == reports.end())
+          std::printf(",,,,");
+        else
+          std::printf(",%zu,%zu,%zu,%s", at->groups, at->distinct, at->distinct - at->reused,
+                      number(percent(at->time, baseline)).c_str());
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+  }
+}
+
+// ---- random graphs -------------------------------------------------------------------------------------------------------
+
+/// The excess over the optimum of Checkmate's form (`exact`'s, which is no more, where that is proven), of the top level
+/// alone and of the whole.
+void on_random_graphs(std::uint64_t count) {
+  constexpr std::array<double, 8> edges{0, 0.1, 1, 2, 5, 10, 20, INFINITY};
+  std::array<std::array<int, edges.size()>, 2> histogram{};
+  std::vector<double> excess[2];
+  int compared = 0, none[2] = {0, 0}, open = 0;
+  for (std::uint64_t seed = 0; compared < static_cast<int>(count); ++seed) {
+    test::random_graph_options kind = test::kind_of_graph(seed);
+    kind.operations = 9 + static_cast<std::uint32_t>(seed * 7 % 22);
+    kind.backward = 100;
+    const problem free = test::random_problem(seed, kind);
+    const double part = 0.4 + 0.1 * static_cast<double>(seed % 5);
+    const problem p = free.with_budget(static_cast<std::int64_t>(part * static_cast<double>(free.step().baseline_peak)));
+    checkmate_options form;
+    form.run.time_limit = std::chrono::seconds(5);
+    form.good_enough = 0;
+    const solution best = checkmate(p, form);
+    if (!best.plan) continue;
+    if (best.time <= p.step().needed_time * (1 + 1e-12)) continue;  // nothing to decide
+    const bool settled =
+        best.status == solve_status::optimal || best.message.find("optimal for the listed order") != std::string::npos ||
+        best.message.find("nothing faster in the listed order") != std::string::npos;
+    if (!settled) {
+      ++open;
+      continue;
+    }
+    ++compared;
+    for (int k = 0; k < 2; ++k) {
+      hiremate_options options;
+      options.refine = k == 1;
+      options.run.work_limit = 50'000;
+      const solution s = hiremate(p, options);
+      if (!s.plan) {
+        ++none[k];
+        continue;
+      }
+      const double e = percent(s.time, best.time);
+      excess[k].push_back(e);
+      for (std::size_t b = 0; b < edges.size(); ++b)
+        if (e <= edges[b] + 1e-9) {
+          ++histogram[static_cast<std::size_t>(k)][b];
+          break;
+        }
+    }
+  }
+  std::printf("excess_percent_at_most,top_level_alone,whole\n");
+  for (std::size_t b = 0; b < edges.size(); ++b)
+    std::printf("%g,%d,%d\n", edges[b], histogram[0][b], histogram[1][b]);
+  std::printf("none,%d,%d\n", none[0], none[1]);
+  for (auto& e : excess) std::sort(e.begin(), e.end());
+  std::printf("# %d graphs of 9 to 30 operations that need recomputation (%d more left open by the program); medians "
+              "%.3f %% and %.3f %%\n", compared, open, excess[0].empty() ? NAN : excess[0][excess[0].size() / 2],
+              excess[1].empty() ? NAN : excess[1][excess[1].size() / 2]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    std::string mode, only;
+    double value = 0;
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      if (i + 1 >= argc) throw std::runtime_error(word + ": a value is missing");
+      if (word == "--graph") {
+        only = argv[++i];
+      } else if (word == "--peers" || word == "--graphs" || word == "--random") {
+        mode = word;
+        value = std::stod(argv[++i]);
+      } else {
+        throw std::runtime_error(word + ": --peers, --graphs, --random and --graph are what there is");
+      }
+    }
+    if (mode == "--peers")
+      beside_peers(value, only);
+    else if (mode == "--graphs")
+      on_graphs(value, only);
+    else if (mode == "--random")
+      on_random_graphs(static_cast<std::uint64_t>(value));
+    else
+      throw std::runtime_error("one of --peers, --graphs and --random is needed");
+  } catch (const std::exception& e) {
+    std::cerr << "hierarchy_figures: " << e.what() << '\n';
+    return 1;
+  }
+}

@@ -69,7 +69,8 @@ class dense_dual_simplex {
     for (int attempt = 0;; ++attempt) {
       place();
       const lp_status status = iterate(cutoff, stop);
-      if (status != lp_status::optimal || attempt == 2 || consistent()) return status;
+      // A tableau that has drifted proves nothing, not even that there is no solution.
+      if (status == lp_status::stopped || attempt == 2 || consistent()) return status;
       start_from_basis();
     }
   }

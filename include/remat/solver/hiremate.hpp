@@ -25,6 +25,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "remat/solver/checkmate.hpp"
 #include "remat/solver/conclude.hpp"
 #include "remat/solver/hierarchical_ilp.hpp"
 #include "remat/solver/level_search.hpp"
@@ -201,7 +202,7 @@ class group_options {
 /// 3. The top level, for the true budget: options by a price on saved bytes, the runs by eviction (`search_level`); then
 ///    the hierarchical integer program on the backend, from the best of these, where it is small enough.
 /// 4. Every schedule of the top level is expanded to operations, freed as early as can be, and checked; the best ones
-///    are where `refined` starts from.
+///    are where `refined` starts from. A step that is too small for groups goes to `checkmate`, on the same backend.
 ///
 /// Differs from the paper: groups are solved flat and mostly to the proven optimum of their budgets, where the paper
 /// takes integer programs with a time limit; backwards run once in a level; eviction, TwRemat and refinement have their
@@ -271,6 +272,14 @@ struct hiremate_solver {
           }
     }
 
+    // No part of a step can hold all that makes a sum of forward and backward operations: those are solved flat.
+    std::erase_if(hierarchies, [&](const auto& candidate) {
+      const operation_hierarchy& h = candidate.second;
+      std::vector<std::uint8_t> forward(p.step().num_operations, 0);
+      for (std::uint32_t i = 0; i < h.num_forward; ++i) forward[h.order[i]] = 1;
+      return has_mixed_sums(p.step(), forward);
+    });
+
     // Options and the top level, for each hierarchy.
     hiremate_options shared = options;
     if (!shared.cache) shared.cache = std::make_shared<option_cache>();
@@ -281,6 +290,7 @@ struct hiremate_solver {
       double time = std::numeric_limits<double>::infinity();
     };
     std::vector<top_level> tops;
+    bool nested = false;  // else the top level is the step itself, and its program Checkmate's
     std::string text;
     for (std::size_t i = 0; i < hierarchies.size(); ++i) {
       const auto& [name_of, h] = hierarchies[i];
@@ -336,10 +346,11 @@ struct hiremate_solver {
         starts.push_back(plan_of_top);
         accept(q, best, std::move(plan_of_top));
       }
+      nested = nested || report.groups > 0;
       tops.push_back(std::move(top));
     }
 
-    for (std::size_t i = 0; i < tops.size() && !enough(); ++i) {
+    for (std::size_t i = 0; nested && i < tops.size() && !enough(); ++i) {
       stopped = clock.poll();
       if (stopped != stop_reason::none) return finish();
       const level_builder builder(q.step(), tops[i].children);
@@ -348,18 +359,29 @@ struct hiremate_solver {
     }
     stopped = clock.poll();
     if (stopped == stop_reason::none && options.refine && !enough_for_good(best)) {
-      refined_options last;
-      last.starts = std::move(starts);
-      last.run = run;
-      last.run.time_limit = clock.left();
-      if (run.work_limit != run_control::no_work_limit) last.run.work_limit = run.work_limit - clock.work_done();
+      run_control rest = run;
+      rest.time_limit = clock.left();
+      if (run.work_limit != run_control::no_work_limit) rest.work_limit = run.work_limit - clock.work_done();
       if (run.on_progress)
-        last.run.on_progress = [&](progress news) {
+        rest.on_progress = [&](progress news) {
           news.solver = name;
           news.stage = "refinement";
           clock.report(news);
         };
-      solution s = refined(q, last);
+      solution s;
+      if (nested) {
+        refined_options last;
+        last.starts = std::move(starts);
+        last.run = rest;
+        s = refined(q, last);
+      } else {
+        checkmate_options last;
+        last.starts = std::move(starts);
+        last.default_nodes = options.nodes;
+        last.run = rest;
+        s = checkmate_with(backend)(q, last);
+        text += (text.empty() || s.message.empty() ? "" : "; ") + s.message;
+      }
       clock.work(s.statistics.work);
       best.lower_bound = std::max(best.lower_bound, s.lower_bound);
       if (s.status == solve_status::infeasible) {

@@ -108,8 +108,8 @@ class level_builder {
       spec.bytes = bytes;
       g.add_tensor(std::move(spec));
     }
-    // What has no outputs takes place in the first run, so that must not be left out: it makes a token, which all behind
-    // it read.
+    // What has no outputs, or completes what others make, takes place in the first run, so that must not be left out: it
+    // makes a token, which all behind it read.
     std::vector<tensor_id> tokens;
     // Runs in whose chosen variant nobody writes a tensor must not leave it without a producer.
     std::vector<std::uint8_t> made(level_.bytes.size(), 0);
@@ -140,7 +140,7 @@ class level_builder {
         }
       }
       spec.recomputable = level_.runs[r].again;
-      if (has_effect(meaning_[r])) {
+      if (meaning_[r].effect) {
         tokens.push_back(g.add_tensor({}));
         spec.outputs.push_back(tokens.back());
         g.add_step_output(tokens.back());
@@ -186,6 +186,7 @@ class level_builder {
   struct meaning {
     std::uint32_t child = none;  // none: take or turn
     bool backward = false;
+    bool effect = false;  // it does more than its variants write
   };
 
   // What a child adds to and then reads is complete with that: it reads it, and the others are who makes it. Where these
@@ -197,12 +198,15 @@ class level_builder {
     return child.is_gradient_output(t) && !child.is_gradient_input(t);
   }
 
-  /// Operations without outputs are in it.
-  [[nodiscard]] bool has_effect(const meaning& m) const {
-    if (m.child == none) return false;
-    const step_part& part = children_[m.child].part;
-    for (std::uint32_t o = 0; o < part.operations.size(); ++o)
-      if (part.writes[o].empty() && part.operation[o].forward != m.backward) return true;
+  /// Operations are in it that have no outputs, or add to what it reads and others make, too.
+  [[nodiscard]] static bool has_effect(const part_runs& child, bool backward) {
+    const step_part& part = child.part();
+    for (std::uint32_t o = backward ? child.num_forward() : 0;
+         o < (backward ? part.operations.size() : child.num_forward()); ++o) {
+      if (part.writes[o].empty()) return true;
+      for (const std::uint32_t t : part.writes[o])
+        if (backward ? child.is_gradient_input(t) : child.is_forward_sum(t)) return true;
+    }
     return false;
   }
 
@@ -293,7 +297,7 @@ class level_builder {
       }
       level_.runs.push_back(std::move(forward));
       forward_option_.push_back(std::move(meant));
-      meaning_.push_back({c, false});
+      meaning_.push_back({c, false, has_effect(runs[c], false)});
     }
     if (whole) {
       const auto token = [&] {
@@ -349,7 +353,7 @@ class level_builder {
       }
       level_.runs.push_back(std::move(backward));
       forward_option_.push_back({});
-      meaning_.push_back({c, true});
+      meaning_.push_back({c, true, has_effect(runs[c], true)});
     }
     std::sort(level_.outputs.begin(), level_.outputs.end());
     level_.outputs.erase(std::unique(level_.outputs.begin(), level_.outputs.end()), level_.outputs.end());

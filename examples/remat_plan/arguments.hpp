@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -57,9 +56,6 @@ struct arguments {
   for (std::size_t i = 0; i < words.size(); ++i) text.append(i == 0 ? "" : between).append(words[i]);
   return text;
 }
-
-/// Solver names of the file format that this program does not have yet.
-inline constexpr std::array<std::string_view, 1> not_built_yet{"hiremate"};
 
 namespace reading {
 
@@ -130,8 +126,8 @@ inline void check_writable(const std::string& option, const std::string& path) {
   option("--budget", budget, "B[,B...]",
          "Memory budgets: fractions of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB)");
   option("--solver", solver, "NAME[,NAME...]",
-         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, rockmate, auto (the default), or all (those that "
-         "apply)");
+         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
+         "auto (the default), or all (those that apply)");
   option("--cost", out.cost, "SPEC",
          "measured, roofline[:flops=156e12,bandwidth=1.555e12,latency=4e-6], flops, linear:flops=0.1,bytes=1, unit");
   option("--seconds", seconds, "S", "Wall clock of each solve, 10 by default");
@@ -179,8 +175,6 @@ inline void check_writable(const std::string& option, const std::string& path) {
   if (given("--solver")) {
     out.solvers.clear();
     for (std::string& name : split("--solver", solver)) {
-      if (std::find(not_built_yet.begin(), not_built_yet.end(), name) != not_built_yet.end())
-        throw usage_error("--solver " + name + ": is not built yet; remat-plan --help names those that are");
 #ifndef REMAT_HAVE_CBC
       if (name == "checkmate")
         throw usage_error("--solver checkmate: this program was built without COIN-OR CBC, which it needs");

@@ -26,6 +26,10 @@
 
 #ifdef REMAT_HAVE_CBC
 #include "remat/solver/checkmate_cbc.hpp"
+#include "remat/solver/hiremate_cbc.hpp"
+#else
+#include "remat/mip/branch_and_bound.hpp"
+#include "remat/solver/hiremate.hpp"
 #endif
 
 namespace remat_plan {
@@ -112,6 +116,11 @@ template <class Solver>
   remat::rockmate_options blocks;
   if (slots) blocks.slots = *slots;
   blocks.cache = std::make_shared<remat::option_cache>();  // for all budgets
+  remat::hiremate_options groups;
+  groups.cache = blocks.cache;
+#ifndef REMAT_HAVE_CBC
+  groups.most_columns = 300;  // the library's own branch and bound is for small programs
+#endif
   remat::twremat_options several;
   several.attempts = 9;
   return {{std::string(remat::no_remat_solver::name), best_order},
@@ -123,7 +132,10 @@ template <class Solver>
           {std::string(remat::evict_solver::name), evict_within_work},
           on_graph(remat::twremat, p, several),
 #ifdef REMAT_HAVE_CBC
+          on_graph(remat::hiremate, p, groups),
           on_graph(remat::checkmate, p),
+#else
+          on_graph(remat::hiremate_with(remat::branch_and_bound), p, groups),
 #endif
           on_graph(remat::automatic, p)};
 }

@@ -273,8 +273,6 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "evict,"}, "--solver"},
       {{toy, "--budget", "0.5", "--solver", "all,evict"}, "all"},
       {{toy, "--budget", "0.5", "--streams", "0"}, "--streams"},
-      {{toy, "--budget", "0.5", "--solver", "hiremate"}, "not built yet"},
-      {{toy, "--budget", "0.5", "--solver", "evict,hiremate"}, "not built yet"},
       {{toy, "--budget", "0.5", "--trace", folder.file("t.json")}, "--trace"},
       {{chain_file, "--budget", "0.5", "--bind", "arena"}, "--bind arena"},
       {{chain_file, "--budget", "0.5", "--intervals", folder.file("i.csv")}, "--intervals"},

@@ -27,6 +27,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/conclude.hpp"
 #include "remat/solver/refined.hpp"
+#include "remat/solver/rockmate.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
@@ -698,9 +699,9 @@ struct checkmate_options {
 };
 
 /// Checkmate's integer program (`checkmate_model`), solved by a MIP backend, started from the best schedule that
-/// `refined` finds. \cite jain2020checkmate
+/// `rockmate` and then `refined` find. \cite jain2020checkmate
 ///
-/// `refined` gets three quarters of the time or work limit, for its answer is seldom improved. Where its schedule is
+/// These get an eighth and five eighths of the time or work limit, for their answer is seldom improved. Where its schedule is
 /// not `good_enough` already, the model is built for what is faster, and the backend gets the rest; each of its
 /// solutions is rebuilt into a schedule, freed as early as can be, and passes the exact checker. Without a limit the
 /// backend ends after `default_nodes` nodes.
@@ -728,8 +729,19 @@ struct checkmate_solver {
     refined_options first;
     first.starts = options.starts;
     first.run = options.run;
-    if (timed) first.run.time_limit = options.run.time_limit / 4 * 3;
-    if (counted) first.run.work_limit = std::max<std::uint64_t>(options.run.work_limit / 4 * 3, 1);
+    // What `exact` does not settle at once may have another start in the chains of blocks.
+    if (p.step().num_operations > refined_solver::small_step && p.has_budget() && clock.poll() == stop_reason::none) {
+      rockmate_options blocks;
+      blocks.run = options.run;
+      blocks.run.on_progress = {};
+      if (timed) blocks.run.time_limit = options.run.time_limit / 8;
+      if (counted) blocks.run.work_limit = std::max<std::uint64_t>(options.run.work_limit / 8, 1);
+      solution chain = rockmate(p, blocks);
+      if (chain.plan) first.starts.push_back(std::move(*chain.plan));
+      clock.work(std::min(chain.statistics.work, counted ? blocks.run.work_limit : 0));
+    }
+    if (timed) first.run.time_limit = clock.left() / 4 * 3;
+    if (counted) first.run.work_limit = std::max<std::uint64_t>(options.run.work_limit / 8 * 5, 1);
     solution best = refined(p, first);
     clock.work(std::min(best.statistics.work, counted ? first.run.work_limit : best.statistics.work));
     stop_reason stopped = clock.poll();

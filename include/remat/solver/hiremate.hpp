@@ -288,8 +288,10 @@ struct hiremate_solver {
       std::vector<level_child> children{};
       std::vector<level_problem::choice> choices{};
       double time = std::numeric_limits<double>::infinity();
+      std::string text{};
     };
     std::vector<top_level> tops;
+    double leading = std::numeric_limits<double>::infinity();
     bool nested = false;  // else the top level is the step itself, and its program Checkmate's
     std::string text;
     for (std::size_t i = 0; i < hierarchies.size(); ++i) {
@@ -339,14 +341,13 @@ struct hiremate_solver {
       clock.work(level_clock.work_done());
       report.time = top.time;
       if (reports) reports->push_back(report);
-      text += (text.empty() ? "" : "; ") + std::string(name_of) + ": " + std::to_string(report.groups) +
-              " sub-graphs, " + std::to_string(report.distinct) + " distinct, " + std::to_string(report.solves) +
-              " solves";
       if (!plan_of_top.steps.empty()) {
         starts.push_back(plan_of_top);
         accept(q, best, std::move(plan_of_top));
       }
       nested = nested || report.groups > 0;
+      top.text = std::string(name_of) + ": " + std::to_string(report.groups) + " sub-graphs, " +
+                 std::to_string(report.distinct) + " distinct, " + std::to_string(report.solves) + " solves";
       tops.push_back(std::move(top));
     }
 
@@ -354,9 +355,23 @@ struct hiremate_solver {
       stopped = clock.poll();
       if (stopped != stop_reason::none) return finish();
       const level_builder builder(q.step(), tops[i].children);
-      program(q, builder, tops[i].choices, options, 0.2 / static_cast<double>(tops.size() - i), clock, best, starts,
-              text);
+      const level_solution found =
+          program(q, builder, tops[i].choices, options, 0.2 / static_cast<double>(tops.size() - i), clock);
+      if (!found.message.empty()) tops[i].text += "; top level, " + found.message;
+      if (!found.found) continue;
+      schedule plan = schedule_computes(q, builder.expand(found.choices));
+      const check_report r = check(q, plan);
+      if (!r.valid()) continue;
+      tops[i].time = std::min(tops[i].time, r.time);
+      starts.push_back(plan);
+      accept(q, best, std::move(plan));
     }
+    // The message is of the hierarchy that did best.
+    for (const top_level& top : tops)
+      if (nested && (text.empty() || top.time < leading)) {
+        text = top.text;
+        leading = top.time;
+      }
     stopped = clock.poll();
     if (stopped == stop_reason::none && options.refine && !enough_for_good(best)) {
       run_control rest = run;
@@ -400,17 +415,17 @@ struct hiremate_solver {
     return best.plan && best.time <= best.lower_bound * (1 + 1e-12);
   }
 
-  /// The integer program of the top level.
-  void program(const problem& q, const level_builder& builder, std::span<const level_problem::choice> start,
-               const hiremate_options& options, double part, run_clock& clock, solution& best,
-               std::vector<schedule>& starts, std::string& text) const {
+  /// The integer program of a top level.
+  [[nodiscard]] level_solution program(const problem& q, const level_builder& builder,
+                                       std::span<const level_problem::choice> start, const hiremate_options& options,
+                                       double part, run_clock& clock) const {
     hierarchical_ilp_options solving;
     if (!start.empty()) solving.starts.emplace_back(start.begin(), start.end());
     solving.most_columns = options.most_columns;
     solving.default_nodes = options.nodes;
     // Before the turn nothing is worth running again.
     solving.again_from = static_cast<std::uint32_t>(builder.num_children());
-    if (solving.again_from >= builder.level().runs.size()) return;
+    if (solving.again_from >= builder.level().runs.size()) return {};
     solving.good_enough = options.good_enough;
     solving.run = options.run;
     solving.run.time_limit = share(clock.left(), part);
@@ -419,18 +434,11 @@ struct hiremate_solver {
     if (options.run.on_progress)
       solving.run.on_progress = [&](progress news) {
         news.solver = name;
-        news.best_time = best.time;
-        news.lower_bound = best.lower_bound;
         clock.report(news);
       };
     level_solution s = hierarchical_ilp(backend, builder.level(), q.budget(), solving);
     clock.work(s.nodes);
-    text += "; top level, " + s.message;
-    if (!s.found) return;
-    schedule plan = schedule_computes(q, builder.expand(s.choices));
-    if (!check(q, plan).valid()) return;
-    starts.push_back(plan);
-    accept(q, best, std::move(plan));
+    return s;
   }
 };
 

@@ -18,6 +18,7 @@
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
+#include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
@@ -32,7 +33,7 @@ struct portfolio_options {
 /// Several solvers, the best answer: `auto`.
 ///
 /// First a proven bound and the solvers that end by themselves: `no_remat` (with the order of least peak), `evict`,
-/// `twremat`, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, within a third of the limit; then `refined` from the best of what
+/// `twremat`, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, `rockmate`, within a third of the limit; then `refined` from the best of what
 /// they found, with the rest and all threads. It ends where a schedule meets the bound, or where it is proven that
 /// there is none. Never slower than the best of its parts with their shares of the limit. Under a limit of work each
 /// part has a fixed share, so the seed alone decides, whatever the threads. Cancellation: as fast as the slowest of its
@@ -100,7 +101,8 @@ struct portfolio_solver {
     part(chen_greedy, std::decay_t<decltype(chen_greedy)>::options_type{}, 0.05);
     part(chen_sqrt, std::decay_t<decltype(chen_sqrt)>::options_type{}, 0.05);
     part(revolve, std::decay_t<decltype(revolve)>::options_type{}, 0.05);
-    part(rotor, std::decay_t<decltype(rotor)>::options_type{}, 0.15);
+    part(rotor, std::decay_t<decltype(rotor)>::options_type{}, 0.08);
+    part(rockmate, rockmate_options{}, 0.07);
     refined_options last;
     last.starts = std::move(starts);
     part(refined, std::move(last), run.work_limit != run_control::no_work_limit ? 0.5 : 1.0);

@@ -47,6 +47,46 @@ TEST_CASE("the turn that is found is the true one, up to the operations around t
   }
 }
 
+TEST_CASE("the narrow line has the same operations, each behind what it reads, and the measures of its own order") {
+  int other = 0, narrower = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const problem p = remat::test::random_problem(seed, {.operations = 10 + static_cast<std::uint32_t>(seed % 30)});
+    const remat::flat_step& s = p.step();
+    const forward_line listed = remat::find_forward_line(s), narrow = remat::find_narrow_line(s, listed);
+    CHECK(narrow.rest == listed.rest);
+    CHECK(std::is_permutation(narrow.operations.begin(), narrow.operations.end(), listed.operations.begin(),
+                              listed.operations.end()));
+    std::vector<std::uint32_t> all = narrow.operations;
+    all.insert(all.end(), narrow.rest.begin(), narrow.rest.end());
+    CHECK(remat::check(p, remat::schedule_computes(s, all)).valid());
+    const auto crosses = [&](const forward_line& line, std::size_t i) {
+      std::int64_t bytes = 0;
+      for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+        bool made = false, read = false;
+        for (std::size_t k = 0; k < line.operations.size(); ++k) {
+          const auto outputs = s.outputs[line.operations[k]], inputs = s.inputs[line.operations[k]];
+          made = made || (k < i && std::count(outputs.begin(), outputs.end(), t) > 0);
+          read = read || (k >= i && std::count(inputs.begin(), inputs.end(), t) > 0);
+        }
+        if (made && read && !s.step_output[t]) bytes += s.bytes[t];
+      }
+      return bytes;
+    };
+    std::int64_t sum = 0, narrow_sum = 0;
+    for (std::size_t i = 0; i < listed.operations.size(); ++i) {
+      CHECK(listed.crossing[i] == crosses(listed, i));
+      CHECK(narrow.crossing[i] == crosses(narrow, i));
+      sum += listed.crossing[i];
+      narrow_sum += narrow.crossing[i];
+    }
+    other += narrow.operations != listed.operations;
+    narrower += narrow_sum < sum;
+  }
+  CHECK(other > 100);
+  CHECK(narrower * 2 > other);
+}
+
 TEST_CASE("every needed operation stands in one stage, cuts ascend, levels grow coarser") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);

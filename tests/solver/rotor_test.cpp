@@ -238,6 +238,7 @@ TEST_CASE("every bundled graph, at most budgets") {
   remat::rotor_options options;
   options.slots = 60;
   options.max_stages = 60;
+  options.candidates = 4;  // more are better, and slow
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const problem free = remat::read_training_step(file).question;

@@ -22,41 +22,87 @@ namespace remat {
 /// is listed before is taken as forward. No rule of the solvers depends on the turn being the true one: wherever it is,
 /// what they make is legal; near the true one it is good.
 struct forward_line {
-  std::vector<std::uint32_t> operations;  ///< the needed ones before the turn, in the listed order
+  std::vector<std::uint32_t> operations;  ///< the needed ones before the turn, each behind what it reads
   std::vector<std::uint32_t> rest;        ///< the needed ones after it
   std::vector<std::int64_t> crossing;     ///< [i]: bytes made before operations[i] that it or a later forward reads
   std::vector<std::int64_t> made;         ///< [i]: bytes that operations[i] makes for a reader, without step outputs
 };
 
+/// The line of `operations`, which hold those before the turn in an order in which each stands behind what it reads.
 /// O(operations + reads and writes) time.
-[[nodiscard]] inline forward_line find_forward_line(const flat_step& s) {
-  const std::uint32_t n = s.num_operations;
-  const std::uint32_t turn = turn_of(s);
-  std::vector<std::uint32_t> first(s.num_tensors, n);  // the first needed operation that writes it
-  for (std::uint32_t o = n; o-- > 0;)
-    if (s.needed[o])
-      for (const std::uint32_t t : s.outputs[o]) first[t] = o;
-
+[[nodiscard]] inline forward_line make_forward_line(const flat_step& s, std::vector<std::uint32_t> operations,
+                                                    std::vector<std::uint32_t> rest) {
+  constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
   forward_line line;
-  for (std::uint32_t o = 0; o < n; ++o)
-    if (s.needed[o]) (o < turn ? line.operations : line.rest).push_back(o);
-  const std::size_t forwards = line.operations.size();
-  std::vector<std::uint32_t> place(n, 0);
-  for (std::uint32_t i = 0; i < forwards; ++i) place[line.operations[i]] = i;
-  line.crossing.assign(forwards + 1, 0);
+  line.operations = std::move(operations);
+  line.rest = std::move(rest);
+  const auto forwards = static_cast<std::uint32_t>(line.operations.size());
+  std::vector<std::uint32_t> first(s.num_tensors, nowhere), last(s.num_tensors, 0);  // places of a writer, of a reader
+  for (std::uint32_t i = forwards; i-- > 0;)
+    for (const std::uint32_t t : s.outputs[line.operations[i]]) first[t] = i;
+  for (std::uint32_t i = 0; i < forwards; ++i)
+    for (const std::uint32_t t : s.inputs[line.operations[i]]) last[t] = i;
+  line.crossing.assign(forwards + std::size_t{1}, 0);
   line.made.assign(forwards, 0);
   for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
-    if (first[t] >= turn || s.step_output[t]) continue;
-    line.made[place[first[t]]] += s.bytes[t];
-    std::uint32_t reader = first[t];
-    for (const std::uint32_t o : s.consumers[t])
-      if (o < turn && s.needed[o]) reader = o;
-    if (reader == first[t]) continue;
-    line.crossing[place[first[t]] + 1] += s.bytes[t];
-    line.crossing[place[reader] + 1] -= s.bytes[t];
+    if (first[t] == nowhere || s.step_output[t]) continue;
+    line.made[first[t]] += s.bytes[t];
+    if (last[t] <= first[t]) continue;
+    line.crossing[first[t] + 1] += s.bytes[t];
+    line.crossing[last[t] + 1] -= s.bytes[t];
   }
-  for (std::size_t i = 0; i < forwards; ++i) line.crossing[i + 1] += line.crossing[i];
+  for (std::uint32_t i = 0; i < forwards; ++i) line.crossing[i + 1] += line.crossing[i];
   return line;
+}
+
+/// The listed order, up to the turn. O(operations + reads and writes) time.
+[[nodiscard]] inline forward_line find_forward_line(const flat_step& s) {
+  const std::uint32_t turn = turn_of(s);
+  std::vector<std::uint32_t> operations, rest;
+  for (std::uint32_t o = 0; o < s.num_operations; ++o)
+    if (s.needed[o]) (o < turn ? operations : rest).push_back(o);
+  return make_forward_line(s, std::move(operations), std::move(rest));
+}
+
+/// The same operations in another order: of those that may run always the one behind which the fewest bytes wait for a
+/// forward, the first listed of equal ones. It finishes branches, and puts what makes much for later off.
+/// O(operations · those that may run + reads and writes) time.
+[[nodiscard]] inline forward_line find_narrow_line(const flat_step& s, const forward_line& listed) {
+  std::vector<std::uint8_t> forward(s.num_operations, 0), there(s.num_tensors, 0);
+  for (const std::uint32_t o : listed.operations) forward[o] = 1;
+  std::vector<std::uint32_t> open(s.num_operations, 0), readers(s.num_tensors, 0), ready, order;
+  for (const std::uint32_t o : listed.operations) {
+    for (const std::uint32_t t : s.inputs[o]) {
+      ++readers[t];
+      for (const std::uint32_t maker : s.producers[t]) open[o] += forward[maker];
+    }
+    if (open[o] == 0) ready.push_back(o);
+  }
+  while (!ready.empty()) {
+    std::size_t best = 0;
+    std::pair<std::int64_t, std::uint32_t> least{};
+    for (std::size_t r = 0; r < ready.size(); ++r) {
+      std::pair<std::int64_t, std::uint32_t> key{0, ready[r]};
+      for (const std::uint32_t t : s.outputs[ready[r]])
+        if (!there[t] && readers[t] > 0) key.first += s.bytes[t];
+      for (const std::uint32_t t : s.inputs[ready[r]])
+        if (there[t] && readers[t] == 1) key.first -= s.bytes[t];
+      if (r > 0 && key > least) continue;
+      best = r;
+      least = key;
+    }
+    const std::uint32_t o = ready[best];
+    ready[best] = ready.back();
+    ready.pop_back();
+    order.push_back(o);
+    for (const std::uint32_t t : s.inputs[o]) --readers[t];
+    for (const std::uint32_t t : s.outputs[o]) {
+      there[t] = !s.step_output[t];
+      for (const std::uint32_t reader : s.consumers[t])
+        if (forward[reader] && --open[reader] == 0) ready.push_back(reader);
+    }
+  }
+  return make_forward_line(s, std::move(order), listed.rest);
 }
 
 /// Places where a forward line is cut, ascending: a cut at i stands before operations[i]; 0 < i < operations.size().

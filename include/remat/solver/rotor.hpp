@@ -94,7 +94,8 @@ struct rotor_options {
   bool exact_gradient = false;
   std::uint64_t max_breakpoints = 500'000'000;       ///< exact form: look at no more than that (about 4 ns each)
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< give up on a larger table; in slots: fewer of them then
-  std::uint32_t retain_rounds = 3;  ///< on a graph: `retain_options::rounds` for the schedule found
+  std::uint32_t candidates = 64;                     ///< on a graph: of the schedules found so many are refined
+  std::uint32_t retain_rounds = 3;                   ///< on a graph: `retain_options::rounds` for each of them
   run_control run{};
 };
 
@@ -114,13 +115,14 @@ class chain_frontier;
 /// schedules with little recomputation first: a table is filled for a limit on the time lost, which leaves most of it
 /// empty, and the limit grows until there is a schedule, which is then the best. Differs from the paper in that.
 ///
-/// On a graph: `cut_levels` gives chains, each is solved for all budgets at once, and each makespan's schedule is
-/// expanded to operations, fastest first, until one passes the checker within the true budget; sizes are rounded to the
-/// nearest there. All once more with four times as many slots, bounded by the answer by then; at last the memory that
-/// the answer leaves is spent (`retain`), so that it is no longer memory-persistent. Other than in the paper,
-/// what crosses several stages is counted once, gradients have their own sizes, step outputs pile up during the
-/// backward, and a forward that keeps nothing may take less time. Optimal in the model; for the graph a heuristic.
-/// Where everything can be kept, that is the answer.
+/// On a graph: the listed line and `find_narrow_line`'s are cut by `cut_levels` into chains, each is solved for all
+/// budgets at once, and each makespan's schedule is expanded to operations, fastest first, until one passes the checker
+/// within the true budget and the others cannot be much faster; sizes are rounded to the nearest there. All once more
+/// with twice as many slots for the better line, bounded by the answer by then; at last the memory that the best
+/// schedules leave is spent (`retain`), so that they are no longer memory-persistent, and the fastest is the answer.
+/// Other than in the paper, what crosses several stages is counted once, gradients have their own sizes, step outputs
+/// pile up during the backward, and a forward that keeps nothing may take less time. Optimal in the model; for the
+/// graph a heuristic. Where everything can be kept, that is the answer.
 ///
 /// O(L³ · slots) time and O(L² · slots) memory at worst for each chain of L stages, on `run.threads` threads; the
 /// answer is the same for any number of them. Polls at each pair of stages, and after a million breakpoints.
@@ -138,23 +140,21 @@ struct rotor_solver {
       conclude(p, best, clock, stopped);
       return best;
     }
-    const forward_line line = find_forward_line(p.step());
-    rotor_options finer = options;
-    finer.slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options.slots} * 4, 1U << 24));
-    for (const rotor_options& pass : {options, finer}) {
-      for (const cut_list& cuts : chains_to_try(line, pass)) {
-        const stage_chain stages(p.step(), line, cuts);
-        stopped = try_stages(p, best, stages, pass, clock);
-        if (stopped != stop_reason::none) break;
-      }
-      if (stopped != stop_reason::none) break;
+    std::vector<forward_line> lines{find_forward_line(p.step())};
+    if (lines[0].operations.size() <= longest_line) {
+      forward_line narrow = find_narrow_line(p.step(), lines[0]);
+      if (narrow.operations != lines[0].operations) lines.push_back(std::move(narrow));
     }
-    if (best.plan) {
-      retain_options spending;
-      spending.rounds = options.retain_rounds;
-      spending.enough = p.step().needed_time * (1 + 1e-12);
-      accept(p, best, retain(p, simplify(p, *best.plan), clock, spending));
+    graph_search search{p, options, clock, best};
+    std::size_t better = 0;
+    for (std::size_t k = 0; k < lines.size() && stopped == stop_reason::none; ++k) {
+      const double before = best.time;
+      stopped = search.try_line(lines[k], options.slots);
+      if (best.time < before) better = k;
     }
+    const auto finer = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options.slots} * 2, 1U << 24));
+    if (stopped == stop_reason::none) stopped = search.try_line(lines[better], finer);
+    search.refine();
     conclude(p, best, clock, stopped);
     return best;
   }
@@ -372,41 +372,89 @@ struct rotor_solver {
     return chains;
   }
 
-  /// Solves the chain of a graph for all budgets, and expands the schedules, fastest first, until one fits and the next
-  /// ones cannot be much faster.
-  static stop_reason try_stages(const problem& p, solution& best, const stage_chain& stages,
-                                const rotor_options& options, run_clock& clock) {
-    constexpr double slack = 1.3;  // expanded, a schedule recomputes less than the model says
-    const double needed = p.step().needed_time;
-    double whole = 0;  // the model's time without recomputation
-    for (std::uint32_t s = 1; s <= stages.length(); ++s) whole += stages.forward_time(s) + stages.backward_time(s);
-    for (std::uint32_t slots = options.slots; slots >= std::min(options.slots, 16U); slots /= 2) {
-      const std::int64_t unit = std::max<std::int64_t>(persistent::store_all_bytes(stages) / slots + 1, 1);
-      const persistent::sized_chain c = persistent::in_slots(stages, unit, slots);
-      double limit = std::numeric_limits<double>::max();
-      if (best.plan)
-        limit = std::max(0.0, whole + (best.time - needed) * slack - persistent::excess_bound(c).least.back());
-      const persistent::excess_bound bound(c, limit);
-      persistent::slot_table table(c, slots, bound);
-      if (const stop_reason why = spend(clock, table.rows()); why != stop_reason::none) return why;
-      const persistent::fill_outcome end =
-          table.fill(clock, options.run.threads, options.table_bytes,
-                     [&](std::uint64_t done, std::uint64_t total) { report(clock, best.time, needed, done, total); });
-      if (end == persistent::fill_outcome::stopped) return clock.poll();
-      if (end == persistent::fill_outcome::too_large) continue;
-      if (table.first() > slots) return stop_reason::none;
-      for (std::uint32_t m = table.last() + 1; m-- > table.first();) {
-        if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;  // the same time with less memory
-        if (best.plan && table.cost(m) - whole > (best.time - needed) * slack) break;
-        const stop_reason why = clock.poll();
+  static constexpr std::size_t longest_line = 20'000;  // operations for which there is a second line
+
+  /// The search for a schedule of one graph.
+  struct graph_search {
+    struct candidate {
+      double time = 0;
+      std::int64_t peak_bytes = 0;
+      schedule plan{};
+    };
+    const problem& p;
+    const rotor_options& options;
+    run_clock& clock;
+    solution& best;
+    std::vector<candidate> found{};  // the best of them, fastest first
+
+    /// Solves the chains of a line.
+    stop_reason try_line(const forward_line& line, std::uint32_t slots) {
+      for (const cut_list& cuts : chains_to_try(line, options)) {
+        const stop_reason why = try_stages(stage_chain(p.step(), line, cuts), slots);
         if (why != stop_reason::none) return why;
-        clock.work();
-        accept(p, best, schedule_computes(p.step(), stages.expand(table.steps(m))));
       }
       return stop_reason::none;
     }
-    return stop_reason::none;
-  }
+
+    /// Solves a chain for all budgets, and expands the schedules, fastest first, until one fits and the next ones
+    /// cannot be much faster.
+    stop_reason try_stages(const stage_chain& stages, std::uint32_t most_slots) {
+      constexpr double slack = 1.3;  // expanded, a schedule recomputes less than the model says
+      const double needed = p.step().needed_time;
+      double whole = 0;  // the model's time without recomputation
+      for (std::uint32_t s = 1; s <= stages.length(); ++s) whole += stages.forward_time(s) + stages.backward_time(s);
+      for (std::uint32_t slots = most_slots; slots >= std::min(most_slots, 16U); slots /= 2) {
+        const std::int64_t unit = std::max<std::int64_t>(persistent::store_all_bytes(stages) / slots + 1, 1);
+        const persistent::sized_chain c = persistent::in_slots(stages, unit, slots);
+        double limit = std::numeric_limits<double>::max();
+        if (best.plan)
+          limit = std::max(0.0, whole + (best.time - needed) * slack - persistent::excess_bound(c).least.back());
+        const persistent::excess_bound bound(c, limit);
+        persistent::slot_table table(c, slots, bound);
+        if (const stop_reason why = spend(clock, table.rows()); why != stop_reason::none) return why;
+        const persistent::fill_outcome end =
+            table.fill(clock, options.run.threads, options.table_bytes,
+                       [&](std::uint64_t done, std::uint64_t total) { report(clock, best.time, needed, done, total); });
+        if (end == persistent::fill_outcome::stopped) return clock.poll();
+        if (end == persistent::fill_outcome::too_large) continue;
+        if (table.first() > slots) return stop_reason::none;
+        for (std::uint32_t m = table.last() + 1; m-- > table.first();) {
+          if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;  // the same time with less memory
+          if (best.plan && table.cost(m) - whole > (best.time - needed) * slack) break;
+          const stop_reason why = clock.poll();
+          if (why != stop_reason::none) return why;
+          clock.work();
+          offer(schedule_computes(p.step(), stages.expand(table.steps(m))));
+        }
+        return stop_reason::none;
+      }
+      return stop_reason::none;
+    }
+
+    void offer(schedule plan) {
+      const check_report r = check(p, plan);
+      if (r.what == violation::over_budget) return;
+      if (!r.valid()) throw internal_error("a solver made an invalid schedule: " + r.message());
+      const auto at = std::lower_bound(found.begin(), found.end(), r, [](const candidate& a, const check_report& b) {
+        return a.time != b.time ? a.time < b.time : a.peak_bytes < b.peak_bytes;
+      });
+      if (at != found.end() && at->time == r.time && at->peak_bytes == r.peak_bytes) return;
+      if (at == found.begin()) accept(p, best, plan);
+      found.insert(at, {r.time, r.peak_bytes, std::move(plan)});
+      if (found.size() > options.candidates) found.pop_back();
+    }
+
+    /// Spends the memory that the schedules leave.
+    void refine() {
+      retain_options spending;
+      spending.rounds = options.retain_rounds;
+      spending.enough = p.step().needed_time * (1 + 1e-12);
+      for (candidate& k : found) {
+        if (clock.should_stop()) return;
+        accept(p, best, retain(p, std::move(k.plan), clock, spending));
+      }
+    }
+  };
 };
 inline constexpr rotor_solver rotor{};
 

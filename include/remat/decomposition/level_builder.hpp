@@ -80,13 +80,8 @@ class level_builder {
     for (const level_problem::choice& k : choices) {
       const meaning& m = meaning_[k.run];
       if (m.child == none) continue;
-      const level_child& child = children_[m.child];
-      const std::uint32_t option = m.backward ? k.variant : forward_option_[k.run][k.variant];
-      const std::vector<std::uint32_t>& operations =
-          m.backward ? child.options[option].backward
-                     : (option == none ? fast_[m.child].forward : child.options[option].forward);
-      for (const std::uint32_t i : operations) {
-        const std::uint32_t o = child.part.operations[i];
+      for (const std::uint32_t i : operations_of(k.run, k.variant)) {
+        const std::uint32_t o = children_[m.child].part.operations[i];
         if (step_.has_effect(o) && ran[o]) continue;  // once is right
         ran[o] = 1;
         out.push_back(o);
@@ -127,6 +122,9 @@ class level_builder {
       spec.seconds = v.time;
       spec.workspace = std::max<std::int64_t>(0, v.peak_bytes - written);
       const meaning& m = meaning_[r];
+      bool effect = false;
+      if (m.child != none)
+        for (const std::uint32_t o : operations_of(r, variant_for(r, option))) effect = effect || effect_[m.child][o];
       if (careful && m.child != none) {
         const part_option& way = children_[m.child].options[option[m.child]];
         if (m.backward) {
@@ -140,7 +138,7 @@ class level_builder {
         }
       }
       spec.recomputable = level_.runs[r].again;
-      if (meaning_[r].effect) {
+      if (effect) {
         tokens.push_back(g.add_tensor({}));
         spec.outputs.push_back(tokens.back());
         g.add_step_output(tokens.back());
@@ -156,9 +154,14 @@ class level_builder {
   [[nodiscard]] std::vector<level_problem::choice> choices_of(const schedule& plan,
                                                               std::span<const std::uint32_t> option) const {
     std::vector<level_problem::choice> out;
+    std::vector<std::uint8_t> comes(level_.runs.size(), 0);
+    for (const step& k : plan.steps)
+      if (k.is_compute()) comes[index(k.operation())] = 1;
     std::uint32_t next = 0;  // the first run that has not taken place
     const auto up_to = [&](std::uint32_t r) {
-      for (; next < r; ++next) out.push_back({next, variant_for(next, option)});
+      for (; next < r; ++next)
+        // A backward that makes outputs again would change who makes what others read.
+        if (!meaning_[next].backward || !comes[next]) out.push_back({next, variant_for(next, option)});
     };
     for (const step& k : plan.steps)
       if (k.is_compute()) {
@@ -171,11 +174,13 @@ class level_builder {
     std::vector<std::uint8_t> wanted(children_.size(), 0);
     for (std::size_t i = out.size(); i-- > 0;) {
       const meaning& m = meaning_[out[i].run];
-      if (m.child == none) continue;
+      if (m.child == none || !has_backward(m.child)) continue;
       if (m.backward) {
         wanted[m.child] = 1;
       } else {
-        if (!wanted[m.child]) out[i].variant = 0;
+        // Operations without outputs that an option leaves to its backward may make it slower.
+        const std::vector<level_problem::variant>& ways = level_.runs[out[i].run].variants;
+        if (!wanted[m.child] && ways[0].time <= ways[out[i].variant].time) out[i].variant = 0;
         wanted[m.child] = 0;
       }
     }
@@ -186,7 +191,6 @@ class level_builder {
   struct meaning {
     std::uint32_t child = none;  // none: take or turn
     bool backward = false;
-    bool effect = false;  // it does more than its variants write
   };
 
   // What a child adds to and then reads is complete with that: it reads it, and the others are who makes it. Where these
@@ -198,16 +202,28 @@ class level_builder {
     return child.is_gradient_output(t) && !child.is_gradient_input(t);
   }
 
-  /// Operations are in it that have no outputs, or add to what it reads and others make, too.
-  [[nodiscard]] static bool has_effect(const part_runs& child, bool backward) {
+  /// Of each operation: it has no outputs, or adds to what the child reads and others make, too.
+  [[nodiscard]] static std::vector<std::uint8_t> effects_of(const part_runs& child) {
     const step_part& part = child.part();
-    for (std::uint32_t o = backward ? child.num_forward() : 0;
-         o < (backward ? part.operations.size() : child.num_forward()); ++o) {
-      if (part.writes[o].empty()) return true;
+    std::vector<std::uint8_t> out(part.operations.size(), 0);
+    for (std::uint32_t o = 0; o < out.size(); ++o) {
+      out[o] = part.writes[o].empty();
       for (const std::uint32_t t : part.writes[o])
-        if (backward ? child.is_gradient_input(t) : child.is_forward_sum(t)) return true;
+        if (child.is_gradient_input(t) || child.is_forward_sum(t)) out[o] = 1;
     }
-    return false;
+    return out;
+  }
+  [[nodiscard]] bool has_backward(std::uint32_t child) const {
+    const step_part& part = children_[child].part;
+    return !part.operation.empty() && !part.operation.back().forward;
+  }
+  /// What a run does.
+  [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
+    const meaning& m = meaning_[run];
+    const std::uint32_t option = m.backward ? variant : forward_option_[run][variant];
+    if (option == none) return fast_[m.child].forward;
+    const part_option& way = children_[m.child].options[option];
+    return m.backward ? way.backward : way.forward;
   }
 
   [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const {
@@ -221,7 +237,10 @@ class level_builder {
     const auto count = static_cast<std::uint32_t>(children_.size());
     std::vector<part_runs> runs;
     runs.reserve(count);
-    for (const level_child& c : children_) runs.emplace_back(c.part);
+    for (const level_child& c : children_) {
+      runs.emplace_back(c.part);
+      effect_.push_back(effects_of(runs.back()));
+    }
     fast_.resize(count);
     forward_variant_.resize(count);
     std::vector<std::vector<std::uint32_t>> phantom(count);  // of an option
@@ -280,7 +299,8 @@ class level_builder {
         level_problem::variant v{way.forward_time, way.forward_peak_bytes, here(child, way.forward_reads),
                                  here(child, outputs)};
         phantom[c].push_back(none);
-        if (!way.kept.empty()) {
+        // Where the forward runs once, what it does not do its backward does, so that needs this variant.
+        if (!way.kept.empty() || has_backward(c)) {
           phantom[c].back() = static_cast<std::uint32_t>(level_.bytes.size());
           level_.bytes.push_back(way.saved_bytes);
           v.writes.push_back(phantom[c].back());
@@ -297,7 +317,7 @@ class level_builder {
       }
       level_.runs.push_back(std::move(forward));
       forward_option_.push_back(std::move(meant));
-      meaning_.push_back({c, false, has_effect(runs[c], false)});
+      meaning_.push_back({c, false});
     }
     if (whole) {
       const auto token = [&] {
@@ -353,7 +373,7 @@ class level_builder {
       }
       level_.runs.push_back(std::move(backward));
       forward_option_.push_back({});
-      meaning_.push_back({c, true, has_effect(runs[c], true)});
+      meaning_.push_back({c, true});
     }
     std::sort(level_.outputs.begin(), level_.outputs.end());
     level_.outputs.erase(std::unique(level_.outputs.begin(), level_.outputs.end()), level_.outputs.end());
@@ -373,6 +393,7 @@ class level_builder {
   std::vector<std::uint32_t> local_;  // tensor of the step → of the level
   std::vector<part_option> fast_;     // of a child: a forward for others alone
   std::vector<meaning> meaning_;      // of a run
+  std::vector<std::vector<std::uint8_t>> effect_;  // of a child's operation: it does more than make what others want
   std::vector<std::vector<std::uint32_t>> forward_option_;   // of a forward run: what its variants mean; none: fast
   std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
 };

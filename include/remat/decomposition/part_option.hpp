@@ -242,7 +242,8 @@ class part_runs {
     for (const step& k : plan.steps) {
       if (!k.is_compute()) continue;
       const auto o = static_cast<std::uint32_t>(index(k.operation()));
-      if (o == num_forward_ + 1) turned = true;
+      // Without a backward nothing runs after the turn.
+      if (o == num_forward_ + 1) turned = num_forward_ < part_.operations.size();
       if (o < num_forward_) runs[turned].push_back(o);
       if (o >= num_forward_ + 2) runs[turned].push_back(o - 2);
     }

@@ -95,6 +95,7 @@ class level_builder {
   /// What a run needs depends on what is there: where a forward runs again while its outputs are held, what it needs
   /// before it makes them comes on top. `careful` counts that always: what a schedule expands to never needs more memory
   /// than the schedule says. Else it is never counted.
+  /// Backwards may run again here, if that is allowed; in the level they do not.
   [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget,
                                      bool careful = true) const {
     training_graph g;
@@ -120,7 +121,9 @@ class level_builder {
         made[t] = 1;
       }
       spec.seconds = v.time;
-      spec.workspace = std::max<std::int64_t>(0, v.peak_bytes - written);
+      std::int64_t peak = v.peak_bytes;
+      for (const level_problem::inner_peak& p : v.inner) peak = std::max(peak, p.bytes);
+      spec.workspace = std::max<std::int64_t>(0, peak - written);
       const meaning& m = meaning_[r];
       bool effect = false;
       if (m.child != none)
@@ -138,6 +141,11 @@ class level_builder {
         }
       }
       spec.recomputable = level_.runs[r].again;
+      if (backward_again_[r]) {
+        spec.recomputable = true;
+        for (const std::uint32_t o : operations_of(r, variant_for(r, option)))
+          spec.recomputable = spec.recomputable && children_[m.child].part.operation[o].once == 0;
+      }
       if (effect) {
         tokens.push_back(g.add_tensor({}));
         spec.outputs.push_back(tokens.back());
@@ -232,6 +240,34 @@ class level_builder {
     return m.backward ? option[m.child] : forward_variant_[m.child][option[m.child]];
   }
 
+  [[nodiscard]] std::vector<std::uint32_t> in_level(const level_child& c,
+                                                    const std::vector<std::uint32_t>& tensors) const {
+    std::vector<std::uint32_t> out;
+    for (const std::uint32_t t : tensors)
+      if (const std::uint32_t i = local_[c.part.tensors[t]]; i != none) out.push_back(i);
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  /// What happens after others' tensors have been read for the last time is an inner peak: the correction terms.
+  [[nodiscard]] level_problem::variant variant(const level_child& c, double time,
+                                               const std::vector<part_option::stretch>& stretches,
+                                               std::vector<std::uint32_t> reads,
+                                               std::vector<std::uint32_t> writes) const {
+    level_problem::variant v;
+    v.time = time;
+    v.reads = std::move(reads);
+    v.writes = std::move(writes);
+    for (const part_option::stretch& s : stretches) {
+      std::vector<std::uint32_t> gone = in_level(c, s.gone);
+      if (gone.empty())
+        v.peak_bytes = s.bytes;
+      else
+        v.inner.push_back({s.bytes, std::move(gone)});
+    }
+    return v;
+  }
+
   void build(const part_runs* whole, std::int64_t peak, std::int64_t save) {
     local_.assign(step_.num_tensors, none);
     const auto count = static_cast<std::uint32_t>(children_.size());
@@ -254,11 +290,7 @@ class level_builder {
         if (whole->is_gradient_input(t)) gradients.push_back(number(whole->part().tensors[t]));
 
     const auto here = [&](const level_child& c, const std::vector<std::uint32_t>& tensors) {
-      std::vector<std::uint32_t> out;
-      for (const std::uint32_t t : tensors)
-        if (const std::uint32_t i = local_[c.part.tensors[t]]; i != none) out.push_back(i);
-      std::sort(out.begin(), out.end());
-      return out;
+      return in_level(c, tensors);
     };
     for (std::uint32_t c = 0; c < count; ++c) {
       const level_child& child = children_[c];
@@ -277,10 +309,11 @@ class level_builder {
         fast_[c].forward_time = all.forward_time;
         fast_[c].forward_peak_bytes = all.forward_peak_bytes;
         fast_[c].forward_peak_again_bytes = all.forward_peak_again_bytes;
+        fast_[c].forward_stretches = all.forward_stretches;
         fast_[c].forward_reads = all.forward_reads;
       }
-      forward.variants.push_back({fast_[c].forward_time, fast_[c].forward_peak_bytes,
-                                  here(child, fast_[c].forward_reads), here(child, outputs)});
+      forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
+                                         here(child, fast_[c].forward_reads), here(child, outputs)));
       for (std::uint32_t o = 0; o < child.options.size(); ++o) {
         const part_option& way = child.options[o];
         std::uint32_t same = none;
@@ -296,8 +329,8 @@ class level_builder {
           forward_variant_[c].push_back(0);
           continue;
         }
-        level_problem::variant v{way.forward_time, way.forward_peak_bytes, here(child, way.forward_reads),
-                                 here(child, outputs)};
+        level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
+                                           here(child, way.forward_reads), here(child, outputs));
         phantom[c].push_back(none);
         // Where the forward runs once, what it does not do its backward does, so that needs this variant.
         if (!way.kept.empty() || has_backward(c)) {
@@ -318,6 +351,7 @@ class level_builder {
       level_.runs.push_back(std::move(forward));
       forward_option_.push_back(std::move(meant));
       meaning_.push_back({c, false});
+      backward_again_.push_back(0);
     }
     if (whole) {
       const auto token = [&] {
@@ -343,6 +377,7 @@ class level_builder {
         level_.runs.push_back(std::move(r));
         forward_option_.push_back({none});
         meaning_.push_back({});
+        backward_again_.push_back(0);
       }
       level_.outputs.push_back(turned);
       for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
@@ -361,8 +396,8 @@ class level_builder {
       level_problem::run backward;
       for (std::uint32_t o = 0; o < child.options.size(); ++o) {
         const part_option& way = child.options[o];
-        level_problem::variant v{way.backward_time, way.backward_peak_bytes, here(child, way.backward_reads),
-                                 here(child, outputs)};
+        level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
+                                           here(child, way.backward_reads), here(child, outputs));
         if (phantom[c][o] != none) {
           v.reads.push_back(phantom[c][o]);
           std::sort(v.reads.begin(), v.reads.end());
@@ -372,6 +407,7 @@ class level_builder {
       level_.runs.push_back(std::move(backward));
       forward_option_.push_back({});
       meaning_.push_back({c, true});
+      backward_again_.push_back(!runs[c].backward_once());
     }
     std::sort(level_.outputs.begin(), level_.outputs.end());
     level_.outputs.erase(std::unique(level_.outputs.begin(), level_.outputs.end()), level_.outputs.end());
@@ -392,6 +428,7 @@ class level_builder {
   std::vector<part_option> fast_;     // of a child: a forward for others alone
   std::vector<meaning> meaning_;      // of a run
   std::vector<std::vector<std::uint8_t>> effect_;  // of a child's operation: it does more than make what others want
+  std::vector<std::uint8_t> backward_again_;  // of a run: a backward that may run twice, though not in the level
   std::vector<std::vector<std::uint32_t>> forward_option_;   // of a forward run: what its variants mean; none: fast
   std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
 };

@@ -25,6 +25,11 @@ namespace remat {
 /// Bytes are counted beyond what others hold: the inputs of the part, what its forward makes for others while its
 /// backward runs, and gradients that others read, too.
 struct part_option {
+  /// The most that is needed from when others' tensors have been read for the last time on.
+  struct stretch {
+    std::int64_t bytes = 0;               ///< as in the peaks, with `gone` counted as there
+    std::vector<std::uint32_t> gone{};    ///< tensors of others, ascending
+  };
   std::vector<std::uint32_t> forward{}, backward{};  ///< operations, in order; an operation may be in it more than once
   double forward_time = 0, backward_time = 0;
   std::int64_t saved_bytes = 0;          ///< of `kept`
@@ -32,6 +37,9 @@ struct part_option {
   std::int64_t backward_peak_bytes = 0;  ///< beyond what is there before; what it drops of its own comes off
   std::int64_t forward_peak_again_bytes = 0;   ///< the same where what the forward makes for others is there already
   std::int64_t backward_peak_again_bytes = 0;  ///< the same where the gradients that may be there are there already
+  /// Stretches that need more than any before them, in order; at the first one nothing is gone. The last bytes are the
+  /// peak.
+  std::vector<stretch> forward_stretches{}, backward_stretches{};
   // Tensors, ascending.
   std::vector<std::uint32_t> kept{};            ///< from the forward for the backward, and for nobody else
   std::vector<std::uint32_t> forward_reads{};   ///< made by others
@@ -100,6 +108,8 @@ class part_runs {
   [[nodiscard]] std::uint32_t num_forward() const noexcept { return num_forward_; }
   /// Something in the forward must not run twice, so the forward must not.
   [[nodiscard]] bool forward_once() const noexcept { return forward_once_; }
+  /// Something in the backward must not run twice, or adds to a sum.
+  [[nodiscard]] bool backward_once() const noexcept { return backward_once_; }
   /// The forward makes it and others want it, or add to it before the part reads it.
   [[nodiscard]] bool is_output(std::uint32_t t) const noexcept {
     if ((role_[t] & made_by_forward) == 0) return false;
@@ -160,8 +170,8 @@ class part_runs {
         out.forward_reads.push_back(t);
       }
     std::vector<std::uint8_t> there(tensors_, 0);
-    out.forward_peak_bytes = replay(first, false, there);
-    out.backward_peak_bytes = replay(second, true, there);
+    out.forward_peak_bytes = replay(first, false, there, &out.forward_stretches);
+    out.backward_peak_bytes = replay(second, true, there, &out.backward_stretches);
     for (std::uint32_t t = 0; t < tensors_; ++t) there[t] = is_output(t);
     out.forward_peak_again_bytes = replay(first, false, there);
     // Outputs of the forward that the backward makes again need not be there.
@@ -318,7 +328,8 @@ class part_runs {
   }
 
   /// The peak. What is in `there` others hold already.
-  [[nodiscard]] std::int64_t replay(const events& what, bool backward, std::vector<std::uint8_t> there) const {
+  [[nodiscard]] std::int64_t replay(const events& what, bool backward, std::vector<std::uint8_t> there,
+                                    std::vector<part_option::stretch>* stretches = nullptr) const {
     std::int64_t memory = 0, peak = 0;
     // What others hold, whatever the part does with it.
     std::vector<std::uint8_t> held(there);
@@ -329,22 +340,40 @@ class part_runs {
                                                          : is_gradient_input(t) && others(t) < step_part::read_by_forward;
       held[t] = !(backward && own);
     }
+    std::vector<std::uint32_t> writes(stretches ? tensors_ : 0, 0);  // to come
+    if (stretches)
+      for (const std::uint32_t k : what.steps)
+        if (!(k & is_free))
+          for (const std::uint32_t t : part_.writes[k]) ++writes[t];
+    std::vector<std::uint32_t> gone;
     for (const std::uint32_t k : what.steps) {
       if (k & is_free) {
         const std::uint32_t t = k & ~is_free;
         if (there[t] && !held[t]) {
           there[t] = 0;
           memory -= part_.tensor[t].bytes;
+        } else if (stretches && what.at_start[t] && writes[t] == 0) {
+          gone.push_back(t);
         }
         continue;
       }
-      for (const std::uint32_t t : part_.writes[k])
+      for (const std::uint32_t t : part_.writes[k]) {
         if (!there[t]) {
           there[t] = 1;
           memory += part_.tensor[t].bytes;
         }
-      peak = std::max(peak, memory + part_.operation[k].workspace);
+        if (stretches) --writes[t];
+      }
+      if (const std::int64_t now = memory + part_.operation[k].workspace; now > peak || (stretches && stretches->empty())) {
+        peak = std::max(peak, now);
+        if (stretches) {
+          if (stretches->empty() || stretches->back().gone.size() < gone.size()) stretches->push_back({peak, gone});
+          stretches->back().bytes = peak;
+        }
+      }
     }
+    if (stretches)
+      for (part_option::stretch& s : *stretches) std::sort(s.gone.begin(), s.gone.end());
     return peak;
   }
 

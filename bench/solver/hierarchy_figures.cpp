@@ -170,12 +170,12 @@ void on_graphs(double limit, const std::string& only) {
       hiremate_options options;
       options.cache = cache;
       options.run.time_limit = nanoseconds(limit);
-      std::vector<hierarchy_report> reports;
+      std::vector<hiremate_report> reports;
       const double before = processor_seconds(), baseline = p.step().baseline_time;
       const solution s = hiremate(p, options, reports);
       const double seconds = processor_seconds() - before;
       double top = INFINITY;
-      for (const hierarchy_report& r : reports) top = std::min(top, r.time);
+      for (const hiremate_report& r : reports) top = std::min(top, r.time);
       std::printf("%s,%.1f,%s,%s,%s,%.2f,%s", file.stem().c_str(), part, std::string(to_string(s.status)).c_str(),
                   s.plan ? number(percent(s.time, baseline)).c_str() : "",
                   s.plan ? number(percent(s.time, s.lower_bound)).c_str() : "", seconds,

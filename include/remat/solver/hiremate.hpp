@@ -54,7 +54,7 @@ struct hiremate_options {
 };
 
 /// What a hierarchy gave, for tables.
-struct hierarchy_report {
+struct hiremate_report {
   std::string_view partition{};
   std::size_t groups = 0;    ///< sub-graphs, without the whole step
   std::size_t distinct = 0;  ///< of these, up to renaming
@@ -91,7 +91,7 @@ class group_options {
     }
     return out;
   }
-  [[nodiscard]] const hierarchy_report& report() const noexcept { return report_; }
+  [[nodiscard]] const hiremate_report& report() const noexcept { return report_; }
   [[nodiscard]] stop_reason stopped() const noexcept { return stopped_; }
 
  private:
@@ -186,7 +186,7 @@ class group_options {
   const hiremate_options& options_;
   part_extractor extract_;
   std::vector<std::vector<part_option>> of_group_;
-  hierarchy_report report_;
+  hiremate_report report_;
   stop_reason stopped_ = stop_reason::none;
 };
 
@@ -224,7 +224,7 @@ struct hiremate_solver {
   /// \overload
   /// What each hierarchy gave goes to `reports`.
   [[nodiscard]] solution operator()(const problem& p, const hiremate_options& options,
-                                    std::vector<hierarchy_report>& reports) const {
+                                    std::vector<hiremate_report>& reports) const {
     reports.clear();
     return solve(p, options, &reports);
   }
@@ -236,7 +236,7 @@ struct hiremate_solver {
   }
 
   [[nodiscard]] solution solve(const problem& p, const hiremate_options& options,
-                               std::vector<hierarchy_report>* reports) const {
+                               std::vector<hiremate_report>* reports) const {
     const run_control& run = options.run;
     run_clock clock(run);
     solution best;
@@ -315,7 +315,7 @@ struct hiremate_solver {
       clock.work(options_clock.work_done());
       top_level top;
       top.children = groups.children(0);
-      hierarchy_report report = groups.report();
+      hiremate_report report = groups.report();
       report.partition = name_of;
       report.top = top.children.size();
       for (const level_child& c : top.children) report.top_options += c.options.size();

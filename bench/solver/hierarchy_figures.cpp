@@ -153,7 +153,7 @@ void beside_peers(double limit, const std::string& only) {
 void on_graphs(double limit, const std::string& only) {
   std::printf("graph,budget,status,overhead,gap,seconds,top_level_alone");
   for (const char* name : {"h_partition", "repeats", "cuts"})
-    std::printf(",%s_groups,%s_distinct,%s_solved,%s_overhead", name, name, name, name);
+    std::printf(",%s_groups,%s_distinct,%s_solves,%s_searched,%s_overhead", name, name, name, name, name);
   std::printf("\n");
   std::vector<std::filesystem::path> files;
   for (const char* folder : {"graphs", "graphs/rk"})
@@ -183,10 +183,10 @@ void on_graphs(double limit, const std::string& only) {
       for (const char* name : {"h_partition", "repeats", "cuts"}) {
         const auto at = std::find_if(reports.begin(), reports.end(), [&](const auto& r) { return r.partition == name; });
         if (at == reports.end())
-          std::printf(",,,,");
+          std::printf(",,,,,");
         else
-          std::printf(",%zu,%zu,%zu,%s", at->groups, at->distinct, at->distinct - at->reused,
-                      number(percent(at->time, baseline)).c_str());
+          std::printf(",%zu,%zu,%zu,%s,%s", at->groups, at->distinct, at->solves,
+                      number(percent(at->searched, baseline)).c_str(), number(percent(at->time, baseline)).c_str());
       }
       std::printf("\n");
       std::fflush(stdout);

@@ -62,7 +62,8 @@ struct hiremate_report {
   std::size_t solves = 0, proven = 0;
   std::size_t top = 0;          ///< children of the whole step
   std::size_t top_options = 0;  ///< of all of them
-  double time = std::numeric_limits<double>::infinity();  ///< of the best schedule of the top level, as expanded
+  double searched = std::numeric_limits<double>::infinity();  ///< time of the best schedule by `search_level`, as expanded
+  double time = std::numeric_limits<double>::infinity();      ///< … with the integer program
 };
 
 namespace hierarchical {
@@ -339,7 +340,7 @@ struct hiremate_solver {
                      return r.time;
                    });
       clock.work(level_clock.work_done());
-      report.time = top.time;
+      report.searched = report.time = top.time;
       if (reports) reports->push_back(report);
       if (!plan_of_top.steps.empty()) {
         starts.push_back(plan_of_top);
@@ -363,6 +364,7 @@ struct hiremate_solver {
       const check_report r = check(q, plan);
       if (!r.valid()) continue;
       tops[i].time = std::min(tops[i].time, r.time);
+      if (reports) (*reports)[i].time = tops[i].time;
       starts.push_back(plan);
       accept(q, best, std::move(plan));
     }

@@ -26,6 +26,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/dot.hpp"
 #include "remat/render/table.hpp"
+#include "remat/render/trace_json.hpp"
 #include "remat/render/units.hpp"
 #include "remat/schedule/chain_schedule.hpp"
 #include "remat/schedule/check.hpp"

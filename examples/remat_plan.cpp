@@ -28,6 +28,7 @@
 #include "remat/io/json.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/render/trace_json.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
@@ -72,6 +73,9 @@ std::unique_ptr<input> read_input(const arguments& args) {
     if (!args.intervals.empty())
       throw usage_error("--intervals " + args.intervals + ": " + args.graph +
                         " is a chain, and arenas are of training graphs; leave it out");
+    if (!args.trace.empty())
+      throw usage_error("--trace " + args.trace + ": " + args.graph +
+                        " is a chain, and traces are of training graphs; leave it out");
     if (args.streams != 0)
       throw usage_error("--streams " + std::to_string(args.streams) + ": " + args.graph +
                         " is a chain, which runs one stage after the other; leave it out");
@@ -176,6 +180,17 @@ bool write_file(const std::string& path, const Fill& fill) {
   return false;
 }
 
+void write_trace(std::ostream& out, const input& in, const outcome& o) {
+  const remat::problem p = in.step->question.with_budget(o.budget);
+  remat::trace_options options{in.what.name, o.solver, in.what.cost, in.what.time_unit, nullptr};
+  std::optional<remat::stream_assignment> on_streams;
+  if (in.what.streams != 0) {
+    on_streams = remat::assign_streams(p, *o.plan, {in.what.streams, o.memory->offsets});
+    options.streams = &*on_streams;
+  }
+  remat::write_trace(out, p, in.step->graph, *o.plan, options);
+}
+
 #ifdef REMAT_HAVE_REPORT
 void write_report(std::ostream& out, const input& in, const std::vector<outcome>& all) {
   const subject& s = in.what;
@@ -226,6 +241,7 @@ int run(const arguments& args) {
   };
   takes_one("--out", args.out);
   takes_one("--intervals", args.intervals);
+  takes_one("--trace", args.trace);
 
   std::vector<outcome> all;
   {
@@ -287,6 +303,8 @@ int run(const arguments& args) {
     const std::string text = remat::to_csv(to_intervals(in->step->question, all.front()));
     if (!write_file(args.intervals, [&](std::ostream& file) { file << text; })) status = 1;
   }
+  if (!args.trace.empty() && all.front().plan)
+    if (!write_file(args.trace, [&](std::ostream& file) { write_trace(file, *in, all.front()); })) status = 1;
 #ifdef REMAT_HAVE_REPORT
   if (!args.report.empty()) {
     if (write_file(args.report, [&](std::ostream& file) { write_report(file, *in, all); })) {

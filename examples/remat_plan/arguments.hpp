@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/schedule/streams.hpp"
 #include "remat/core/control.hpp"
+#include "remat/schedule/streams.hpp"
 
 namespace remat_plan {
 
@@ -47,6 +47,7 @@ struct arguments {
   std::string out{};
   std::string intervals{};
   std::string report{};
+  std::string trace{};
   bool bind_arena = false;
   bool json = false;
 };
@@ -109,7 +110,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
 [[nodiscard]] inline std::optional<arguments> parse_arguments(int argc, const char* const* argv) {
   using namespace reading;
   arguments out;
-  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind, trace;
+  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind;
 
   CLI::App app(
       "Decides which tensors of a training step to keep and which to compute again, so that the step fits a "
@@ -143,7 +144,8 @@ inline void check_writable(const std::string& option, const std::string& path) {
   option("--out", out.out, "SCHEDULE.json", "Write the schedule (one solver, one budget)");
   option("--intervals", out.intervals, "FILE.csv", "Write lifetimes and offsets in the arena (one solver, one budget)");
   option("--report", out.report, "REPORT.html", "Write a report to look at in a browser");
-  option("--trace", trace, "TRACE.json", "Not built yet");
+  option("--trace", out.trace, "TRACE.json",
+         "Write the schedule over time, to look at in ui.perfetto.dev or chrome://tracing (one solver, one budget)");
   app.add_flag("--json", out.json, "Print one JSON object a line, and nothing else");
 
   try {
@@ -159,7 +161,6 @@ inline void check_writable(const std::string& option, const std::string& path) {
   }
 
   const auto given = [&](const char* name) { return app.count(name) != 0; };
-  if (given("--trace")) throw usage_error("--trace: traces are not built yet; leave it out");
   if (given("--bind")) {
     if (bind != "peak" && bind != "arena") throw usage_error("--bind " + bind + ": peak or arena is right");
     out.bind_arena = bind == "arena";
@@ -200,6 +201,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
   if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
   if (given("--out")) check_writable("--out", out.out);
   if (given("--intervals")) check_writable("--intervals", out.intervals);
+  if (given("--trace")) check_writable("--trace", out.trace);
   if (given("--report")) {
 #ifndef REMAT_HAVE_REPORT
     throw usage_error(

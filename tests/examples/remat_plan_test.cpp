@@ -273,7 +273,12 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "evict,"}, "--solver"},
       {{toy, "--budget", "0.5", "--solver", "all,evict"}, "all"},
       {{toy, "--budget", "0.5", "--streams", "0"}, "--streams"},
-      {{toy, "--budget", "0.5", "--trace", folder.file("t.json")}, "--trace"},
+      {{toy, "--budget", "0.5,0.6", "--solver", "evict", "--trace", folder.file("x.json")}, "--trace"},
+      {{toy, "--budget", "0.5", "--solver", "all", "--trace", folder.file("x.json")}, "--trace"},
+      {{toy, "--budget", "0.5", "--trace", folder.path.string()}, "--trace"},
+      {{toy, "--budget", "0.5", "--trace", folder.file("none/x.json")}, "--trace"},
+      {{toy, "--budget", "0.5", "--trace", ""}, "--trace"},
+      {{chain_file, "--budget", "0.5", "--solver", "rotor", "--trace", folder.file("x.json")}, "--trace"},
       {{chain_file, "--budget", "0.5", "--bind", "arena"}, "--bind arena"},
       {{chain_file, "--budget", "0.5", "--intervals", folder.file("i.csv")}, "--intervals"},
       {{unet, "--budget", "0.5,0.6", "--intervals", folder.file("i.csv")}, "one budget"},
@@ -365,6 +370,78 @@ TEST_CASE("the schedule that --out writes is the one that was reported") {
   CHECK(report.peak_bytes == line["peak_bytes"].get<std::int64_t>());
   CHECK(file.peak_bytes == report.peak_bytes);
   CHECK(report.time == doctest::Approx(line["time"].get<double>()).epsilon(1e-9));
+}
+
+TEST_CASE("the trace that --trace writes is of the schedule that was reported") {
+  if (!built()) return;
+  const scratch folder;
+  const auto step = remat::read_training_step(unet);
+  for (const std::string streams : {"", "1", "3"}) {
+    CAPTURE(streams);
+    std::vector<std::string> args{unet,      "--budget",
+                                  "0.5",     "--solver",
+                                  "evict",   "--work",
+                                  "1000",    "--json",
+                                  "--out",   folder.file("s.json"),
+                                  "--trace", folder.file("t.json")};
+    if (!streams.empty()) args.insert(args.end(), {"--streams", streams});
+    const result r = run(args);
+    INFO(r.err);
+    REQUIRE(r.status == 0);
+    const nlohmann::json line = r.lines().at(0);
+    const nlohmann::json trace = nlohmann::json::parse(slurp(folder.file("t.json")));
+    const remat::schedule plan = remat::read_schedule(folder.file("s.json")).plan;
+    CHECK(trace["otherData"]["graph"] == "unet5-b16-256");
+    CHECK(trace["otherData"]["solver"] == "evict");
+    CHECK(trace["otherData"]["budget_bytes"] == line["budget_bytes"]);
+    CHECK(trace["otherData"]["peak_bytes"] == line["peak_bytes"]);
+
+    std::vector<std::size_t> operations;
+    double total = 0, end = 0;
+    std::int64_t most = 0;
+    for (const nlohmann::json& e : trace["traceEvents"]) {
+      if (e["ph"] == "X") {
+        operations.push_back(e["args"]["operation"]);
+        total += e["dur"].get<double>();
+        end = std::max(end, e["ts"].get<double>() + e["dur"].get<double>());
+      } else if (e["ph"] == "C") {
+        most = std::max(most, e["args"]["in use"].get<std::int64_t>());
+      }
+    }
+    std::vector<std::size_t> wanted;
+    for (const remat::step& x : plan.steps)
+      if (x.is_compute()) wanted.push_back(remat::index(x.operation()));
+    CHECK(operations == wanted);
+    CHECK(total == doctest::Approx(line["time"].get<double>() * 1e6).epsilon(1e-5));
+    CHECK(end == doctest::Approx(line[streams.empty() ? "time" : "makespan"].get<double>() * 1e6).epsilon(1e-5));
+    if (streams.empty())
+      CHECK(most == line["peak_bytes"]);
+    else
+      CHECK(most <= line["arena_bytes"]);
+  }
+
+  const auto unit = [&](const std::string& cost) {
+    const result r = run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--json", "--cost", cost,
+                          "--trace", folder.file("t.json")});
+    REQUIRE(r.status == 0);
+    return nlohmann::json::parse(slurp(folder.file("t.json")))["otherData"]["microsecond"].get<std::string>();
+  };
+  CHECK(unit("roofline") == "1 µs of simulated time");
+  CHECK(unit("flops") == "1 of the cost model's unit");
+  CHECK(unit("unit") == "1 of the cost model's unit");
+}
+
+TEST_CASE("--trace where it cannot be written: exit status 1, a line on standard error; no schedule: no file") {
+  if (!built()) return;
+  const scratch folder;
+  const result full = run({toy, "--budget", "1.0", "--solver", "no_remat", "--json", "--trace", "/dev/full"});
+  CHECK(full.status == 1);
+  CHECK(full.err.find("/dev/full: cannot be written") != std::string::npos);
+  CHECK(count_lines(full.err) == 1);
+  check_line(full.lines().at(0));
+  const result none = run({toy, "--budget", "1B", "--solver", "evict", "--json", "--trace", folder.file("t.json")});
+  CHECK(none.status == 1);
+  CHECK(!fs::exists(folder.file("t.json")));
 }
 
 TEST_CASE("where there is no schedule: exit status 1, no file") {

@@ -353,9 +353,9 @@ template <class G>
 ///   peak.
 /// - On one stream, stretches of one phase, or of recomputation, are asynchronous events ("b", "e"): rows of their own.
 ///
-/// A microsecond of the trace is one of `time_unit` "s", else one of the model's units, or a power of ten of that where
-/// numbers would be too large or too small; "otherData" says which. Times are whole nanoseconds, rounded such that
-/// computes on one stream never overlap. The same arguments give the same bytes.
+/// A microsecond of the trace is one of the schedule where `time_unit` is "s", else one of the model's units, or a
+/// power of ten of either where numbers would be too large or too small; "otherData" says which. Times are whole
+/// nanoseconds, rounded such that computes on one stream never overlap. The same arguments give the same bytes.
 /// The text goes to `out` in small pieces; whether it arrived is for the stream to say.
 /// O(steps + their reads and writes) time and memory; on streams, with a logarithm for sorting.
 /// Throws `bad_argument` if the schedule is not legal or over the problem's budget, its time is not finite, or the

@@ -25,6 +25,7 @@
 #include "remat/decomposition/isomorphism.hpp"
 #include "remat/decomposition/part_option.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/solution.hpp"
@@ -114,7 +115,12 @@ namespace option_finding {
 
 /// What one part and one peak budget gave.
 struct finding {
-  std::vector<part_option> options{};
+  struct answer {
+    std::int64_t held = 0;  ///< `held_at_turn`
+    schedule plan{};        ///< of `problem_within`
+    part_option option{};
+  };
+  std::vector<answer> answers{};  ///< what is held falls
   std::size_t solves = 0, proven = 0;
   std::uint64_t work = 0;
 };
@@ -128,11 +134,13 @@ struct finding {
 }
 
 /// The staircase of save budgets under one peak budget: from what everything takes, each budget just below what the
-/// last answer held.
+/// last answer held. `before` is the staircase of a larger peak budget: what was found there and fits here as well need
+/// not be looked for again.
 template <class Stop>
-[[nodiscard]] finding climb_down(const part_runs& runs, std::size_t part, std::uint32_t level,
+[[nodiscard]] finding climb_down(const part_runs& runs, std::size_t part, std::uint32_t level, const finding& before,
                                  const option_search& search, const Stop& stopped) {
   finding out;
+  constexpr double far = 1.02;  // from the bound
   const part_option all = runs.keep_everything();
   const std::int64_t everything = held_at_turn(runs, all), gradients = runs.gradient_input_bytes();
   // Without a workspace at the turn.
@@ -147,32 +155,48 @@ template <class Stop>
   std::int64_t save = level == 0 ? everything - 1 : everything;
   for (std::size_t k = 1; k <= search.most_budgets && save >= 0 && !stopped(); ++k) {
     const problem p = runs.problem_within(peak, std::min(save, peak));
-    refined_options options;
-    if (search.starts) options.starts = search.starts(part, runs, peak, std::min(save, peak));
-    options.run.work_limit = search.moves;
-    options.run.seed = search.run.seed;
-    options.run.stop = search.run.stop;
-    solution s = refined(p, options);
-    ++out.solves;
-    out.work += s.statistics.work;
-    if (!s.plan && s.status == solve_status::timeout) {
-      twremat_options other;
-      other.run.stop = search.run.stop;
-      s = twremat(p, other);
+    finding::answer found;
+    const auto known = std::find_if(before.answers.begin(), before.answers.end(),
+                                    [&](const finding::answer& a) { return a.held <= save; });
+    if (known != before.answers.end() && check(p, known->plan).valid()) {
+      found = *known;
+    } else {
+      refined_options options;
+      if (search.starts) options.starts = search.starts(part, runs, peak, std::min(save, peak));
+      options.run.work_limit = search.moves;
+      options.run.seed = search.run.seed;
+      options.run.stop = search.run.stop;
+      solution s = refined(p, options);
       ++out.solves;
+      out.work += s.statistics.work;
+      if (s.status != solve_status::infeasible && (!s.plan || s.time > s.lower_bound * far)) {
+        // Where memory is very tight, nested separators may end elsewhere.
+        twremat_options other;
+        other.run.stop = search.run.stop;
+        solution t = twremat(p, other);
+        ++out.solves;
+        if (t.plan && (!s.plan || t.time < s.time)) {
+          options.starts.push_back(std::move(*t.plan));
+          s = refined(p, options);
+          ++out.solves;
+          out.work += s.statistics.work;
+        }
+      }
+      if (s.status == solve_status::optimal || s.status == solve_status::infeasible) ++out.proven;
+      if (!s.plan) break;
+      std::optional<part_option> option = runs.option_of(*s.plan);
+      if (!option) break;
+      found.held = held_at_turn(runs, *option);
+      found.plan = std::move(*s.plan);
+      found.option = std::move(*option);
     }
-    if (s.status == solve_status::optimal || s.status == solve_status::infeasible) ++out.proven;
-    if (!s.plan) break;
-    std::optional<part_option> option = runs.option_of(*s.plan);
-    if (!option) break;
-    const std::int64_t held = held_at_turn(runs, *option);
-    out.options.push_back(std::move(*option));
-    // Down to the next step, and at least by an equal share.
-    save = std::min({held - 1, save - 1,
-                     everything - static_cast<std::int64_t>(static_cast<double>(everything) * static_cast<double>(k) /
-                                                            static_cast<double>(search.most_budgets))});
+    const std::int64_t held = found.held;
+    out.answers.push_back(std::move(found));
     if (held == 0) break;
-    save = std::max<std::int64_t>(save, 0);
+    // Down to the next step, and at least by an equal share.
+    const auto step = static_cast<std::int64_t>(static_cast<double>(everything) * static_cast<double>(k) /
+                                                static_cast<double>(search.most_budgets));
+    save = std::max<std::int64_t>(0, std::min({held - 1, save - 1, everything - step}));
   }
   return out;
 }
@@ -180,8 +204,8 @@ template <class Stop>
 }  // namespace option_finding
 
 /// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
-/// for ever smaller save budgets, each by `refined` (where that finds none, `twremat`) on the part as a problem of its
-/// own. Small parts are so solved to the proven optimum of their budgets. \cite zhao2023rockmate \cite gusak2025hiremate
+/// for ever smaller save budgets, each by `refined` (far from its bound, from `twremat` as well) on the part as a
+/// problem of its own. Small parts are so solved to the proven optimum of their budgets. \cite zhao2023rockmate \cite gusak2025hiremate
 ///
 /// Parts that are equal up to renaming and times are solved once. On `search.run.threads` threads; the answer is the
 /// same for any number of them. Polls before each problem, of which `moves` bounds the time; what has not been looked
@@ -224,10 +248,7 @@ template <class Stop>
   }
   out.distinct = classes.size();
 
-  struct task {
-    std::uint32_t of_class, level;
-  };
-  std::vector<task> tasks;
+  std::vector<std::uint32_t> todo;
   for (std::uint32_t c = 0; c < classes.size(); ++c) {
     known_class& k = classes[c];
     const std::uint32_t i = k.representative;
@@ -239,59 +260,64 @@ template <class Stop>
       }
     k.solve = true;
     k.found.resize(search.peaks + 1);
-    for (std::uint32_t level = 0; level <= search.peaks; ++level) tasks.push_back({c, level});
+    todo.push_back(c);
   }
 
   const auto stop_now = [&] {
     return search.run.stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0);
   };
-  std::atomic<std::size_t> next{0}, done{0};
   std::atomic<bool> cut_short{false};
-  const auto work = [&](bool calling) {
-    for (std::size_t k; (k = next.fetch_add(1)) < tasks.size();) {
-      if (stop_now()) {
-        cut_short = true;
-        break;
-      }
-      known_class& c = classes[tasks[k].of_class];
-      c.found[tasks[k].level] =
-          option_finding::climb_down(runs[c.representative], c.representative, tasks[k].level, search, [&] {
-            const bool now = stop_now();
-            if (now) cut_short = true;
-            return now;
-          });
-      const std::size_t finished = done.fetch_add(1) + 1;
-      if (calling) {
-        progress news;
-        news.stage = "sub-graphs";
-        news.done = finished / (search.peaks + 1);
-        news.total = tasks.size() / (search.peaks + 1);
-        clock.report(news);
-      }
-    }
-  };
-  const std::size_t threads = std::clamp<std::size_t>(search.run.threads, 1, std::max<std::size_t>(tasks.size(), 1));
-  std::vector<std::exception_ptr> failed(threads);
-  {
-    std::vector<std::jthread> team;
-    for (std::size_t k = 1; k < threads; ++k)
-      team.emplace_back([&, k] {
-        try {
-          work(false);
-        } catch (...) {
-          failed[k] = std::current_exception();
-          next = tasks.size();
+  std::atomic<std::size_t> done{0};
+  // All parts under the largest peak budget first: a deadline should leave something to each.
+  for (std::uint32_t level = 0; level <= search.peaks && !cut_short; ++level) {
+    std::atomic<std::size_t> next{0};
+    const auto work = [&](bool calling) {
+      for (std::size_t k; (k = next.fetch_add(1)) < todo.size();) {
+        if (stop_now()) {
+          cut_short = true;
+          break;
         }
-      });
-    try {
-      work(true);
-    } catch (...) {
-      failed[0] = std::current_exception();
-      next = tasks.size();
+        known_class& c = classes[todo[k]];
+        static const option_finding::finding nothing;
+        c.found[level] = option_finding::climb_down(runs[c.representative], c.representative, level,
+                                                    level == 0 ? nothing : c.found[level - 1], search, [&] {
+                                                      const bool now = stop_now();
+                                                      if (now) cut_short = true;
+                                                      return now;
+                                                    });
+        const std::size_t finished = done.fetch_add(1) + 1;
+        if (calling) {
+          progress news;
+          news.stage = "sub-graphs";
+          news.done = finished / (search.peaks + 1);
+          news.total = todo.size();
+          clock.report(news);
+        }
+      }
+    };
+    const std::size_t threads = std::clamp<std::size_t>(search.run.threads, 1, std::max<std::size_t>(todo.size(), 1));
+    std::vector<std::exception_ptr> failed(threads);
+    {
+      std::vector<std::jthread> team;
+      for (std::size_t k = 1; k < threads; ++k)
+        team.emplace_back([&, k] {
+          try {
+            work(false);
+          } catch (...) {
+            failed[k] = std::current_exception();
+            next = todo.size();
+          }
+        });
+      try {
+        work(true);
+      } catch (...) {
+        failed[0] = std::current_exception();
+        next = todo.size();
+      }
     }
+    for (const std::exception_ptr& e : failed)
+      if (e) std::rethrow_exception(e);
   }
-  for (const std::exception_ptr& e : failed)
-    if (e) std::rethrow_exception(e);
 
   for (known_class& c : classes) {
     const std::uint32_t i = c.representative;
@@ -302,7 +328,7 @@ template <class Stop>
       out.solves += f.solves;
       out.proven += f.proven;
       out.work += f.work;
-      for (part_option& o : f.options) options.push_back(std::move(o));
+      for (option_finding::finding::answer& a : f.answers) options.push_back(std::move(a.option));
     }
     keep_pareto_optimal(options, runs[i]);
     thin_out(options, std::max<std::size_t>(search.most_options, 2));

@@ -227,7 +227,7 @@ void on_random_graphs(std::uint64_t count) {
     for (int k = 0; k < 2; ++k) {
       hiremate_options options;
       options.refine = k == 1;
-      options.run.work_limit = 50'000;
+      options.run.time_limit = std::chrono::seconds(2);
       const solution s = hiremate(p, options);
       if (!s.plan) {
         ++none[k];

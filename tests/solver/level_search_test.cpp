@@ -174,7 +174,7 @@ TEST_CASE("a stop: no further problem") {
   CHECK(clock.work_done() <= free.work);
 
   // And a limit on work is one on problems.
-  for (const std::uint64_t most : {1, 3}) {
+  for (const std::uint64_t most : {1U, 3U}) {
     options = {};
     options.run.work_limit = most;
     CHECK(search(d, children, budget, options).work == most);

@@ -147,7 +147,7 @@ TEST_CASE("children: every operation of the group is in one of them, with the op
 TEST_CASE("random steps: schedules of the whole step's level are schedules of the step, in the memory that they say") {
   counts careful, careless;
   std::size_t steps = 0, sums = 0;
-  const std::uint64_t count = long_run() ? 6000 : 400;
+  const std::uint64_t count = long_run() ? 6000 : 500;
   for (std::uint64_t i = 0; i < count; ++i) {
     // Among the first are some where the count was too low once.
     const std::uint64_t seed = i;

@@ -72,7 +72,8 @@ std::string number(double value) {
   return text;
 }
 
-// ---- beside the peers' rows ----------------------------------------------------------------------------------------------
+// ---- beside the peers' rows
+// ----------------------------------------------------------------------------------------------
 
 struct row {
   std::string model, solver;
@@ -111,7 +112,8 @@ void beside_peers(double limit, const std::string& only) {
     if (!only.empty() && r.model != only) continue;
     auto at = steps.find(r.model);
     if (at == steps.end())
-      at = steps.emplace(r.model, read(std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / "rk" / (r.model + ".json"))).first;
+      at = steps.emplace(r.model, read(std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / "rk" / (r.model + ".json")))
+               .first;
     const problem p = at->second.with_budget(r.budget);
     run_control run;
     run.time_limit = nanoseconds(limit);
@@ -144,11 +146,14 @@ void beside_peers(double limit, const std::string& only) {
                 r.seconds / std::max(seconds, 1e-3));
     std::fflush(stdout);
   }
-  std::printf("# %d rows within their budget: %d with more overhead, %d with more than a tenth of the time; "
-              "%d schedules where theirs has none\n", rows, worse, slow, extra);
+  std::printf(
+      "# %d rows within their budget: %d with more overhead, %d with more than a tenth of the time; "
+      "%d schedules where theirs has none\n",
+      rows, worse, slow, extra);
 }
 
-// ---- every graph ---------------------------------------------------------------------------------------------------------
+// ---- every graph
+// ---------------------------------------------------------------------------------------------------------
 
 void on_graphs(double limit, const std::string& only) {
   std::printf("graph,budget,status,overhead,gap,seconds,top_level_alone");
@@ -166,7 +171,8 @@ void on_graphs(double limit, const std::string& only) {
     // Options do not depend on the budget.
     const auto cache = std::make_shared<option_cache>();
     for (const double part : {0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
-      const problem p = step.with_budget(static_cast<std::int64_t>(part * static_cast<double>(step.step().baseline_peak)));
+      const problem p =
+          step.with_budget(static_cast<std::int64_t>(part * static_cast<double>(step.step().baseline_peak)));
       hiremate_options options;
       options.cache = cache;
       options.run.time_limit = nanoseconds(limit);
@@ -181,7 +187,8 @@ void on_graphs(double limit, const std::string& only) {
                   s.plan ? number(percent(s.time, s.lower_bound)).c_str() : "", seconds,
                   number(percent(top, baseline)).c_str());
       for (const char* name : {"h_partition", "repeats", "cuts"}) {
-        const auto at = std::find_if(reports.begin(), reports.end(), [&](const auto& r) { return r.partition == name; });
+        const auto at =
+            std::find_if(reports.begin(), reports.end(), [&](const auto& r) { return r.partition == name; });
         if (at == reports.end())
           std::printf(",,,,,");
         else
@@ -194,10 +201,11 @@ void on_graphs(double limit, const std::string& only) {
   }
 }
 
-// ---- random graphs -------------------------------------------------------------------------------------------------------
+// ---- random graphs
+// -------------------------------------------------------------------------------------------------------
 
-/// The excess over the optimum of Checkmate's form (`exact`'s, which is no more, where that is proven), of the top level
-/// alone and of the whole.
+/// The excess over the optimum of Checkmate's form (`exact`'s, which is no more, where that is proven), of the top
+/// level alone and of the whole.
 void on_random_graphs(std::uint64_t count) {
   constexpr std::array<double, 8> edges{0, 0.1, 1, 2, 5, 10, 20, INFINITY};
   std::array<std::array<int, edges.size()>, 2> histogram{};
@@ -209,16 +217,17 @@ void on_random_graphs(std::uint64_t count) {
     kind.backward = 100;
     const problem free = test::random_problem(seed, kind);
     const double part = 0.4 + 0.1 * static_cast<double>(seed % 5);
-    const problem p = free.with_budget(static_cast<std::int64_t>(part * static_cast<double>(free.step().baseline_peak)));
+    const problem p =
+        free.with_budget(static_cast<std::int64_t>(part * static_cast<double>(free.step().baseline_peak)));
     checkmate_options form;
     form.run.time_limit = std::chrono::seconds(5);
     form.good_enough = 0;
     const solution best = checkmate(p, form);
     if (!best.plan) continue;
     if (best.time <= p.step().needed_time * (1 + 1e-12)) continue;  // nothing to decide
-    const bool settled =
-        best.status == solve_status::optimal || best.message.find("optimal for the listed order") != std::string::npos ||
-        best.message.find("nothing faster in the listed order") != std::string::npos;
+    const bool settled = best.status == solve_status::optimal ||
+                         best.message.find("optimal for the listed order") != std::string::npos ||
+                         best.message.find("nothing faster in the listed order") != std::string::npos;
     if (!settled) {
       ++open;
       continue;
@@ -243,13 +252,14 @@ void on_random_graphs(std::uint64_t count) {
     }
   }
   std::printf("excess_percent_at_most,top_level_alone,whole\n");
-  for (std::size_t b = 0; b < edges.size(); ++b)
-    std::printf("%g,%d,%d\n", edges[b], histogram[0][b], histogram[1][b]);
+  for (std::size_t b = 0; b < edges.size(); ++b) std::printf("%g,%d,%d\n", edges[b], histogram[0][b], histogram[1][b]);
   std::printf("none,%d,%d\n", none[0], none[1]);
   for (auto& e : excess) std::sort(e.begin(), e.end());
-  std::printf("# %d graphs of 9 to 30 operations that need recomputation (%d more left open by the program); medians "
-              "%.3f %% and %.3f %%\n", compared, open, excess[0].empty() ? NAN : excess[0][excess[0].size() / 2],
-              excess[1].empty() ? NAN : excess[1][excess[1].size() / 2]);
+  std::printf(
+      "# %d graphs of 9 to 30 operations that need recomputation (%d more left open by the program); medians "
+      "%.3f %% and %.3f %%\n",
+      compared, open, excess[0].empty() ? NAN : excess[0][excess[0].size() / 2],
+      excess[1].empty() ? NAN : excess[1][excess[1].size() / 2]);
 }
 
 }  // namespace

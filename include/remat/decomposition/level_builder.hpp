@@ -52,9 +52,9 @@ struct level_child {
 /// One level of a hierarchy as a `level_problem`, and back: the forward of each child in turn, then for a group (as in
 /// `part_runs`) *take* and *turn*, then their backwards in the opposite turn.
 ///
-/// The forward of a child runs for what others read alone, or with one of its options; the backward with an option. What
-/// an option keeps for the backward alone is one tensor, its phantom; options that keep the same after the same forward
-/// share it. \cite gusak2025hiremate
+/// The forward of a child runs for what others read alone, or with one of its options; the backward with an option.
+/// What an option keeps for the backward alone is one tensor, its phantom; options that keep the same after the same
+/// forward share it. \cite gusak2025hiremate
 class level_builder {
  public:
   static constexpr std::uint32_t none = level_problem::none;
@@ -93,9 +93,9 @@ class level_builder {
   /// The level with one option chosen for each child, as an ordinary problem: its operations are the level's runs. For
   /// any solver; `choices_of` turns a schedule into one of the level.
   /// What a run needs depends on what is there: where a forward runs again while its outputs are held, what it needs
-  /// before it makes them comes on top. `careful` counts that always: what a schedule expands to never needs more memory
-  /// than the schedule says. Else it is never counted.
-  /// Backwards may run again here, if that is allowed; in the level they do not.
+  /// before it makes them comes on top. `careful` counts that always: what a schedule expands to never needs more
+  /// memory than the schedule says. Else it is never counted. Backwards may run again here, if that is allowed; in the
+  /// level they do not.
   [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget,
                                      bool careful = true) const {
     training_graph g;
@@ -104,8 +104,8 @@ class level_builder {
       spec.bytes = bytes;
       g.add_tensor(std::move(spec));
     }
-    // What has no outputs, or completes what others make, takes place in the first run, so that must not be left out: it
-    // makes a token, which all behind it read.
+    // What has no outputs, or completes what others make, takes place in the first run, so that must not be left out:
+    // it makes a token, which all behind it read.
     std::vector<tensor_id> tokens;
     // Runs in whose chosen variant nobody writes a tensor must not leave it without a producer.
     std::vector<std::uint8_t> made(level_.bytes.size(), 0);
@@ -201,8 +201,8 @@ class level_builder {
     bool backward = false;
   };
 
-  // What a child adds to and then reads is complete with that: it reads it, and the others are who makes it. Where these
-  // are outside of the group, too, it is no tensor of the level.
+  // What a child adds to and then reads is complete with that: it reads it, and the others are who makes it. Where
+  // these are outside of the group, too, it is no tensor of the level.
   [[nodiscard]] static bool makes_forward(const part_runs& child, std::uint32_t t) {
     return child.is_output(t) && !child.is_forward_sum(t);
   }
@@ -424,11 +424,11 @@ class level_builder {
   const flat_step& step_;
   std::span<const level_child> children_;
   level_problem level_;
-  std::vector<std::uint32_t> local_;  // tensor of the step → of the level
-  std::vector<part_option> fast_;     // of a child: a forward for others alone
-  std::vector<meaning> meaning_;      // of a run
+  std::vector<std::uint32_t> local_;               // tensor of the step → of the level
+  std::vector<part_option> fast_;                  // of a child: a forward for others alone
+  std::vector<meaning> meaning_;                   // of a run
   std::vector<std::vector<std::uint8_t>> effect_;  // of a child's operation: it does more than make what others want
-  std::vector<std::uint8_t> backward_again_;  // of a run: a backward that may run twice, though not in the level
+  std::vector<std::uint8_t> backward_again_;       // of a run: a backward that may run twice, though not in the level
   std::vector<std::vector<std::uint32_t>> forward_option_;   // of a forward run: what its variants mean; none: fast
   std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
 };

@@ -27,14 +27,14 @@ namespace remat {
 struct part_option {
   /// The most that is needed from when others' tensors have been read for the last time on.
   struct stretch {
-    std::int64_t bytes = 0;               ///< as in the peaks, with `gone` counted as there
-    std::vector<std::uint32_t> gone{};    ///< tensors of others, ascending
+    std::int64_t bytes = 0;             ///< as in the peaks, with `gone` counted as there
+    std::vector<std::uint32_t> gone{};  ///< tensors of others, ascending
   };
   std::vector<std::uint32_t> forward{}, backward{};  ///< operations, in order; an operation may be in it more than once
   double forward_time = 0, backward_time = 0;
-  std::int64_t saved_bytes = 0;          ///< of `kept`
-  std::int64_t forward_peak_bytes = 0;   ///< what the forward makes for others included
-  std::int64_t backward_peak_bytes = 0;  ///< beyond what is there before; what it drops of its own comes off
+  std::int64_t saved_bytes = 0;                ///< of `kept`
+  std::int64_t forward_peak_bytes = 0;         ///< what the forward makes for others included
+  std::int64_t backward_peak_bytes = 0;        ///< beyond what is there before; what it drops of its own comes off
   std::int64_t forward_peak_again_bytes = 0;   ///< the same where what the forward makes for others is there already
   std::int64_t backward_peak_again_bytes = 0;  ///< the same where the gradients that may be there are there already
   /// Stretches that need more than any before them, in order; at the first one nothing is gone. The last bytes are the
@@ -191,9 +191,7 @@ class part_runs {
     return *measure(forward, backward);
   }
   /// A forward that keeps nothing for its backward: of an option's operations those that make what others want.
-  [[nodiscard]] part_option keep_nothing(std::span<const std::uint32_t> forward) const {
-    return *measure(forward, {});
-  }
+  [[nodiscard]] part_option keep_nothing(std::span<const std::uint32_t> forward) const { return *measure(forward, {}); }
 
   /// The part as a problem with these budgets; see above. What its forward makes for others, and gradients that come
   /// from others, count. A schedule is an option by `option_of`.
@@ -336,8 +334,9 @@ class part_runs {
     for (std::uint32_t t = 0; t < tensors_; ++t) {
       if (!what.at_start[t]) continue;
       there[t] = 1;
-      const bool own = (role_[t] & made_by_forward) != 0 ? !is_output(t)
-                                                         : is_gradient_input(t) && others(t) < step_part::read_by_forward;
+      const bool own = (role_[t] & made_by_forward) != 0
+                           ? !is_output(t)
+                           : is_gradient_input(t) && others(t) < step_part::read_by_forward;
       held[t] = !(backward && own);
     }
     std::vector<std::uint32_t> writes(stretches ? tensors_ : 0, 0);  // to come
@@ -364,7 +363,8 @@ class part_runs {
         }
         if (stretches) --writes[t];
       }
-      if (const std::int64_t now = memory + part_.operation[k].workspace; now > peak || (stretches && stretches->empty())) {
+      if (const std::int64_t now = memory + part_.operation[k].workspace;
+          now > peak || (stretches && stretches->empty())) {
         peak = std::max(peak, now);
         if (stretches) {
           if (stretches->empty() || stretches->back().gone.size() < gone.size()) stretches->push_back({peak, gone});
@@ -443,8 +443,8 @@ inline void thin_out(std::vector<part_option>& options, std::size_t most) {
   const auto choose = [&](std::size_t k) {
     chosen[k] = 1;
     for (std::size_t i = 0; i < options.size(); ++i)
-      distance[i] = std::min(
-          distance[i], std::abs(static_cast<double>(options[i].saved_bytes) - static_cast<double>(options[k].saved_bytes)));
+      distance[i] = std::min(distance[i], std::abs(static_cast<double>(options[i].saved_bytes) -
+                                                   static_cast<double>(options[k].saved_bytes)));
   };
   choose(0);
   choose(options.size() - 1);

@@ -49,7 +49,7 @@ struct hiremate_options {
   double good_enough = 1e-3;
   double most_columns = 6'000;  ///< … and where its model has no more columns
   std::uint64_t nodes = 100;    ///< of the backend's search at most, unless there is a limit on time
-  bool refine = true;            ///< the flat schedule, at last
+  bool refine = true;           ///< the flat schedule, at last
   run_control run{};
 };
 
@@ -62,8 +62,9 @@ struct hiremate_report {
   std::size_t solves = 0, proven = 0;
   std::size_t top = 0;          ///< children of the whole step
   std::size_t top_options = 0;  ///< of all of them
-  double searched = std::numeric_limits<double>::infinity();  ///< time of the best schedule by `search_level`, as expanded
-  double time = std::numeric_limits<double>::infinity();      ///< … with the integer program
+  double searched =
+      std::numeric_limits<double>::infinity();            ///< time of the best schedule by `search_level`, as expanded
+  double time = std::numeric_limits<double>::infinity();  ///< … with the integer program
 };
 
 namespace hierarchical {
@@ -200,7 +201,8 @@ class group_options {
 /// 2. From the bottom up, the options of each group (`find_options`): groups that are equal up to renaming (and times)
 ///    share them, and a cache keeps them for other budgets and steps. A group of groups starts from what its children's
 ///    options make of it, and is then solved whole.
-/// 3. The top level, for the true budget: options by a price on saved bytes, the runs by eviction (`search_level`); then
+/// 3. The top level, for the true budget: options by a price on saved bytes, the runs by eviction (`search_level`);
+/// then
 ///    the hierarchical integer program on the backend, from the best of these, where it is small enough.
 /// 4. Every schedule of the top level is expanded to operations, freed as early as can be, and checked; the best ones
 ///    are where `refined` starts from. A step that is too small for groups goes to `checkmate`, on the same backend.

@@ -30,9 +30,9 @@ struct level_search_options {
 /// and `evict` (where it finds none, `twremat`) solves that; then single children's options are exchanged while that
 /// helps. Heuristic; a start for the integer program, and all there is where that is too large.
 ///
-/// `take(choices)` is called with every schedule found; it returns what the schedule is worth (less is better), infinity
-/// for none. So the caller may judge by the operations that it expands to. Polls before each problem, of which there
-/// are at most prices + rounds · 2 · children; counts each as one move.
+/// `take(choices)` is called with every schedule found; it returns what the schedule is worth (less is better),
+/// infinity for none. So the caller may judge by the operations that it expands to. Polls before each problem, of which
+/// there are at most prices + rounds · 2 · children; counts each as one move.
 template <class Take>
 void search_level(const level_builder& builder, std::span<const level_child> children, std::int64_t budget,
                   run_clock& clock, const level_search_options& options, Take&& take) {

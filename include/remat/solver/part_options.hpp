@@ -205,7 +205,8 @@ template <class Stop>
 
 /// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
 /// for ever smaller save budgets, each by `refined` (far from its bound, from `twremat` as well) on the part as a
-/// problem of its own. Small parts are so solved to the proven optimum of their budgets. \cite zhao2023rockmate \cite gusak2025hiremate
+/// problem of its own. Small parts are so solved to the proven optimum of their budgets. \cite zhao2023rockmate \cite
+/// gusak2025hiremate
 ///
 /// Parts that are equal up to renaming and times are solved once. On `search.run.threads` threads; the answer is the
 /// same for any number of them. Polls before each problem, of which `moves` bounds the time; what has not been looked
@@ -263,9 +264,7 @@ template <class Stop>
     todo.push_back(c);
   }
 
-  const auto stop_now = [&] {
-    return search.run.stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0);
-  };
+  const auto stop_now = [&] { return search.run.stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0); };
   std::atomic<bool> cut_short{false};
   std::atomic<std::size_t> done{0};
   // All parts under the largest peak budget first: a deadline should leave something to each.
@@ -338,7 +337,8 @@ template <class Stop>
     const std::uint32_t from = classes[class_of[i]].representative;
     if (i == from) continue;
     for (const part_option& o : out.options[from])
-      if (std::optional<part_option> mine = translate(o, mapping[i], runs[i])) out.options[i].push_back(std::move(*mine));
+      if (std::optional<part_option> mine = translate(o, mapping[i], runs[i]))
+        out.options[i].push_back(std::move(*mine));
   }
   clock.work(out.work);
   if (cut_short) out.stopped = clock.poll();

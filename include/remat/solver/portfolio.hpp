@@ -14,13 +14,13 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/chen.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"
-#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/solver/twremat.hpp"
 
@@ -33,11 +33,11 @@ struct portfolio_options {
 /// Several solvers, the best answer: `auto`.
 ///
 /// First a proven bound and the solvers that end by themselves: `no_remat` (with the order of least peak), `evict`,
-/// `twremat`, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, `rockmate`, within a third of the limit; then `refined` from the best of what
-/// they found, with the rest and all threads. It ends where a schedule meets the bound, or where it is proven that
-/// there is none. Never slower than the best of its parts with their shares of the limit. Under a limit of work each
-/// part has a fixed share, so the seed alone decides, whatever the threads. Cancellation: as fast as the slowest of its
-/// parts.
+/// `twremat`, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, `rockmate`, within a third of the limit; then `refined`
+/// from the best of what they found, with the rest and all threads. It ends where a schedule meets the bound, or where
+/// it is proven that there is none. Never slower than the best of its parts with their shares of the limit. Under a
+/// limit of work each part has a fixed share, so the seed alone decides, whatever the threads. Cancellation: as fast as
+/// the slowest of its parts.
 struct portfolio_solver {
   using options_type = portfolio_options;
   static constexpr std::string_view name = "auto";

@@ -715,11 +715,12 @@ struct checkmate_options {
 ///
 /// Stops as soon as the backend does: with CBC within 20 ms, or a second after the limit at worst. The model is built
 /// between two looks at the clock, in about a tenth of a second for 50,000 columns. Under a work limit, of which moves
-/// of `refined` and nodes of the backend are units, the answer is the same every time.
+/// of `refined` are units and nodes of the backend `moves_for_a_node`, the answer is the same every time.
 template <mip_backend Backend>
 struct checkmate_solver {
   using options_type = checkmate_options;
   static constexpr std::string_view name = "checkmate";
+  static constexpr std::uint64_t moves_for_a_node = 50;
   Backend backend{};
 
   [[nodiscard]] solution operator()(const problem& p, const checkmate_options& options = {}) const {
@@ -776,7 +777,8 @@ struct checkmate_solver {
     solving.run.time_limit = clock.left();
     solving.run.seed = options.run.seed;
     if (counted)
-      solving.run.work_limit = options.run.work_limit - std::min(options.run.work_limit, clock.work_done());
+      solving.run.work_limit = std::max<std::uint64_t>(
+          1, (options.run.work_limit - std::min(options.run.work_limit, clock.work_done())) / moves_for_a_node);
     else if (!timed)
       solving.run.work_limit = options.default_nodes;
     std::stop_source near;  // the schedule is good enough
@@ -803,7 +805,7 @@ struct checkmate_solver {
     };
     solving.on_incumbent = [&](std::span<const double> values, double) { take(values); };
     const mip_result r = backend.solve(program.model(), solving);
-    clock.work(r.nodes);
+    clock.work(r.nodes * moves_for_a_node);
     stopped = clock.poll();
     best.message = "integer program (" + std::string(Backend::name) + "): " + std::to_string(program.decisions()) +
                    " decisions, " + std::to_string(program.model().num_columns()) + " columns, " +

@@ -397,6 +397,7 @@ struct hiremate_solver {
         checkmate_options last;
         last.starts = std::move(starts);
         last.default_nodes = options.nodes;
+        last.most_columns = options.most_columns;
         last.run = rest;
         s = checkmate_with(backend)(q, last);
         text += (text.empty() || s.message.empty() ? "" : "; ") + s.message;

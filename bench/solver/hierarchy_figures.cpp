@@ -204,13 +204,12 @@ void on_graphs(double limit, const std::string& only) {
 // ---- random graphs
 // -------------------------------------------------------------------------------------------------------
 
-/// The excess over the optimum of Checkmate's form (`exact`'s, which is no more, where that is proven), of the top
-/// level alone and of the whole.
+/// The excess over the optimum of Checkmate's form.
 void on_random_graphs(std::uint64_t count) {
   constexpr std::array<double, 8> edges{0, 0.1, 1, 2, 5, 10, 20, INFINITY};
-  std::array<std::array<int, edges.size()>, 2> histogram{};
-  std::vector<double> excess[2];
-  int compared = 0, none[2] = {0, 0}, open = 0;
+  std::array<int, edges.size()> histogram{};
+  std::vector<double> excess;
+  int compared = 0, none = 0, open = 0;
   for (std::uint64_t seed = 0; compared < static_cast<int>(count); ++seed) {
     test::random_graph_options kind = test::kind_of_graph(seed);
     kind.operations = 9 + static_cast<std::uint32_t>(seed * 7 % 22);
@@ -233,33 +232,29 @@ void on_random_graphs(std::uint64_t count) {
       continue;
     }
     ++compared;
-    for (int k = 0; k < 2; ++k) {
-      hiremate_options options;
-      options.refine = k == 1;
-      options.run.time_limit = std::chrono::seconds(2);
-      const solution s = hiremate(p, options);
-      if (!s.plan) {
-        ++none[k];
-        continue;
-      }
-      const double e = percent(s.time, best.time);
-      excess[k].push_back(e);
-      for (std::size_t b = 0; b < edges.size(); ++b)
-        if (e <= edges[b] + 1e-9) {
-          ++histogram[static_cast<std::size_t>(k)][b];
-          break;
-        }
+    hiremate_options options;
+    options.run.time_limit = form.run.time_limit;
+    const solution s = hiremate(p, options);
+    if (!s.plan) {
+      ++none;
+      continue;
     }
+    const double e = percent(s.time, best.time);
+    excess.push_back(e);
+    for (std::size_t b = 0; b < edges.size(); ++b)
+      if (e <= edges[b] + 1e-9) {
+        ++histogram[b];
+        break;
+      }
   }
-  std::printf("excess_percent_at_most,top_level_alone,whole\n");
-  for (std::size_t b = 0; b < edges.size(); ++b) std::printf("%g,%d,%d\n", edges[b], histogram[0][b], histogram[1][b]);
-  std::printf("none,%d,%d\n", none[0], none[1]);
-  for (auto& e : excess) std::sort(e.begin(), e.end());
+  std::printf("excess_percent_at_most,graphs\n");
+  for (std::size_t b = 0; b < edges.size(); ++b) std::printf("%g,%d\n", edges[b], histogram[b]);
+  std::printf("none,%d\n", none);
+  std::sort(excess.begin(), excess.end());
   std::printf(
-      "# %d graphs of 9 to 30 operations that need recomputation (%d more left open by the program); medians "
-      "%.3f %% and %.3f %%\n",
-      compared, open, excess[0].empty() ? NAN : excess[0][excess[0].size() / 2],
-      excess[1].empty() ? NAN : excess[1][excess[1].size() / 2]);
+      "# %d graphs of 9 to 30 operations that need recomputation (%d more left open by the program); median "
+      "%.3f %%\n",
+      compared, open, excess.empty() ? NAN : excess[excess.size() / 2]);
 }
 
 }  // namespace

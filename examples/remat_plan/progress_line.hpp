@@ -111,7 +111,13 @@ class progress_line {
       line += std::isfinite(latest_.best_time) ? ", best +" + overhead(latest_.best_time) : ", nothing yet";
       if (latest_.lower_bound > 0) line += ", bound +" + overhead(latest_.lower_bound);
     }
-    if (!stage_.empty()) line += " (" + stage_ + ")";
+    if (!stage_.empty()) {
+      line += " (" + stage_;
+      constexpr std::uint64_t countable = 1000;  // more are moves, which the bar shows
+      if (latest_.total != 0 && latest_.total <= countable)
+        line += ' ' + std::to_string(latest_.done) + " of " + std::to_string(latest_.total);
+      line += ')';
+    }
     return line;
   }
 

@@ -359,7 +359,7 @@ struct hiremate_solver {
       if (stopped != stop_reason::none) return finish();
       const level_builder builder(q.step(), tops[i].children);
       const level_solution found =
-          program(q, builder, tops[i].choices, options, 0.2 / static_cast<double>(tops.size() - i), clock);
+          program(q, builder, tops[i].choices, options, 0.2 / static_cast<double>(tops.size() - i), best, clock);
       if (!found.message.empty()) tops[i].text += "; top level, " + found.message;
       if (!found.found) continue;
       schedule plan = schedule_computes(q, builder.expand(found.choices));
@@ -423,7 +423,7 @@ struct hiremate_solver {
   /// The integer program of a top level.
   [[nodiscard]] level_solution program(const problem& q, const level_builder& builder,
                                        std::span<const level_problem::choice> start, const hiremate_options& options,
-                                       double part, run_clock& clock) const {
+                                       double part, const solution& best, run_clock& clock) const {
     hierarchical_ilp_options solving;
     if (!start.empty()) solving.starts.emplace_back(start.begin(), start.end());
     solving.most_columns = options.most_columns;
@@ -439,6 +439,8 @@ struct hiremate_solver {
     if (options.run.on_progress)
       solving.run.on_progress = [&](progress news) {
         news.solver = name;
+        news.best_time = best.time;  // its own are of the level
+        news.lower_bound = best.lower_bound;
         clock.report(news);
       };
     level_solution s = hierarchical_ilp(backend, builder.level(), q.budget(), solving);

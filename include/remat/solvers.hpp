@@ -35,6 +35,7 @@
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
+#include "remat/mip/row_writer.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/refine/retain.hpp"
 #include "remat/refine/retention.hpp"

@@ -21,6 +21,7 @@
 #include "remat/core/id.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
+#include "remat/mip/row_writer.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -66,7 +67,7 @@ struct checkmate_model_options {
 /// The optimum, and infeasibility, hold for the listed order of first runs and one run in a phase, not for the problem.
 ///
 /// Size: about T²/2 variables R for operations that may run twice, and as many others for each read and write of these.
-class checkmate_model {
+class checkmate_model : private row_writer {
  public:
   explicit checkmate_model(const problem& p, const checkmate_model_options& options = {})
       : problem_(p), s_(p.step()), options_(options) {
@@ -143,16 +144,6 @@ class checkmate_model {
   }
 
  private:
-  static constexpr std::uint32_t none = mip_model::none;
-  static constexpr double infinite = mip_model::infinite;
-
-  /// A column, or a constant.
-  struct value {
-    std::uint32_t column = none;
-    double constant = 0;
-  };
-  [[nodiscard]] static value one() noexcept { return {none, 1}; }
-
   /// A tensor as it stands at the point that the construction has reached.
   struct tensor_state {
     value held{};
@@ -301,47 +292,6 @@ class checkmate_model {
     return decision_[k][phase - std::max(first_phase_, k + 1)];
   }
 
-  /// Adds lower ≤ Σ coefficient · value ≤ upper.
-  void row(double lower, std::initializer_list<std::pair<value, double>> terms, double upper) {
-    row_.clear();
-    for (const auto& [v, c] : terms) add(v, c);
-    close(lower, upper);
-  }
-  void add(const value& v, double coefficient) {
-    if (v.column != none)
-      row_.push_back({v.column, coefficient});
-    else
-      row_constant_ += v.constant * coefficient;
-  }
-  void close(double lower, double upper) {
-    lower -= row_constant_;
-    upper -= row_constant_;
-    row_constant_ = 0;
-    if (row_.empty()) {
-      if (lower > 1e-9 || upper < -1e-9) impossible_ = true;
-      return;
-    }
-    if (row_.size() == 1) {  // a bound
-      const double c = row_[0].value;
-      if (c < 0) std::swap(lower, upper);
-      tighten(row_[0].column, lower / c, upper / c);
-      return;
-    }
-    model_.add_row(lower, row_, upper);
-  }
-  void tighten(std::uint32_t column, double lower, double upper) {
-    lower = std::max(lower, model_.lower(column));
-    upper = std::min(upper, model_.upper(column));
-    if (lower > upper) {
-      if (lower > upper + 1e-9) impossible_ = true;
-      return;
-    }
-    model_.set_bounds(column, lower, upper);
-  }
-  [[nodiscard]] value fresh(bool integer = false) {
-    return {integer ? model_.add_integer(0, 0, 1) : model_.add_column(0, 0, 1), 0};
-  }
-
   /// Several producers, of which one may run again.
   [[nodiscard]] bool composite(std::uint32_t t) const {
     const auto producers = s_.producers[t];
@@ -393,10 +343,7 @@ class checkmate_model {
       row(1, {{state_[t].held, 1}}, 1);
       for (const value& c : state_[t].contributions) row(1, {{c, 1}}, 1);
     }
-    if (impossible_) {  // a row that says so
-      const std::uint32_t c = model_.add_column(0, 0, 0);
-      model_.add_row(1, {{c, 1}}, 1);
-    }
+    say_if_impossible();
   }
 
   void add_run(std::uint32_t phase, std::uint32_t k) {
@@ -654,7 +601,6 @@ class checkmate_model {
   problem problem_;  // keeps the arrays alive
   const flat_step& s_;
   checkmate_model_options options_;
-  mip_model model_;
   std::vector<std::uint32_t> op_, position_;  // the needed operations; the place of an operation among them
   std::vector<std::uint8_t> again_;           // of a position: it may run again
   double time_scale_ = 1;
@@ -670,9 +616,6 @@ class checkmate_model {
   // As far as the construction has come.
   std::vector<tensor_state> state_;
   value memory_{};
-  std::vector<mip_term> row_;
-  double row_constant_ = 0;
-  bool impossible_ = false;
   std::vector<snapshot> snapshots_;
 
   std::vector<run> runs_;

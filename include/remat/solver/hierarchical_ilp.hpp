@@ -21,6 +21,7 @@
 #include "remat/decomposition/level_simulation.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
+#include "remat/mip/row_writer.hpp"
 
 namespace remat {
 
@@ -68,7 +69,7 @@ struct level_model_options {
 ///
 /// Throws `bad_argument` by `require_valid`, or for a moment that is no run. Size: about T²/2 × (variants + reads and
 /// writes) columns for runs that may take place again.
-class level_model {
+class level_model : private row_writer {
  public:
   level_model(level_problem level, std::int64_t budget, const level_model_options& options = {})
       : level_((require_valid(level), std::move(level))), writers_(level_), options_(options), budget_(budget) {
@@ -158,17 +159,6 @@ class level_model {
   }
 
  private:
-  static constexpr std::uint32_t none = mip_model::none;
-  static constexpr double infinite = mip_model::infinite;
-
-  /// A column, or a constant.
-  struct value {
-    std::uint32_t column = none;
-    double constant = 0;
-    [[nodiscard]] bool is(double c) const noexcept { return column == none && constant == c; }
-  };
-  [[nodiscard]] static value one() noexcept { return {none, 1}; }
-
   struct option {
     std::uint32_t variant = 0;
     std::uint32_t column = none;  // none: it takes place
@@ -437,43 +427,6 @@ class level_model {
   // ---- the model
   // -------------------------------------------------------------------------------------------------------
 
-  /// Adds lower ≤ Σ coefficient · value ≤ upper.
-  void row(double lower, std::initializer_list<std::pair<value, double>> terms, double upper) {
-    for (const auto& [v, c] : terms) add(v, c);
-    close(lower, upper);
-  }
-  void add(const value& v, double coefficient) {
-    if (v.column != none)
-      row_.push_back({v.column, coefficient});
-    else
-      row_constant_ += v.constant * coefficient;
-  }
-  void close(double lower, double upper) {
-    lower -= row_constant_;
-    upper -= row_constant_;
-    row_constant_ = 0;
-    if (row_.empty()) {
-      if (lower > 1e-9 || upper < -1e-9) impossible_ = true;
-    } else if (row_.size() == 1) {  // a bound
-      const double c = row_[0].value;
-      if (c < 0) std::swap(lower, upper);
-      tighten(row_[0].column, lower / c, upper / c);
-    } else {
-      model_.add_row(lower, row_, upper);
-    }
-    row_.clear();
-  }
-  void tighten(std::uint32_t column, double lower, double upper) {
-    lower = std::max(lower, model_.lower(column));
-    upper = std::min(upper, model_.upper(column));
-    if (lower > upper) {
-      if (lower > upper + 1e-9) impossible_ = true;
-      return;
-    }
-    model_.set_bounds(column, lower, upper);
-  }
-  [[nodiscard]] value fresh() { return {model_.add_column(0, 0, 1), 0}; }
-
   [[nodiscard]] std::uint32_t cell_at(std::uint32_t phase, std::uint32_t k) const {
     if (phase == k) return first_cell_[k];
     const auto& list = again_cells_[k];
@@ -518,10 +471,7 @@ class level_model {
           close(1, infinite);
         }
       }
-    if (impossible_) {  // a row that says so
-      const std::uint32_t c = model_.add_column(0, 0, 0);
-      model_.add_row(1, {{c, 1}}, 1);
-    }
+    say_if_impossible();
   }
 
   /// Variants that may be chosen in a cell, without those that another one replaces.
@@ -924,7 +874,6 @@ class level_model {
   level_writers writers_;
   level_model_options options_;
   std::int64_t budget_ = 0;
-  mip_model model_;
   std::vector<std::vector<std::uint8_t>> first_allowed_, again_allowed_;  // of a run: its variants
   double least_time_ = 0, slack_ = 0, time_scale_ = 1;
   std::int64_t unit_ = 1, capacity_units_ = 0;
@@ -950,9 +899,6 @@ class level_model {
   std::vector<std::vector<value>> early_writers_;  // of a tensor: the runs before the first phase that write it
   value memory_{};
   double constant_memory_ = 0;  // of what is held for certain
-  std::vector<mip_term> row_;
-  double row_constant_ = 0;
-  bool impossible_ = false;
   std::vector<std::vector<value>> snapshots_;
 };
 

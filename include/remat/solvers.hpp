@@ -63,5 +63,6 @@
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/stage_options.hpp"
+#include "remat/solver/stage_order.hpp"
 #include "remat/solver/trade_off.hpp"
 #include "remat/solver/twremat.hpp"

@@ -158,7 +158,8 @@ TEST_CASE("any sequence that brings each forward before its backward expands to 
     options.accumulate = 35;
     const problem p = remat::test::random_problem(seed, options);
     const forward_line line = remat::find_forward_line(p.step());
-    const stage_chain stages(p.step(), line, random_cuts(line, engine));
+    const auto order = seed % 2 == 0 ? remat::stage_order::listed : remat::stage_order::least_peak;
+    const stage_chain stages(p.step(), line, random_cuts(line, engine), order);
     std::vector<chain_step> steps;
     for (std::uint32_t i = 1; i <= stages.length(); ++i) steps.push_back({chain_action::forward_none, i});
     for (std::uint32_t i = stages.length(); i >= 1; --i) {

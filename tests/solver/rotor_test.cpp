@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -193,7 +194,7 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
   int solved = 0, recomputed = 0;
   remat::rotor_options coarse;
   coarse.slots = 60;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
     CAPTURE(seed);
     remat::test::random_graph_options options;
     options.operations = 1 + static_cast<std::uint32_t>(seed % 9);
@@ -212,8 +213,108 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
       recomputed += s.statistics.recomputes > 0;
     }
   }
-  CHECK(solved > 120);
-  CHECK(recomputed > 15);
+  CHECK(solved > 180);
+  CHECK(recomputed > 20);
+}
+
+/// Checks of every Pareto-optimal schedule of a chain cut from a graph that its operations take no more time and memory
+/// than the chain says, sizes in slots of `unit` bytes rounded up. Returns how many schedules there are.
+int check_frontier(const problem& p, const remat::stage_chain& stages, std::int64_t unit) {
+  const auto slots =
+      static_cast<std::uint32_t>(remat::persistent::store_all_bytes(stages) / unit + 1 + stages.length());
+  const auto sizes = remat::persistent::in_slots(stages, unit, slots, remat::persistent::rounding::up);
+  const remat::persistent::excess_bound bound(sizes);
+  remat::persistent::slot_table table(sizes, slots, bound);
+  const remat::run_control run;
+  table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
+  int points = 0;
+  for (std::uint32_t m = table.first(); m <= std::min(table.last(), slots); ++m) {
+    if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;
+    CAPTURE(m);
+    const auto operations = stages.expand(table.steps(m));
+    const remat::check_report flat = remat::check(p, remat::schedule_computes(p, operations));
+    CHECK_MESSAGE(flat.valid(), flat.message());
+    CHECK(flat.time <= (table.cost(m) + stages.standing_time()) * (1 + 1e-9));
+    CHECK(flat.peak_bytes <= m * unit + stages.standing_bytes());
+    ++points;
+  }
+  return points;
+}
+
+TEST_CASE("a chain's schedule takes no more time and memory on the graph than the chain says: random graphs") {
+  int points = 0;
+  for (std::uint64_t seed = 0; seed < 800; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 engine(seed);
+    remat::test::random_graph_options options;
+    options.operations = 4 + static_cast<std::uint32_t>(seed % 37);
+    options.backward = seed % 4 == 3 ? 50 : 100;
+    if (seed % 4 < 2) options.once = 0;
+    if (seed % 4 == 0) options.accumulate = options.effect = options.step_output = options.dead = 0;
+    if (seed % 4 == 3) options.accumulate = 40;
+    const problem p = remat::test::random_problem(seed, options);
+    const remat::forward_line line = remat::find_forward_line(p.step());
+    remat::cut_list cuts;
+    const std::uint64_t stride = 1 + engine() % 5;
+    for (std::uint32_t i = 1; i < line.operations.size(); ++i)
+      if (engine() % stride == 0) cuts.push_back(i);
+    const std::int64_t unit = 1 + static_cast<std::int64_t>(engine() % 2);
+    for (const remat::forward_line& k : {line, remat::find_narrow_line(p.step(), line)})
+      for (const auto order : {remat::stage_order::listed, remat::stage_order::least_peak})
+        points += check_frontier(p, remat::stage_chain(p.step(), k, cuts, order), unit);
+  }
+  CHECK(points > 4000);
+}
+
+TEST_CASE("a chain's schedule takes no more time and memory on the graph than the chain says: bundled graphs") {
+  int points = 0;
+  for (const auto& file : remat::test::bundled_graphs()) {
+    CAPTURE(file);
+    const problem p = remat::read_training_step(file).question;
+    const remat::forward_line line = remat::find_forward_line(p.step());
+    for (const remat::cut_list& cuts : remat::cut_levels(line, 40)) {
+      const remat::stage_chain stages(p.step(), line, cuts, remat::stage_order::least_peak);
+      points += check_frontier(p, stages, remat::persistent::store_all_bytes(stages) / 100 + 1);
+    }
+  }
+  CHECK(points > 500);
+}
+
+TEST_CASE("no answer for a graph is slower than the optimum of a chain that it is cut into") {
+  int compared = 0;
+  remat::rotor_options options;
+  options.slots = 50;
+  options.max_stages = 30;
+  options.retain_rounds = 0;  // without what makes answers better than chains
+  for (const auto& file : remat::test::bundled_graphs()) {
+    CAPTURE(file);
+    const problem free = remat::read_training_step(file).question;
+    const remat::forward_line listed = remat::find_forward_line(free.step());
+    std::vector<solution> answers;
+    std::vector<problem> budgets;
+    for (const int percent : {70, 45}) {
+      budgets.push_back(free.with_budget(free.step().baseline_peak / 100 * percent));
+      answers.push_back(remat::rotor(budgets.back(), options));
+    }
+    for (const remat::forward_line& line : {listed, remat::find_narrow_line(free.step(), listed)})
+      for (const remat::cut_list& cuts : remat::cut_levels(line, options.max_stages - 1)) {
+        const remat::stage_chain stages(free.step(), line, cuts, remat::stage_order::least_peak);
+        const std::int64_t unit = remat::persistent::slot_bytes(stages, options.slots);
+        const auto sizes = remat::persistent::in_slots(stages, unit, options.slots, remat::persistent::rounding::up);
+        const remat::persistent::excess_bound bound(sizes);
+        remat::persistent::slot_table table(sizes, options.slots, bound);
+        const remat::run_control run;
+        table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
+        for (std::size_t k = 0; k < answers.size(); ++k) {
+          const std::int64_t room = (budgets[k].budget() - stages.standing_bytes()) / unit;
+          if (room < table.first()) continue;
+          const auto m = static_cast<std::uint32_t>(std::min<std::int64_t>(room, options.slots));
+          CHECK(answers[k].time <= (table.cost(m) + stages.standing_time()) * (1 + 1e-9));
+          ++compared;
+        }
+      }
+  }
+  CHECK(compared > 100);
 }
 
 TEST_CASE("larger random graphs") {
@@ -237,12 +338,12 @@ TEST_CASE("every bundled graph, at most budgets") {
   int solved = 0, better = 0, worse = 0;
   remat::rotor_options options;
   options.slots = 60;
-  options.max_stages = 60;
-  options.candidates = 4;  // more are better, and slow
+  options.max_stages = 30;
+  options.candidates = 4;
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const problem free = remat::read_training_step(file).question;
-    for (const int percent : {80, 60, 50, 40, 30}) {
+    for (const int percent : {80, 50, 30}) {
       CAPTURE(percent);
       const problem p = free.with_budget(free.step().baseline_peak / 100 * percent);
       const solution s = remat::rotor(p, options);
@@ -253,9 +354,9 @@ TEST_CASE("every bundled graph, at most budgets") {
       worse += s.time > other.time;
     }
   }
-  CHECK(solved >= 85);
-  CHECK(better >= 60);
-  CHECK(worse <= 12);
+  CHECK(solved >= 52);
+  CHECK(better >= 50);
+  CHECK(worse <= 2);
 }
 
 TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {

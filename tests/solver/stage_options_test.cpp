@@ -18,6 +18,8 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/part_options.hpp"
+#include "remat/solver/persistent_slots.hpp"
+#include "remat/solver/rotor.hpp"
 
 namespace {
 
@@ -148,6 +150,43 @@ TEST_CASE("every way of every stage is legal beside any others, with and without
   }
   CHECK(recomputing > 200);
   CHECK(several > 1000);
+}
+
+TEST_CASE("a schedule of stages with options takes no more time, and hardly ever more memory, than the chain says") {
+  int points = 0, with_options = 0, larger = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    CAPTURE(seed);
+    remat::test::random_graph_options options;
+    options.operations = 8 + static_cast<std::uint32_t>(seed % 25);
+    options.backward = seed % 4 == 3 ? 60 : 100;
+    options.accumulate = seed % 2 == 0 ? 40 : 0;
+    options.once = seed % 3 == 0 ? 10 : 0;
+    const problem p = remat::test::random_problem(seed, options).with_budget(problem::unlimited);
+    const remat::forward_line line = remat::find_forward_line(p.step());
+    const stage_chain chain(p.step(), line, random_cuts(line, seed));
+    const staged_ways ways(p.step(), chain, options_of(p, line, chain));
+    const auto slots = static_cast<std::uint32_t>(remat::persistent::store_all_bytes(chain)) + 1;
+    const auto sizes = remat::persistent::sized(
+        ways, [&](std::int64_t bytes) { return std::min<std::int64_t>(bytes, std::int64_t{slots} + 1); });
+    const remat::persistent::excess_bound bound(sizes);
+    remat::persistent::slot_table table(sizes, slots, bound);
+    const remat::run_control run;
+    table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
+    for (std::uint32_t m = table.first(); m <= std::min(table.last(), slots); ++m) {
+      if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;
+      CAPTURE(m);
+      const std::vector<chain_step> steps = table.steps(m);
+      const remat::check_report flat = check(p, schedule_computes(p.step(), ways.expand(steps)));
+      CHECK_MESSAGE(flat.valid(), flat.message());
+      CHECK(flat.time <= (table.cost(m) + chain.standing_time()) * (1 + 1e-9));
+      larger += flat.peak_bytes > m + chain.standing_bytes();
+      ++points;
+      with_options += std::any_of(steps.begin(), steps.end(), [](const chain_step& k) { return k.option > 0; });
+    }
+  }
+  CHECK(points > 1000);
+  CHECK(with_options > 200);
+  CHECK(larger * 1000 <= points);
 }
 
 }  // namespace

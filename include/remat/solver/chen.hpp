@@ -17,9 +17,9 @@
 #include "remat/schedule/chain_schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/chain_solution.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/linearize.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
@@ -57,7 +57,9 @@ inline bool accept_cuts(const problem& p, solution& best, const forward_line& li
   const stage_chain stages(p.step(), line, cuts);
   std::vector<std::uint32_t> begins;
   for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
-  return accept(p, best, schedule_computes(p.step(), stages.expand(steps(stages.length(), begins))));
+  const std::vector<chain_step> plan = steps(stages.length(), begins);
+  const bool whole = accept(p, best, schedule_computes(p.step(), stages.expand_whole(plan)));
+  return accept(p, best, schedule_computes(p.step(), stages.expand(plan))) || whole;
 }
 
 /// Every k-th of `cuts`, k chosen so that about √n of the n stages between them remain.
@@ -85,7 +87,8 @@ struct chen_sqrt_options {
   run_control run{};
 };
 
-/// Every √n-th cut of the forward order is saved, the rest is computed again segment by segment \cite chen2016sublinear.
+/// Every √n-th cut of the forward order is saved, the rest is computed again segment by segment \cite
+/// chen2016sublinear.
 ///
 /// On a graph the cuts are those of `cut_levels`, from everywhere to where the fewest bytes cross; the fastest schedule
 /// that fits is the answer. On a chain they are its stages. Where the listed order fits, that is the answer.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "remat/decomposition/turn.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/chain_schedule.hpp"
+#include "remat/solver/stage_order.hpp"
 
 namespace remat {
 
@@ -170,6 +172,12 @@ using cut_list = std::vector<std::uint32_t>;
   return out;
 }
 
+/// In which order the operations of a stage run.
+enum class stage_order : std::uint8_t {
+  listed,     ///< in that of the line
+  least_peak  ///< in one that needs less memory, found for each purpose by itself
+};
+
 /// A training step as a chain of stages: which operations are the forward and the backward of each, and what they take.
 ///
 /// Stage s = 1 … L holds the forward operations between two cuts. A backward operation belongs to the highest stage
@@ -177,14 +185,21 @@ using cut_list = std::vector<std::uint32_t>;
 /// inputs, to the lowest stage of its gradient inputs. All tensors that cross a cut travel along as the input of what
 /// is behind it. An operation that runs once runs in the first forward of its stage, and what it makes stays; so do the
 /// operations that add to a tensor together with it, or together with one of another stage or of the backward part.
+/// A forward runs what its `purpose` needs, and the first one of a stage what makes step outputs as well.
 ///
 /// Bytes are counted as follows. x(s, j) are the tensors that stages s … j make and that are read behind j (by a
-/// forward, or by a backward of a later stage). Everything else is taken from a run of the stage by itself. The counts
-/// are a model: a schedule of the chain has to be expanded and checked.
+/// forward, or by a backward of a later stage). Everything else is taken from a run of the stage by itself.
+///
+/// The counts are a model that never promises too much: of a schedule that `persistent::slot_table` finds for the sizes
+/// in bytes, or in slots rounded up, the operations of `expand` (through `schedule_computes`) take at most its time and
+/// `standing_time`, and at most its memory and `standing_bytes`. They often take less: what nobody reads again is not
+/// run, and what crosses stages is gone after its last reader.
 class stage_chain {
  public:
-  /// O(operations + reads and writes + L²) time.
-  stage_chain(const flat_step& s, const forward_line& line, const cut_list& cuts) : step_(s) {
+  /// O(operations + reads and writes + L²) time, and what `order` takes.
+  stage_chain(const flat_step& s, const forward_line& line, const cut_list& cuts,
+              stage_order order = stage_order::listed)
+      : step_(s), order_(order) {
     assign_stages(line, cuts);
     mark_once(line);
     find_last_uses();
@@ -193,6 +208,7 @@ class stage_chain {
 
   /// L.
   [[nodiscard]] std::uint32_t length() const noexcept { return length_; }
+  /// In the listed order.
   [[nodiscard]] std::span<const std::uint32_t> forward(std::uint32_t stage) const noexcept { return forward_[stage]; }
   [[nodiscard]] std::span<const std::uint32_t> backward(std::uint32_t stage) const noexcept { return backward_[stage]; }
 
@@ -207,10 +223,12 @@ class stage_chain {
   [[nodiscard]] std::int64_t crossing_bytes(std::uint32_t s, std::uint32_t j) const noexcept {
     return crossing_[s * (std::size_t{length_} + 1) + j];
   }
-  /// What crosses the end of the stage and no backward reads, whoever made it: gone when the last forward has read it.
+  /// What crosses the end of the stage and nobody behind it reads but the forward of one stage, whoever made it: gone
+  /// when that has run.
   /// Precondition: 0 ≤ stage ≤ L.
   [[nodiscard]] std::int64_t transient_bytes(std::uint32_t stage) const noexcept { return transient_[stage]; }
-  /// What stage s makes that a backward of a stage up to t reads. Precondition: 1 ≤ s ≤ t ≤ L.
+  /// What stage s makes that a backward of a stage up to t reads, and what stays for that or for several forwards, of
+  /// which the first is of a stage up to t. Precondition: 1 ≤ s ≤ t ≤ L.
   [[nodiscard]] std::int64_t saved_bytes(std::uint32_t s, std::uint32_t t) const noexcept {
     return saved_[s * (std::size_t{length_} + 1) + t];
   }
@@ -223,12 +241,17 @@ class stage_chain {
   [[nodiscard]] std::int64_t forward_peak(std::uint32_t stage) const noexcept { return forward_peak_[stage]; }
   [[nodiscard]] std::int64_t last_forward_peak(std::uint32_t stage) const noexcept { return last_forward_peak_[stage]; }
   [[nodiscard]] std::int64_t backward_peak(std::uint32_t stage) const noexcept { return backward_peak_[stage]; }
-  /// Whether the backward of the stage reads nothing that a forward could make again.
+  /// Whether the backward of the stage reads nothing that a forward could make again, and no backward up to it what the
+  /// stage makes.
   [[nodiscard]] bool backward_reads_no_forward(std::uint32_t stage) const noexcept { return reads_none_[stage] != 0; }
   /// Step outputs that the backward of the stage makes: they stay.
   [[nodiscard]] std::int64_t output_bytes(std::uint32_t stage) const noexcept { return outputs_[stage]; }
-  /// What the forward part makes that stays whatever is done: its step outputs, and what is made once for the backward.
+  /// What the forward part makes that stays whatever is done: its step outputs, and what is made once for the backward
+  /// or for a forward that may run again.
   [[nodiscard]] std::int64_t standing_bytes() const noexcept { return standing_; }
+  /// The most time that the first forwards of the stages take beyond what is counted for them: of operations that run
+  /// once, and of those that have to run for what stands.
+  [[nodiscard]] double standing_time() const noexcept { return standing_time_; }
 
   /// Of a tensor: the stage whose forward makes it (of several, the last one), `nowhere` if none does; the last stage
   /// with a reader; the lowest with a backward that reads it, or `nowhere`.
@@ -236,14 +259,75 @@ class stage_chain {
   [[nodiscard]] std::uint32_t made_in(std::uint32_t tensor) const noexcept { return made_[tensor]; }
   [[nodiscard]] std::uint32_t last_read_in(std::uint32_t tensor) const noexcept { return last_[tensor]; }
   [[nodiscard]] std::uint32_t lowest_backward_of(std::uint32_t tensor) const noexcept { return gradient_end_[tensor]; }
+  /// Whether the tensor is one of those of `transient_bytes`.
+  [[nodiscard]] bool is_transient(std::uint32_t tensor) const noexcept { return transient_tensor_[tensor] != 0; }
+  /// Of a tensor that neither is transient nor stands: from which t on it is one of `saved_bytes(made_in, t)`.
+  [[nodiscard]] std::uint32_t saved_from(std::uint32_t tensor) const noexcept {
+    return std::max(made_[tensor], std::min(gradient_end_[tensor], first_read_[tensor]));
+  }
+  /// … the first stage behind the one that makes it whose forward reads it, or `nowhere`.
+  [[nodiscard]] std::uint32_t first_read_behind(std::uint32_t tensor) const noexcept { return first_read_[tensor]; }
   /// Whether the tensor is one of `standing_bytes`.
   [[nodiscard]] bool stands(std::uint32_t tensor) const noexcept { return standing_tensor_[tensor] != 0; }
   /// Whether the forward operation runs in the first forward of its stage alone.
   [[nodiscard]] bool runs_once(std::uint32_t operation) const noexcept { return once_[operation] != 0; }
 
-  /// The operations of a schedule of the chain, in order, for `schedule_computes`. Steps of the loss stage L + 1 mean
-  /// nothing here.
+  /// The operations of a schedule of the chain, in order, for `schedule_computes`. What a forward runs for shows in
+  /// what follows: another forward of the stage, its backward right away, or its backward later. Steps of the loss
+  /// stage L + 1 mean nothing here.
   [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps) const {
+    return expand(steps, [](const chain_step&) { return nullptr; });
+  }
+  /// The same with other operations for some of the steps: `instead(step)` points to those, a
+  /// `const std::vector<std::uint32_t>`, or is null.
+  template <class Instead>
+  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps, const Instead& instead) const {
+    // Backwards: what is the next step of the stage?
+    std::vector<purpose> why(steps.size(), purpose::all);
+    std::vector<std::size_t> backward_at(std::size_t{length_} + 1, steps.size());
+    std::vector<std::uint8_t> again(std::size_t{length_} + 1, 0);
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      const std::uint32_t s = steps[i].stage;
+      if (s > length_) continue;
+      if (steps[i].action == chain_action::backward) {
+        backward_at[s] = i;
+        again[s] = reads_none_[s];
+        continue;
+      }
+      if (backward_at[s] == i + 1)
+        why[i] = purpose::own_backward;
+      else if (again[s])
+        why[i] = purpose::crossing;
+      again[s] = 1;
+    }
+    std::vector<std::uint32_t> operations;
+    std::vector<std::uint8_t> ran(std::size_t{length_} + 1, 0), done(step_.num_operations, 0);
+    const auto run_one = [&](std::uint32_t o) {
+      if (done[o] && (is_forward_[o] ? once_[o] : step_.once[o]) != 0) return;
+      done[o] = 1;
+      operations.push_back(o);
+    };
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const std::uint32_t s = steps[i].stage;
+      if (s > length_) continue;
+      const bool backward = steps[i].action == chain_action::backward;
+      if (const std::vector<std::uint32_t>* others = instead(steps[i])) {
+        for (const std::uint32_t o : *others) run_one(o);
+      } else if (backward) {
+        for (const std::uint32_t o : ordered_backward_[s]) run_one(o);
+      } else {
+        for (const run& r : runs_[s][static_cast<std::size_t>(why[i])])
+          if (r.again || !ran[s]) run_one(r.operation);
+      }
+      if (!backward) ran[s] = 1;
+    }
+    return operations;
+  }
+
+  /// The same with each forward of a stage running all of it, and everything in the listed order. What nobody reads is
+  /// left to `schedule_computes`, which keeps the last of the runs that make a step output, and not the first. The
+  /// counts do not bound this one; it needs less memory now and then.
+  [[nodiscard]] std::vector<std::uint32_t> expand_whole(std::span<const chain_step> steps) const {
     std::vector<std::uint32_t> operations;
     std::vector<std::uint8_t> ran(step_.num_operations, 0);
     for (const chain_step& k : steps) {
@@ -311,13 +395,17 @@ class stage_chain {
 
   void find_last_uses() {
     last_.assign(step_.num_tensors, 0);
+    std::vector<std::uint8_t> read_again(step_.num_tensors, 0);  // by an operation that may run again, or a backward
     backward_reader_.assign(step_.num_tensors, 0);
     gradient_end_.assign(step_.num_tensors, nowhere);
+    first_read_.assign(step_.num_tensors, nowhere);
     for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
       if (step_.producers[t].empty()) continue;
       for (const std::uint32_t o : step_.consumers[t]) {
         if (stage_[o] == nowhere) continue;
         if (made_[t] != nowhere) last_[t] = std::max(last_[t], stage_[o]);
+        if (!is_forward_[o] || !once_[o]) read_again[t] = 1;
+        if (is_forward_[o] && stage_[o] > made_[t]) first_read_[t] = std::min(first_read_[t], stage_[o]);
         if (!is_forward_[o]) {
           backward_reader_[t] = 1;
           gradient_end_[t] = std::min(gradient_end_[t], stage_[o]);
@@ -325,11 +413,14 @@ class stage_chain {
       }
     }
     standing_tensor_.assign(step_.num_tensors, 0);
+    transient_tensor_.assign(step_.num_tensors, 0);
     for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
       if (made_[t] == nowhere) continue;
       bool fixed = true;  // it is never made again
       for (const std::uint32_t o : step_.producers[t]) fixed = fixed && (stage_[o] == nowhere || once_[o]);
-      standing_tensor_[t] = step_.step_output[t] || (fixed && backward_reader_[t]);
+      standing_tensor_[t] = step_.step_output[t] || (fixed && read_again[t]);
+      transient_tensor_[t] =
+          !standing_tensor_[t] && !backward_reader_[t] && (first_read_[t] == nowhere || first_read_[t] == last_[t]);
     }
   }
 
@@ -349,8 +440,11 @@ class stage_chain {
     backward_peak_.assign(rows, 0);
     outputs_.assign(rows, 0);
     crossing_.assign(rows * rows, 0);
-    left_.assign(step_.num_tensors, 0);
-    there_.assign(step_.num_tensors, 0);
+    wanted_.assign(step_.num_tensors, 0);
+    number_.assign(step_.num_tensors, nowhere);
+
+    runs_.assign(rows, {});
+    ordered_backward_.assign(rows, {});
 
     // ends[s][j]: bytes that stage s makes and whose last use is in stage j.
     for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
@@ -360,8 +454,9 @@ class stage_chain {
         continue;
       }
       if (last_[t] > made_[t]) crossing_[made_[t] * rows + last_[t]] += step_.bytes[t];
-      if (backward_reader_[t]) {
-        saved_[made_[t] * rows + std::max(made_[t], gradient_end_[t])] += step_.bytes[t];
+      if (!transient_tensor_[t]) {
+        // A forward behind, too, wants it while that may run again.
+        saved_[made_[t] * rows + saved_from(t)] += step_.bytes[t];
       } else {
         transient_[made_[t]] += step_.bytes[t];
         transient_[std::max(made_[t], last_[t])] -= step_.bytes[t];
@@ -379,10 +474,11 @@ class stage_chain {
         behind += ends;
       }
     }
-    // Gradients: from the stage whose backward makes them down to the last that reads them.
+    // Gradients: from the stage whose backward makes them down to the last that reads them. What a forward makes for
+    // the backward of a stage before its own waits in the same way.
     std::vector<std::int64_t> change(rows + 1, 0);
     for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
-      if (made_[t] != nowhere || step_.producers[t].empty() || step_.step_output[t]) continue;
+      if (step_.producers[t].empty() || step_.step_output[t] || standing_tensor_[t]) continue;
       std::uint32_t from = 0;
       for (const std::uint32_t o : step_.producers[t])
         if (stage_[o] != nowhere) from = std::max(from, stage_[o]);
@@ -394,122 +490,192 @@ class stage_chain {
     for (std::uint32_t s = 0; s <= length_; ++s) gradient_[s] = waiting += change[s];
 
     for (std::uint32_t s = 1; s <= length_; ++s) {
-      forward_peak_[s] = run_forward(s, purpose::all, forward_time_[s]);
-      last_forward_peak_[s] = run_forward(s, purpose::own_backward, last_forward_time_[s]);
-      fast_peak_[s] = run_forward(s, purpose::crossing, fast_time_[s]);
-      backward_peak_[s] = run_backward(s);
-      for (const std::uint32_t o : backward_[s]) {
-        backward_time_[s] += step_.time[o];
-        for (const std::uint32_t t : step_.inputs[o])
-          if (made_[t] != nowhere && !standing_tensor_[t]) reads_none_[s] = 0;
-      }
+      for (const purpose why : {purpose::crossing, purpose::all, purpose::own_backward}) choose_runs(s, why);
+      fast_peak_[s] = order_forward(s, purpose::crossing);
+      forward_peak_[s] = order_forward(s, purpose::all);
+      last_forward_peak_[s] = order_forward(s, purpose::own_backward);
+      const auto time = [&](purpose why, bool first) {
+        double sum = 0;
+        for (const run& r : runs_[s][static_cast<std::size_t>(why)])
+          if (r.again != first) sum += step_.time[r.operation];
+        return sum;
+      };
+      fast_time_[s] = time(purpose::crossing, false);
+      forward_time_[s] = time(purpose::all, false);
+      last_forward_time_[s] = time(purpose::own_backward, false);
+      standing_time_ += time(s < length_ ? purpose::crossing : purpose::all, true);
+      backward_peak_[s] = order_backward(s);
+      for (const std::uint32_t o : backward_[s]) backward_time_[s] += step_.time[o];
+    }
+    for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
+      if (made_[t] == nowhere || standing_tensor_[t] || !backward_reader_[t]) continue;
+      reads_none_[made_[t]] = reads_none_[made_[t]] && gradient_end_[t] > made_[t];
+      for (const std::uint32_t o : step_.consumers[t])
+        if (stage_[o] != nowhere && !is_forward_[o]) reads_none_[stage_[o]] = 0;
     }
   }
 
   /// Whether `t` is a transient input of stage `s` that no later stage reads.
   [[nodiscard]] bool ends_as_input(std::uint32_t s, std::uint32_t t) const {
-    return made_[t] != nowhere && made_[t] < s && last_[t] == s && !backward_reader_[t] && !standing_tensor_[t];
+    return made_[t] != nowhere && made_[t] < s && last_[t] == s && transient_tensor_[t];
   }
 
   /// What a forward of a stage runs for: what crosses its end, that and what is saved, what its own backward reads.
   enum class purpose : std::uint8_t { crossing, all, own_backward };
 
-  /// The peak of a forward of stage `s` by itself, and the time of what may run again in it.
-  std::int64_t run_forward(std::uint32_t s, purpose why, double& time) {
-    std::vector<std::uint8_t> runs(forward_[s].size(), 1);
-    const auto kept = [&](std::uint32_t t) {
-      if (made_[t] != s) return false;
-      if (why == purpose::own_backward) return backward_reader_[t] && gradient_end_[t] <= s;
-      return last_[t] > s || (why == purpose::all && backward_reader_[t]);
-    };
-    for (std::size_t i = forward_[s].size(); i-- > 0;) {
-      const std::uint32_t o = forward_[s][i];
-      bool useful = why == purpose::all;
-      for (const std::uint32_t t : step_.outputs[o]) useful = useful || kept(t) || left_[t] > 0;
-      runs[i] = useful;
-      if (!useful) continue;
-      for (const std::uint32_t t : step_.inputs[o]) ++left_[t];
-    }
-    std::int64_t memory = 0, peak = 0;
-    if (why != purpose::crossing) {
-      memory = transient_[s - 1];
-      for (const std::uint32_t o : forward_[s])
+  /// An operation of a forward, in its first run and maybe in those after it.
+  struct run {
+    std::uint32_t operation;
+    bool again;
+  };
+
+  /// Whether stage `s` makes `t`, and it stays when a forward for `why` is over.
+  [[nodiscard]] bool kept(std::uint32_t s, purpose why, std::uint32_t t) const {
+    if (made_[t] != s) return false;
+    if (why == purpose::own_backward) return backward_reader_[t] && gradient_end_[t] <= s;
+    return last_[t] > s || (why == purpose::all && backward_reader_[t]);
+  }
+
+  /// What a forward of stage `s` for `why` has to run, in the order of the line.
+  void choose_runs(std::uint32_t s, purpose why) {
+    std::vector<run>& runs = runs_[s][static_cast<std::size_t>(why)];
+    for (bool changed = true; changed;) {
+      changed = false;
+      runs.clear();
+      for (std::size_t i = forward_[s].size(); i-- > 0;) {
+        const std::uint32_t o = forward_[s][i];
+        std::uint8_t useful = why == purpose::all ? 2 : once_[o] ? 1 : 0;
+        for (const std::uint32_t t : step_.outputs[o]) {
+          useful = std::max(useful, wanted_[t]);
+          if (standing_tensor_[t])
+            useful = std::max<std::uint8_t>(useful, 1);
+          else if (kept(s, why, t))
+            useful = 2;
+        }
+        if (once_[o]) useful = std::min<std::uint8_t>(useful, 1);
+        if (useful == 0) continue;
+        runs.push_back({o, useful == 2});
         for (const std::uint32_t t : step_.inputs[o])
-          if (ends_as_input(s, t)) there_[t] = 1;
-    }
-    for (std::size_t i = 0; i < forward_[s].size(); ++i) {
-      if (!runs[i]) continue;
-      const std::uint32_t o = forward_[s][i];
-      if (!once_[o]) time += step_.time[o];
-      for (const std::uint32_t t : step_.outputs[o])
-        if (!there_[t] && !standing_tensor_[t]) {
-          there_[t] = 1;
-          memory += step_.bytes[t];
+          if (made_[t] == s) wanted_[t] = std::max(wanted_[t], standing_tensor_[t] ? std::uint8_t{1} : useful);
+        for (const std::uint32_t t : step_.outputs[o]) {
+          if (step_.producers[t].size() < 2 || wanted_[t] >= useful) continue;
+          wanted_[t] = useful;
+          changed = true;
         }
-      peak = std::max(peak, memory + step_.workspace[o]);
-      const auto drop = [&](std::uint32_t t) {
-        if (there_[t] && left_[t] == 0 && !kept(t)) {
-          there_[t] = 0;
-          memory -= step_.bytes[t];
-        }
-      };
-      for (const std::uint32_t t : step_.inputs[o]) {
-        --left_[t];
-        drop(t);
       }
-      for (const std::uint32_t t : step_.outputs[o]) drop(t);
     }
-    for (const std::uint32_t o : forward_[s])
-      for (const std::uint32_t t : step_.outputs[o]) there_[t] = 0;
-    return peak;
+    std::reverse(runs.begin(), runs.end());
+    for (const std::uint32_t o : forward_[s]) {
+      for (const std::uint32_t t : step_.inputs[o]) wanted_[t] = 0;
+      for (const std::uint32_t t : step_.outputs[o]) wanted_[t] = 0;
+    }
   }
 
-  std::int64_t run_backward(std::uint32_t s) {
-    // In a backward of a lower stage, too, a gradient may be read: those stay.
-    for (const std::uint32_t o : backward_[s])
-      for (const std::uint32_t t : step_.inputs[o]) ++left_[t];
-    std::int64_t memory = saved_bytes(s, s) + gradient_[s], peak = memory;
+  /// The peak of the first forward of stage `s` for `why` by itself; later ones run a part of it.
+  std::int64_t order_forward(std::uint32_t s, purpose why) {
+    std::vector<run>& runs = runs_[s][static_cast<std::size_t>(why)];
+    sequence_.reset(why == purpose::crossing ? 0 : transient_[s - 1]);
+    for (const run& r : runs) {
+      sequence_.add_operation(step_.workspace[r.operation]);
+      for (const std::uint32_t t : step_.inputs[r.operation]) {
+        if (made_[t] == s)
+          touch(t, false, standing_tensor_[t], standing_tensor_[t] || kept(s, why, t));
+        else if (why != purpose::crossing && ends_as_input(s, t))
+          touch(t, false, true, false);
+      }
+      for (const std::uint32_t t : step_.outputs[r.operation])
+        touch(t, true, standing_tensor_[t], standing_tensor_[t] || kept(s, why, t));
+    }
+    return order_sequence(runs);
+  }
+
+  /// The peak of the backward of stage `s`.
+  std::int64_t order_backward(std::uint32_t s) {
+    const auto touch_one = [&](std::uint32_t t, bool writes) {
+      if (standing_tensor_[t] || unread(t)) {
+        touch(t, writes, true, true);
+      } else if (made_[t] != nowhere) {
+        touch(t, writes, true, gradient_end_[t] != s || made_[t] < s);
+      } else {
+        // What lower stages read stays.
+        const bool there = highest_maker(t) > s;
+        if (!there && writes && step_.step_output[t] && number_[t] == nowhere) outputs_[s] += step_.bytes[t];
+        touch(t, writes, there, step_.step_output[t] || gradient_end_[t] < s);
+      }
+    };
+    sequence_.reset(saved_bytes(s, s) + gradient_[s]);
     for (const std::uint32_t o : backward_[s]) {
+      std::int64_t own = step_.workspace[o];
       for (const std::uint32_t t : step_.outputs[o])
-        if (made_[t] == nowhere && first_backward(t) == o) {
-          memory += step_.bytes[t];
-          if (step_.step_output[t]) outputs_[s] += step_.bytes[t];
-        }
-      peak = std::max(peak, memory + step_.workspace[o]);
-      for (const std::uint32_t t : step_.inputs[o]) {
-        if (--left_[t] != 0 || step_.step_output[t] || standing_tensor_[t]) continue;
-        if (made_[t] == nowhere ? gradient_end_[t] == s : made_[t] == s && gradient_end_[t] == s)
-          memory -= step_.bytes[t];
-      }
-      for (const std::uint32_t t : step_.outputs[o])
-        if (made_[t] == nowhere && gradient_end_[t] == nowhere && !step_.step_output[t]) memory -= step_.bytes[t];
+        if (unread(t)) own += step_.bytes[t];
+      sequence_.add_operation(own);
+      for (const std::uint32_t t : step_.inputs[o])
+        if (!step_.producers[t].empty()) touch_one(t, false);
+      for (const std::uint32_t t : step_.outputs[o]) touch_one(t, true);
     }
-    return peak;
+    ordered_backward_[s] = backward_[s];
+    return order_sequence(ordered_backward_[s]);
   }
 
-  /// The operation that allocates a tensor of the backward part: of the highest stage, the first listed.
-  [[nodiscard]] std::uint32_t first_backward(std::uint32_t t) const {
-    std::uint32_t best = nowhere;
-    for (const std::uint32_t o : step_.producers[t])
-      if (stage_[o] != nowhere && (best == nowhere || stage_[o] > stage_[best])) best = o;
-    return best;
+  /// The operation that `sequence_` got last reads or writes `t`.
+  void touch(std::uint32_t t, bool writes, bool there, bool stays) {
+    if (number_[t] == nowhere) {
+      number_[t] = sequence_.add_tensor(step_.bytes[t], there, stays);
+      numbered_.push_back(t);
+    }
+    sequence_.touch(number_[t], writes);
   }
+  /// Whether nobody wants what a backward writes to `t`.
+  [[nodiscard]] bool unread(std::uint32_t t) const { return gradient_end_[t] == nowhere && !step_.step_output[t]; }
+
+  /// Puts `items`, which stand for the operations of `sequence_`, in an order, and returns its peak.
+  template <class Item>
+  std::int64_t order_sequence(std::vector<Item>& items) {
+    for (const std::uint32_t t : numbered_) number_[t] = nowhere;
+    numbered_.clear();
+    std::vector<std::uint32_t> order;
+    if (order_ == stage_order::least_peak) {
+      order = sequence_.least_peak_order(most_states);
+      std::vector<Item> ordered;
+      for (const std::uint32_t i : order) ordered.push_back(items[i]);
+      items.swap(ordered);
+    } else {
+      for (std::uint32_t i = 0; i < items.size(); ++i) order.push_back(i);
+    }
+    return sequence_.peak(order);
+  }
+
+  /// The highest stage whose backward makes a tensor, 0 if none does.
+  [[nodiscard]] std::uint32_t highest_maker(std::uint32_t t) const {
+    std::uint32_t stage = 0;
+    for (const std::uint32_t o : step_.producers[t])
+      if (stage_[o] != nowhere) stage = std::max(stage, stage_[o]);
+    return stage;
+  }
+
+  static constexpr std::size_t most_states = 500;  // of `operation_sequence::least_peak_order`
 
   const flat_step& step_;
+  stage_order order_;
   std::uint32_t length_ = 0;
-  std::vector<std::vector<std::uint32_t>> forward_, backward_;
-  std::vector<std::uint32_t> stage_;  // of an operation
+  std::vector<std::vector<std::uint32_t>> forward_, backward_, ordered_backward_;  // of a stage
+  std::vector<std::uint32_t> stage_;                                               // of an operation
   std::vector<std::uint8_t> is_forward_, once_;
   std::vector<std::uint32_t> made_;          // of a tensor of the forward part: its stage
   std::vector<std::uint32_t> last_;          // … the last stage with a reader
+  std::vector<std::uint32_t> first_read_;    // … the first stage behind that whose forward reads it
   std::vector<std::uint32_t> gradient_end_;  // of a tensor: the lowest stage whose backward reads it
-  std::vector<std::uint8_t> backward_reader_, standing_tensor_, reads_none_;
+  std::vector<std::uint8_t> backward_reader_, standing_tensor_, transient_tensor_, reads_none_;
   std::vector<double> fast_time_, forward_time_, last_forward_time_, backward_time_;
   std::vector<std::int64_t> crossing_, saved_, transient_, gradient_, fast_peak_, forward_peak_, last_forward_peak_,
       backward_peak_, outputs_;
+  std::vector<std::array<std::vector<run>, 3>> runs_;  // of the forwards of a stage, by purpose
   std::int64_t standing_ = 0;
-  std::vector<std::uint32_t> left_;  // reads to come, while a stage is run by itself
-  std::vector<std::uint8_t> there_;
+  double standing_time_ = 0;
+  std::vector<std::uint8_t>
+      wanted_;                   // of a tensor while the runs of a stage are chosen: 2: in every run, 1: in the first
+  operation_sequence sequence_;  // the one whose order is looked for, …
+  std::vector<std::uint32_t> number_, numbered_;  // … the numbers of its tensors, and those that have one
 };
 
 }  // namespace remat

@@ -14,9 +14,9 @@
 #include "remat/schedule/chain_schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/chain_solution.hpp"
+#include "remat/solver/conclude.hpp"
 #include "remat/solver/linearize.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/solver/conclude.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
@@ -128,12 +128,15 @@ struct revolve_solver {
         if (stopped != stop_reason::none) break;
         clock.work();
         report(clock, best.time, p.step().needed_time);
-        const std::vector<std::uint32_t> operations = stages.expand(binomial::steps(stages.length(), slots));
-        const schedule plan = schedule_computes(p.step(), operations);
-        if (check(p, plan).valid()) {
+        const std::vector<chain_step> steps = binomial::steps(stages.length(), slots);
+        bool fits = false;
+        for (const auto& operations : {stages.expand_whole(steps), stages.expand(steps)}) {
+          const schedule plan = schedule_computes(p.step(), operations);
+          if (!check(p, plan).valid()) continue;
           accept(p, best, plan);
-          break;  // fewer slots take more time
+          fits = true;
         }
+        if (fits) break;  // fewer slots take more time
       }
       if (stopped != stop_reason::none) break;
     }

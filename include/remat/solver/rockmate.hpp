@@ -269,7 +269,9 @@ struct rockmate_solver {
         stopped = clock_.poll();
         if (stopped != stop_reason::none) break;
         clock_.work();
-        accept(p_, mine.answer, schedule_computes(p_.step(), ways.expand(table.steps(m))));
+        const std::vector<chain_step> steps = table.steps(m);
+        accept(p_, mine.answer, schedule_computes(p_.step(), ways.expand_whole(steps)));
+        accept(p_, mine.answer, schedule_computes(p_.step(), ways.expand(steps)));
       }
       if (mine.answer.plan) {
         accept(p_, best_, *mine.answer.plan);

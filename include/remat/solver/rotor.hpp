@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -41,10 +42,18 @@ namespace persistent {
   });
 }
 
-/// The stages of a graph in slots of `unit` bytes, every size rounded to the nearest: the checker has the last word.
-[[nodiscard]] inline sized_chain in_slots(const stage_chain& c, std::int64_t unit, std::uint32_t slots) {
+/// How bytes become slots.
+enum class rounding : std::uint8_t {
+  nearest,  ///< the checker has the last word
+  up        ///< so many slots are enough
+};
+
+/// The stages of a graph in slots of `unit` bytes.
+[[nodiscard]] inline sized_chain in_slots(const stage_chain& c, std::int64_t unit, std::uint32_t slots,
+                                          rounding direction = rounding::nearest) {
+  const std::int64_t from = direction == rounding::up ? 1 : unit - unit / 2;  // the least rest that is one more slot
   return sized(c, [&](std::int64_t bytes) {
-    return std::min<std::int64_t>(bytes / unit + (bytes % unit >= unit - unit / 2 ? 1 : 0), std::int64_t{slots} + 1);
+    return std::min<std::int64_t>(bytes / unit + (bytes % unit >= from ? 1 : 0), std::int64_t{slots} + 1);
   });
 }
 
@@ -72,6 +81,12 @@ namespace persistent {
   return most;
 }
 
+/// The bytes of a slot where all that the model wants takes `slots` of them: 1 or even, so that it can be halved.
+[[nodiscard]] inline std::int64_t slot_bytes(const stage_chain& c, std::uint32_t slots) {
+  const std::int64_t unit = store_all_bytes(c) / slots + 1;
+  return unit == 1 ? unit : unit + unit % 2;
+}
+
 }  // namespace persistent
 
 /// How `rotor` counts memory.
@@ -94,7 +109,7 @@ struct rotor_options {
   bool exact_gradient = false;
   std::uint64_t max_breakpoints = 500'000'000;       ///< exact form: look at no more than that (about 4 ns each)
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< give up on a larger table; in slots: fewer of them then
-  std::uint32_t candidates = 64;                     ///< on a graph: of the schedules found so many are refined
+  std::uint32_t candidates = 64;                     ///< on a graph: so many of the schedules are refined, and 3/8 more
   std::uint32_t retain_rounds = 3;                   ///< on a graph: `retain_options::rounds` for each of them
   run_control run{};
 };
@@ -117,12 +132,18 @@ class chain_frontier;
 ///
 /// On a graph: the listed line and `find_narrow_line`'s are cut by `cut_levels` into chains, each is solved for all
 /// budgets at once, and each makespan's schedule is expanded to operations, fastest first, until one passes the checker
-/// within the true budget and the others cannot be much faster; sizes are rounded to the nearest there. All once more
-/// with twice as many slots for the better line, bounded by the answer by then; at last the memory that the best
+/// within the true budget and the others cannot be much faster; sizes are rounded to the nearest there. The better line
+/// once more with twice as many slots; then both lines again, bounded by the answer by then, with sizes rounded up and
+/// the operations of each stage in an order of little memory (`operation_sequence`). At last the memory that the best
 /// schedules leave is spent (`retain`), so that they are no longer memory-persistent, and the fastest is the answer.
 /// Other than in the paper, what crosses several stages is counted once, gradients have their own sizes, step outputs
 /// pile up during the backward, and a forward that keeps nothing may take less time. Optimal in the model; for the
 /// graph a heuristic. Where everything can be kept, that is the answer.
+///
+/// The answer for a graph is never slower than the optimum of any of those chains within the budget, sizes rounded up
+/// to `slots` slots (and `stage_chain::standing_time` added): the model never promises too much (`stage_chain`), so its
+/// optimum within the budget is among the schedules that are tried, or not faster than one of them. That holds for a
+/// search that was not stopped, and whose tables fit in `table_bytes`.
 ///
 /// O(L³ · slots) time and O(L² · slots) memory at worst for each chain of L stages, on `run.threads` threads; the
 /// answer is the same for any number of them. Polls at each pair of stages, and after a million breakpoints.
@@ -149,11 +170,17 @@ struct rotor_solver {
     std::size_t better = 0;
     for (std::size_t k = 0; k < lines.size() && stopped == stop_reason::none; ++k) {
       const double before = best.time;
-      stopped = search.try_line(lines[k], options.slots);
+      stopped = search.try_line(lines[k], counting::near, options.slots);
       if (best.time < before) better = k;
     }
     const auto finer = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options.slots} * 2, 1U << 24));
-    if (stopped == stop_reason::none) stopped = search.try_line(lines[better], finer);
+    if (stopped == stop_reason::none) stopped = search.try_line(lines[better], counting::near, finer);
+    for (std::size_t k = 0; k < lines.size() && stopped == stop_reason::none; ++k)
+      stopped = search.try_line(lines[k], counting::safe, k == better ? finer : options.slots);
+    search.most_memory = std::numeric_limits<double>::infinity();
+    for (std::size_t k = 0; k < lines.size() && stopped == stop_reason::none && !best.plan; ++k)
+      for (const counting how : {counting::near, counting::safe})
+        if (stopped == stop_reason::none) stopped = search.try_line(lines[k], how, options.slots);
     search.refine();
     conclude(p, best, clock, stopped);
     return best;
@@ -374,6 +401,12 @@ struct rotor_solver {
 
   static constexpr std::size_t longest_line = 20'000;  // operations for which there is a second line
 
+  /// How the stages of a graph are counted, and their schedules expanded.
+  enum class counting : std::uint8_t {
+    near,  ///< sizes rounded to the nearest, stages in the listed order, all of a stage in each forward
+    safe   ///< sizes rounded up, stages in the order of least peak, what each forward is for: within the model
+  };
+
   /// The search for a schedule of one graph.
   struct graph_search {
     struct candidate {
@@ -385,12 +418,16 @@ struct rotor_solver {
     const rotor_options& options;
     run_clock& clock;
     solution& best;
-    std::vector<candidate> found{};  // the best of them, fastest first
+    /// Schedules for which the model wants more than so many budgets are not tried. (On the bundled graphs none of over
+    /// 1.27 fits in truth.)
+    double most_memory = 4.0 / 3;
+    std::array<std::vector<candidate>, 2> found{};  // by the way of counting: the best of them, fastest first
 
     /// Solves the chains of a line.
-    stop_reason try_line(const forward_line& line, std::uint32_t slots) {
+    stop_reason try_line(const forward_line& line, counting how, std::uint32_t slots) {
+      const stage_order order = how == counting::safe ? stage_order::least_peak : stage_order::listed;
       for (const cut_list& cuts : chains_to_try(line, options)) {
-        const stop_reason why = try_stages(stage_chain(p.step(), line, cuts), slots);
+        const stop_reason why = try_stages(stage_chain(p.step(), line, cuts, order), how, slots);
         if (why != stop_reason::none) return why;
       }
       return stop_reason::none;
@@ -398,50 +435,63 @@ struct rotor_solver {
 
     /// Solves a chain for all budgets, and expands the schedules, fastest first, until one fits and the next ones
     /// cannot be much faster.
-    stop_reason try_stages(const stage_chain& stages, std::uint32_t most_slots) {
-      constexpr double slack = 1.3;  // expanded, a schedule recomputes less than the model says
+    stop_reason try_stages(const stage_chain& stages, counting how, std::uint32_t most_slots) {
+      // Expanded, a schedule recomputes less than the model says.
+      const double slack = how == counting::near ? 1.3 : 1.15;
       const double needed = p.step().needed_time;
       double whole = 0;  // the model's time without recomputation
       for (std::uint32_t s = 1; s <= stages.length(); ++s) whole += stages.forward_time(s) + stages.backward_time(s);
       for (std::uint32_t slots = most_slots; slots >= std::min(most_slots, 16U); slots /= 2) {
-        const std::int64_t unit = std::max<std::int64_t>(persistent::store_all_bytes(stages) / slots + 1, 1);
-        const persistent::sized_chain c = persistent::in_slots(stages, unit, slots);
+        std::int64_t unit = persistent::store_all_bytes(stages) / slots + 1;
+        if (how == counting::safe)  // half a slot: never worse than the whole one, which the promise is for
+          unit = slots > options.slots ? std::max<std::int64_t>(persistent::slot_bytes(stages, options.slots) / 2, 1)
+                                       : persistent::slot_bytes(stages, slots);
+        const double bytes =
+            static_cast<double>(p.budget()) * most_memory - static_cast<double>(stages.standing_bytes());
+        const double room = bytes / static_cast<double>(unit);
+        if (room < 0) return stop_reason::none;
+        const auto most = room < slots ? static_cast<std::uint32_t>(room) : slots;
+        const persistent::sized_chain c = persistent::in_slots(
+            stages, unit, most, how == counting::near ? persistent::rounding::nearest : persistent::rounding::up);
         double limit = std::numeric_limits<double>::max();
         if (best.plan)
           limit = std::max(0.0, whole + (best.time - needed) * slack - persistent::excess_bound(c).least.back());
         const persistent::excess_bound bound(c, limit);
-        persistent::slot_table table(c, slots, bound);
+        persistent::slot_table table(c, most, bound);
         if (const stop_reason why = spend(clock, table.rows()); why != stop_reason::none) return why;
         const persistent::fill_outcome end =
             table.fill(clock, options.run.threads, options.table_bytes,
                        [&](std::uint64_t done, std::uint64_t total) { report(clock, best.time, needed, done, total); });
         if (end == persistent::fill_outcome::stopped) return clock.poll();
         if (end == persistent::fill_outcome::too_large) continue;
-        if (table.first() > slots) return stop_reason::none;
+        if (table.first() > most) return stop_reason::none;
         for (std::uint32_t m = table.last() + 1; m-- > table.first();) {
           if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;  // the same time with less memory
           if (best.plan && table.cost(m) - whole > (best.time - needed) * slack) break;
           const stop_reason why = clock.poll();
           if (why != stop_reason::none) return why;
           clock.work();
-          offer(schedule_computes(p.step(), stages.expand(table.steps(m))));
+          const std::vector<chain_step> steps = table.steps(m);
+          offer(schedule_computes(p.step(), how == counting::near ? stages.expand_whole(steps) : stages.expand(steps)),
+                how);
         }
         return stop_reason::none;
       }
       return stop_reason::none;
     }
 
-    void offer(schedule plan) {
+    void offer(schedule plan, counting how) {
       const check_report r = check(p, plan);
       if (r.what == violation::over_budget) return;
       if (!r.valid()) throw internal_error("a solver made an invalid schedule: " + r.message());
-      const auto at = std::lower_bound(found.begin(), found.end(), r, [](const candidate& a, const check_report& b) {
+      std::vector<candidate>& pool = found[static_cast<std::size_t>(how)];
+      const auto at = std::lower_bound(pool.begin(), pool.end(), r, [](const candidate& a, const check_report& b) {
         return a.time != b.time ? a.time < b.time : a.peak_bytes < b.peak_bytes;
       });
-      if (at != found.end() && at->time == r.time && at->peak_bytes == r.peak_bytes) return;
-      if (at == found.begin()) accept(p, best, plan);
-      found.insert(at, {r.time, r.peak_bytes, std::move(plan)});
-      if (found.size() > options.candidates) found.pop_back();
+      if (at != pool.end() && at->time == r.time && at->peak_bytes == r.peak_bytes) return;
+      if (at == pool.begin()) accept(p, best, plan);
+      pool.insert(at, {r.time, r.peak_bytes, std::move(plan)});
+      if (pool.size() > (how == counting::near ? options.candidates : options.candidates * 3 / 8)) pool.pop_back();
     }
 
     /// Spends the memory that the schedules leave.
@@ -449,10 +499,11 @@ struct rotor_solver {
       retain_options spending;
       spending.rounds = options.retain_rounds;
       spending.enough = p.step().needed_time * (1 + 1e-12);
-      for (candidate& k : found) {
-        if (clock.should_stop()) return;
-        accept(p, best, retain(p, std::move(k.plan), clock, spending));
-      }
+      for (std::vector<candidate>& pool : found)
+        for (candidate& k : pool) {
+          if (clock.should_stop()) return;
+          accept(p, best, retain(p, std::move(k.plan), clock, spending));
+        }
     }
   };
 };

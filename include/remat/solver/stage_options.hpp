@@ -29,13 +29,16 @@ struct stage_way {
 ///
 /// What stays of stage s, kept whole by a way for the backwards of the stages up to t, is counted once:
 /// - what s makes and its backward finds there at its start, whether others read it, too, or not;
-/// - of the rest that s makes, what a backward of another stage up to t reads, by any of its ways, if one of those of
-///   `stage_chain` reads it;
-/// - what earlier stages make and no backward of `stage_chain` reads, if the backward of this way does: else it would
+/// - of the rest that s makes, what a backward of another stage up to t reads, by any of its ways, or a forward of one
+///   up to t, unless it is transient;
+/// - what earlier stages make and is transient for `stage_chain`, if the backward of this way reads it: else it would
 /// be
 ///   gone with the last forward that reads it. Two stages that hold the same such tensor both count it, and forwards
-///   count it with what is transient: too much, never too little.
+///   count it with what is transient.
 /// All other inputs of a backward are there as inputs of the stage, or as what other stages keep.
+///
+/// The first way is counted as `stage_chain` does. Of 10,530 schedules for 6,000 random graphs, what `expand` makes
+/// never took more time than the counts say (with `standing_time`), and more memory for 6: tested, not proven.
 class staged_ways {
  public:
   /// Looks at the step and the chain while it is used. `further[s]`: further ways of stage s, s = 1 … L.
@@ -76,6 +79,17 @@ class staged_ways {
   /// The operations of a schedule of the chain, in order, for `schedule_computes`. Steps of the loss stage L + 1 mean
   /// nothing here.
   [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps) const {
+    return chain_.expand(steps, [&](const chain_step& k) -> const std::vector<std::uint32_t>* {
+      if (k.option == 0) return nullptr;
+      const stage_way& way = ways_[k.stage][k.option];
+      return k.action == chain_action::backward      ? &way.backward
+             : k.action == chain_action::forward_all ? &way.forward
+                                                     : nullptr;
+    });
+  }
+
+  /// The same with each forward of a stage running all of its way, as `stage_chain::expand_whole` does.
+  [[nodiscard]] std::vector<std::uint32_t> expand_whole(std::span<const chain_step> steps) const {
     std::vector<std::uint32_t> operations;
     std::vector<std::uint8_t> ran(step_.num_operations, 0);
     for (const chain_step& k : steps) {
@@ -169,7 +183,8 @@ class staged_ways {
     measured_.resize(std::size_t{length} + 1);
     for (std::uint32_t s = 1; s <= length; ++s)
       for (std::size_t k = 0; k < ways_[s].size(); ++k)
-        measured_[s].push_back(measure_way(s, ways_[s][k], backward[s][k], lowest_other));
+        measured_[s].push_back(k == 0 ? of_chain(s, lowest_other)
+                                      : measure_way(s, ways_[s][k], backward[s][k], lowest_other));
   }
 
   /// Gradients that lower stages read, step outputs, and what a lower stage reads of what the forward made.
@@ -185,6 +200,33 @@ class staged_ways {
     return wanted;
   }
   [[nodiscard]] bool read_below(std::uint32_t s, std::uint32_t t) const { return chain_.lowest_backward_of(t) < s; }
+
+  /// The first way: what the chain says, and what further ways of other stages read sooner than its own.
+  [[nodiscard]] measured_way of_chain(std::uint32_t s, const std::vector<std::uint32_t>& lowest_other) const {
+    const std::uint32_t length = chain_.length();
+    measured_way out;
+    out.time = chain_.forward_time(s) + chain_.backward_time(s);
+    // Of the last stage the first forward is not run again: there it makes everything.
+    out.last_time = (s == length ? chain_.forward_time(s) : chain_.last_forward_time(s)) + chain_.backward_time(s);
+    out.forward_peak = chain_.forward_peak(s);
+    out.last_forward_peak = chain_.last_forward_peak(s);
+    out.backward_peak = chain_.backward_peak(s);
+    out.saved.assign(std::size_t{length} + 1, 0);
+    for (std::uint32_t t = s; t <= length; ++t) out.saved[t] = chain_.saved_bytes(s, t);
+    std::vector<std::uint32_t> sooner;
+    for (const std::uint32_t o : ways_[s][0].forward)
+      for (const std::uint32_t t : step_.outputs[o])
+        if (chain_.made_in(t) == s && !chain_.stands(t) && !chain_.is_transient(t) &&
+            lowest_other[t] < chain_.saved_from(t))
+          sooner.push_back(t);
+    std::sort(sooner.begin(), sooner.end());
+    sooner.erase(std::unique(sooner.begin(), sooner.end()), sooner.end());
+    for (const std::uint32_t t : sooner)
+      for (std::uint32_t j = std::max(s, lowest_other[t]); j < chain_.saved_from(t); ++j)
+        out.saved[j] += step_.bytes[t];
+    out.backward_peak += out.saved[s] - chain_.saved_bytes(s, s);
+    return out;
+  }
 
   [[nodiscard]] measured_way measure_way(std::uint32_t s, const stage_way& way, const stretch& second,
                                          const std::vector<std::uint32_t>& lowest_other) {
@@ -207,7 +249,7 @@ class staged_ways {
         wanted.push_back(t);
         wanted_last.push_back(t);
         counted.push_back(t);
-      } else if (chain_.lowest_backward_of(t) == stage_chain::nowhere) {
+      } else if (chain_.is_transient(t)) {
         ends[s] += step_.bytes[t];
         wanted.push_back(t);
         wanted_last.push_back(t);
@@ -221,10 +263,10 @@ class staged_ways {
         seen.push_back(t);
         const bool other_backward = lowest_other[t] != stage_chain::nowhere;
         if (chain_.last_read_in(t) > s || other_backward || chain_.stands(t)) wanted.push_back(t);
-        if (read_below(s, t)) wanted_last.push_back(t);
-        if (chain_.stands(t)) continue;
-        if (other_backward && chain_.lowest_backward_of(t) != stage_chain::nowhere)
-          ends[std::max(s, lowest_other[t])] += step_.bytes[t];
+        if (read_below(s, t) || chain_.stands(t)) wanted_last.push_back(t);
+        if (chain_.stands(t) || chain_.is_transient(t)) continue;
+        const std::uint32_t from = std::min(lowest_other[t], chain_.first_read_behind(t));
+        if (from != stage_chain::nowhere) ends[std::max(s, from)] += step_.bytes[t];
       }
     for (const std::uint32_t t : seen) mark_[t] = 0;
     for (const std::uint32_t t : second.first) mark_[t] = 0;
@@ -233,9 +275,11 @@ class staged_ways {
 
     std::sort(wanted.begin(), wanted.end());
     wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-    double time = 0, last = 0, again = 0;
+    double time = 0, last = 0, again = 0, first_last = 0;
     out.forward_peak = run_forward(s, way.forward, look(way.forward, wanted), time);
-    out.last_forward_peak = run_forward(s, way.forward, look(way.forward, wanted_last, false), last);
+    out.last_forward_peak = run_forward(s, way.forward, look(way.forward, wanted_last), first_last);
+    // What only an effect needs is run by the first forward of the stage, and is part of `standing_time`.
+    run_forward(s, way.forward, look(way.forward, wanted_last, false), last);
     out.backward_peak = run_backward(s, way.backward, second, counted, out.saved[s], again);
     out.time = time + again;
     // Of the last stage the first forward is not run again: there it makes everything.
@@ -244,12 +288,11 @@ class staged_ways {
   }
 
   /// The peak, the transient part of the input counted until it is gone, gradients not; adds up the time.
-  [[nodiscard]] std::int64_t run_forward(std::uint32_t s, std::span<const std::uint32_t> operations,
-                                         const stretch& what, double& time) {
+  std::int64_t run_forward(std::uint32_t s, std::span<const std::uint32_t> operations, const stretch& what,
+                           double& time) {
     std::int64_t memory = chain_.transient_bytes(s - 1), peak = 0;
     const auto ends_here = [&](std::uint32_t t) {
-      return chain_.made_in(t) < s && chain_.last_read_in(t) == s && !chain_.stands(t) &&
-             chain_.lowest_backward_of(t) == stage_chain::nowhere;
+      return chain_.made_in(t) < s && chain_.last_read_in(t) == s && chain_.is_transient(t);
     };
     touched_.clear();
     for (const std::uint32_t o : operations)
@@ -291,7 +334,7 @@ class staged_ways {
     };
     for (const std::uint32_t t : counted) put(t);
     for (const std::uint32_t t : what.first)
-      if (chain_.made_in(t) == stage_chain::nowhere) put(t);  // gradients
+      if (chain_.made_in(t) == stage_chain::nowhere && made_above(s, t)) put(t);  // gradients
     for (const std::uint32_t o : operations)
       for (const std::uint32_t t : step_.outputs[o])
         if (chain_.made_in(t) == stage_chain::nowhere && made_above(s, t)) put(t);

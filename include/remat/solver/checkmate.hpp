@@ -27,6 +27,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/conclude.hpp"
+#include "remat/solver/evict.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/solution.hpp"
@@ -680,6 +681,12 @@ struct checkmate_solver {
       blocks.run.on_progress = {};
       if (timed) blocks.run.time_limit = options.run.time_limit / 4;
       if (counted) blocks.run.work_limit = std::max<std::uint64_t>(options.run.work_limit / 8, 1);
+      evict_options at_once;  // something to return, should it be stopped soon
+      at_once.run.stop = options.run.stop;
+      at_once.run.time_limit = clock.left();
+      at_once.run.seed = options.run.seed;
+      solution quick = evict(p, at_once);
+      if (quick.plan) first.starts.push_back(std::move(*quick.plan));
       solution chain = rockmate(p, blocks);
       if (chain.plan) first.starts.push_back(std::move(*chain.plan));
       clock.work(std::min(chain.statistics.work, counted ? blocks.run.work_limit : 0));
@@ -687,6 +694,9 @@ struct checkmate_solver {
     if (timed) first.run.time_limit = clock.left() / 4 * 3;
     if (counted) first.run.work_limit = std::max<std::uint64_t>(options.run.work_limit / 8 * 5, 1);
     solution best = refined(p, first);
+    if (!best.plan && best.status != solve_status::infeasible)
+      for (const schedule& s : first.starts)
+        if (check(p, s).valid()) accept(p, best, s);
     clock.work(std::min(best.statistics.work, counted ? first.run.work_limit : best.statistics.work));
     stop_reason stopped = clock.poll();
     const auto finish = [&] {

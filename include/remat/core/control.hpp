@@ -38,6 +38,12 @@ struct run_control {
   std::function<void(const progress&)> on_progress{};
 };
 
+/// A part of a limit on time; all of it for a share of 1 or more, and where there is no limit.
+[[nodiscard]] inline std::chrono::nanoseconds share_of(std::chrono::nanoseconds time, double share) {
+  if (time == std::chrono::nanoseconds::max() || share >= 1) return time;
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * share));
+}
+
 /// Why a solver stopped early, if it did.
 enum class stop_reason : std::uint8_t { none, cancelled, deadline, work };
 

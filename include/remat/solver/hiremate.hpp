@@ -94,7 +94,6 @@ class group_options {
     return out;
   }
   [[nodiscard]] const hiremate_report& report() const noexcept { return report_; }
-  [[nodiscard]] stop_reason stopped() const noexcept { return stopped_; }
 
  private:
   void solve(std::uint32_t depth, run_clock& clock) {
@@ -131,7 +130,6 @@ class group_options {
     report_.reused += table.reused;
     report_.solves += table.solves;
     report_.proven += table.proven;
-    stopped_ = table.stopped;
   }
 
   /// What the options of a group's children make of the group as a problem of its own.
@@ -189,7 +187,6 @@ class group_options {
   part_extractor extract_;
   std::vector<std::vector<part_option>> of_group_;
   hiremate_report report_;
-  stop_reason stopped_ = stop_reason::none;
 };
 
 }  // namespace hierarchical
@@ -201,8 +198,7 @@ class group_options {
 /// 2. From the bottom up, the options of each group (`find_options`): groups that are equal up to renaming (and times)
 ///    share them, and a cache keeps them for other budgets and steps. A group of groups starts from what its children's
 ///    options make of it, and is then solved whole.
-/// 3. The top level, for the true budget: options by a price on saved bytes, the runs by eviction (`search_level`);
-/// then
+/// 3. The top level, for the true budget: options by a price on saved bytes, the runs by eviction (`search_level`), and
 ///    the hierarchical integer program on the backend, from the best of these, where it is small enough.
 /// 4. Every schedule of the top level is expanded to operations, freed as early as can be, and checked; the best ones
 ///    are where `refined` starts from. A step that is too small for groups goes to `checkmate`, on the same backend.
@@ -211,7 +207,7 @@ class group_options {
 /// takes integer programs with a time limit; backwards run once in a level; eviction, TwRemat and refinement have their
 /// say; and the answer has a proven bound. Heuristic: `optimal` and `infeasible` come from that bound alone.
 ///
-/// Of a limit on time, a fifth at most goes to the options, as much to the top level, a fifth to the integer program,
+/// Of a limit on time, a quarter at most goes to the options, as much to the top level, a fifth to the integer program,
 /// the rest to `refined`; a limit on work is counted in moves of `refined` and nodes of the backend. For a seed and a
 /// limit on work the answer is the same for any number of threads. Polls before each sub-problem.
 template <mip_backend Backend>
@@ -233,11 +229,6 @@ struct hiremate_solver {
   }
 
  private:
-  [[nodiscard]] static std::chrono::nanoseconds share(std::chrono::nanoseconds time, double part) {
-    if (time == std::chrono::nanoseconds::max()) return time;
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * part));
-  }
-
   [[nodiscard]] solution solve(const problem& p, const hiremate_options& options,
                                std::vector<hiremate_report>* reports) const {
     const run_control& run = options.run;
@@ -251,7 +242,7 @@ struct hiremate_solver {
     if (stopped != stop_reason::none || settled_by_listed_order(p, best)) return finish();
     run_control proving;
     proving.stop = run.stop;
-    proving.time_limit = share(clock.left(), 0.1);
+    proving.time_limit = share_of(clock.left(), 0.1);
     if (prove(p, best, proving)) return finish();
     const problem q = p.with_known_bound(best.lower_bound);
     const auto enough = [&] { return best.plan && best.time <= best.lower_bound * (1 + options.good_enough); };
@@ -303,7 +294,7 @@ struct hiremate_solver {
       if (stopped != stop_reason::none) return finish();
       const double left = 1.0 / static_cast<double>(hierarchies.size() - i);
       run_control solving = run;
-      solving.time_limit = share(clock.left(), 0.25 * left);
+      solving.time_limit = share_of(clock.left(), 0.25 * left);
       solving.work_limit = run_control::no_work_limit;
       if (run.on_progress)
         solving.on_progress = [&](progress news) {
@@ -326,7 +317,7 @@ struct hiremate_solver {
       level_search_options searching;
       searching.run.stop = run.stop;
       searching.run.seed = run.seed;
-      searching.run.time_limit = share(clock.left(), 0.25 * left);
+      searching.run.time_limit = share_of(clock.left(), 0.25 * left);
       run_clock level_clock(searching.run);
       schedule plan_of_top;
       search_level(builder, top.children, q.budget(), level_clock, searching,
@@ -433,7 +424,7 @@ struct hiremate_solver {
     if (solving.again_from >= builder.level().runs.size()) return {};
     solving.good_enough = options.good_enough;
     solving.run = options.run;
-    solving.run.time_limit = share(clock.left(), part);
+    solving.run.time_limit = share_of(clock.left(), part);
     if (options.run.work_limit != run_control::no_work_limit)
       solving.run.work_limit = std::min(options.nodes, (options.run.work_limit - clock.work_done()) / 4);
     if (options.run.on_progress)

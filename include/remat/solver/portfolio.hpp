@@ -109,12 +109,6 @@ struct portfolio_solver {
     if (stopped == stop_reason::none) stopped = clock.poll();
     return finish();
   }
-
- private:
-  static std::chrono::nanoseconds share_of(std::chrono::nanoseconds time, double share) {
-    if (time == std::chrono::nanoseconds::max() || share >= 1) return time;
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * share));
-  }
 };
 inline constexpr portfolio_solver automatic{};
 

@@ -242,10 +242,8 @@ struct rockmate_solver {
       double whole = 0;  // the model's time without recomputation
       for (std::uint32_t s = 1; s <= chain.length(); ++s) whole += chain.forward_time(s) + chain.backward_time(s);
       const std::int64_t unit = std::max<std::int64_t>(persistent::store_all_bytes(chain) / slots + 1, 1);
-      const persistent::sized_chain sizes = persistent::sized(ways, [&](std::int64_t bytes) {
-        return std::min<std::int64_t>(bytes / unit + (bytes % unit >= unit - unit / 2 ? 1 : 0),
-                                      std::int64_t{slots} + 1);
-      });
+      const persistent::sized_chain sizes =
+          persistent::sized(ways, persistent::to_slots{unit, slots, persistent::rounding::nearest});
       double limit = std::numeric_limits<double>::max();
       if (best_.plan)
         limit = std::max(0.0, whole + (best_.time - needed) * slack - persistent::excess_bound(sizes).least.back());

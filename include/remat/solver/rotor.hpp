@@ -35,26 +35,33 @@ namespace remat {
 
 namespace persistent {
 
-/// A chain in slots of `unit` bytes, every size rounded up; those beyond `slots` become slots + 1.
-[[nodiscard]] inline sized_chain in_slots(const chain& c, std::int64_t unit, std::uint32_t slots, bool own_gradient) {
-  return sized(c, own_gradient, [&](std::int64_t bytes) {
-    return std::min<std::int64_t>(bytes / unit + (bytes % unit != 0), std::int64_t{slots} + 1);
-  });
-}
-
 /// How bytes become slots.
 enum class rounding : std::uint8_t {
   nearest,  ///< the checker has the last word
   up        ///< so many slots are enough
 };
 
+/// Bytes in slots of `unit` bytes; more than `slots` are slots + 1.
+struct to_slots {
+  std::int64_t unit = 1;
+  std::uint32_t slots = 0;
+  rounding direction = rounding::up;
+
+  [[nodiscard]] std::int64_t operator()(std::int64_t bytes) const noexcept {
+    const std::int64_t from = direction == rounding::up ? 1 : unit - unit / 2;  // the least rest that is one more slot
+    return std::min<std::int64_t>(bytes / unit + (bytes % unit >= from ? 1 : 0), std::int64_t{slots} + 1);
+  }
+};
+
+/// A chain in slots of `unit` bytes, every size rounded up; those beyond `slots` become slots + 1.
+[[nodiscard]] inline sized_chain in_slots(const chain& c, std::int64_t unit, std::uint32_t slots, bool own_gradient) {
+  return sized(c, own_gradient, to_slots{unit, slots, rounding::up});
+}
+
 /// The stages of a graph in slots of `unit` bytes.
 [[nodiscard]] inline sized_chain in_slots(const stage_chain& c, std::int64_t unit, std::uint32_t slots,
                                           rounding direction = rounding::nearest) {
-  const std::int64_t from = direction == rounding::up ? 1 : unit - unit / 2;  // the least rest that is one more slot
-  return sized(c, [&](std::int64_t bytes) {
-    return std::min<std::int64_t>(bytes / unit + (bytes % unit >= from ? 1 : 0), std::int64_t{slots} + 1);
-  });
+  return sized(c, to_slots{unit, slots, direction});
 }
 
 /// A chain in bytes.

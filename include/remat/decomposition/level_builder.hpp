@@ -289,9 +289,6 @@ class level_builder {
       for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
         if (whole->is_gradient_input(t)) gradients.push_back(number(whole->part().tensors[t]));
 
-    const auto here = [&](const level_child& c, const std::vector<std::uint32_t>& tensors) {
-      return in_level(c, tensors);
-    };
     for (std::uint32_t c = 0; c < count; ++c) {
       const level_child& child = children_[c];
       std::vector<std::uint32_t> outputs;
@@ -302,18 +299,10 @@ class level_builder {
       std::vector<std::uint32_t> meant{none};
       std::vector<std::uint32_t> listed(runs[c].num_forward());
       for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
-      fast_[c] = runs[c].keep_nothing(listed);
-      if (runs[c].forward_once()) {  // what it makes once, it makes at once
-        part_option all = runs[c].keep_everything();
-        fast_[c].forward = all.forward;
-        fast_[c].forward_time = all.forward_time;
-        fast_[c].forward_peak_bytes = all.forward_peak_bytes;
-        fast_[c].forward_peak_again_bytes = all.forward_peak_again_bytes;
-        fast_[c].forward_stretches = all.forward_stretches;
-        fast_[c].forward_reads = all.forward_reads;
-      }
+      // What a forward makes once, it makes at once.
+      fast_[c] = runs[c].forward_once() ? runs[c].keep_everything() : runs[c].keep_nothing(listed);
       forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
-                                         here(child, fast_[c].forward_reads), here(child, outputs)));
+                                         in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
       for (std::uint32_t o = 0; o < child.options.size(); ++o) {
         const part_option& way = child.options[o];
         std::uint32_t same = none;
@@ -330,7 +319,7 @@ class level_builder {
           continue;
         }
         level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
-                                           here(child, way.forward_reads), here(child, outputs));
+                                           in_level(child, way.forward_reads), in_level(child, outputs));
         phantom[c].push_back(none);
         // Where the forward runs once, what it does not do its backward does, so that needs this variant.
         if (!way.kept.empty() || has_backward(c)) {
@@ -397,7 +386,7 @@ class level_builder {
       for (std::uint32_t o = 0; o < child.options.size(); ++o) {
         const part_option& way = child.options[o];
         level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
-                                           here(child, way.backward_reads), here(child, outputs));
+                                           in_level(child, way.backward_reads), in_level(child, outputs));
         if (phantom[c][o] != none) {
           v.reads.push_back(phantom[c][o]);
           std::sort(v.reads.begin(), v.reads.end());

@@ -99,8 +99,6 @@ class part_runs {
         for (const std::uint32_t t : part.writes[o]) backward_once_ = backward_once_ || inside_[t] > 1;
       }
     }
-    for (std::uint32_t t = 0; t < tensors_; ++t)
-      if (role_[t] & made_by_forward) everything_ += part.tensor[t].bytes;
   }
 
   [[nodiscard]] const step_part& part() const noexcept { return part_; }
@@ -135,9 +133,6 @@ class part_runs {
       if (is_gradient_input(t)) sum += part_.tensor[t].bytes;
     return sum;
   }
-  /// Of all that the forward makes.
-  [[nodiscard]] std::int64_t forward_bytes() const noexcept { return everything_; }
-
   /// The option with these operations, without those whose results nobody wants; without a backward, it keeps nothing.
   /// Nothing where an operation reads what has not been made. O(reads and writes of the operations + tensors) time.
   [[nodiscard]] std::optional<part_option> measure(std::span<const std::uint32_t> forward,
@@ -383,7 +378,6 @@ class part_runs {
   std::vector<std::uint8_t> role_, once_;
   // Of a tensor: operations of the part that make it, and forward ones among them.
   std::vector<std::uint32_t> inside_, inside_forward_;
-  std::int64_t everything_ = 0;
   bool forward_once_ = false, backward_once_ = false;
 };
 

@@ -87,8 +87,8 @@ struct chen_sqrt_options {
   run_control run{};
 };
 
-/// Every √n-th cut of the forward order is saved, the rest is computed again segment by segment \cite
-/// chen2016sublinear.
+/// Every √n-th cut of the forward order is saved, the rest is computed again segment by segment.
+/// \cite chen2016sublinear
 ///
 /// On a graph the cuts are those of `cut_levels`, from everywhere to where the fewest bytes cross; the fastest schedule
 /// that fits is the answer. On a chain they are its stages. Where the listed order fits, that is the answer.

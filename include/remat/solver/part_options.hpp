@@ -38,7 +38,7 @@ namespace remat {
 class option_cache {
  public:
   /// What options depend on beside the part.
-  using settings = std::tuple<std::uint32_t, std::size_t, std::uint64_t, std::uint64_t>;
+  using settings = std::tuple<std::uint32_t, std::size_t, std::size_t, std::uint64_t, std::uint64_t>;
 
   /// The options of a part that is equal to `runs.part()` up to renaming (and times), measured for it.
   [[nodiscard]] std::optional<std::vector<part_option>> find(const part_runs& runs, const settings& with) const {
@@ -205,8 +205,8 @@ template <class Stop>
 
 /// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
 /// for ever smaller save budgets, each by `refined` (far from its bound, from `twremat` as well) on the part as a
-/// problem of its own. Small parts are so solved to the proven optimum of their budgets. \cite zhao2023rockmate \cite
-/// gusak2025hiremate
+/// problem of its own. Small parts are so solved to the proven optimum of their budgets.
+/// \cite zhao2023rockmate \cite gusak2025hiremate
 ///
 /// Parts that are equal up to renaming and times are solved once. On `search.run.threads` threads; the answer is the
 /// same for any number of them. Polls before each problem, of which `moves` bounds the time; what has not been looked
@@ -215,7 +215,7 @@ template <class Stop>
                                                run_clock& clock) {
   option_table out;
   out.options.resize(parts.size());
-  const option_cache::settings with{search.peaks, search.most_options, search.moves * 1000 + search.most_budgets,
+  const option_cache::settings with{search.peaks, search.most_budgets, search.most_options, search.moves,
                                     search.run.seed};
 
   // Classes of equal parts.

@@ -21,8 +21,8 @@
 
 #include "remat/core/error.hpp"
 #include "remat/cost/spec.hpp"
-#include "remat/decomposition/isomorphism.hpp"
-#include "remat/decomposition/partition.hpp"
+#include "remat/hierarchy/isomorphism.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/dot.hpp"

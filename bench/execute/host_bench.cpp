@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "remat/cost/measured.hpp"
-#include "remat/execute/executor.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/graph/training_graph.hpp"

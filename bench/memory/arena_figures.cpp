@@ -33,7 +33,7 @@
 #include "remat/solver/chen.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/solver/portfolio.hpp"
+#include "remat/solver/automatic.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"

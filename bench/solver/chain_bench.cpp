@@ -11,7 +11,7 @@
 #include "remat/io/chain_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/solver/chen.hpp"
-#include "remat/solver/linearize.hpp"
+#include "remat/chain/stage_chain.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"

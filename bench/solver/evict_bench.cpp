@@ -6,7 +6,7 @@
 #include <string>
 
 #include "remat/io/training_graph_json.hpp"
-#include "remat/refine/search.hpp"
+#include "remat/refine/moves.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/solver/evict.hpp"
 

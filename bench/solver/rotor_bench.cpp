@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/graph/chain.hpp"
-#include "remat/problem/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
+#include "remat/chain/chain_problem.hpp"
 #include "remat/solver/rotor.hpp"
 
 namespace {

@@ -28,10 +28,10 @@
 #include "remat/solver/chen.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/solver/portfolio.hpp"
+#include "remat/solver/automatic.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/rotor.hpp"
-#include "remat/solver/trade_off.hpp"
+#include "remat/solver/frontier.hpp"
 #include "remat/solver/twremat.hpp"
 
 namespace {

@@ -18,7 +18,7 @@
 #include "outcome.hpp"
 #include "progress_line.hpp"
 #include "remat/core/control.hpp"
-#include "remat/solver/trade_off.hpp"
+#include "remat/solver/frontier.hpp"
 
 namespace remat_plan {
 

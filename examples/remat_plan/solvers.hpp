@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "outcome.hpp"
-#include "remat/problem/chain_problem.hpp"
+#include "remat/chain/chain_problem.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/chain_solution.hpp"
 #include "remat/solver/chen.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/solver/portfolio.hpp"
+#include "remat/solver/automatic.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"

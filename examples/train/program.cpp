@@ -14,7 +14,7 @@
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
 #include "remat/solver/evict.hpp"
-#include "remat/solver/portfolio.hpp"
+#include "remat/solver/automatic.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/solution.hpp"
 

@@ -3,9 +3,9 @@
 
 /// What comes behind a schedule: memory plans and executors on the host. It needs the standard library alone, as
 /// `remat/remat.hpp` does, and threads where it runs.
-#include "remat/execute/executor.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/execute/virtual_memory.hpp"

@@ -4,7 +4,7 @@
 # render do without that folder.
 cmake_minimum_required(VERSION 3.25)
 
-set(below_solver core graph cost problem schedule decomposition mip bound refine)
+set(below_solver core graph cost problem schedule bound order refine chain treewidth hierarchy mip)
 set(before)
 foreach(folder IN LISTS below_solver)
   list(APPEND before ${folder})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 # cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp, solvers.hpp and
 # execute.hpp together include every header that needs the standard library alone, and no other; solvers.hpp has those of
-# solver/ (but for what describes solvers and solutions), decomposition/ with its files, bound/, mip/ and refine/;
+# solver/ (but for what describes solvers and solutions), bound/, order/, refine/, treewidth/, hierarchy/, mip/, and chain/ but for chains themselves;
 # execute.hpp those of memory/ and execute/.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
@@ -15,7 +15,7 @@ foreach(header IN LISTS headers)
   if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers|execute)\\.hpp$")
     continue()
   endif()
-  if(header MATCHES "^((bound|decomposition|mip|refine|solver)/|io/pace)" AND NOT header MATCHES "^solver/(concepts|solution|chain_solution)\\.hpp$")
+  if(header MATCHES "^((bound|order|refine|treewidth|hierarchy|mip|solver)/|io/pace|chain/[^c])" AND NOT header MATCHES "^solver/(concepts|solution|chain_solution)\\.hpp$")
     list(APPEND expected_solvers "${header}")
   elseif(header MATCHES "^(memory|execute)/")
     list(APPEND expected_execute "${header}")

@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string>
 
-#include "remat/decomposition/check_decomposition.hpp"
-#include "remat/decomposition/decompose.hpp"
+#include "remat/treewidth/check.hpp"
+#include "remat/treewidth/decompose.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

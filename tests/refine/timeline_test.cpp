@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/refine/search.hpp"
+#include "remat/refine/moves.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/random_graph.hpp"

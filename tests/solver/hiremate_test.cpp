@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/decomposition/partition.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/solver/concepts.hpp"

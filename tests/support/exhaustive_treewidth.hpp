@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/decomposition/undirected_graph.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat::test {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/graph/chain.hpp"
+#include "remat/chain/chain.hpp"
 
 namespace remat::test {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/decomposition/level_problem.hpp"
-#include "remat/decomposition/level_simulation.hpp"
+#include "remat/hierarchy/level_problem.hpp"
+#include "remat/hierarchy/simulate_level.hpp"
 
 namespace remat::test {
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "remat/decomposition/hierarchy.hpp"
-#include "remat/decomposition/isomorphism.hpp"
-#include "remat/decomposition/part_option.hpp"
-#include "remat/decomposition/partition.hpp"
+#include "remat/hierarchy/hierarchy.hpp"
+#include "remat/hierarchy/isomorphism.hpp"
+#include "remat/hierarchy/part_option.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/random_graph.hpp"
 

@@ -19,7 +19,7 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_stream.cuh"
-#include "remat/execute/executor.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/kernels.hpp"
 
 namespace remat {

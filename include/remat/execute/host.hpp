@@ -19,7 +19,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/execute/executor.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/kernels.hpp"
 
 namespace remat {

@@ -22,7 +22,7 @@
 #include "remat/cost/callable.hpp"
 #include "remat/cost/concepts.hpp"
 #include "remat/cost/unit.hpp"
-#include "remat/execute/executor.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/memory/plan.hpp"

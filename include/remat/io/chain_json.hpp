@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/graph/chain.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/io/json.hpp"
 
 namespace remat {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/decomposition/tree_decomposition.hpp"
-#include "remat/decomposition/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 

@@ -16,22 +16,11 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/index_rows.hpp"
 #include "remat/cost/concepts.hpp"
 #include "remat/graph/concepts.hpp"
 
 namespace remat {
-
-/// Rows of 32-bit indices, one behind the other (compressed sparse rows).
-struct index_rows {
-  std::vector<std::uint32_t> begin{0};  ///< row i is values[begin[i]] … values[begin[i + 1] − 1]
-  std::vector<std::uint32_t> values;
-
-  [[nodiscard]] std::span<const std::uint32_t> operator[](std::size_t row) const noexcept {
-    return {values.data() + begin[row], values.data() + begin[row + 1]};
-  }
-  [[nodiscard]] std::size_t size() const noexcept { return begin.size() - 1; }
-  void end_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }
-};
 
 /// A training step as flat arrays: what every solver runs on. Operation and tensor indices are the graph's ids, and the
 /// order of the operations' indices is topological.

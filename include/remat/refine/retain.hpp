@@ -11,7 +11,7 @@
 #include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/retention.hpp"
-#include "remat/refine/search.hpp"
+#include "remat/refine/moves.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"

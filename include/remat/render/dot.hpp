@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/decomposition/hierarchy.hpp"
+#include "remat/hierarchy/hierarchy.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/units.hpp"

@@ -12,8 +12,8 @@
 
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
-#include "remat/problem/chain_problem.hpp"
-#include "remat/schedule/chain_schedule.hpp"
+#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain_schedule.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

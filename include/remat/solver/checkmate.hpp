@@ -26,7 +26,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/conclude.hpp"
+#include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/rockmate.hpp"

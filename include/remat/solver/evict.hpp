@@ -17,10 +17,10 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/search.hpp"
+#include "remat/refine/moves.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/conclude.hpp"
+#include "remat/solver/accept.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

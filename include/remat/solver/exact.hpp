@@ -18,7 +18,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/conclude.hpp"
+#include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/solution.hpp"
 

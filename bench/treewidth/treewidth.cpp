@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSL-1.0
+// treewidth-figures: widths found within limits of processor time, as CSV: on PACE graphs, and on the operation graphs
+// of training graphs.
+//
+//   treewidth-figures [--limits 1,10,60] [--seed N] FILE…
+//
+// A `.gr` file is one instance; a `.json` file two: training-dag (operations joined to those that make what they read)
+// and training-moral. One search for each instance, with the last limit; `width_Ls` is the width that it had reported
+// after L seconds of processor time of this thread, `cpu_s` when it ended.
+#include <pthread.h>
+
+#include <ctime>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/treewidth/decompose.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/io/pace.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/problem/problem.hpp"
+
+namespace {
+
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+void measure(const std::string& name, const char* kind, const remat::undirected_graph& g,
+             const std::vector<double>& limits, std::uint64_t seed) {
+  constexpr std::int64_t unknown = -1;
+  std::vector<std::int64_t> widths(limits.size(), unknown);
+  remat::decompose_options options;
+  options.run.seed = seed;
+  options.run.work_limit = remat::run_control::no_work_limit - 1;  // no rounds are counted; the stop ends it
+  std::stop_source source;
+  options.run.stop = source.get_token();
+  const double begun = processor_seconds();
+  options.run.on_progress = [&](const remat::progress& p) {
+    const double gone = processor_seconds() - begun;
+    for (std::size_t i = 0; i < limits.size(); ++i)
+      if (gone <= limits[i]) widths[i] = static_cast<std::int64_t>(p.best_time);
+  };
+  clockid_t clock{};
+  pthread_getcpuclockid(pthread_self(), &clock);
+  std::jthread watch([&, clock](const std::stop_token& over) {
+    for (timespec t{}; !over.stop_requested() && !source.stop_requested();) {
+      clock_gettime(clock, &t);
+      const double now = static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+      if (now - begun > limits.back()) source.request_stop();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  const remat::decomposition_result r = remat::decompose(g, options);
+  watch.request_stop();
+  const double cpu = processor_seconds() - begun;
+  std::printf("%s,%s,%zu,%zu", name.c_str(), kind, g.num_vertices(), g.num_edges());
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    if (cpu <= limits[i] || i + 1 == limits.size()) widths[i] = r.width;
+    std::printf(widths[i] == unknown ? "," : ",%lld", static_cast<long long>(widths[i]));
+  }
+  std::printf(",%lld,%d,%.3f\n", static_cast<long long>(r.lower_bound), r.proven ? 1 : 0, cpu);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<double> limits{1, 10, 60};
+  std::uint64_t seed = 0;
+  std::vector<std::string> files;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--limits" && i + 1 < argc) {
+      limits.clear();
+      std::istringstream in(argv[++i]);
+      for (std::string item; std::getline(in, item, ',');) limits.push_back(std::stod(item));
+    } else if (word == "--seed" && i + 1 < argc) {
+      seed = std::stoull(argv[++i]);
+    } else {
+      files.push_back(word);
+    }
+  }
+  std::printf("instance,kind,vertices,edges");
+  for (const double limit : limits) std::printf(",width_%gs", limit);
+  std::printf(",lower_bound,proven,cpu_s\n");
+  for (const std::string& file : files) {
+    const std::filesystem::path path(file);
+    try {
+      if (path.extension() == ".gr") {
+        measure(path.stem().string(), "pace", remat::read_pace_graph(path), limits, seed);
+      } else {
+        const remat::problem p(remat::read_training_graph(path), remat::unit_cost{});
+        measure(path.stem().string(), "training-dag", remat::operation_graph(p, remat::operation_edges::reads), limits,
+                seed);
+        measure(path.stem().string(), "training-moral", remat::operation_graph(p), limits, seed);
+      }
+    } catch (const remat::error& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+      return 2;
+    }
+  }
+}

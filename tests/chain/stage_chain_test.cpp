@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/chain/stage_chain.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "../support/answer.hpp"
+#include "../support/random_graph.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/simplify.hpp"
+
+namespace {
+
+using remat::chain_action;
+using remat::chain_step;
+using remat::cut_list;
+using remat::forward_line;
+using remat::problem;
+using remat::stage_chain;
+
+/// Random cuts of a line.
+cut_list random_cuts(const forward_line& line, std::mt19937_64& engine) {
+  cut_list cuts;
+  const std::uint64_t stride = 1 + engine() % 5;
+  for (std::uint32_t i = 1; i < line.operations.size(); ++i)
+    if (engine() % stride == 0) cuts.push_back(i);
+  return cuts;
+}
+
+TEST_CASE("the turn that is found is the true one, up to the operations around the loss") {
+  for (const auto& file : remat::test::bundled_graphs()) {
+    CAPTURE(file);
+    const remat::training_step step = remat::read_training_step(file);
+    const forward_line line = remat::find_forward_line(step.question.step());
+    const auto is = [&](std::uint32_t o, remat::op_phase phase) {
+      return step.graph.phase(static_cast<remat::op_id>(o)) == phase;
+    };
+    std::size_t misplaced = 0;
+    for (const std::uint32_t o : line.operations) misplaced += is(o, remat::op_phase::backward);
+    for (const std::uint32_t o : line.rest) misplaced += is(o, remat::op_phase::forward);
+    CHECK(misplaced <= 4);
+  }
+}
+
+TEST_CASE("the narrow line has the same operations, each behind what it reads, and the measures of its own order") {
+  int other = 0, narrower = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const problem p = remat::test::random_problem(seed, {.operations = 10 + static_cast<std::uint32_t>(seed % 30)});
+    const remat::flat_step& s = p.step();
+    const forward_line listed = remat::find_forward_line(s), narrow = remat::find_narrow_line(s, listed);
+    CHECK(narrow.rest == listed.rest);
+    CHECK(std::is_permutation(narrow.operations.begin(), narrow.operations.end(), listed.operations.begin(),
+                              listed.operations.end()));
+    std::vector<std::uint32_t> all = narrow.operations;
+    all.insert(all.end(), narrow.rest.begin(), narrow.rest.end());
+    CHECK(remat::check(p, remat::schedule_computes(s, all)).valid());
+    const auto crosses = [&](const forward_line& line, std::size_t i) {
+      std::int64_t bytes = 0;
+      for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+        bool made = false, read = false;
+        for (std::size_t k = 0; k < line.operations.size(); ++k) {
+          const auto outputs = s.outputs[line.operations[k]], inputs = s.inputs[line.operations[k]];
+          made = made || (k < i && std::count(outputs.begin(), outputs.end(), t) > 0);
+          read = read || (k >= i && std::count(inputs.begin(), inputs.end(), t) > 0);
+        }
+        if (made && read && !s.step_output[t]) bytes += s.bytes[t];
+      }
+      return bytes;
+    };
+    std::int64_t sum = 0, narrow_sum = 0;
+    for (std::size_t i = 0; i < listed.operations.size(); ++i) {
+      CHECK(listed.crossing[i] == crosses(listed, i));
+      CHECK(narrow.crossing[i] == crosses(narrow, i));
+      sum += listed.crossing[i];
+      narrow_sum += narrow.crossing[i];
+    }
+    other += narrow.operations != listed.operations;
+    narrower += narrow_sum < sum;
+  }
+  CHECK(other > 100);
+  CHECK(narrower * 2 > other);
+}
+
+TEST_CASE("every needed operation stands in one stage, cuts ascend, levels grow coarser") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 engine(seed);
+    const problem p = remat::test::random_problem(seed, {.operations = 1 + static_cast<std::uint32_t>(seed % 40)});
+    const remat::flat_step& s = p.step();
+    const forward_line line = remat::find_forward_line(s);
+    for (const std::size_t most : {std::size_t{0}, std::size_t{3}, std::size_t{100}}) {
+      std::size_t before = 1000;
+      for (const cut_list& level : remat::cut_levels(line, most)) {
+        CHECK(level.size() <= most);
+        CHECK(level.size() <= before);
+        before = level.size();
+        CHECK(std::is_sorted(level.begin(), level.end()));
+        CHECK(std::adjacent_find(level.begin(), level.end()) == level.end());
+        if (!level.empty()) {
+          CHECK(level.front() > 0);
+          CHECK(level.back() < line.operations.size());
+        }
+      }
+    }
+    const stage_chain stages(s, line, random_cuts(line, engine));
+    std::vector<int> seen(s.num_operations, 0);
+    for (std::uint32_t i = 1; i <= stages.length(); ++i) {
+      for (const std::uint32_t o : stages.forward(i)) ++seen[o];
+      for (const std::uint32_t o : stages.backward(i)) ++seen[o];
+    }
+    for (std::uint32_t o = 0; o < s.num_operations; ++o) CHECK(seen[o] == (s.needed[o] ? 1 : 0));
+  }
+}
+
+TEST_CASE("x(s, j) is what its definition counts") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 engine(seed);
+    const problem p = remat::test::random_problem(
+        seed, {.operations = 30, .accumulate = 0, .effect = 0, .once = 0, .step_output = 0, .backward = 90});
+    const remat::flat_step& s = p.step();
+    const forward_line line = remat::find_forward_line(s);
+    const stage_chain stages(s, line, random_cuts(line, engine));
+    std::vector<std::uint32_t> of(s.num_operations, 0);
+    std::vector<std::uint8_t> forward(s.num_operations, 0);
+    for (std::uint32_t i = 1; i <= stages.length(); ++i) {
+      for (const std::uint32_t o : stages.forward(i)) of[o] = i, forward[o] = 1;
+      for (const std::uint32_t o : stages.backward(i)) of[o] = i;
+    }
+    for (std::uint32_t a = 1; a <= stages.length(); ++a)
+      for (std::uint32_t j = a; j <= stages.length(); ++j) {
+        std::int64_t bytes = 0;
+        for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+          if (s.resident[t] || s.step_output[t] || s.producers[t].empty()) continue;
+          const std::uint32_t maker = s.producers[t][0];
+          if (!s.needed[maker] || !forward[maker] || of[maker] < a || of[maker] > j) continue;
+          bool beyond = false;
+          for (const std::uint32_t o : s.consumers[t]) beyond = beyond || of[o] > j;
+          if (beyond) bytes += s.bytes[t];
+        }
+        CHECK(stages.crossing_bytes(a, j) == bytes);
+      }
+  }
+}
+
+TEST_CASE("any sequence that brings each forward before its backward expands to a legal schedule") {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 engine(seed);
+    remat::test::random_graph_options options;
+    options.operations = 2 + static_cast<std::uint32_t>(seed % 40);
+    options.accumulate = 35;
+    const problem p = remat::test::random_problem(seed, options);
+    const forward_line line = remat::find_forward_line(p.step());
+    const auto order = seed % 2 == 0 ? remat::stage_order::listed : remat::stage_order::least_peak;
+    const stage_chain stages(p.step(), line, random_cuts(line, engine), order);
+    std::vector<chain_step> steps;
+    for (std::uint32_t i = 1; i <= stages.length(); ++i) steps.push_back({chain_action::forward_none, i});
+    for (std::uint32_t i = stages.length(); i >= 1; --i) {
+      for (std::uint64_t again = engine() % 3; again > 0; --again) {  // some run of forwards from anywhere
+        const auto from = 1 + static_cast<std::uint32_t>(engine() % i);
+        for (std::uint32_t j = from; j <= i; ++j) steps.push_back({chain_action::forward_checkpoint, j});
+      }
+      steps.push_back({chain_action::backward, i});
+    }
+    const remat::check_report report = remat::check(p, remat::schedule_computes(p.step(), stages.expand(steps)));
+    CHECK_MESSAGE(report.valid(), report.message());
+  }
+}
+
+TEST_CASE("of a plain chain of operations the measures are the operations' own") {
+  // x1 → x2 → x3; each forward saves something for its backward, which reads that and the gradient.
+  remat::training_graph g;
+  std::vector<remat::tensor_id> x{g.add_tensor({.name = "x0", .bytes = 1, .kind = remat::tensor_kind::input})},
+      saved(4), d(4);
+  for (std::size_t i = 1; i <= 3; ++i) {
+    const auto number = static_cast<std::int64_t>(i);
+    x.push_back(g.add_tensor({.name = "x", .bytes = 10 * number}));
+    saved[i] = g.add_tensor({.name = "saved", .bytes = 3 * number});
+    g.add_operation({.name = "f",
+                     .inputs = {x[i - 1]},
+                     .outputs = {x[i], saved[i]},
+                     .seconds = static_cast<double>(i),
+                     .workspace = number});
+  }
+  for (std::size_t i = 3; i >= 1; --i) {
+    d[i] = g.add_tensor({.name = "d", .bytes = 100 * static_cast<std::int64_t>(i)});
+    remat::operation_spec o{
+        .name = "b", .inputs = {saved[i]}, .outputs = {d[i]}, .seconds = 10.0 * static_cast<double>(i)};
+    if (i < 3) o.inputs.push_back(d[i + 1]);
+    g.add_operation(std::move(o));
+  }
+  g.add_step_output(d[1]);
+  const problem p(g, remat::measured_cost{});
+  forward_line line;
+  line.operations = {0, 1, 2};
+  line.rest = {3, 4, 5};
+  const stage_chain stages(p.step(), line, {1, 2});
+  REQUIRE(stages.length() == 3);
+  for (std::uint32_t s = 1; s <= 3; ++s) {
+    CAPTURE(s);
+    CHECK(stages.forward_time(s) == s);
+    CHECK(stages.fast_time(s) == (s < 3 ? s : 0));  // nothing crosses the end of the last
+    CHECK(stages.backward_time(s) == 10 * s);
+    for (std::uint32_t t = s; t <= 3; ++t) CHECK(stages.saved_bytes(s, t) == 3 * s);
+    CHECK(stages.last_forward_time(s) == s);
+    CHECK_FALSE(stages.backward_reads_no_forward(s));
+    CHECK(stages.last_forward_peak(s) == stages.forward_peak(s));
+    CHECK(stages.transient_bytes(s) == (s < 3 ? 10 * s : 0));
+    CHECK(stages.crossing_bytes(s, s) == (s < 3 ? 10 * s : 0));
+    CHECK(stages.gradient_bytes(s) == (s < 3 ? 100 * (s + 1) : 0));
+    CHECK(stages.fast_peak(s) == (s < 3 ? 14 * s : 0));
+    CHECK(stages.forward_peak(s) == 14 * s + 10 * (s - 1));
+    CHECK(stages.backward_peak(s) == stages.saved_bytes(s, s) + stages.gradient_bytes(s) + 100 * s);
+    CHECK(stages.output_bytes(s) == (s == 1 ? 100 : 0));
+  }
+}
+
+}  // namespace

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/hierarchy/partition.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/cost/measured.hpp"
+#include "remat/hierarchy/check.hpp"
+#include "remat/hierarchy/hierarchy.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;
+
+/// Whether no path leaves a set of operations and re-enters it, by reachability among operations of the same phase.
+bool convex(const flat_step& s, const std::vector<std::uint8_t>& inside, const std::vector<std::uint8_t>& allowed) {
+  std::vector<std::uint8_t> left(s.num_operations, 0);  // a path from the set has left it
+  for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+    if (!allowed[o]) continue;
+    bool from_left = false, from_inside = false;
+    for (const std::uint32_t t : s.inputs[o])
+      for (const std::uint32_t maker : s.producers[t]) {
+        from_left = from_left || left[maker];
+        from_inside = from_inside || (allowed[maker] && inside[maker]);
+      }
+    if (inside[o] && from_left) return false;
+    left[o] = from_left || (!inside[o] && from_inside);
+  }
+  return true;
+}
+
+void check_by_definition(const flat_step& s, const operation_hierarchy& h) {
+  std::vector<std::uint8_t> forward(s.num_operations, 0), backward(s.num_operations, 0);
+  for (std::size_t i = 0; i < h.order.size(); ++i) (i < h.num_forward ? forward : backward)[h.order[i]] = 1;
+  for (std::size_t g = 0; g < h.groups.size(); ++g)
+    for (const bool first : {true, false}) {
+      std::vector<std::uint8_t> inside(s.num_operations, 0);
+      for (const std::uint32_t o : first ? h.forward(g) : h.backward(g)) inside[o] = 1;
+      CHECK(convex(s, inside, first ? forward : backward));
+    }
+  // Each needed operation is a child, or anchored at a child, of just one group.
+  std::vector<std::uint32_t> times(s.num_operations, 0);
+  for (std::size_t g = 0; g < h.groups.size(); ++g)
+    for (const std::uint32_t child : h.children[g])
+      if (!h.is_group(child)) ++times[child];
+  for (std::uint32_t o = 0; o < s.num_operations; ++o) CHECK(times[o] == (s.needed[o] && forward[o] ? 1U : 0U));
+}
+
+std::string first_violation(const flat_step& s, const operation_hierarchy& h, const hierarchy_limits& limits = {}) {
+  const hierarchy_report report = check_hierarchy(s, h, limits);
+  return report.valid() ? "" : report.violations[0];
+}
+
+using method = operation_hierarchy (*)(const flat_step&, const partition_options&);
+constexpr method methods[] = {&h_partition, &partition_at_cuts, &partition_at_repeats};
+
+/// Forward and backward of blocks x → a → b, x → c, (b, c) → d, each backward reading what its forward made.
+struct residual_blocks {
+  explicit residual_blocks(std::uint32_t blocks, std::int64_t width = 100) {
+    const auto run = [&](std::vector<tensor_id> in, std::int64_t bytes, op_phase phase) {
+      tensor_spec t;
+      t.bytes = bytes;
+      operation_spec o;
+      o.phase = phase;
+      o.seconds = 1;
+      o.inputs = std::move(in);
+      o.outputs = {graph.add_tensor(t)};
+      const tensor_id made = o.outputs[0];
+      graph.add_operation(std::move(o));
+      return made;
+    };
+    std::vector<std::vector<tensor_id>> reads;
+    std::vector<tensor_id> made;
+    const auto forward = [&](std::vector<tensor_id> in, std::int64_t bytes) {
+      reads.push_back(in);
+      made.push_back(run(std::move(in), bytes, op_phase::forward));
+      return made.back();
+    };
+    tensor_id x = forward({}, width);
+    for (std::uint32_t i = 0; i < blocks; ++i) {
+      const tensor_id a = forward({x}, 4 * width), b = forward({a}, 4 * width), c = forward({x}, 3 * width);
+      x = forward({b, c}, width);
+    }
+    tensor_id gradient = run({x}, 4, op_phase::loss);
+    for (std::size_t i = made.size(); i-- > 0;) {
+      reads[i].push_back(gradient);
+      gradient = run(reads[i], width, op_phase::backward);
+    }
+    graph.add_step_output(gradient);
+  }
+  training_graph graph;
+};
+
+}  // namespace
+
+TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
+  std::mt19937_64 engine(1);
+  std::size_t groups = 0, deepest = 0;
+  for (std::uint64_t seed = 0; seed < 800; ++seed) {
+    test::random_graph_options random;
+    random.operations = 1 + static_cast<std::uint32_t>(engine() % (seed % 10 == 0 ? 120 : 30));
+    random.most_inputs = static_cast<std::uint32_t>(engine() % 4);
+    const problem p = test::random_problem(seed, random);
+    partition_options options;
+    options.max_group = 2 + static_cast<std::uint32_t>(engine() % 6);
+    options.max_top = 1 + static_cast<std::uint32_t>(engine() % 6);
+    if (seed % 3 == 0) options.forward = p.step().needed;  // all of it, as a graph without a backward
+    for (const method make : methods) {
+      const operation_hierarchy h = make(p.step(), options);
+      CAPTURE(seed);
+      CHECK(first_violation(p.step(), h, {options.max_group, options.max_top}) == "");
+      check_by_definition(p.step(), h);
+      groups += h.groups.size();
+      deepest = std::max<std::size_t>(deepest, h.depth());
+      const operation_hierarchy again = make(p.step(), options);
+      CHECK(again.order == h.order);
+      CHECK(again.children.values == h.children.values);
+    }
+  }
+  CHECK(groups > 5000);  // the property was not tested on nothing
+  CHECK(deepest > 3);
+}
+
+TEST_CASE("graphs without any structure are partitioned, too") {
+  std::mt19937_64 engine(4);
+  for (int round = 0; round < 12; ++round) {
+    training_graph g;
+    const std::size_t near = 2 + engine() % 30, n = round % 2 == 0 ? 300 : 1500;
+    for (std::size_t i = 0; i < n; ++i) {
+      tensor_spec t;
+      t.bytes = static_cast<std::int64_t>(engine() % 100);
+      operation_spec o;
+      o.seconds = 1;
+      if (i > 0 && engine() % 50 != 0) {
+        o.inputs.push_back(static_cast<tensor_id>(i - 1 - engine() % std::min(i, near)));
+        const auto any = static_cast<tensor_id>(engine() % i);
+        if (any != o.inputs[0]) o.inputs.push_back(any);
+      }
+      o.outputs = {g.add_tensor(t)};
+      g.add_operation(std::move(o));
+    }
+    for (std::size_t i = 0; i < n; ++i) g.add_step_output(static_cast<tensor_id>(i));
+    const problem p(g, measured_cost{});
+    partition_options options;
+    options.forward.assign(n, 1);
+    options.max_group = 2 + static_cast<std::uint32_t>(engine() % 20);
+    options.max_top = 1 + static_cast<std::uint32_t>(engine() % 30);
+    for (const method make : methods) {
+      CAPTURE(round);
+      const operation_hierarchy h = make(p.step(), options);
+      CHECK(first_violation(p.step(), h, {options.max_group, options.max_top}) == "");
+    }
+  }
+}
+
+TEST_CASE("residual blocks become groups that are cut where few bytes cross") {
+  const residual_blocks blocks(50);
+  const problem p(blocks.graph, measured_cost{});
+  partition_options options;
+  options.max_group = 4;
+  for (const method make : methods) {
+    const operation_hierarchy h = make(p.step(), options);
+    CHECK(first_violation(p.step(), h, {4, 30}) == "");
+    CHECK(h.num_forward >= 201);
+    std::size_t whole = 0;
+    for (std::size_t g = 1; g < h.groups.size(); ++g) {
+      const auto forward = h.forward(g);
+      if (forward.size() == 4 && forward[0] % 4 == 1) ++whole;
+    }
+    CHECK(whole >= 49);
+  }
+}
+
+TEST_CASE("the backward of an operation goes with it") {
+  const residual_blocks blocks(3);
+  const problem p(blocks.graph, measured_cost{});
+  partition_options options;
+  options.forward.assign(p.step().num_operations, 0);
+  std::fill(options.forward.begin(), options.forward.begin() + 14, std::uint8_t{1});  // with the loss
+  options.max_group = 4;
+  options.max_top = 4;
+  const operation_hierarchy h = h_partition(p.step(), options);
+  // The backward of operation i is 26 − i, and reads what i read.
+  for (std::uint32_t i = 1; i < 13; ++i) {
+    if (h.group_of[i] == 0) continue;
+    CHECK(h.anchor[26 - i] <= i);
+    CHECK(i - h.anchor[26 - i] <= 2);
+  }
+}
+
+TEST_CASE("a chain is a pure sequence and stays as it is, a small step too") {
+  residual_blocks one(1);
+  const problem p(one.graph, measured_cost{});
+  CHECK(h_partition(p.step()).groups.size() == 1);
+  training_graph g;
+  tensor_id x{};
+  for (int i = 0; i < 100; ++i) {
+    tensor_spec t;
+    t.bytes = 8;
+    operation_spec o;
+    o.seconds = 1;
+    if (i > 0) o.inputs = {x};
+    o.outputs = {x = g.add_tensor(t)};
+    g.add_operation(o);
+  }
+  g.add_step_output(x);
+  const problem chain(g, measured_cost{});
+  partition_options options;
+  options.forward.assign(100, 1);
+  const operation_hierarchy h = h_partition(chain.step(), options);
+  CHECK(h.groups.size() == 1);
+  CHECK(h.groups[0].sequence);
+  CHECK(h.children[0].size() == 100);
+  CHECK(first_violation(chain.step(), h, {20, 30}) == "");
+}
+
+TEST_CASE("a long chain beside others becomes one group of any length") {
+  training_graph g;
+  const auto run = [&](std::vector<tensor_id> in) {
+    tensor_spec t;
+    t.bytes = 8;
+    operation_spec o;
+    o.seconds = 1;
+    o.inputs = std::move(in);
+    o.outputs = {g.add_tensor(t)};
+    const tensor_id made = o.outputs[0];
+    g.add_operation(std::move(o));
+    return made;
+  };
+  const tensor_id source = run({});
+  std::vector<tensor_id> ends;
+  for (int chain = 0; chain < 3; ++chain) {
+    tensor_id x = source;
+    for (int i = 0; i < 40; ++i) x = run({x});
+    ends.push_back(x);
+  }
+  g.add_step_output(run(ends));
+  const problem p(g, measured_cost{});
+  partition_options options;
+  options.forward.assign(p.step().num_operations, 1);
+  options.max_group = 6;
+  options.max_top = 5;
+  const operation_hierarchy h = h_partition(p.step(), options);
+  CHECK(first_violation(p.step(), h, {6, 5}) == "");
+  CHECK(h.groups.size() == 4);
+  std::size_t children = 0;
+  for (std::size_t i = 1; i < h.groups.size(); ++i) {
+    CHECK(h.groups[i].sequence);
+    CHECK(h.children[i].size() >= 40);
+    children += h.children[i].size();
+  }
+  CHECK(children == 121);  // the last operation belongs to one of them
+}
+
+TEST_CASE("the checker refuses what is not a hierarchy") {
+  std::mt19937_64 engine(2);
+  std::size_t refused = 0, tried = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    test::random_graph_options random;
+    random.operations = 30;
+    random.dead = 0;
+    const problem p = test::random_problem(seed, random);
+    partition_options options;
+    options.max_group = 3;
+    options.max_top = 3;
+    const operation_hierarchy right = h_partition(p.step(), options);
+    if (right.groups.size() < 3 || right.order.size() < 4) continue;
+    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(engine() % n); };
+    for (int change = 0; change < 9; ++change) {
+      operation_hierarchy h = right;
+      const std::size_t g = 1 + below(h.groups.size() - 1), i = below(h.order.size());
+      operation_hierarchy::group& group = h.groups[g];
+      switch (change) {
+        case 0:
+          h.order[i] = h.order[(i + 1) % h.order.size()];
+          break;
+        case 1:
+          ++group.forward_end;
+          break;
+        case 2:
+          group.sequence = !group.sequence;
+          break;
+        case 3:
+          h.group_of[h.order[i]] = static_cast<std::uint32_t>((h.group_of[h.order[i]] + 1) % h.groups.size());
+          break;
+        case 4:
+          group.depth += 1;
+          break;
+        case 5:
+          h.children.values[below(h.children.values.size())] = h.order[0];
+          if (h.children.values == right.children.values) continue;
+          break;
+        case 6:
+          std::reverse(h.order.begin(), h.order.begin() + h.num_forward);
+          break;
+        case 7:
+          if (group.backward_begin == group.backward_end) continue;
+          --group.backward_end;
+          break;
+        default:
+          h.groups[0].backward_end -= 1;
+          break;
+      }
+      ++tried;
+      refused += first_violation(p.step(), h) != "";
+    }
+    // Any limit below what there is.
+    std::uint32_t most = 0;
+    for (std::size_t g = 1; g < right.groups.size(); ++g)
+      if (!right.groups[g].sequence) most = std::max(most, static_cast<std::uint32_t>(right.children[g].size()));
+    if (most > 0) CHECK(first_violation(p.step(), right, {most - 1, 3}) != "");
+  }
+  CHECK(tried > 1000);
+  CHECK(refused == tried);
+}
+
+TEST_CASE("groups by hand: only convex ones make a hierarchy") {
+  // 0 → 1 → 2 → 3 and 0 → 3.
+  training_graph g;
+  std::vector<tensor_id> t;
+  for (int i = 0; i < 4; ++i) {
+    tensor_spec spec;
+    spec.bytes = 1;
+    t.push_back(g.add_tensor(spec));
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    operation_spec o;
+    o.seconds = 1;
+    if (i > 0) o.inputs = {t[i - 1]};
+    if (i == 3) o.inputs.push_back(t[0]);
+    o.outputs = {t[i]};
+    g.add_operation(std::move(o));
+  }
+  g.add_step_output(t[3]);
+  const problem p(g, measured_cost{});
+  const std::vector<std::uint8_t> all(4, 1);
+  constexpr std::uint32_t none = operation_hierarchy::none;
+  const auto made = [&](std::vector<std::uint32_t> group_of, std::vector<std::uint32_t> parents) {
+    return make_hierarchy(p.step(), all, std::move(group_of), std::move(parents));
+  };
+  const operation_hierarchy nested = made({none, 0, 0, 1}, {1, none});
+  CHECK(nested.groups.size() == 3);
+  CHECK(nested.groups[2].parent == 1);
+  CHECK(nested.groups[2].sequence);
+  CHECK(nested.groups[1].sequence);
+  CHECK(nested.groups[0].sequence);
+  CHECK(first_violation(p.step(), nested) == "");
+  CHECK_THROWS_AS(made({0, none, 0, none}, {none}), bad_argument);  // 1 is between 0 and 2
+  CHECK_THROWS_AS(made({0, 1, 0, 1}, {none, none}), bad_argument);
+  CHECK_THROWS_AS(made({0, 0, 0, 2}, {none}), bad_argument);
+  CHECK_THROWS_AS(made({0, 0, 0, 0}, {none, none}), bad_argument);  // group 1 is empty
+  CHECK_THROWS_AS(made({0, 0, 1, 1}, {1, 0}), bad_argument);        // inside each other
+  CHECK_THROWS_AS(made({0, 0, 0}, {none}), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.step(), {1, 0, 1, 1}, {0, 0, 0, 0}, {none})), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.step(), {0, 0, 0, 0}, {0, 0, 0, 0}, {})), bad_argument);
+}
+
+TEST_CASE("unusable options") {
+  const problem p = test::random_problem(1);
+  for (const method make : methods) {
+    partition_options options;
+    options.max_group = 1;
+    CHECK_THROWS_AS(make(p.step(), options), bad_argument);
+    options.max_group = 2;
+    options.max_top = 0;
+    CHECK_THROWS_AS(make(p.step(), options), bad_argument);
+    options.max_top = 1;
+    options.forward.assign(1, 1);
+    CHECK_THROWS_AS(make(p.step(), options), bad_argument);
+  }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/problem/phase.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "remat/cost/unit.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "support/random_graph.hpp"
+
+using namespace remat;
+
+TEST_CASE("a chain with its backward turns behind its last forward") {
+  training_graph g;
+  std::vector<tensor_id> y{g.add_tensor({.bytes = 1, .kind = tensor_kind::input})};
+  for (int layer = 0; layer < 5; ++layer) {
+    y.push_back(g.add_tensor({.bytes = 1}));
+    g.add_operation({.inputs = {y[y.size() - 2]}, .outputs = {y.back()}});
+  }
+  for (tensor_id gradient = y.back(); !y.empty(); y.pop_back()) {
+    const tensor_id next = g.add_tensor({.bytes = 1});
+    g.add_operation({.inputs = {y.back(), gradient}, .outputs = {next}});
+    gradient = next;
+    if (y.size() == 1) g.add_step_output(next);
+  }
+  CHECK(turn_of(problem(g, unit_cost{}).step()) == 6);
+}
+
+TEST_CASE("it is the last operation before which the most tensors are alive") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 12)});
+    const flat_step& s = p.step();
+    std::uint32_t turn = s.num_operations;
+    std::size_t most = 0;
+    for (std::uint32_t at = 0; at < s.num_operations; ++at) {
+      std::size_t alive = 0;
+      for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+        bool made = false, read = false;
+        for (const std::uint32_t o : s.producers[t]) made = made || (s.needed[o] && o < at);
+        for (const std::uint32_t o : s.consumers[t]) read = read || (s.needed[o] && o >= at);
+        alive += made && read && !s.step_output[t];
+      }
+      if (alive >= most) {
+        most = alive;
+        turn = at;
+      }
+    }
+    CAPTURE(seed);
+    REQUIRE(turn_of(s) == turn);
+  }
+}

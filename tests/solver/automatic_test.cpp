@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: threads slow
+#include "remat/solver/automatic.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/solver/concepts.hpp"
+
+using namespace remat;
+using namespace std::chrono_literals;
+
+static_assert(solver_for<portfolio_solver, problem>);
+
+namespace {
+
+problem read(const std::string& name) {
+  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question;
+}
+
+problem within(const problem& p, double part) {
+  return p.with_budget(static_cast<std::int64_t>(part * static_cast<double>(p.step().baseline_peak)));
+}
+
+portfolio_options limited(std::chrono::nanoseconds time, unsigned threads) {
+  portfolio_options options;
+  options.run.time_limit = time;
+  options.run.threads = threads;
+  return options;
+}
+
+void check_valid(const problem& p, const solution& s) {
+  REQUIRE(s.plan);
+  const check_report report = check(p, *s.plan);
+  CHECK(report.valid());
+  CHECK(report.peak_bytes == s.peak_bytes);
+  CHECK(report.time == s.time);
+  CHECK(s.lower_bound <= s.time * (1 + 1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("it is never behind one of its parts") {
+  for (const char* name : {"toy-skip-3", "unet5-b16-256", "rk/fno1d", "vgg16-b64-224"})
+    for (const double part : {0.7, 0.45})
+      for (const unsigned threads : {1U, 2U}) {
+        CAPTURE(name);
+        CAPTURE(part);
+        CAPTURE(threads);
+        const problem p = within(read(name), part);
+        double best = std::numeric_limits<double>::infinity();
+        for (const solution& s : {no_remat(p), evict(p), chen_greedy(p), chen_sqrt(p), revolve(p)})
+          if (s.plan) best = std::min(best, s.time);
+        const solution s = automatic(p, limited(1s, threads));
+        if (best < std::numeric_limits<double>::infinity()) {
+          check_valid(p, s);
+          CHECK(s.time <= best);
+          CHECK(s.message.substr(0, 3) == "by ");
+        } else {
+          CHECK(s.status != solve_status::error);
+        }
+      }
+}
+
+TEST_CASE("least time and infeasibility are seen at once") {
+  const problem p = read("unet5-b16-256");
+  for (const unsigned threads : {1U, 2U}) {
+    const solution all = automatic(within(p, 1.0), limited(60s, threads));
+    CHECK(all.status == solve_status::optimal);
+    check_valid(within(p, 1.0), all);
+    CHECK(all.statistics.seconds < 10);
+    const solution none = automatic(p.with_budget(1), limited(60s, threads));
+    CHECK(none.status == solve_status::infeasible);
+    CHECK(!none.plan);
+    CHECK(!none.message.empty());
+    CHECK(none.statistics.seconds < 10);
+  }
+}
+
+TEST_CASE("under a limit of work the seed alone decides") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  std::vector<solution> answers;
+  for (const unsigned threads : {1U, 2U, 4U}) {
+    portfolio_options options;
+    options.run.work_limit = 50000;
+    options.run.seed = 11;
+    options.run.threads = threads;
+    answers.push_back(automatic(p, options));
+    check_valid(p, answers.back());
+    CHECK(answers.back().statistics.work > 0);
+  }
+  CHECK(*answers[0].plan == *answers[1].plan);
+  CHECK(*answers[0].plan == *answers[2].plan);
+}
+
+TEST_CASE("it ends on time") {
+  const problem p = within(read("gpt2-small-b8-s1024"), 0.6);
+  for (const unsigned threads : {1U, 2U})
+    for (const auto time : {0ms, 20ms, 300ms}) {
+      const auto begin = std::chrono::steady_clock::now();
+      const solution s = automatic(p, limited(time, threads));
+      CHECK(std::chrono::steady_clock::now() - begin < time + 1s);
+      if (s.plan)
+        check_valid(p, s);
+      else
+        CHECK(s.status == solve_status::timeout);
+    }
+}
+
+TEST_CASE("without any limit it ends by itself") {
+  const problem p = within(read("toy-skip-3"), 0.8);
+  const solution s = automatic(p);
+  CHECK((s.plan || s.status == solve_status::timeout || s.status == solve_status::infeasible));
+}
+
+TEST_CASE("a stop, whenever it comes, leaves the best so far") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  for (const unsigned threads : {1U, 2U})
+    for (const auto delay : {0ms, 1ms, 5ms, 30ms, 200ms}) {
+      std::stop_source source;
+      portfolio_options options = limited(60s, threads);
+      options.run.stop = source.get_token();
+      if (delay == 0ms) source.request_stop();
+      std::jthread later([&] {
+        std::this_thread::sleep_for(delay);
+        source.request_stop();
+      });
+      const solution s = automatic(p, options);
+      CHECK(s.statistics.seconds < 5);
+      if (s.plan)
+        check_valid(p, s);
+      else
+        CHECK(s.status == solve_status::cancelled);
+    }
+}
+
+TEST_CASE("progress comes on the caller's thread, in the name of auto, and gets better") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  for (const unsigned threads : {1U, 2U}) {
+    portfolio_options options = limited(500ms, threads);
+    const auto caller = std::this_thread::get_id();
+    int calls = 0;
+    options.run.on_progress = [&](const progress& news) {
+      CHECK(std::this_thread::get_id() == caller);
+      CHECK(news.solver == "auto");
+      CHECK(news.time_limit == 500ms);
+      ++calls;
+    };
+    const solution s = automatic(p, options);
+    check_valid(p, s);
+    CHECK(calls > 0);
+  }
+}
+
+TEST_CASE("what the callback throws leaves the solver") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  for (const unsigned threads : {1U, 2U}) {
+    portfolio_options options = limited(60s, threads);
+    options.run.on_progress = [](const progress& news) {
+      if (news.elapsed > 100ms) throw std::runtime_error("enough");
+    };
+    CHECK_THROWS_WITH_AS((void)automatic(p, options), "enough", std::runtime_error);
+  }
+}

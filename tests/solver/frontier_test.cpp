@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/solver/frontier.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/exact.hpp"
+#include "remat/solver/twremat.hpp"
+#include "support/answer.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+
+using namespace remat;
+
+namespace {
+
+problem bundled(const char* name) {
+  return read_training_step(std::string(REMAT_TEST_DATA "/graphs/") + name + ".json").question;
+}
+
+}  // namespace
+
+TEST_CASE("with an exact solver, the least memory is the least") {
+  std::size_t found = 0, below_listed = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 4)});
+    const flat_step& s = p.step();
+    for (const double overhead : {0.0, 0.3, 1.0}) {
+      const double most = s.baseline_time * (1 + overhead);
+      const solution least = least_memory_for(p, most, exact);
+      INFO("seed ", seed, " overhead ", overhead);
+      REQUIRE(least.has_schedule());
+      const check_report r = check(p, *least.plan);
+      REQUIRE(r.valid());
+      REQUIRE(r.peak_bytes == least.peak_bytes);
+      REQUIRE(r.time <= most * (1 + 1e-12));
+      // One byte less: no schedule is fast enough.
+      if (least.peak_bytes > 0) REQUIRE(test::least_time(p.with_budget(least.peak_bytes - 1)) > most);
+      ++found;
+      below_listed += least.peak_bytes < s.baseline_peak;
+    }
+  }
+  CHECK(found == 900);
+  CHECK(below_listed > 100);
+}
+
+TEST_CASE("more time never takes more memory, on a real graph") {
+  const problem p = bundled("unet5-b16-256");
+  std::int64_t before = std::numeric_limits<std::int64_t>::max();
+  for (const double overhead : {0.0, 0.05, 0.1, 0.25}) {
+    const solution s = least_memory_for(p, p.step().baseline_time * (1 + overhead), twremat);
+    REQUIRE(s.has_schedule());
+    CHECK(s.time <= p.step().baseline_time * (1 + overhead) * (1 + 1e-12));
+    CHECK(s.peak_bytes <= before);
+    before = s.peak_bytes;
+  }
+  CHECK(before < p.step().baseline_peak / 2);
+}
+
+TEST_CASE("a time that nothing can have is infeasible, and a stop is heard") {
+  const problem p = bundled("toy-skip-3");
+  CHECK(least_memory_for(p, p.step().needed_time * 0.9, evict).status == solve_status::infeasible);
+  std::stop_source source;
+  source.request_stop();
+  trade_off_options options;
+  options.run.stop = source.get_token();
+  CHECK(least_memory_for(p, p.step().needed_time * 2, evict, options).status == solve_status::cancelled);
+}
+
+TEST_CASE("a frontier is monotone, in the order of its budgets, and within each of them") {
+  const problem p = bundled("uno2d-b16-256");
+  const std::int64_t peak = p.step().baseline_peak;
+  const std::vector<std::int64_t> budgets{peak / 2, peak, peak * 3 / 5, peak / 5, peak * 4 / 5};
+  const std::vector<solution> answers = frontier(p, budgets, twremat);
+  REQUIRE(answers.size() == budgets.size());
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    test::check_answer(p.with_budget(budgets[i]), answers[i]);
+    for (std::size_t j = 0; j < budgets.size(); ++j)
+      if (budgets[i] < budgets[j]) CHECK(answers[i].time >= answers[j].time);
+  }
+  CHECK(answers[3].status == solve_status::infeasible);
+  CHECK(answers[1].status == solve_status::optimal);
+}
+
+TEST_CASE("under a limit of work the answer is the same again") {
+  const problem p = bundled("unet5-b16-256");
+  trade_off_options options;
+  options.run.work_limit = 200000;
+  const double most = p.step().baseline_time * 1.1;
+  const solution once = least_memory_for(p, most, twremat, options), again = least_memory_for(p, most, twremat, options);
+  REQUIRE(once.has_schedule());
+  CHECK(*once.plan == *again.plan);
+}

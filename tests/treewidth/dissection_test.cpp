@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/treewidth/dissection.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "remat/treewidth/elimination_order.hpp"
+#include "support/exhaustive_treewidth.hpp"
+
+namespace {
+
+using remat::undirected_graph;
+using namespace remat::test;
+
+std::uint32_t width_by_ranks(const undirected_graph& g, const std::vector<std::uint32_t>& rank) {
+  remat::eliminating::greedy_options options;
+  options.rank = rank;
+  return remat::elimination_width(g, remat::eliminating::greedy_order(g, options));
+}
+
+}  // namespace
+
+TEST_CASE("vertices of one rank in different parts are not joined through lower ranks of both") {
+  // Ranks come from nested separators: a path from one rank to the same one elsewhere goes through a higher one, or
+  // stays in one cell. So parts below a rank hold vertices of one cell only.
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const undirected_graph g = grid_graph(9, 30);
+    remat::dissection_options options;
+    options.seed = seed;
+    const auto rank = remat::dissection_ranks(g, options);
+    REQUIRE(rank.size() == g.num_vertices());
+    const std::uint32_t top = *std::max_element(rank.begin(), rank.end());
+    REQUIRE(top > 1);
+    std::vector<std::uint32_t> gone;
+    for (std::uint32_t v = 0; v < rank.size(); ++v)
+      if (rank[v] == top) gone.push_back(v);
+    CHECK(gone.size() < 40);
+    // Without the separator of the highest rank the grid falls apart, into parts below 9 in 10.
+    std::vector<std::uint8_t> seen(rank.size(), 0);
+    for (const std::uint32_t v : gone) seen[v] = 1;
+    std::size_t largest = 0;
+    for (std::uint32_t v = 0; v < rank.size(); ++v) {
+      if (seen[v]) continue;
+      std::vector<std::uint32_t> queue{v};
+      seen[v] = 1;
+      for (std::size_t i = 0; i < queue.size(); ++i)
+        for (const std::uint32_t u : g.neighbours(queue[i]))
+          if (!seen[u]) {
+            seen[u] = 1;
+            queue.push_back(u);
+          }
+      largest = std::max(largest, queue.size());
+    }
+    CHECK(largest < rank.size() * 9 / 10);
+  }
+}
+
+TEST_CASE("on a long grid the order is no wider than two of its columns and some") {
+  const undirected_graph g = grid_graph(10, 60);
+  std::uint32_t best = 1000;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    remat::dissection_options options;
+    options.seed = seed;
+    best = std::min(best, width_by_ranks(g, remat::dissection_ranks(g, options)));
+  }
+  CHECK(best >= 10);
+  CHECK(best <= 24);  // a cell lies between two separators
+}
+
+TEST_CASE("disconnected graphs, small ones, a target; a seed decides; a stop gives nothing") {
+  CHECK(remat::dissection_ranks(undirected_graph(), {}).empty());
+  CHECK(remat::dissection_ranks(undirected_graph(50, {}), {}) == std::vector<std::uint32_t>(50, 0));
+  CHECK(remat::dissection_ranks(complete_graph(60), {}) == std::vector<std::uint32_t>(60, 0));
+  const undirected_graph g = random_undirected(2, 300, 1);
+  remat::dissection_options options;
+  options.seed = 5;
+  std::uint64_t work = 0;
+  options.work = &work;
+  const auto rank = remat::dissection_ranks(g, options);
+  CHECK(rank == remat::dissection_ranks(g, options));
+  CHECK(work > 0);
+  options.target = 300;
+  CHECK(remat::dissection_ranks(g, options) == std::vector<std::uint32_t>(300, 0));
+  options.target = 0;
+  const std::function<bool()> stop = [] { return true; };
+  options.stop = &stop;
+  CHECK(remat::dissection_ranks(g, options).empty());
+}

@@ -24,10 +24,10 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/solver/automatic.hpp"
 #include "remat/solver/chen.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/solver/automatic.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"

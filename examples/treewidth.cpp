@@ -21,11 +21,11 @@
 
 #include "remat/core/error.hpp"
 #include "remat/cost/unit.hpp"
-#include "remat/treewidth/decompose.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 #include "remat/io/pace.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/treewidth/decompose.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
 #include "remat_plan/interrupt.hpp"
 
 namespace {

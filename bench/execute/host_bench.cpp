@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "remat/cost/measured.hpp"
-#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/lifetime.hpp"

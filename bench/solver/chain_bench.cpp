@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <string>
 
+#include "remat/chain/stage_chain.hpp"
 #include "remat/io/chain_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/solver/chen.hpp"
-#include "remat/chain/stage_chain.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"

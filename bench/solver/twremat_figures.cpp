@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // What docs/twremat.md states, as CSV.
 //
-//   twremat_figures                   every row of tests/data/peers/twremat.csv: time beside the peer's, schedule length,
+//   twremat_figures                   every row of tests/data/peers/twremat.csv: time beside the peer's, schedule
+//   length,
 //                                     makespan and critical path on four streams, and what others need
 //   twremat_figures --dual SECONDS    for every graph and desired overhead: the least memory found by `auto` in that
 //                                     time, and the overhead that any solver of ours reaches within 5 % less
@@ -25,13 +26,13 @@
 #include "remat/memory/plan.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/streams.hpp"
+#include "remat/solver/automatic.hpp"
 #include "remat/solver/chen.hpp"
 #include "remat/solver/evict.hpp"
+#include "remat/solver/frontier.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/solver/automatic.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/rotor.hpp"
-#include "remat/solver/frontier.hpp"
 #include "remat/solver/twremat.hpp"
 
 namespace {
@@ -101,8 +102,10 @@ double ratio(const problem& p, const solution& s) {
 }
 
 void against_peer(const std::string& only) {
-  std::printf("graph,percent,theirs,ours,bound,length,their_ms,cpu_ms,evict,chen_sqrt,chen_greedy,makespan_%u,"
-              "critical_path_%u,message\n", streams, streams);
+  std::printf(
+      "graph,percent,theirs,ours,bound,length,their_ms,cpu_ms,evict,chen_sqrt,chen_greedy,makespan_%u,"
+      "critical_path_%u,message\n",
+      streams, streams);
   int rows = 0, infeasible = 0, worse = 0, slower = 0, slower_alone = 0, none = 0, with_theirs = 0;
   std::string graph;
   std::optional<problem> step;
@@ -151,10 +154,11 @@ void against_peer(const std::string& only) {
                 ratio(p, root), ratio(p, greedy), makespan, path, s.message.c_str());
     std::fflush(stdout);
   }
-  std::fprintf(stderr,
-               "%d rows, %d proven infeasible; where theirs has a schedule (%d): %d at more time, %d above a twentieth of "
-               "its processor time; elsewhere: %d above that, %d without a schedule\n",
-               rows, infeasible, with_theirs, worse, slower, slower_alone, none);
+  std::fprintf(
+      stderr,
+      "%d rows, %d proven infeasible; where theirs has a schedule (%d): %d at more time, %d above a twentieth of "
+      "its processor time; elsewhere: %d above that, %d without a schedule\n",
+      rows, infeasible, with_theirs, worse, slower, slower_alone, none);
 }
 
 void dual(double seconds, const std::string& only) {
@@ -183,10 +187,10 @@ void dual(double seconds, const std::string& only) {
       searching.run.time_limit = limit / 2;
       twremat_options taking;
       taking.attempts = 9;
-      const double found[] = {ratio(p, refined(less, searching)), ratio(p, twremat(less, taking)), ratio(p, evict(less)),
-                              ratio(p, rotor(less))};
-      const bool beaten = std::any_of(std::begin(found), std::end(found),
-                                      [&](double x) { return x <= (1 + wanted) * (1 + 1e-12); });
+      const double found[] = {ratio(p, refined(less, searching)), ratio(p, twremat(less, taking)),
+                              ratio(p, evict(less)), ratio(p, rotor(less))};
+      const bool beaten =
+          std::any_of(std::begin(found), std::end(found), [&](double x) { return x <= (1 + wanted) * (1 + 1e-12); });
       undercut += beaten;
       std::printf("%s,%g,%.2f,%.2f,%.4f,%.4f,%.4f,%.4f,%.4f,%d\n", r.graph.c_str(), wanted,
                   100 * static_cast<double>(s.peak_bytes) / static_cast<double>(p.step().baseline_peak),
@@ -195,7 +199,8 @@ void dual(double seconds, const std::string& only) {
       std::fflush(stdout);
     }
   }
-  std::fprintf(stderr, "%d questions, %d without an answer, %d undercut within 5 %% less memory\n", rows, missed, undercut);
+  std::fprintf(stderr, "%d questions, %d without an answer, %d undercut within 5 %% less memory\n", rows, missed,
+               undercut);
 }
 
 }  // namespace

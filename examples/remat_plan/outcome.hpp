@@ -27,7 +27,7 @@ struct subject {
   double baseline_time = 0;
   std::int64_t least_peak = 0;  ///< proven: no schedule has a lower peak
   std::string least_peak_reason{};
-  double least_time = 0;  ///< proven: no schedule takes less time
+  double least_time = 0;      ///< proven: no schedule takes less time
   std::uint32_t streams = 0;  ///< that makespans are shown for; 0: none
 };
 
@@ -102,9 +102,8 @@ struct outcome {
   using remat::format_percent;
   constexpr auto right = remat::text_table::align::right;
   std::vector<remat::text_table::column> columns{
-      {"solver"},           {"budget", right},      {"of baseline", right}, {"status"},
-      {"peak", right},      {"arena", right},       {"overhead", right},    {"lower bound", right},
-      {"gap", right},       {"recomputed", right}};
+      {"solver"},       {"budget", right},   {"of baseline", right}, {"status"},     {"peak", right},
+      {"arena", right}, {"overhead", right}, {"lower bound", right}, {"gap", right}, {"recomputed", right}};
   if (s.streams != 0) {
     columns.push_back({"makespan on " + std::to_string(s.streams), right});
     columns.push_back({"critical path", right});
@@ -116,17 +115,16 @@ struct outcome {
   for (const outcome& o : all) {
     const double share = s.baseline_peak > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_peak)
                                              : std::numeric_limits<double>::quiet_NaN();
-    std::vector<std::string> cells{
-        o.solver,
-        remat::format_bytes(o.budget),
-        format_percent(share),
-        std::string(remat::to_string(o.status)),
-        o.peak ? remat::format_bytes(*o.peak) : "–",
-        o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–",
-        percent(overhead(s, o.time)),
-        percent(overhead(s, o.lower_bound)),
-        percent(gap(o)),
-        o.solved() ? std::to_string(o.recomputes) : "–"};
+    std::vector<std::string> cells{o.solver,
+                                   remat::format_bytes(o.budget),
+                                   format_percent(share),
+                                   std::string(remat::to_string(o.status)),
+                                   o.peak ? remat::format_bytes(*o.peak) : "–",
+                                   o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–",
+                                   percent(overhead(s, o.time)),
+                                   percent(overhead(s, o.lower_bound)),
+                                   percent(gap(o)),
+                                   o.solved() ? std::to_string(o.recomputes) : "–"};
     if (s.streams != 0) {
       cells.push_back(o.streams ? remat::format_time(o.streams->makespan, s.time_unit) : "–");
       cells.push_back(o.streams ? remat::format_time(o.streams->critical_path, s.time_unit) : "–");

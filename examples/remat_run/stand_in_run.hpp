@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/host.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/execute/virtual_memory.hpp"
 #include "remat/graph/training_graph.hpp"

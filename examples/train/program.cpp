@@ -13,8 +13,8 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
-#include "remat/solver/evict.hpp"
 #include "remat/solver/automatic.hpp"
+#include "remat/solver/evict.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/solution.hpp"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /// Every solver, with bounds, refinement and tree decompositions. It needs the standard library alone, as
-/// `remat/remat.hpp` does, and takes longer to compile: a translation unit that calls one solver had better include that
-/// one.
+/// `remat/remat.hpp` does, and takes longer to compile: a translation unit that calls one solver had better include
+/// that one.
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/max_flow.hpp"
 #include "remat/bound/moment_branch.hpp"

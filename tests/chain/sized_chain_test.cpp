@@ -19,10 +19,10 @@
 
 #include "../support/random_chain.hpp"
 #include "../support/random_graph.hpp"
-#include "remat/core/control.hpp"
 #include "remat/chain/chain_problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
 #include "remat/chain/stage_chain.hpp"
+#include "remat/core/control.hpp"
 #include "remat/solver/rotor.hpp"
 
 namespace {

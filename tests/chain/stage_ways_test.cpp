@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "../support/random_graph.hpp"
+#include "remat/chain/slot_table.hpp"
+#include "remat/hierarchy/find_options.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/part_option.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/hierarchy/find_options.hpp"
-#include "remat/chain/slot_table.hpp"
 #include "remat/solver/rotor.hpp"
 
 namespace {

@@ -70,8 +70,8 @@ TEST_CASE("training gives the same bits with less memory, on one thread and on t
 
 TEST_CASE("a kernel that does not do the same again is noticed") {
   train::training_task task = small_gpt();
-  // What an operation of the forward pass writes depends on how often it has run in its step. Which of them run twice is
-  // the plan's choice, which goes by measured times.
+  // What an operation of the forward pass writes depends on how often it has run in its step. Which of them run twice
+  // is the plan's choice, which goes by measured times.
   const auto runs = std::make_shared<std::vector<std::uint32_t>>(task.step.kernels.size(), 0U);
   for (std::size_t o = 0; o < task.step.kernels.size(); ++o)
     if (task.step.graph.phase(static_cast<op_id>(o)) == op_phase::forward)

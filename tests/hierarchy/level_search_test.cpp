@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/hierarchy/find_options.hpp"
 #include "remat/hierarchy/simulate_level.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/evict.hpp"
-#include "remat/hierarchy/find_options.hpp"
 #include "support/random_parts.hpp"
 
 namespace {

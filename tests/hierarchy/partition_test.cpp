@@ -13,9 +13,9 @@
 
 #include "remat/core/error.hpp"
 #include "remat/cost/measured.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
-#include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/random_graph.hpp"
 

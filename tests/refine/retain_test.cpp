@@ -17,7 +17,8 @@ using namespace remat;
 TEST_CASE("never slower, never over the budget, and with memory for all nothing is computed twice") {
   std::size_t faster = 0, made_room = 0;
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
-    const problem free = test::random_problem(seed, {.operations = 6 + static_cast<std::uint32_t>(seed % 14), .once = 0});
+    const problem free =
+        test::random_problem(seed, {.operations = 6 + static_cast<std::uint32_t>(seed % 14), .once = 0});
     const test::random_schedule made(free, seed);
     if (!check(free, made.plan).valid()) continue;
     const schedule plan = simplify(free, made.plan);

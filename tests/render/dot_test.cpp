@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "remat/cost/measured.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/random_graph.hpp"
 

@@ -158,8 +158,13 @@ TEST_CASE("the data of the charts") {
       {.solver = "one", .status = "feasible", .budget_bytes = 130, .peak_bytes = 130, .time = 5.0, .lower_bound = 4.0},
       profile(p, g, listed(p)));
   report.add({.solver = "one", .status = "timeout", .budget_bytes = 65, .lower_bound = 4.5});
-  report.add({.solver = "two", .status = "timeout", .budget_bytes = 65, .lower_bound = 5.0, .arena_bytes = 777,
-              .makespan = 6.5, .critical_path = 5.5});
+  report.add({.solver = "two",
+              .status = "timeout",
+              .budget_bytes = 65,
+              .lower_bound = 5.0,
+              .arena_bytes = 777,
+              .makespan = 6.5,
+              .critical_path = 5.5});
   const nlohmann::json data = data_of(text_of(report));
   CHECK(text_of(report).find(">Arena</th>") != std::string::npos);
   CHECK(text_of(report).find(">777 B</td>") != std::string::npos);

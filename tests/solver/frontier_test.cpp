@@ -92,7 +92,8 @@ TEST_CASE("under a limit of work the answer is the same again") {
   trade_off_options options;
   options.run.work_limit = 200000;
   const double most = p.step().baseline_time * 1.1;
-  const solution once = least_memory_for(p, most, twremat, options), again = least_memory_for(p, most, twremat, options);
+  const solution once = least_memory_for(p, most, twremat, options),
+                 again = least_memory_for(p, most, twremat, options);
   REQUIRE(once.has_schedule());
   CHECK(*once.plan == *again.plan);
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/host.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/problem/problem.hpp"

@@ -9,8 +9,8 @@
 #include <stop_token>
 #include <string>
 
-#include "remat/treewidth/check.hpp"
 #include "remat/io/pace.hpp"
+#include "remat/treewidth/check.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive_treewidth.hpp"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "remat/core/error.hpp"
 #include "remat/chain/chain.hpp"
+#include "remat/core/error.hpp"
 
 namespace remat {
 

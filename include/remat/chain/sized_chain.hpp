@@ -14,9 +14,9 @@ namespace remat::persistent {
 
 /// One way to run a stage such that everything its backward needs is kept. Sizes are in the unit of the chain.
 struct keep_option {
-  double time = 0;       ///< of the forward and the backward
-  double last_time = 0;  ///< the same, the forward standing right before the backward
-  std::int64_t saved = 0;        ///< where there is no table of that
+  double time = 0;                     ///< of the forward and the backward
+  double last_time = 0;                ///< the same, the forward standing right before the backward
+  std::int64_t saved = 0;              ///< where there is no table of that
   std::int64_t forward_need = 0;       ///< beside its input and the gradient that waits
   std::int64_t last_forward_need = 0;  ///< the same, right before its own backward
   std::int64_t backward_need = 0;      ///< with what is saved
@@ -191,12 +191,11 @@ template <class Round>
   return most;
 }
 
-/// A bound on D(1, n, room) (see `excess_bound`) that holds for every schedule of a chain's actions, a memory-persistent
-/// one or not: what is kept for backwards when the loss runs for the first time fits in `room`, and the forward of
-/// every other stage, which has kept nothing, or its input alone, runs again. (Where no option's forward is faster than
-/// the stage's own, it holds for schedules that drop what was saved as well.) The cheapest such choice is a knapsack;
-/// this is its relaxation.
-/// O(n log n) time. Precondition: not wide.
+/// A bound on D(1, n, room) (see `excess_bound`) that holds for every schedule of a chain's actions, a
+/// memory-persistent one or not: what is kept for backwards when the loss runs for the first time fits in `room`, and
+/// the forward of every other stage, which has kept nothing, or its input alone, runs again. (Where no option's forward
+/// is faster than the stage's own, it holds for schedules that drop what was saved as well.) The cheapest such choice
+/// is a knapsack; this is its relaxation. O(n log n) time. Precondition: not wide.
 [[nodiscard]] inline double recompute_bound(const sized_chain& c, std::int64_t room) {
   struct item {
     double time, size;

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/row_sweep.hpp"
+#include "remat/chain/sized_chain.hpp"
+#include "remat/chain/traceback.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
-#include "remat/chain/chain_schedule.hpp"
-#include "remat/chain/sized_chain.hpp"
-#include "remat/chain/row_sweep.hpp"
-#include "remat/chain/traceback.hpp"
 
 // Vectors of several doubles where the compiler has them; which one is used is decided when the program runs.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "remat/problem/phase.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
 #include "remat/order/stage_order.hpp"
+#include "remat/problem/phase.hpp"
+#include "remat/problem/problem.hpp"
 
 namespace remat {
 

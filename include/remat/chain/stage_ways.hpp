@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "remat/problem/problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
-#include "remat/chain/stage_chain.hpp"
 #include "remat/chain/sized_chain.hpp"
+#include "remat/chain/stage_chain.hpp"
+#include "remat/problem/problem.hpp"
 
 namespace remat {
 

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/chain/chain_schedule.hpp"
-#include "remat/chain/sized_chain.hpp"
 #include "remat/chain/row_sweep.hpp"
+#include "remat/chain/sized_chain.hpp"
+#include "remat/core/error.hpp"
 
 namespace remat::persistent {
 
@@ -68,8 +68,7 @@ class traceback {
     const double excess = at_(s, t, m);
     const std::int64_t beside = s < t ? c.stages[t].gradient + c.stages[s - 1].transient : 0;
     const std::int64_t base = s < t && c.strict() ? beside + c.run_need(s, t - 1) : 0;
-    if (s < t && t < layout_.length() && c.stages[t].idle &&
-        m >= c.stages[s - 1].transient + c.stages[t].idle_need) {
+    if (s < t && t < layout_.length() && c.stages[t].idle && m >= c.stages[s - 1].transient + c.stages[t].idle_need) {
       const double add = c.stages[t].backward - c.least_time(t);
       if (excess == add + at_(s, t - 1, m - c.stages[t].outputs)) return {0, 0};
     }

@@ -19,7 +19,7 @@ struct callable_cost {
   F function;
 
   template <data_flow_graph G>
-    requires std::is_invocable_r_v<double, const F&, const G&, op_id> || std::is_invocable_r_v<double, const F&, op_id>
+  requires std::is_invocable_r_v<double, const F&, const G&, op_id> || std::is_invocable_r_v<double, const F&, op_id>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
     if constexpr (std::is_invocable_r_v<double, const F&, const G&, op_id>)
       return std::invoke(function, g, o);

@@ -12,11 +12,11 @@ namespace remat {
 
 /// What operations and tensors of a graph cost. Separate from the graph: one graph, many models.
 ///
-/// Syntax: `c.time(g, o)`, the time of one run of operation `o`, in a unit of the model's own (seconds in `roofline` and
-/// `measured`); it must be finite and not negative. Optional: `c.bytes(g, t)` and `c.workspace(g, o)` in bytes, which
-/// then take precedence over the graph's own.
-/// Semantics: pure functions. They are called once for each operation (tensor) when a `problem` is built.
-/// Models: `unit_cost`, `flops_cost`, `linear_cost`, `roofline_cost`, `measured_cost`, `callable_cost`, `fitted_cost`, `measured_times`.
+/// Syntax: `c.time(g, o)`, the time of one run of operation `o`, in a unit of the model's own (seconds in `roofline`
+/// and `measured`); it must be finite and not negative. Optional: `c.bytes(g, t)` and `c.workspace(g, o)` in bytes,
+/// which then take precedence over the graph's own. Semantics: pure functions. They are called once for each operation
+/// (tensor) when a `problem` is built. Models: `unit_cost`, `flops_cost`, `linear_cost`, `roofline_cost`,
+/// `measured_cost`, `callable_cost`, `fitted_cost`, `measured_times`.
 template <class C, class G>
 concept cost_model = data_flow_graph<G> && requires(const C& c, const G& g, op_id o) {
   { c.time(g, o) } -> std::convertible_to<double>;
@@ -36,8 +36,8 @@ concept workspace_cost_model = cost_model<C, G> && requires(const C& c, const G&
 
 /// Bytes of tensor `t`: the model's word, else the graph's.
 template <class G, class C>
-  requires cost_model<C, G> && (sizing_cost_model<C, G> || sized_graph<G>)
-[[nodiscard]] constexpr std::int64_t bytes_of(const C& c, const G& g, tensor_id t) {
+requires cost_model<C, G> &&(sizing_cost_model<C, G> || sized_graph<G>) [[nodiscard]] constexpr std::int64_t
+    bytes_of(const C& c, const G& g, tensor_id t) {
   if constexpr (sizing_cost_model<C, G>)
     return c.bytes(g, t);
   else
@@ -46,7 +46,7 @@ template <class G, class C>
 
 /// Bytes of workspace of operation `o`: the model's word, else the graph's, else 0.
 template <class G, class C>
-  requires cost_model<C, G>
+requires cost_model<C, G>
 [[nodiscard]] constexpr std::int64_t workspace_of(const C& c, const G& g, op_id o) {
   if constexpr (workspace_cost_model<C, G>)
     return c.workspace(g, o);

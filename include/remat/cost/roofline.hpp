@@ -18,7 +18,8 @@ struct roofline_cost {
 
   template <profiled_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
-    return latency + std::max(static_cast<double>(g.flops(o)) / flops, static_cast<double>(g.bytes_accessed(o)) / bandwidth);
+    return latency +
+           std::max(static_cast<double>(g.flops(o)) / flops, static_cast<double>(g.bytes_accessed(o)) / bandwidth);
   }
 };
 

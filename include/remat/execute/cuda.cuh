@@ -19,8 +19,8 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_stream.cuh"
-#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 
 namespace remat {
 

@@ -68,7 +68,9 @@ using host_call = kernel_call<host_stream>;
 /// once, for operations that do not depend on each other.
 /// Models: `kernel_table`, lambdas.
 template <class K, class Stream>
-concept kernels_for = std::invocable<K&, const kernel_call<Stream>&>;
+concept kernels_for = std::invocable < K&,
+        const kernel_call<Stream>
+& > ;
 
 /// A callable for each operation: the model of `kernels_for` to fill one by one.
 ///

@@ -32,14 +32,14 @@ struct tensor_spec {
 struct operation_spec {
   std::string name{};
   op_phase phase = op_phase::forward;
-  std::vector<tensor_id> inputs{};   ///< whose content is read
+  std::vector<tensor_id> inputs{};  ///< whose content is read
   std::vector<tensor_id> outputs{};
   double flops = std::numeric_limits<double>::quiet_NaN();
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
   double seconds = std::numeric_limits<double>::quiet_NaN();  ///< measured
   std::int64_t workspace = 0;                                 ///< bytes in use while it runs
-  bool deterministic = true;  ///< false: random; runs again with the same seed
-  bool recomputable = true;   ///< false: must not run twice
+  bool deterministic = true;                                  ///< false: random; runs again with the same seed
+  bool recomputable = true;                                   ///< false: must not run twice
 };
 
 /// The library's own data-flow graph: it owns everything, in compressed rows.

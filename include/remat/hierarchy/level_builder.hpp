@@ -11,11 +11,11 @@
 
 #include "remat/core/id.hpp"
 #include "remat/cost/measured.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/level_problem.hpp"
 #include "remat/hierarchy/part_option.hpp"
-#include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 

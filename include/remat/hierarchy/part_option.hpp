@@ -11,8 +11,8 @@
 
 #include "remat/core/id.hpp"
 #include "remat/cost/measured.hpp"
-#include "remat/hierarchy/isomorphism.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/hierarchy/isomorphism.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/chain/chain.hpp"
+#include "remat/core/error.hpp"
 #include "remat/io/json.hpp"
 
 namespace remat {

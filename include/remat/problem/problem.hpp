@@ -31,13 +31,13 @@ struct flat_step {
   index_rows outputs;    ///< operation → the tensors that it writes, ascending
   index_rows producers;  ///< tensor → the operations that write it, ascending
   index_rows consumers;  ///< tensor → the operations that read it, ascending; empty for what is always resident
-  std::vector<std::int64_t> bytes;      ///< of a tensor; 0 where it is always resident
-  std::vector<std::int64_t> workspace;  ///< of an operation, bytes
-  std::vector<double> time;             ///< of an operation, the cost model's unit
-  std::vector<std::uint8_t> resident;   ///< of a tensor: always there, not counted, has no producer
-  std::vector<std::uint8_t> step_output;  ///< of a tensor: must be readable at the end
-  std::vector<std::uint8_t> once;       ///< of an operation: 0, or why it runs at most once
-  std::vector<std::uint8_t> needed;     ///< of an operation: a step output or an effect depends on it
+  std::vector<std::int64_t> bytes;          ///< of a tensor; 0 where it is always resident
+  std::vector<std::int64_t> workspace;      ///< of an operation, bytes
+  std::vector<double> time;                 ///< of an operation, the cost model's unit
+  std::vector<std::uint8_t> resident;       ///< of a tensor: always there, not counted, has no producer
+  std::vector<std::uint8_t> step_output;    ///< of a tensor: must be readable at the end
+  std::vector<std::uint8_t> once;           ///< of an operation: 0, or why it runs at most once
+  std::vector<std::uint8_t> needed;         ///< of an operation: a step output or an effect depends on it
   std::vector<std::uint32_t> step_outputs;  ///< tensors with `step_output`, ascending
 
   static constexpr std::uint8_t once_for_effect = 1;  ///< no outputs: exactly once
@@ -64,7 +64,7 @@ class problem {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
   template <data_flow_graph G, cost_model<G> C>
-    requires sizing_cost_model<C, G> || sized_graph<G>
+  requires sizing_cost_model<C, G> || sized_graph<G>
   explicit problem(const G& graph, const C& cost, std::int64_t budget = unlimited) : budget_(budget) {
     auto built = std::make_shared<flat_step>();
     read(*built, graph, cost);
@@ -145,7 +145,8 @@ class problem {
     if (index(t) >= m)
       throw bad_graph(label(graph, "operation", o) + ": " + role + " " + std::to_string(index(t)) +
                       " is no tensor; there are " + std::to_string(m));
-    if (rows.values.size() >= std::numeric_limits<std::uint32_t>::max() - 1) throw bad_graph("too many reads or writes");
+    if (rows.values.size() >= std::numeric_limits<std::uint32_t>::max() - 1)
+      throw bad_graph("too many reads or writes");
     rows.values.push_back(static_cast<std::uint32_t>(index(t)));
   }
 

@@ -10,8 +10,8 @@
 
 #include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/retention.hpp"
 #include "remat/refine/moves.hpp"
+#include "remat/refine/retention.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -26,11 +26,12 @@ struct retain_options {
   double enough = 0;              ///< a time: with that little, it ends
 };
 
-/// Spends the memory that a schedule leaves: tensors are held across an interval in place of being computed again at its
-/// end, wherever that fits `p`'s budget, most time saved per byte and step first.
+/// Spends the memory that a schedule leaves: tensors are held across an interval in place of being computed again at
+/// its end, wherever that fits `p`'s budget, most time saved per byte and step first.
 ///
-/// Precondition: `start` is legal, tidy (`schedule_computes`) and within the budget of `p`. Returns a schedule that is legal, within the budget and
-/// not slower. O(rounds · recomputations · length of the intervals); deterministic. Polls before each recomputation.
+/// Precondition: `start` is legal, tidy (`schedule_computes`) and within the budget of `p`. Returns a schedule that is
+/// legal, within the budget and not slower. O(rounds · recomputations · length of the intervals); deterministic. Polls
+/// before each recomputation.
 [[nodiscard]] inline schedule retain(const problem& p, schedule start, run_clock& clock,
                                      const retain_options& options = {}) {
   const flat_step& s = p.step();

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/hierarchy/hierarchy.hpp"
 #include "remat/graph/concepts.hpp"
+#include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/units.hpp"
 

@@ -377,10 +377,9 @@ class html_report {
            "class=\"n\">"
            "Overhead</th><th scope=\"col\" class=\"n\">Lower bound</th><th scope=\"col\" class=\"n\">Gap</th><th "
            "scope=\"col\" class=\"n\">Recomputed</th>";
-    const bool overlap = std::any_of(solves_.begin(), solves_.end(),
-                                     [](const entry& e) { return e.solve.makespan.has_value(); });
-    if (overlap)
-      out << "<th scope=\"col\" class=\"n\">Makespan</th><th scope=\"col\" class=\"n\">Critical path</th>";
+    const bool overlap =
+        std::any_of(solves_.begin(), solves_.end(), [](const entry& e) { return e.solve.makespan.has_value(); });
+    if (overlap) out << "<th scope=\"col\" class=\"n\">Makespan</th><th scope=\"col\" class=\"n\">Critical path</th>";
     out << "<th scope=\"col\" class=\"n\">Solved in</th><th scope=\"col\">Message</th></tr></thead>\n<tbody>\n";
     for (const entry& e : solves_) {
       const report_solve& s = e.solve;

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/control.hpp"
-#include "remat/core/error.hpp"
 #include "remat/chain/chain_problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
+#include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

@@ -645,10 +645,10 @@ struct checkmate_options {
 /// Checkmate's integer program (`checkmate_model`), solved by a MIP backend, started from the best schedule that
 /// `rockmate` and then `refined` find. \cite jain2020checkmate
 ///
-/// The former gets a quarter of the time at most (an eighth of the work), the latter three quarters of what is left (five
-/// eighths), for their answer is seldom improved. Where its schedule is not `good_enough` already, the model is built
-/// for what is faster, and the backend gets the rest; each of its solutions is rebuilt into a schedule, freed as early
-/// as can be, and passes the exact checker. Without a limit the backend ends after `default_nodes` nodes.
+/// The former gets a quarter of the time at most (an eighth of the work), the latter three quarters of what is left
+/// (five eighths), for their answer is seldom improved. Where its schedule is not `good_enough` already, the model is
+/// built for what is faster, and the backend gets the rest; each of its solutions is rebuilt into a schedule, freed as
+/// early as can be, and passes the exact checker. Without a limit the backend ends after `default_nodes` nodes.
 ///
 /// The program's optimum holds for the listed order of first runs and for one more run in a phase at most. So its
 /// optimality proves nothing of the problem, nor does its infeasibility: `lower_bound`, `optimal` and `infeasible` come

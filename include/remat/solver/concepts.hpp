@@ -17,13 +17,13 @@ concept solver_options = std::default_initializable<O> && requires(O& o) {
 
 /// A solver of problems of type `P`: a stateless function object with a name.
 ///
-/// `s(problem, options)` returns a `solution` whose schedule has passed the exact checker. It may be called from several
-/// threads at once.
+/// `s(problem, options)` returns a `solution` whose schedule has passed the exact checker. It may be called from
+/// several threads at once.
 template <class S, class P>
 concept solver_for = solver_options<typename S::options_type> &&
-                     requires(const S& s, const P& p, const typename S::options_type& options) {
-                       { S::name } -> std::convertible_to<std::string_view>;
-                       { s(p, options) } -> std::same_as<solution>;
-                     };
+    requires(const S& s, const P& p, const typename S::options_type& options) {
+  { S::name } -> std::convertible_to<std::string_view>;
+  { s(p, options) } -> std::same_as<solution>;
+};
 
 }  // namespace remat

@@ -16,8 +16,8 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/concepts.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
@@ -29,14 +29,14 @@ struct trade_off_options {
   run_control run{};
 };
 
-/// Bisection over budgets low … high, the largest first: what cannot be had there cannot be had at all. A heuristic that
-/// finds nothing within a budget may still find something within less: once the interval is small, budgets of 4, 8 and
-/// 12 % less than the best are tried, and the bisection goes on from those that do.
+/// Bisection over budgets low … high, the largest first: what cannot be had there cannot be had at all. A heuristic
+/// that finds nothing within a budget may still find something within less: once the interval is small, budgets of 4, 8
+/// and 12 % less than the best are tried, and the bisection goes on from those that do.
 ///
 /// `probe(budget, run, stop)` makes one solve under `run`, which holds its part of the limits and `stop`'s token, and
-/// returns the bytes that its answer takes, at most `budget`, if it is good enough; the next probe is below these. It may
-/// request `stop` once it is. Returns whether the first probe was good enough. At most
-/// `options.probes` probes; the deadline and the stop token are looked at before each but the first.
+/// returns the bytes that its answer takes, at most `budget`, if it is good enough; the next probe is below these. It
+/// may request `stop` once it is. Returns whether the first probe was good enough. At most `options.probes` probes; the
+/// deadline and the stop token are looked at before each but the first.
 template <class Probe>
 bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options, const run_clock& clock,
                     Probe&& probe) {
@@ -92,7 +92,8 @@ template <class Solve>
   best.lower_bound = s.needed_time;
   if (!(enough >= s.needed_time)) {
     best.status = solve_status::infeasible;
-    best.message = "no schedule takes less than " + std::to_string(s.needed_time) + ", the time of the needed operations";
+    best.message =
+        "no schedule takes less than " + std::to_string(s.needed_time) + ", the time of the needed operations";
     return best;
   }
   const std::int64_t least = least_memory_bound(p).bytes;
@@ -128,7 +129,7 @@ template <class Solve>
 
 /// \overload with a solver, and its options but for `run`.
 template <class Solver>
-  requires solver_for<Solver, problem>
+requires solver_for<Solver, problem>
 [[nodiscard]] solution least_memory_for(const problem& p, double most_time, const Solver& solver,
                                         const trade_off_options& options = {},
                                         typename Solver::options_type solving = {}) {
@@ -148,7 +149,7 @@ template <class Solver>
 /// Each solve gets an equal part of the limits that are left. Smaller budgets are solved first. Throws `bad_argument`
 /// for a negative budget.
 template <class Solver>
-  requires solver_for<Solver, problem>
+requires solver_for<Solver, problem>
 [[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
                                              const Solver& solver, const run_control& run = {},
                                              typename Solver::options_type solving = {}) {

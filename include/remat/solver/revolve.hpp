@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/core/control.hpp"
 #include "remat/chain/chain_problem.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
-#include "remat/schedule/simplify.hpp"
-#include "remat/solver/chain_solution.hpp"
-#include "remat/solver/accept.hpp"
 #include "remat/chain/stage_chain.hpp"
+#include "remat/core/control.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/solution.hpp"
 

@@ -13,23 +13,23 @@
 #include <utility>
 #include <vector>
 
+#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/sized_chain.hpp"
+#include "remat/chain/slot_table.hpp"
+#include "remat/chain/stage_chain.hpp"
+#include "remat/chain/stage_ways.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
+#include "remat/hierarchy/find_options.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/part_option.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/retain.hpp"
-#include "remat/chain/chain_schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/chain/stage_chain.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/hierarchy/find_options.hpp"
-#include "remat/chain/sized_chain.hpp"
-#include "remat/chain/slot_table.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/solution.hpp"
-#include "remat/chain/stage_ways.hpp"
 
 namespace remat {
 

@@ -15,20 +15,20 @@
 #include <utility>
 #include <vector>
 
+#include "remat/chain/breakpoint_table.hpp"
+#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/sized_chain.hpp"
+#include "remat/chain/slot_table.hpp"
+#include "remat/chain/stage_chain.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
-#include "remat/chain/chain_problem.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/retain.hpp"
-#include "remat/chain/chain_schedule.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/chain/stage_chain.hpp"
+#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/no_remat.hpp"
-#include "remat/chain/sized_chain.hpp"
-#include "remat/chain/breakpoint_table.hpp"
-#include "remat/chain/slot_table.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

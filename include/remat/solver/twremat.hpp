@@ -13,13 +13,9 @@
 #include <vector>
 
 #include "remat/core/control.hpp"
-#include "remat/treewidth/elimination_order.hpp"
-#include "remat/treewidth/separator_tree.hpp"
-#include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/retain.hpp"
 #include "remat/refine/moves.hpp"
+#include "remat/refine/retain.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -27,6 +23,10 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/solution.hpp"
+#include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/separator_tree.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 
@@ -409,8 +409,9 @@ struct twremat_options {
 /// not fit; and the memory that is left buys time (`retain`). The budget binds.
 ///
 ///   make(part, targets): run what is missing for the targets in the listed order, if that fits. Else, for each
-///   operation v of the part's separator that is needed, in order: make v's inputs in the parts below, run v, free these
-///   inputs; then make the targets in the parts below; what the separator wrote goes after the last call that reads it.
+///   operation v of the part's separator that is needed, in order: make v's inputs in the parts below, run v, free
+///   these inputs; then make the targets in the parts below; what the separator wrote goes after the last call that
+///   reads it.
 ///
 /// Differs from the paper: sizes, times, workspace, several outputs (single tensors are freed), tensors of several
 /// producers, operations that may run only once (what they write stays until nothing can ask for it), and the budget
@@ -442,10 +443,9 @@ struct twremat_solver {
       if (stopped != stop_reason::none) break;
       if (i % std::size(shares) == 0 || !recursion) {
         const tree_decomposition tree =
-            options.tree
-                ? *options.tree
-                : decomposition_of(graph, elimination_order(graph, elimination_rule::min_fill,
-                                                            options.run.seed + i / std::size(shares)));
+            options.tree ? *options.tree
+                         : decomposition_of(graph, elimination_order(graph, elimination_rule::min_fill,
+                                                                     options.run.seed + i / std::size(shares)));
         recursion.emplace(s, separate(graph.rows(), tree.bags, tree.links(), weight));
       }
       // Told of less memory, it takes more apart, and leaves more to `retain`.

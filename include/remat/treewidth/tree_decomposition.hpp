@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 

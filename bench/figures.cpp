@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
       {"rotor", [&](const problem& p) { return rotor(p, with_run(rotor_solver::options_type{})); }},
       {"evict", [&](const problem& p) { return evict(p, with_run(evict_options{})); }},
       {"refined", [&](const problem& p) { return refined(p, with_run(refined_options{})); }},
-      {"auto", [&](const problem& p) { return automatic(p, with_run(portfolio_options{})); }}};
+      {"auto", [&](const problem& p) { return automatic(p, with_run(automatic_options{})); }}};
 
   std::map<std::string, problem> read;
   std::map<double, std::vector<double>> gaps, first_gaps;
@@ -149,17 +149,17 @@ int main(int argc, char** argv) {
     if (at == read.end()) {
       std::filesystem::path file = std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / (r.graph + ".json");
       if (!std::filesystem::exists(file)) file = file.parent_path() / "rk" / file.filename();
-      at = read.emplace(r.graph, read_training_step(file).question).first;
+      at = read.emplace(r.graph, read_training_step(file).instance).first;
     }
     const problem p = at->second.with_budget(r.budget);
-    const double base = p.step().baseline_time;
+    const double base = p.graph().baseline_time;
     turnaround_result bound;
     turnaround_options plain;
     plain.want_saved = false;
     const double bound_ms = measured([&] { bound = turnaround_bound(p, plain); });
     ++rows;
     // The peer's bound has five decimals, and counts every operation of the baseline as needed.
-    const double needed = p.step().needed_time / base - 1;
+    const double needed = p.graph().needed_time / base - 1;
     reached += bound.infeasible || bound.lower_bound / base - 1 >= r.bound + needed - 5.1e-6;
     impossible += std::isinf(r.bound);
     proven += std::isinf(r.bound) && bound.infeasible;
@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
       ms += processor_ms();
       const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (name == "evict") {
-        const problem unproven = p.with_known_bound(p.step().needed_time);
+        const problem unproven = p.with_known_bound(p.graph().needed_time);
         ms = measured([&] { (void)solver->second(unproven); });
       } else if (ms < 50) {
         ms = std::min(ms, measured([&] { (void)solver->second(p); }));

@@ -16,13 +16,13 @@ int main() {
     const remat::tensor_id next = graph.add_tensor({.bytes = 1'000'000});
     graph.add_operation({.name = "backward", .inputs = {y.back(), gradient}, .outputs = {next}});
     gradient = next;
-    if (y.size() == 1) graph.add_step_output(next);
+    if (y.size() == 1) graph.add_final_output(next);
   }
 
   const remat::problem step(graph, remat::unit_cost{});  // another model: roofline_cost, measured_cost, a callable
   for (const int percent : {100, 75, 50, 35}) {
-    const remat::solution s = remat::evict(step.with_budget(step.step().baseline_peak * percent / 100));
+    const remat::solution s = remat::evict(step.with_budget(step.graph().baseline_peak * percent / 100));
     std::cout << percent << " % of the memory: " << remat::to_string(s.status) << ", peak " << s.peak_bytes
-              << " bytes, time " << s.time << " instead of " << step.step().baseline_time << '\n';
+              << " bytes, time " << s.time << " instead of " << step.graph().baseline_time << '\n';
   }
 }

@@ -74,7 +74,7 @@ int main() {
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = std::sin(static_cast<float>(i));
   const std::array<float, 1> weight{1.25F};
   for (const int percent : {100, 50}) {
-    const remat::solution s = remat::evict(problem.with_budget(problem.step().baseline_peak * percent / 100));
+    const remat::solution s = remat::evict(problem.with_budget(problem.graph().baseline_peak * percent / 100));
     if (!s.plan) return 1;
     remat::host_executor run(remat::launch_plan(step.graph, problem, *s.plan),
                              remat::kernel_table<host_call>(step.kernels));

@@ -63,7 +63,7 @@ int run(int argc, char** argv) {
   const remat::training_graph graph = remat::read_training_graph(in);
   const remat::cost_spec model = cost.empty() ? remat::default_cost(graph) : remat::parse_cost(cost);
   const remat::problem problem(graph, model);
-  const remat::flat_step& s = problem.step();
+  const remat::flat_graph& s = problem.graph();
   const auto begun = std::chrono::steady_clock::now();
   const remat::operation_hierarchy h = method == "cuts"      ? remat::partition_at_cuts(s, options)
                                        : method == "repeats" ? remat::partition_at_repeats(s, options)

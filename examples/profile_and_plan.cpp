@@ -103,7 +103,7 @@ model make_model(std::string_view name, std::int64_t batch) {
   std::size_t next = 0;
   for (std::size_t t = 0; t < m.graph.num_tensors(); ++t) {
     const auto id = static_cast<remat::tensor_id>(t);
-    if (!m.graph.resident(id)) continue;
+    if (!m.graph.always_resident(id)) continue;
     const buffer& b = m.memory.emplace_back(static_cast<std::size_t>(m.graph.bytes(id)));
     if (next < net.parameters.size() && net.parameters[next].id == id) {
       std::memcpy(b.bytes().data(), values[next].data(), b.bytes().size());
@@ -201,7 +201,7 @@ std::string megabytes(std::int64_t bytes) { return number("%.2f MB", static_cast
 constexpr auto right = remat::text_table::align::right;
 
 void plan_at_budgets(const model& m) {
-  const std::int64_t baseline = remat::problem(m.graph, remat::unit_cost{}).step().baseline_peak;
+  const std::int64_t baseline = remat::problem(m.graph, remat::unit_cost{}).graph().baseline_peak;
   const auto solve = [](const remat::problem& p) {
     return remat::refined(p, {.run = {.time_limit = std::chrono::seconds(1)}});
   };
@@ -259,18 +259,18 @@ void predict_batch(std::string_view name, std::int64_t batch) {
     double p = 0, c = 0;
     for (std::size_t o = 0; o < m.graph.num_operations(); ++o) {
       if (kernel_kind{}(m.graph, static_cast<remat::op_id>(o)) != f.kind) continue;
-      p += predicted.step().time[o];
-      c += clocked.step().time[o];
-      errors.push_back(std::abs(predicted.step().time[o] / clocked.step().time[o] - 1));
+      p += predicted.graph().time[o];
+      c += clocked.graph().time[o];
+      errors.push_back(std::abs(predicted.graph().time[o] / clocked.graph().time[o] - 1));
     }
     table.row({f.kind, std::string(to_string(f.source)), std::to_string(f.samples), std::to_string(f.sizes),
-               percent(f.mean_relative_error), percent(f.held_out_error), percent(c / clocked.step().baseline_time),
+               percent(f.mean_relative_error), percent(f.held_out_error), percent(c / clocked.graph().baseline_time),
                percent(p / c - 1)});
   }
   table.write(std::cout);
-  std::cout << "\nstep: predicted " << milliseconds(predicted.step().baseline_time) << ", measured "
+  std::cout << "\nstep: predicted " << milliseconds(predicted.graph().baseline_time) << ", measured "
             << milliseconds(measured.step_seconds) << " ("
-            << percent(predicted.step().baseline_time / measured.step_seconds - 1) << "); an operation is off by "
+            << percent(predicted.graph().baseline_time / measured.step_seconds - 1) << "); an operation is off by "
             << percent(remat::summarize(errors, remat::time_statistic::median)) << " in the median\n";
 }
 

@@ -91,14 +91,14 @@ std::unique_ptr<input> read_input(const arguments& args) {
     in->solvers = chain_solvers(*in->stages, args.slots);
   } else {
     in->step.emplace(remat::to_training_step(document, args.cost));
-    const remat::problem& p = in->step->question;
+    const remat::problem& p = in->step->instance;
     subject& what = in->what;
     what.name = in->step->graph.name();
     what.cost = args.cost.empty() ? std::string(in->step->cost.name()) : args.cost;
     what.time_unit = in->step->cost.time_unit();
-    what.baseline_peak = p.step().baseline_peak;
-    what.baseline_time = p.step().baseline_time;
-    what.least_time = p.step().needed_time;
+    what.baseline_peak = p.graph().baseline_peak;
+    what.baseline_time = p.graph().baseline_time;
+    what.least_time = p.graph().needed_time;
     remat::least_memory_options looking;
     if (args.work_limit == remat::run_control::no_work_limit)
       looking.run.time_limit = std::min<std::chrono::nanoseconds>(args.time_limit, std::chrono::seconds(1));
@@ -146,7 +146,7 @@ std::vector<std::int64_t> read_budgets(const input& in, const arguments& args) {
 }
 
 remat::schedule listed_order(const remat::problem& p) {
-  std::vector<std::uint32_t> order(p.step().num_operations);
+  std::vector<std::uint32_t> order(p.graph().num_operations);
   for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
   return remat::schedule_computes(p, order);
 }
@@ -162,7 +162,7 @@ void print_head(const input& in) {
             << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n";
   if (in.step && s.streams != 0) {
     const remat::stream_assignment a =
-        remat::assign_streams(in.step->question, listed_order(in.step->question), {s.streams, {}});
+        remat::assign_streams(in.step->instance, listed_order(in.step->instance), {s.streams, {}});
     std::cout << "the listed order, by data alone: makespan " << remat::format_time(a.makespan, s.time_unit) << " on "
               << s.streams << " streams, critical path " << remat::format_time(a.critical_path, s.time_unit) << "\n";
   }
@@ -181,7 +181,7 @@ bool write_file(const std::string& path, const Fill& fill) {
 }
 
 void write_trace(std::ostream& out, const input& in, const outcome& o) {
-  const remat::problem p = in.step->question.with_budget(o.budget);
+  const remat::problem p = in.step->instance.with_budget(o.budget);
   remat::trace_options options{in.what.name, o.solver, in.what.cost, in.what.time_unit, nullptr};
   std::optional<remat::stream_assignment> on_streams;
   if (in.what.streams != 0) {
@@ -206,7 +206,7 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
   if (s.least_peak > 0) head.facts.push_back({"No schedule below", remat::format_bytes(s.least_peak)});
   remat::html_report report(std::move(head));
   if (in.step) {
-    const remat::problem& p = in.step->question;
+    const remat::problem& p = in.step->instance;
     report.baseline(remat::profile(p, in.step->graph, listed_order(p)));
   }
   for (const outcome& o : all) {
@@ -222,7 +222,7 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
       solve.critical_path = o.streams->critical_path;
     }
     if (in.step && o.plan)
-      report.add(std::move(solve), remat::profile(in.step->question.with_budget(o.budget), in.step->graph, *o.plan));
+      report.add(std::move(solve), remat::profile(in.step->instance.with_budget(o.budget), in.step->graph, *o.plan));
     else
       report.add(std::move(solve));
   }
@@ -267,11 +267,11 @@ int run(const arguments& args) {
           remat::memory_plan_options planning;
           planning.run.stop = common.run.stop;
           planning.run.seed = args.seed;
-          plan_arena(in->step->question, o, planning);
+          plan_arena(in->step->instance, o, planning);
         }
         if (in->step && o.plan && args.streams != 0) {
           const remat::stream_assignment a =
-              remat::assign_streams(in->step->question, *o.plan, {args.streams, o.memory->offsets});
+              remat::assign_streams(in->step->instance, *o.plan, {args.streams, o.memory->offsets});
           o.streams = overlap{a.makespan, a.critical_path};
         }
         if (args.json) std::cout << to_json(in->what, o).dump() << '\n';
@@ -300,7 +300,7 @@ int run(const arguments& args) {
     if (!written) status = 1;
   }
   if (!args.intervals.empty() && all.front().memory) {
-    const std::string text = remat::to_csv(to_intervals(in->step->question, all.front()));
+    const std::string text = remat::to_csv(to_intervals(in->step->instance, all.front()));
     if (!write_file(args.intervals, [&](std::ostream& file) { file << text; })) status = 1;
   }
   if (!args.trace.empty() && all.front().plan)

@@ -88,9 +88,9 @@ std::optional<arguments> parse(int argc, char** argv) {
 
 int run(const arguments& args) {
   const remat::training_step step = remat::read_training_step(args.graph, args.cost);
-  const remat::problem& p = step.question;
+  const remat::problem& p = step.instance;
   const std::string_view unit = step.cost.time_unit();
-  const remat_plan::parsed_budget budget = remat_plan::parse_budget(args.budget, p.step().baseline_peak);
+  const remat_plan::parsed_budget budget = remat_plan::parse_budget(args.budget, p.graph().baseline_peak);
   if (!budget.wrong.empty()) throw usage_error("--budget " + args.budget + ": " + budget.wrong);
   std::optional<remat_plan::named_solver> solver;
   std::string names;
@@ -101,7 +101,7 @@ int run(const arguments& args) {
   if (!solver) throw usage_error("--solver " + args.solver + ": there is no such solver; " + names + " is right");
 
   std::cout << remat::printable(step.graph.name(), 200) << ": " << step.graph.num_operations() << " operations, "
-            << step.graph.num_tensors() << " tensors; baseline peak " << remat::format_bytes(p.step().baseline_peak)
+            << step.graph.num_tensors() << " tensors; baseline peak " << remat::format_bytes(p.graph().baseline_peak)
             << ", budget " << remat::format_bytes(budget.bytes) << "\n\n";
   remat::run_control control;
   control.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(args.seconds * 1e9));
@@ -144,7 +144,7 @@ int run(const arguments& args) {
   table.write(std::cout);
 
   std::size_t effects = 0;
-  for (std::size_t o = 0; o < p.step().num_operations; ++o) effects += p.step().has_effect(o);
+  for (std::size_t o = 0; o < p.graph().num_operations; ++o) effects += p.graph().has_effect(o);
   const bool same = listed.same_results(planned);
   std::cout << '\n'
             << listed.outputs.size() << " outputs and " << effects << " effects of step " << args.steps << ": "

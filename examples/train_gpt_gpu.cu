@@ -289,7 +289,7 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
   r.losses.resize(o.steps);
   std::memcpy(r.losses.data(), losses.data(), losses.size());
   if (timing) {
-    r.times.assign(p.step().num_operations, 0);
+    r.times.assign(p.graph().num_operations, 0);
     const std::vector<cuda_launch_time> times = run.times();
     for (std::size_t i = 0; i < times.size(); ++i)
       r.times[index(run.plan().launches()[i].operation)] = static_cast<double>(times[i].duration) * 1e-3;
@@ -334,7 +334,7 @@ int compare(options o) {
   cudaDeviceProp device{};
   throw_on_cuda_error(cudaGetDeviceProperties(&device, 0), "asking for the device");
   problem p(step.graph, roofline_cost{});
-  const std::int64_t baseline_peak = p.step().baseline_peak;
+  const std::int64_t baseline_peak = p.graph().baseline_peak;
   std::printf("%s; %zu operations, %s of parameters, %zu steps on %u stream%s\n\n", device.name,
               step.graph.num_operations(), format_bytes(parameter_bytes).c_str(), o.steps, o.streams,
               o.streams == 1 ? "" : "s");
@@ -368,7 +368,7 @@ int compare(options o) {
                format_fixed(static_cast<double>(r.losses.back()), 4), bits});
   };
   if (reference) row("none", *reference, 0, "");
-  const double baseline_time = p.step().baseline_time;
+  const double baseline_time = p.graph().baseline_time;
   for (const double part : o.budgets) {
     const auto budget = static_cast<std::int64_t>(part * static_cast<double>(baseline_peak));
     const solution found = solve(p.with_budget(budget), o);

@@ -66,7 +66,7 @@ remat::training_graph transformer_stack(std::uint32_t blocks) {
   const auto parameter_gradient = [&](std::vector<tensor_id> in, double time) {
     const tensor_id w = g.add_tensor({"", unit / 64});
     run(std::move(in), {w}, time, backward);
-    g.add_step_output(w);
+    g.add_final_output(w);
   };
   for (std::uint32_t i = blocks; i-- > 0;) {
     const block& b = stack[i];
@@ -95,16 +95,16 @@ remat::training_graph transformer_stack(std::uint32_t blocks) {
 }
 
 void solve(benchmark::State& state, const remat::problem& p, double fraction) {
-  const auto budget = static_cast<std::int64_t>(fraction * static_cast<double>(p.step().baseline_peak));
+  const auto budget = static_cast<std::int64_t>(fraction * static_cast<double>(p.graph().baseline_peak));
   remat::turnaround_result r;
   for (auto _ : state) {
     r = remat::turnaround_bound(p.with_budget(budget));
     benchmark::DoNotOptimize(r.lower_bound);
   }
-  state.counters["operations"] = p.step().num_operations;
+  state.counters["operations"] = p.graph().num_operations;
   state.counters["moments"] = r.moments_tried;
   state.counters["flows"] = r.flows;
-  if (!r.infeasible) state.counters["overhead"] = r.lower_bound / p.step().baseline_time - 1;
+  if (!r.infeasible) state.counters["overhead"] = r.lower_bound / p.graph().baseline_time - 1;
 }
 
 void real_graph(benchmark::State& state, const char* name) {
@@ -117,7 +117,7 @@ void stack(benchmark::State& state) {
   const auto blocks = static_cast<std::uint32_t>(state.range(0) / 28);
   const remat::problem p(transformer_stack(blocks), remat::measured_cost{});
   solve(state, p, 0.4);
-  state.SetComplexityN(p.step().num_operations);
+  state.SetComplexityN(p.graph().num_operations);
 }
 
 // Five budgets, one analysis: what the first has learned helps the others.
@@ -128,7 +128,7 @@ void five_budgets(benchmark::State& state) {
     remat::turnaround_analysis analysis(p);
     for (const double fraction : {0.8, 0.6, 0.5, 0.4, 0.3})
       benchmark::DoNotOptimize(
-          analysis.bound(static_cast<std::int64_t>(fraction * static_cast<double>(p.step().baseline_peak))));
+          analysis.bound(static_cast<std::int64_t>(fraction * static_cast<double>(p.graph().baseline_peak))));
   }
 }
 

@@ -72,7 +72,7 @@ struct grid {
         o.seconds = 1e-5;
         g.add_operation(std::move(o));
       }
-    for (std::uint32_t c = 0; c < columns; ++c) g.add_step_output(static_cast<tensor_id>((rows - 1) * columns + c));
+    for (std::uint32_t c = 0; c < columns; ++c) g.add_final_output(static_cast<tensor_id>((rows - 1) * columns + c));
     return g;
   }
   static schedule order(std::uint32_t rows, std::uint32_t columns) {

@@ -86,7 +86,7 @@ std::vector<interval> allocations(const problem& read, const named& solver, int 
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     return parse_intervals(text, kept.string()).intervals;
   }
-  const std::int64_t peak = read.step().baseline_peak;
+  const std::int64_t peak = read.graph().baseline_peak;
   const problem p = read.with_budget(peak / 10 * tenths + (tenths == 10 ? peak % 10 : 0));
   run.work_limit /= solver.share;
   if (const solution s = solver.solve(p, run); s.plan) file.intervals = intervals_of(lifetimes_of(p, *s.plan));
@@ -145,8 +145,8 @@ int run(int argc, char** argv) {
   for (const fs::path& file : files) {
     const std::string graph = (file.parent_path() == folder ? "" : "rk/") + file.stem().string();
     if (!only.empty() && graph != only) continue;
-    const problem read = read_training_step(file).question;
-    if (read.step().baseline_peak < (1 << 20)) continue;
+    const problem read = read_training_step(file).instance;
+    if (read.graph().baseline_peak < (1 << 20)) continue;
     for (const named& solver : solvers()) {
       if (!only_solver.empty() && solver.name != only_solver) continue;
       for (int tenths = 10; tenths >= 2; --tenths) {

@@ -24,8 +24,8 @@ void counters(benchmark::State& state, const remat::memory_plan& plan, std::size
 
 void schedules(benchmark::State& state, const std::string& name, int percent) {
   const remat::problem read =
-      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").question;
-  const remat::problem p = read.with_budget(read.step().baseline_peak / 100 * percent);
+      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").instance;
+  const remat::problem p = read.with_budget(read.graph().baseline_peak / 100 * percent);
   const remat::solution s = remat::evict(p);
   if (!s.plan) return state.SkipWithError("no schedule");
   const remat::lifetimes lives = remat::lifetimes_of(p, *s.plan);

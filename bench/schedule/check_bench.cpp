@@ -14,8 +14,8 @@ namespace {
 
 void checking(benchmark::State& state, const std::string& name) {
   const remat::problem read =
-      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").question;
-  const remat::problem p = read.with_budget(read.step().baseline_peak / 10 * 6);
+      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").instance;
+  const remat::problem p = read.with_budget(read.graph().baseline_peak / 10 * 6);
   const remat::solution s = remat::evict(p);
   if (!s.plan) return state.SkipWithError("no schedule");
   for (auto _ : state) benchmark::DoNotOptimize(remat::check(p, *s.plan));
@@ -25,8 +25,8 @@ void checking(benchmark::State& state, const std::string& name) {
 
 void simplifying(benchmark::State& state, const std::string& name) {
   const remat::problem read =
-      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").question;
-  const remat::problem p = read.with_budget(read.step().baseline_peak / 10 * 6);
+      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").instance;
+  const remat::problem p = read.with_budget(read.graph().baseline_peak / 10 * 6);
   const remat::solution s = remat::evict(p);
   if (!s.plan) return state.SkipWithError("no schedule");
   for (auto _ : state) benchmark::DoNotOptimize(remat::simplify(p, *s.plan));

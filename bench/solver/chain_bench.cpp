@@ -36,11 +36,11 @@ BENCHMARK_CAPTURE(rotor_on_chain, blocks_200, "blocks-200")->Arg(500)->Unit(benc
 
 template <class Solver>
 void on_graph(benchmark::State& state, const Solver& solver, const std::string& name) {
-  const remat::problem free = remat::read_training_step(data + "/graphs/" + name + ".json").question;
-  const remat::problem p = free.with_budget(free.step().baseline_peak / 100 * state.range(0));
+  const remat::problem free = remat::read_training_step(data + "/graphs/" + name + ".json").instance;
+  const remat::problem p = free.with_budget(free.graph().baseline_peak / 100 * state.range(0));
   remat::solution s;
   for (auto _ : state) s = solver(p);
-  if (s.has_schedule()) state.counters["overhead"] = s.time / p.step().baseline_time - 1;
+  if (s.has_schedule()) state.counters["overhead"] = s.time / p.graph().baseline_time - 1;
 }
 BENCHMARK_CAPTURE(on_graph, no_remat_resnet50, remat::no_remat, "rk/resnet50")->Arg(100);
 BENCHMARK_CAPTURE(on_graph, chen_sqrt_resnet50, remat::chen_sqrt, "rk/resnet50")->Arg(60);
@@ -56,22 +56,22 @@ BENCHMARK_CAPTURE(on_graph, rotor_gpt2_medium, remat::rotor, "gpt2-medium-b4-s51
     ->Unit(benchmark::kMillisecond);
 
 void cut_into_stages(benchmark::State& state, const std::string& name) {
-  const remat::problem p = remat::read_training_step(data + "/graphs/" + name + ".json").question;
+  const remat::problem p = remat::read_training_step(data + "/graphs/" + name + ".json").instance;
   for (auto _ : state) {
-    const remat::forward_line line = remat::find_forward_line(p.step());
-    const remat::stage_chain stages(p.step(), line, remat::cut_levels(line, 149).front());
+    const remat::forward_line line = remat::find_forward_line(p.graph());
+    const remat::stage_chain stages(p.graph(), line, remat::cut_levels(line, 149).front());
     benchmark::DoNotOptimize(stages.length());
   }
 }
 BENCHMARK_CAPTURE(cut_into_stages, gpt2_medium, "gpt2-medium-b4-s512")->Unit(benchmark::kMicrosecond);
 
 void least_peak(benchmark::State& state, const std::string& name) {
-  const remat::problem p = remat::read_training_step(data + "/graphs/" + name + ".json").question;
+  const remat::problem p = remat::read_training_step(data + "/graphs/" + name + ".json").instance;
   remat::least_peak_options options;
   options.moves = static_cast<std::uint64_t>(state.range(0));
   remat::least_peak_order_result found;
   for (auto _ : state) found = remat::least_peak_order(p, options);
-  state.counters["of_baseline"] = static_cast<double>(found.peak_bytes) / static_cast<double>(p.step().baseline_peak);
+  state.counters["of_baseline"] = static_cast<double>(found.peak_bytes) / static_cast<double>(p.graph().baseline_peak);
 }
 BENCHMARK_CAPTURE(least_peak, resnet50, "resnet50-b64-224")->Arg(0)->Arg(20'000)->Unit(benchmark::kMillisecond);
 

@@ -14,19 +14,19 @@ namespace {
 
 remat::problem read(const std::string& name, std::int64_t percent) {
   const remat::problem p =
-      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").question;
-  return p.with_budget(p.step().baseline_peak / 100 * percent);
+      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").instance;
+  return p.with_budget(p.graph().baseline_peak / 100 * percent);
 }
 
 /// Arguments: percent of the baseline's peak; whether the bound is proven, too.
 void evicting(benchmark::State& state, const std::string& name) {
   const remat::problem asked = read(name, state.range(0));
-  const remat::problem p = state.range(1) != 0 ? asked : asked.with_known_bound(asked.step().needed_time);
+  const remat::problem p = state.range(1) != 0 ? asked : asked.with_known_bound(asked.graph().needed_time);
   remat::solution s;
   for (auto _ : state) benchmark::DoNotOptimize(s = remat::evict(p));
-  if (s.plan) state.counters["overhead_percent"] = 100 * (s.time / p.step().baseline_time - 1);
+  if (s.plan) state.counters["overhead_percent"] = 100 * (s.time / p.graph().baseline_time - 1);
   if (s.plan) state.counters["gap_percent"] = 100 * (s.time / s.lower_bound - 1);
-  state.counters["operations"] = p.step().num_operations;
+  state.counters["operations"] = p.graph().num_operations;
 }
 
 void refining(benchmark::State& state, const std::string& name) {
@@ -36,7 +36,7 @@ void refining(benchmark::State& state, const std::string& name) {
   remat::timeline plan(p);
   plan.load(*s.plan);
   remat::refine_moves moves(plan, 1);
-  moves.temperature = 0.1 * (s.time - p.step().needed_time) / static_cast<double>(s.statistics.recomputes + 1);
+  moves.temperature = 0.1 * (s.time - p.graph().needed_time) / static_cast<double>(s.statistics.recomputes + 1);
   for (auto _ : state) benchmark::DoNotOptimize(moves.random_move());
   state.SetItemsProcessed(state.iterations());
 }

@@ -132,7 +132,7 @@ void beside_peers(double limit, const std::string& only) {
     else
       solve(hiremate, hiremate_options{});
     const double seconds = processor_seconds() - before;
-    const double baseline = p.step().baseline_time, ours = s.plan ? percent(s.time, baseline) : INFINITY;
+    const double baseline = p.graph().baseline_time, ours = s.plan ? percent(s.time, baseline) : INFINITY;
     if (r.within) {
       ++rows;
       worse += !(ours <= r.overhead + 5e-4);
@@ -172,12 +172,12 @@ void on_graphs(double limit, const std::string& only) {
     const auto cache = std::make_shared<option_cache>();
     for (const double part : {0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
       const problem p =
-          step.with_budget(static_cast<std::int64_t>(part * static_cast<double>(step.step().baseline_peak)));
+          step.with_budget(static_cast<std::int64_t>(part * static_cast<double>(step.graph().baseline_peak)));
       hiremate_options options;
       options.cache = cache;
       options.run.time_limit = nanoseconds(limit);
       std::vector<hiremate_report> reports;
-      const double before = processor_seconds(), baseline = p.step().baseline_time;
+      const double before = processor_seconds(), baseline = p.graph().baseline_time;
       const solution s = hiremate(p, options, reports);
       const double seconds = processor_seconds() - before;
       double top = INFINITY;
@@ -217,13 +217,13 @@ void on_random_graphs(std::uint64_t count) {
     const problem free = test::random_problem(seed, kind);
     const double part = 0.4 + 0.1 * static_cast<double>(seed % 5);
     const problem p =
-        free.with_budget(static_cast<std::int64_t>(part * static_cast<double>(free.step().baseline_peak)));
+        free.with_budget(static_cast<std::int64_t>(part * static_cast<double>(free.graph().baseline_peak)));
     checkmate_options form;
     form.run.time_limit = std::chrono::seconds(5);
     form.good_enough = 0;
     const solution best = checkmate(p, form);
     if (!best.plan) continue;
-    if (best.time <= p.step().needed_time * (1 + 1e-12)) continue;  // nothing to decide
+    if (best.time <= p.graph().needed_time * (1 + 1e-12)) continue;  // nothing to decide
     const bool settled = best.status == solve_status::optimal ||
                          best.message.find("optimal for the listed order") != std::string::npos ||
                          best.message.find("nothing faster in the listed order") != std::string::npos;

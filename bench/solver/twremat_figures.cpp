@@ -78,13 +78,13 @@ double processor_ms() {
   return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
 }
 
-problem question(const row& r) {
+problem instance(const row& r) {
   const auto path = std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / (r.graph + ".json");
   return problem(read_training_graph(path), parse_cost(r.cost));
 }
 
 schedule listed(const problem& p) {
-  std::vector<std::uint32_t> order(p.step().num_operations);
+  std::vector<std::uint32_t> order(p.graph().num_operations);
   for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
   return schedule_computes(p, order);
 }
@@ -98,7 +98,7 @@ stream_assignment overlap(const problem& p, const schedule& plan) {
 }
 
 double ratio(const problem& p, const solution& s) {
-  return s.plan ? s.time / p.step().baseline_time : std::numeric_limits<double>::quiet_NaN();
+  return s.plan ? s.time / p.graph().baseline_time : std::numeric_limits<double>::quiet_NaN();
 }
 
 void against_peer(const std::string& only) {
@@ -114,7 +114,7 @@ void against_peer(const std::string& only) {
     if (!only.empty() && r.graph != only) continue;
     if (r.graph != graph) {
       graph = r.graph;
-      step.emplace(question(r));
+      step.emplace(instance(r));
       base = overlap(*step, listed(*step));
     }
     ++rows;
@@ -146,11 +146,11 @@ void against_peer(const std::string& only) {
       const stream_assignment a = overlap(p, *s.plan);
       makespan = a.makespan / base.makespan;
       path = a.critical_path / base.critical_path;
-      length = static_cast<double>(s.statistics.computes) / static_cast<double>(p.step().num_operations);
+      length = static_cast<double>(s.statistics.computes) / static_cast<double>(p.graph().num_operations);
     }
     std::printf("%s,%d,%s,%.4f,%.4f,%.3f,%.0f,%.2f,%.4f,%.4f,%.4f,%.3f,%.3f,%s\n", r.graph.c_str(), r.percent,
                 r.theirs ? std::to_string(*r.theirs).c_str() : "", ratio(p, s),
-                proof.lower_bound / p.step().baseline_time, length, 1e3 * r.their_seconds, ms, ratio(p, evicted),
+                proof.lower_bound / p.graph().baseline_time, length, 1e3 * r.their_seconds, ms, ratio(p, evicted),
                 ratio(p, root), ratio(p, greedy), makespan, path, s.message.c_str());
     std::fflush(stdout);
   }
@@ -169,8 +169,8 @@ void dual(double seconds, const std::string& only) {
   for (const row& r : peers()) {
     if (r.graph == graph || (!only.empty() && r.graph != only)) continue;
     graph = r.graph;
-    const problem p = question(r);
-    const double baseline = p.step().baseline_time;
+    const problem p = instance(r);
+    const double baseline = p.graph().baseline_time;
     const std::int64_t least = least_memory_bound(p).bytes;
     for (const double wanted : {0.1, 0.25, 0.5, 1.0, 2.0}) {
       trade_off_options options;
@@ -193,9 +193,9 @@ void dual(double seconds, const std::string& only) {
           std::any_of(std::begin(found), std::end(found), [&](double x) { return x <= (1 + wanted) * (1 + 1e-12); });
       undercut += beaten;
       std::printf("%s,%g,%.2f,%.2f,%.4f,%.4f,%.4f,%.4f,%.4f,%d\n", r.graph.c_str(), wanted,
-                  100 * static_cast<double>(s.peak_bytes) / static_cast<double>(p.step().baseline_peak),
-                  100 * static_cast<double>(least) / static_cast<double>(p.step().baseline_peak), s.time / baseline - 1,
-                  found[0], found[1], found[2], found[3], beaten ? 1 : 0);
+                  100 * static_cast<double>(s.peak_bytes) / static_cast<double>(p.graph().baseline_peak),
+                  100 * static_cast<double>(least) / static_cast<double>(p.graph().baseline_peak),
+                  s.time / baseline - 1, found[0], found[1], found[2], found[3], beaten ? 1 : 0);
       std::fflush(stdout);
     }
   }

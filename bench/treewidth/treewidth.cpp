@@ -52,7 +52,7 @@ void measure(const std::string& name, const char* kind, const remat::undirected_
   options.run.on_progress = [&](const remat::progress& p) {
     const double gone = processor_seconds() - begun;
     for (std::size_t i = 0; i < limits.size(); ++i)
-      if (gone <= limits[i]) widths[i] = static_cast<std::int64_t>(p.best_time);
+      if (gone <= limits[i]) widths[i] = static_cast<std::int64_t>(p.best_objective);
   };
   clockid_t clock{};
   pthread_getcpuclockid(pthread_self(), &clock);

@@ -111,7 +111,7 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
   remat::intervals_file file;
   file.intervals = remat::intervals_of(lives);
   file.offsets = o.memory->offsets;
-  std::vector<std::uint32_t> times(p.step().num_tensors, 0);
+  std::vector<std::uint32_t> times(p.graph().num_tensors, 0);
   for (const remat::allocation& a : lives.allocations) {
     if (a.is_workspace()) {
       file.ids.push_back("w" + std::to_string(a.first));

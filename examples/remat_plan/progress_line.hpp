@@ -108,7 +108,7 @@ class progress_line {
     line += what_;
     const auto overhead = [&](double time) { return remat::format_percent(time / baseline_time_ - 1, 2); };
     if (baseline_time_ > 0) {
-      line += std::isfinite(latest_.best_time) ? ", best +" + overhead(latest_.best_time) : ", nothing yet";
+      line += std::isfinite(latest_.best_objective) ? ", best +" + overhead(latest_.best_objective) : ", nothing yet";
       if (latest_.lower_bound > 0) line += ", bound +" + overhead(latest_.lower_bound);
     }
     if (!stage_.empty()) {

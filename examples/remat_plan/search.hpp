@@ -136,7 +136,7 @@ struct solving {
     if (!counted)
       run.on_progress = [&](const remat::progress& p) {
         common.line->update(p);
-        if (p.best_time <= limit && !solver.binds_arena) enough.request_stop();  // its arena may not fit
+        if (p.best_objective <= limit && !solver.binds_arena) enough.request_stop();  // its arena may not fit
       };
     last = guarded(what, solver, budget, run);
     if (!last.time || *last.time > limit) return std::nullopt;

@@ -39,7 +39,7 @@ struct run_result {
   std::uint64_t launches = 0, recomputes = 0, waits = 0;
   double time = 0, makespan = 0, critical_path = 0;  ///< simulated, the cost model's unit
   double seconds = 0;                                ///< of the fastest step
-  /// Of each step output all bytes, or, where it is sampled, its value; it has been verified.
+  /// Of each final output all bytes, or, where it is sampled, its value; it has been verified.
   std::map<std::uint32_t, std::vector<std::byte>> outputs{};
   std::vector<std::uint64_t> effects{};
 
@@ -92,7 +92,7 @@ struct run_result {
     kernels.forget_effects();
     out.seconds = std::min(out.seconds, run.run(options.seed + i).seconds);
   }
-  for (const std::uint32_t t : p.step().step_outputs) {
+  for (const std::uint32_t t : p.graph().final_outputs) {
     const auto bytes = run.output(static_cast<remat::tensor_id>(t));
     kernels.verify(static_cast<remat::tensor_id>(t), bytes);
     const bool whole = bytes.size() <= static_cast<std::size_t>(options.kernels.whole);
@@ -120,22 +120,22 @@ struct run_result {
     spec.phase = graph.phase(id);
     spec.inputs.assign(graph.inputs(id).begin(), graph.inputs(id).end());
     spec.outputs.assign(graph.outputs(id).begin(), graph.outputs(id).end());
-    spec.seconds = p.step().time[o];
+    spec.seconds = p.graph().time[o];
     spec.workspace = less(graph.workspace(id));
     spec.deterministic = graph.deterministic(id);
     spec.recomputable = graph.recomputable(id);
     out.add_operation(std::move(spec));
   }
-  for (const remat::tensor_id t : graph.step_outputs()) out.add_step_output(t);
+  for (const remat::tensor_id t : graph.final_outputs()) out.add_final_output(t);
   return out;
 }
 
 /// The listed order; with `freeing`, each tensor is freed after its last use.
 [[nodiscard]] inline remat::schedule listed_order(const remat::problem& p, bool freeing) {
-  const remat::flat_step& s = p.step();
+  const remat::flat_graph& s = p.graph();
   std::vector<std::vector<std::uint32_t>> ends(s.num_operations);
   for (std::uint32_t t = 0; t < s.num_tensors && freeing; ++t) {
-    if (s.producers[t].empty() || s.step_output[t]) continue;
+    if (s.producers[t].empty() || s.final_output[t]) continue;
     ends[std::max(s.producers[t].back(), s.consumers[t].empty() ? 0 : s.consumers[t].back())].push_back(t);
   }
   remat::schedule out;

@@ -144,7 +144,7 @@ struct training_record {
 
 /// Bytes of the step's peak with nothing recomputed.
 [[nodiscard]] inline std::int64_t baseline_peak(const training_task& task) {
-  return remat::problem(task.step.graph, remat::unit_cost{}).step().baseline_peak;
+  return remat::problem(task.step.graph, remat::unit_cost{}).graph().baseline_peak;
 }
 
 /// Trains from the same start each time: measures the operations' times, plans the step with them, and runs it.
@@ -182,15 +182,15 @@ struct training_record {
   record.trained = true;
   record.peak_bytes = planned.peak_bytes;
   record.arena_bytes = planned.arena_bytes;
-  const problem& question = *planned.question;
+  const problem& question = *planned.instance;
   double seconds = 0;
-  std::vector<std::uint8_t> ran(question.step().num_operations, 0);
+  std::vector<std::uint8_t> ran(question.graph().num_operations, 0);
   for (const remat::step& s : planned.plan.steps) {
     if (!s.is_compute()) continue;
     const std::size_t o = index(s.operation());
     record.recomputed += ran[o];
     ran[o] = 1;
-    seconds += question.step().time[o];
+    seconds += question.graph().time[o];
   }
   record.planned_overhead = seconds / planned.baseline_seconds - 1;
 

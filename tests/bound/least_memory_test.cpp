@@ -26,7 +26,7 @@ TEST_CASE("no schedule has a lower peak than the bound, and often one has just t
     options.once = seed % 2 ? 0 : 35;
     const problem p = test::random_problem(seed, options);
     const least_memory_result bound = least_memory_bound(p);
-    REQUIRE(bound.bytes <= p.step().baseline_peak);
+    REQUIRE(bound.bytes <= p.graph().baseline_peak);
     REQUIRE(bound.bytes >= largest_working_set(p).bytes);
     if (bound.bytes == 0) continue;
     INFO("seed ", seed, ": ", bound.message());
@@ -52,7 +52,7 @@ training_graph small(bool a_again) {
   g.add_operation({.name = "second", .inputs = {x}, .outputs = {b}, .workspace = 40});
   g.add_operation({.name = "third", .inputs = {b}, .outputs = {c}, .workspace = 50});
   g.add_operation({.name = "fourth", .inputs = {a, c}, .outputs = {d}});
-  g.add_step_output(d);
+  g.add_final_output(d);
   return g;
 }
 
@@ -74,14 +74,14 @@ TEST_CASE("the operation and the bytes are named") {
   g.add_operation({.inputs = {a}, .outputs = {b}});
   g.add_operation({.inputs = {b}, .outputs = {c}, .workspace = 50});
   g.add_operation({.inputs = {a, c}, .outputs = {d}});
-  g.add_step_output(d);
+  g.add_final_output(d);
   const least_memory_result once = least_memory_bound(problem(g, unit_cost{}));
   CHECK(once.bytes == 263);
   CHECK(once.reason == memory_reason::first_run);
   CHECK(index(once.operation) == 2);
   CHECK(once.working_set == 253);
-  REQUIRE(once.resident.size() == 1);
-  CHECK(once.resident[0] == a);
+  REQUIRE(once.also_resident.size() == 1);
+  CHECK(once.also_resident[0] == a);
   CHECK(
       once.message() ==
       "operation 2 needs 263 bytes when it first runs: 253 for its inputs, outputs and workspace, the rest for tensors "
@@ -94,8 +94,8 @@ TEST_CASE("the end of the step: all outputs, and the last operation beside them"
   g.add_operation({.outputs = {a}, .workspace = 4});
   g.add_operation({.outputs = {c}});
   g.add_operation({.inputs = {c}, .outputs = {b}});
-  g.add_step_output(a);
-  g.add_step_output(b);
+  g.add_final_output(a);
+  g.add_final_output(b);
   const least_memory_result r = least_memory_bound(problem(g, unit_cost{}));
   CHECK(r.bytes == 34);  // a last, with its workspace; b last would have c beside it
   CHECK(r.reason == memory_reason::end_of_step);

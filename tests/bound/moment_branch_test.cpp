@@ -25,7 +25,7 @@ TEST_CASE("branching ends at the least time of all choices, and is on either sid
     options.operations = 4 + static_cast<std::uint32_t>(seed % 3);
     options.once = seed % 2 ? 0 : 20;
     const problem p = test::random_problem(seed, options);
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     moment_cut cut(s);
     moment_branch search(cut);
     for (std::uint32_t k = 0; k < s.num_operations; ++k) {

@@ -28,7 +28,7 @@ TEST_CASE("the cut is the cheapest of all choices") {
     options.operations = 3 + static_cast<std::uint32_t>(seed % 4);
     options.once = seed % 3 == 0 ? 0 : 25;
     const problem p = test::random_problem(seed, options);
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     moment_cut cut(s);
     for (std::uint32_t k = 0; k < s.num_operations; ++k) {
       if (!s.needed[k]) continue;
@@ -85,7 +85,7 @@ TEST_CASE("rounding is downwards, also for times and sizes that are no whole num
       }
     };
     const problem p(graph, awkward{});
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     moment_cut cut(s);
     for (std::uint32_t k = 0; k < s.num_operations; ++k) {
       if (!s.needed[k]) continue;
@@ -108,7 +108,7 @@ TEST_CASE("rounding is downwards, also for times and sizes that are no whole num
 TEST_CASE("working sets and the listed order's memory") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 12, .dead = 0});
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     if (std::count(s.needed.begin(), s.needed.end(), 0) > 0) continue;
     const auto memory = listed_order_sums<std::int64_t>(s, [&](std::uint32_t t) { return s.bytes[t]; });
     std::int64_t peak = 0;

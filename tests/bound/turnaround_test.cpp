@@ -36,7 +36,7 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
     options.operations = 3 + static_cast<std::uint32_t>(seed % (long_run ? 6 : 4));
     options.once = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 10 : 30;
     const problem p = test::random_problem(seed, options);
-    const std::int64_t peak = p.step().baseline_peak, least = least_memory_bound(p).bytes;
+    const std::int64_t peak = p.graph().baseline_peak, least = least_memory_bound(p).bytes;
     turnaround_analysis analysis(p);
     for (std::int64_t budget = std::max<std::int64_t>(0, least - 1); budget <= peak; budget += 1 + (peak - least) / 4) {
       INFO("seed ", seed, " budget ", budget);
@@ -49,7 +49,7 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
       for (const turnaround_result& r : {all, few, whole}) {
         REQUIRE((!r.infeasible || std::isinf(optimum)));
         REQUIRE((r.infeasible || r.lower_bound <= optimum * (1 + 1e-12)));
-        REQUIRE(r.lower_bound >= p.step().needed_time);
+        REQUIRE(r.lower_bound >= p.graph().needed_time);
         REQUIRE(r.infeasible == (r.least_memory.bytes > budget));
         if (r.recomputation > 0 && !r.infeasible) {
           REQUIRE(r.choice.bytes + r.working_set <= budget);
@@ -58,7 +58,7 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
       }
       infeasible += std::isinf(optimum);
       proven += all.infeasible;
-      if (std::isfinite(optimum) && optimum > p.step().needed_time) {
+      if (std::isfinite(optimum) && optimum > p.graph().needed_time) {
         ++recompute;
         positive += all.recomputation > 0;
         tight += all.lower_bound >= optimum * (1 - 1e-5);
@@ -93,7 +93,7 @@ TEST_CASE("the peers' values are reached on every row, and infeasible rows are p
     if (!problems.count(cell[0])) {
       const std::string graphs = std::string(REMAT_TEST_DATA) + "/graphs/", name = cell[0] + ".json";
       const bool here = std::ifstream(graphs + name).good();
-      problems.emplace(cell[0], read_training_step(here ? graphs + name : graphs + "rk/" + name, cell[1]).question);
+      problems.emplace(cell[0], read_training_step(here ? graphs + name : graphs + "rk/" + name, cell[1]).instance);
       analyses.emplace(cell[0], problems.at(cell[0]));
     }
     const problem& p = problems.at(cell[0]);
@@ -106,8 +106,8 @@ TEST_CASE("the peers' values are reached on every row, and infeasible rows are p
         CHECK(r.least_memory.bytes > budget);
       } else {
         CHECK(!r.infeasible);
-        CHECK(r.lower_bound / p.step().baseline_time - 1 >= std::stod(cell[4]) - 5.2e-6);  // five decimals there
-        CHECK(r.lower_bound <= p.step().baseline_time * 2);
+        CHECK(r.lower_bound / p.graph().baseline_time - 1 >= std::stod(cell[4]) - 5.2e-6);  // five decimals there
+        CHECK(r.lower_bound <= p.graph().baseline_time * 2);
       }
     }
   }
@@ -129,7 +129,7 @@ problem chain(std::uint32_t l) {
     g.add_operation({.inputs = {d, x[i]}, .outputs = {next}});
     d = next;
   }
-  g.add_step_output(d);
+  g.add_final_output(d);
   return problem(g, unit_cost{});
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("with positions in the listed order in place of ancestors and descenda
   int wrong = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 5, .once = 0});
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     for (std::int64_t budget = least_memory_bound(p).bytes; budget < s.baseline_peak; ++budget) {
       const double optimum = test::least_time(p.with_budget(budget));
       if (std::isinf(optimum)) continue;
@@ -159,7 +159,7 @@ TEST_CASE("with positions in the listed order in place of ancestors and descenda
 
 TEST_CASE("a chain by hand: every tensor that does not fit must be made once more") {
   const problem p = chain(10);
-  CHECK(p.step().baseline_peak == 11);
+  CHECK(p.graph().baseline_peak == 11);
   for (std::int64_t budget = 4; budget <= 11; ++budget) {
     const turnaround_result r = turnaround_bound(p.with_budget(budget), {.moments = 0});
     CHECK(r.lower_bound == doctest::Approx(21 + std::max(0.0, 11 - static_cast<double>(budget))));
@@ -180,10 +180,10 @@ TEST_CASE("unneeded operations cost nothing, and random times stay below the bas
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 40, .dead = 60});
     turnaround_analysis analysis(p);
-    CHECK(analysis.bound(p.step().baseline_peak).lower_bound == p.step().needed_time);
+    CHECK(analysis.bound(p.graph().baseline_peak).lower_bound == p.graph().needed_time);
     double last = 0;
     for (int tenth = 10; tenth >= 0; --tenth) {  // less memory, more time
-      const turnaround_result r = analysis.bound(p.step().baseline_peak * tenth / 10, {.moments = 0});
+      const turnaround_result r = analysis.bound(p.graph().baseline_peak * tenth / 10, {.moments = 0});
       CHECK(r.lower_bound >= last * (1 - 3e-6));
       last = r.lower_bound;
     }
@@ -194,13 +194,13 @@ TEST_CASE("a stop is obeyed and leaves a valid bound") {
   const problem p = chain(2000);
   const problem q = p.with_budget(900);
   const double full = turnaround_bound(q).lower_bound;
-  CHECK(full > p.step().needed_time);
+  CHECK(full > p.graph().needed_time);
   std::stop_source source;
   source.request_stop();
   turnaround_options options;
   options.run.stop = source.get_token();
   const turnaround_result stopped = turnaround_bound(q, options);
-  CHECK(stopped.lower_bound >= p.step().needed_time);
+  CHECK(stopped.lower_bound >= p.graph().needed_time);
   CHECK(stopped.lower_bound <= full * (1 + 1e-9));
   CHECK(stopped.moments_tried <= 1);
 }

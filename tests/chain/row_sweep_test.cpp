@@ -23,12 +23,12 @@
 
 namespace {
 
-using remat::persistent::excess_bound;
-using remat::persistent::fill_outcome;
-using remat::persistent::keep_option;
-using remat::persistent::row_layout;
-using remat::persistent::sized_chain;
-using remat::persistent::sweep_rows;
+using remat::detail::persistent::excess_bound;
+using remat::detail::persistent::fill_outcome;
+using remat::detail::persistent::keep_option;
+using remat::detail::persistent::row_layout;
+using remat::detail::persistent::sized_chain;
+using remat::detail::persistent::sweep_rows;
 using std::chrono::microseconds;
 
 constexpr double unlimited = std::numeric_limits<double>::max();

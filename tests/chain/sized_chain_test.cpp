@@ -33,12 +33,12 @@ using remat::chain_option;
 using remat::chain_stage;
 using remat::chain_step;
 using remat::stage_chain;
-using remat::persistent::excess_bound;
-using remat::persistent::in_bytes;
-using remat::persistent::in_slots;
-using remat::persistent::keep_option;
-using remat::persistent::sized_chain;
-using remat::persistent::sized_stage;
+using remat::detail::persistent::excess_bound;
+using remat::detail::persistent::in_bytes;
+using remat::detail::persistent::in_slots;
+using remat::detail::persistent::keep_option;
+using remat::detail::persistent::sized_chain;
+using remat::detail::persistent::sized_stage;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
@@ -179,12 +179,12 @@ TEST_CASE("in slots of a graph's stages: every size to the nearest slot, a half 
     CAPTURE(seed);
     std::mt19937_64 engine(seed);
     const remat::problem p = remat::test::random_problem(seed, {.operations = 20, .backward = 90, .most_bytes = 30});
-    const remat::forward_line line = remat::find_forward_line(p.step());
+    const remat::forward_line line = remat::find_forward_line(p.graph());
     remat::cut_list cuts;
     for (std::uint32_t i = 1; i < line.operations.size(); ++i)
       if (engine() % 3 == 0) cuts.push_back(i);
-    const stage_chain c(p.step(), line, cuts);
-    const sized_chain z = remat::persistent::sized(c, [](std::int64_t bytes) { return bytes; });
+    const stage_chain c(p.graph(), line, cuts);
+    const sized_chain z = remat::detail::persistent::sized(c, [](std::int64_t bytes) { return bytes; });
     REQUIRE(z.length == c.length());
     CHECK(z.wide());
     CHECK(z.strict());
@@ -238,7 +238,7 @@ TEST_CASE("the room of keeping everything is enough, whatever the options") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const chain c = chain_with_options(seed, 1 + seed % 4);
-    const std::int64_t room = remat::persistent::store_all_room(in_bytes(c, false));
+    const std::int64_t room = remat::detail::persistent::store_all_room(in_bytes(c, false));
     const remat::chain_problem p(c);
     const auto loss = static_cast<std::uint32_t>(c.length() + 1);
     std::int64_t most = 0;
@@ -467,7 +467,7 @@ TEST_CASE("the bound on what is run again is below every schedule, a memory-pers
       CAPTURE(budget);
       const double least = least_time(c, budget);
       if (least == infinite) break;
-      const double bound = remat::persistent::recompute_bound(z, budget - c.input_bytes());
+      const double bound = remat::detail::persistent::recompute_bound(z, budget - c.input_bytes());
       CHECK(bound <= least - c.least_time() + 1e-9);
       useful += bound > 0;
     }
@@ -490,7 +490,7 @@ TEST_CASE("the bound on what is run again is a knapsack's relaxation") {
     }
     for (std::int64_t room = 0; room <= saved; ++room) {
       CAPTURE(room);
-      const double bound = remat::persistent::recompute_bound(z, room), truth = least_rerun(c, room);
+      const double bound = remat::detail::persistent::recompute_bound(z, room), truth = least_rerun(c, room);
       CHECK(bound >= 0);
       CHECK(bound <= truth + 1e-9);
       CHECK(bound + largest + 1e-9 >= truth);  // it splits one stage
@@ -506,8 +506,8 @@ TEST_CASE("the bound on what is run again is a knapsack's relaxation") {
       for (const chain_option& o : c.stage(i).options) least = std::min(least, o.saved_bytes);
       if (least > 0) sizeable += c.stage(i).forward_time;
     }
-    CHECK(remat::persistent::recompute_bound(z, 0) == sizeable);
-    CHECK(remat::persistent::recompute_bound(z, -1) <= forwards);
+    CHECK(remat::detail::persistent::recompute_bound(z, 0) == sizeable);
+    CHECK(remat::detail::persistent::recompute_bound(z, -1) <= forwards);
   }
   CHECK(exact > 100);
 }

@@ -19,13 +19,13 @@
 
 namespace {
 
-using remat::persistent::exact_table;
-using remat::persistent::excess_bound;
-using remat::persistent::fill_outcome;
-using remat::persistent::keep_option;
-using remat::persistent::sized_chain;
-using remat::persistent::sized_stage;
-using remat::persistent::slot_table;
+using remat::detail::persistent::exact_table;
+using remat::detail::persistent::excess_bound;
+using remat::detail::persistent::fill_outcome;
+using remat::detail::persistent::keep_option;
+using remat::detail::persistent::sized_chain;
+using remat::detail::persistent::sized_stage;
+using remat::detail::persistent::slot_table;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t any_size = std::int64_t{1} << 40;
@@ -156,7 +156,7 @@ TEST_CASE("random chains: both tables are the recurrence, for every memory, limi
       REQUIRE(table.fill(clock, 1, any_size, silent) == fill_outcome::filled);
       exact_table lists(c, slots, bound);
       REQUIRE(lists.fill(clock, 1, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
-      const std::span<const remat::persistent::breakpoint> front = lists.frontier();
+      const std::span<const remat::detail::persistent::breakpoint> front = lists.frontier();
       for (std::uint32_t m = 0; m <= slots; ++m) {
         CAPTURE(m);
         double expected = truth.cost(1, length, m);

@@ -36,7 +36,7 @@ TEST_CASE("the turn that is found is the true one, up to the operations around t
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const remat::training_step step = remat::read_training_step(file);
-    const forward_line line = remat::find_forward_line(step.question.step());
+    const forward_line line = remat::find_forward_line(step.instance.graph());
     const auto is = [&](std::uint32_t o, remat::op_phase phase) {
       return step.graph.phase(static_cast<remat::op_id>(o)) == phase;
     };
@@ -52,7 +52,7 @@ TEST_CASE("the narrow line has the same operations, each behind what it reads, a
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const problem p = remat::test::random_problem(seed, {.operations = 10 + static_cast<std::uint32_t>(seed % 30)});
-    const remat::flat_step& s = p.step();
+    const remat::flat_graph& s = p.graph();
     const forward_line listed = remat::find_forward_line(s), narrow = remat::find_narrow_line(s, listed);
     CHECK(narrow.rest == listed.rest);
     CHECK(std::is_permutation(narrow.operations.begin(), narrow.operations.end(), listed.operations.begin(),
@@ -69,7 +69,7 @@ TEST_CASE("the narrow line has the same operations, each behind what it reads, a
           made = made || (k < i && std::count(outputs.begin(), outputs.end(), t) > 0);
           read = read || (k >= i && std::count(inputs.begin(), inputs.end(), t) > 0);
         }
-        if (made && read && !s.step_output[t]) bytes += s.bytes[t];
+        if (made && read && !s.final_output[t]) bytes += s.bytes[t];
       }
       return bytes;
     };
@@ -92,7 +92,7 @@ TEST_CASE("every needed operation stands in one stage, cuts ascend, levels grow 
     CAPTURE(seed);
     std::mt19937_64 engine(seed);
     const problem p = remat::test::random_problem(seed, {.operations = 1 + static_cast<std::uint32_t>(seed % 40)});
-    const remat::flat_step& s = p.step();
+    const remat::flat_graph& s = p.graph();
     const forward_line line = remat::find_forward_line(s);
     for (const std::size_t most : {std::size_t{0}, std::size_t{3}, std::size_t{100}}) {
       std::size_t before = 1000;
@@ -123,8 +123,8 @@ TEST_CASE("x(s, j) is what its definition counts") {
     CAPTURE(seed);
     std::mt19937_64 engine(seed);
     const problem p = remat::test::random_problem(
-        seed, {.operations = 30, .accumulate = 0, .effect = 0, .once = 0, .step_output = 0, .backward = 90});
-    const remat::flat_step& s = p.step();
+        seed, {.operations = 30, .accumulate = 0, .effect = 0, .once = 0, .final_output = 0, .backward = 90});
+    const remat::flat_graph& s = p.graph();
     const forward_line line = remat::find_forward_line(s);
     const stage_chain stages(s, line, random_cuts(line, engine));
     std::vector<std::uint32_t> of(s.num_operations, 0);
@@ -137,7 +137,7 @@ TEST_CASE("x(s, j) is what its definition counts") {
       for (std::uint32_t j = a; j <= stages.length(); ++j) {
         std::int64_t bytes = 0;
         for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
-          if (s.resident[t] || s.step_output[t] || s.producers[t].empty()) continue;
+          if (s.always_resident[t] || s.final_output[t] || s.producers[t].empty()) continue;
           const std::uint32_t maker = s.producers[t][0];
           if (!s.needed[maker] || !forward[maker] || of[maker] < a || of[maker] > j) continue;
           bool beyond = false;
@@ -157,9 +157,9 @@ TEST_CASE("any sequence that brings each forward before its backward expands to 
     options.operations = 2 + static_cast<std::uint32_t>(seed % 40);
     options.accumulate = 35;
     const problem p = remat::test::random_problem(seed, options);
-    const forward_line line = remat::find_forward_line(p.step());
+    const forward_line line = remat::find_forward_line(p.graph());
     const auto order = seed % 2 == 0 ? remat::stage_order::listed : remat::stage_order::least_peak;
-    const stage_chain stages(p.step(), line, random_cuts(line, engine), order);
+    const stage_chain stages(p.graph(), line, random_cuts(line, engine), order);
     std::vector<chain_step> steps;
     for (std::uint32_t i = 1; i <= stages.length(); ++i) steps.push_back({chain_action::forward_none, i});
     for (std::uint32_t i = stages.length(); i >= 1; --i) {
@@ -169,7 +169,7 @@ TEST_CASE("any sequence that brings each forward before its backward expands to 
       }
       steps.push_back({chain_action::backward, i});
     }
-    const remat::check_report report = remat::check(p, remat::schedule_computes(p.step(), stages.expand(steps)));
+    const remat::check_report report = remat::check(p, remat::schedule_computes(p.graph(), stages.expand(steps)));
     CHECK_MESSAGE(report.valid(), report.message());
   }
 }
@@ -196,12 +196,12 @@ TEST_CASE("of a plain chain of operations the measures are the operations' own")
     if (i < 3) o.inputs.push_back(d[i + 1]);
     g.add_operation(std::move(o));
   }
-  g.add_step_output(d[1]);
+  g.add_final_output(d[1]);
   const problem p(g, remat::measured_cost{});
   forward_line line;
   line.operations = {0, 1, 2};
   line.rest = {3, 4, 5};
-  const stage_chain stages(p.step(), line, {1, 2});
+  const stage_chain stages(p.graph(), line, {1, 2});
   REQUIRE(stages.length() == 3);
   for (std::uint32_t s = 1; s <= 3; ++s) {
     CAPTURE(s);

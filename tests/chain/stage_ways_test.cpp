@@ -43,7 +43,7 @@ std::vector<std::vector<stage_way>> options_of(const problem& p, const remat::fo
                                                const stage_chain& chain) {
   std::vector<std::uint32_t> order(line.operations);
   order.insert(order.end(), line.rest.begin(), line.rest.end());
-  remat::part_extractor extract(p.step(), order, static_cast<std::uint32_t>(line.operations.size()));
+  remat::part_extractor extract(p.graph(), order, static_cast<std::uint32_t>(line.operations.size()));
   std::vector<remat::step_part> parts;
   std::vector<std::uint32_t> stages;
   for (std::uint32_t s = 1; s <= chain.length(); ++s) {
@@ -89,9 +89,9 @@ TEST_CASE("the first way of each stage is what the chain says, to the byte") {
     options.accumulate = 0;
     options.once = seed % 3 == 0 ? 10 : 0;
     const problem p = remat::test::random_problem(seed, options);
-    const remat::forward_line line = remat::find_forward_line(p.step());
-    const stage_chain chain(p.step(), line, random_cuts(line, seed));
-    const staged_ways ways(p.step(), chain, {});
+    const remat::forward_line line = remat::find_forward_line(p.graph());
+    const stage_chain chain(p.graph(), line, random_cuts(line, seed));
+    const staged_ways ways(p.graph(), chain, {});
     std::vector<chain_step> steps;
     for (std::uint32_t s = 1; s <= chain.length(); ++s) {
       CAPTURE(s);
@@ -123,9 +123,9 @@ TEST_CASE("every way of every stage is legal beside any others, with and without
     options.accumulate = seed % 2 == 0 ? 40 : 0;
     options.once = seed % 3 == 0 ? 10 : 0;
     const problem p = remat::test::random_problem(seed, options).with_budget(problem::unlimited);
-    const remat::forward_line line = remat::find_forward_line(p.step());
-    const stage_chain chain(p.step(), line, random_cuts(line, seed));
-    const staged_ways ways(p.step(), chain, options_of(p, line, chain));
+    const remat::forward_line line = remat::find_forward_line(p.graph());
+    const stage_chain chain(p.graph(), line, random_cuts(line, seed));
+    const staged_ways ways(p.graph(), chain, options_of(p, line, chain));
     std::mt19937_64 engine(seed);
     for (int trial = 0; trial < 8; ++trial) {
       std::vector<chain_step> steps;
@@ -142,7 +142,7 @@ TEST_CASE("every way of every stage is legal beside any others, with and without
         }
         for (std::uint32_t s = last; s >= first && s >= 1; --s) steps.push_back({chain_action::backward, s, chosen[s]});
       }
-      const remat::check_report report = check(p, schedule_computes(p.step(), ways.expand(steps)));
+      const remat::check_report report = check(p, schedule_computes(p.graph(), ways.expand(steps)));
       CHECK(report.valid());
       if (!report.valid()) MESSAGE(report.message());
       recomputing += report.recomputes > 0;
@@ -162,21 +162,21 @@ TEST_CASE("a schedule of stages with options takes no more time, and hardly ever
     options.accumulate = seed % 2 == 0 ? 40 : 0;
     options.once = seed % 3 == 0 ? 10 : 0;
     const problem p = remat::test::random_problem(seed, options).with_budget(problem::unlimited);
-    const remat::forward_line line = remat::find_forward_line(p.step());
-    const stage_chain chain(p.step(), line, random_cuts(line, seed));
-    const staged_ways ways(p.step(), chain, options_of(p, line, chain));
-    const auto slots = static_cast<std::uint32_t>(remat::persistent::store_all_bytes(chain)) + 1;
-    const auto sizes = remat::persistent::sized(
+    const remat::forward_line line = remat::find_forward_line(p.graph());
+    const stage_chain chain(p.graph(), line, random_cuts(line, seed));
+    const staged_ways ways(p.graph(), chain, options_of(p, line, chain));
+    const auto slots = static_cast<std::uint32_t>(remat::detail::persistent::store_all_bytes(chain)) + 1;
+    const auto sizes = remat::detail::persistent::sized(
         ways, [&](std::int64_t bytes) { return std::min<std::int64_t>(bytes, std::int64_t{slots} + 1); });
-    const remat::persistent::excess_bound bound(sizes);
-    remat::persistent::slot_table table(sizes, slots, bound);
+    const remat::detail::persistent::excess_bound bound(sizes);
+    remat::detail::persistent::slot_table table(sizes, slots, bound);
     const remat::run_control run;
     table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
     for (std::uint32_t m = table.first(); m <= std::min(table.last(), slots); ++m) {
       if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;
       CAPTURE(m);
       const std::vector<chain_step> steps = table.steps(m);
-      const remat::check_report flat = check(p, schedule_computes(p.step(), ways.expand(steps)));
+      const remat::check_report flat = check(p, schedule_computes(p.graph(), ways.expand(steps)));
       CHECK_MESSAGE(flat.valid(), flat.message());
       CHECK(flat.time <= (table.cost(m) + chain.standing_time()) * (1 + 1e-9));
       larger += flat.peak_bytes > m + chain.standing_bytes();

@@ -14,5 +14,5 @@ struct my_cost {
 
 int main() {
   const remat::problem p(remat::training_graph{}, my_cost{});
-  return static_cast<int>(p.step().num_operations);
+  return static_cast<int>(p.graph().num_operations);
 }

@@ -14,11 +14,11 @@ struct my_graph {
 #ifdef REMAT_MENDED
   std::vector<remat::tensor_id> outputs(remat::op_id) const { return {}; }
 #endif
-  std::vector<remat::tensor_id> step_outputs() const { return {}; }
+  std::vector<remat::tensor_id> final_outputs() const { return {}; }
   std::int64_t bytes(remat::tensor_id) const { return 0; }
 };
 
 int main() {
   const remat::problem p(my_graph{}, remat::unit_cost{});
-  return static_cast<int>(p.step().num_operations);
+  return static_cast<int>(p.graph().num_operations);
 }

@@ -179,7 +179,7 @@ TEST_CASE("one object a line for each solver and budget, and nothing else") {
   const auto lines = r.lines();
   REQUIRE(lines.size() == 6);
   for (const auto& line : lines) check_line(line);
-  const std::int64_t peak = remat::read_training_step(unet).question.step().baseline_peak;
+  const std::int64_t peak = remat::read_training_step(unet).instance.graph().baseline_peak;
   for (std::size_t solver = 0; solver < 2; ++solver) {
     CHECK(lines[3 * solver]["solver"] == (solver == 0 ? "no_remat" : "evict"));
     CHECK(lines[3 * solver]["budget_bytes"] == peak * 8 / 10);
@@ -192,7 +192,7 @@ TEST_CASE("one object a line for each solver and budget, and nothing else") {
 
 TEST_CASE("fractions are of the baseline peak, rounded down exactly; other budgets are bytes") {
   if (!built()) return;
-  const std::int64_t peak = remat::read_training_step(toy).question.step().baseline_peak;
+  const std::int64_t peak = remat::read_training_step(toy).instance.graph().baseline_peak;
   __extension__ using wide = __int128;
   const auto part = [&](std::int64_t n, std::int64_t of) { return static_cast<std::int64_t>(wide{peak} * n / of); };
   const std::vector<std::pair<std::string, std::int64_t>> cases{
@@ -365,7 +365,7 @@ TEST_CASE("the schedule that --out writes is the one that was reported") {
   CHECK(file.solver == "evict");
   CHECK(file.budget_bytes == line["budget_bytes"].get<std::int64_t>());
   const auto step = remat::read_training_step(unet);
-  const auto report = remat::check(step.question.with_budget(line["budget_bytes"]), file.plan);
+  const auto report = remat::check(step.instance.with_budget(line["budget_bytes"]), file.plan);
   CHECK(report.valid());
   CHECK(report.peak_bytes == line["peak_bytes"].get<std::int64_t>());
   CHECK(file.peak_bytes == report.peak_bytes);
@@ -567,7 +567,7 @@ TEST_CASE("the arena is that of the schedule, and its offsets keep all lifetimes
   INFO(r.err);
   REQUIRE(r.status == 0);
   const nlohmann::json line = r.lines().at(0);
-  const remat::problem p = remat::read_training_step(unet).question;
+  const remat::problem p = remat::read_training_step(unet).instance;
   const remat::schedule plan = remat::read_schedule(folder.file("s.json")).plan;
   const remat::intervals_file file = remat::parse_intervals(slurp(folder.file("i.csv")), "i.csv");
   CHECK(file.intervals == remat::intervals_of(remat::lifetimes_of(p, plan)));

@@ -42,7 +42,7 @@ using runner = test::naive_runner<kernel_table<host_call>>;
 void fill(runner& run, const built& b, const training_graph& g, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   for (std::size_t t = 0; t < g.num_tensors(); ++t)
-    if (const auto id = static_cast<tensor_id>(t); g.resident(id))
+    if (const auto id = static_cast<tensor_id>(t); g.always_resident(id))
       for (float& v : run.values<float>(id)) v = static_cast<float>(static_cast<double>(engine() % 2000) / 1000.0 - 1);
   for (const auto& [t, v] : b.integers) std::copy(v.begin(), v.end(), run.values<std::int32_t>(t).begin());
   for (const auto& [t, v] : b.floats) std::copy(v.begin(), v.end(), run.values<float>(t).begin());

@@ -117,15 +117,15 @@ struct example {
   template <class Executor>
   void bind(Executor& e) const {
     for (std::uint32_t t = 0; t < graph.num_tensors(); ++t)
-      if (p.step().resident[t]) e.bind(static_cast<tensor_id>(t), resident);
+      if (p.graph().always_resident[t]) e.bind(static_cast<tensor_id>(t), resident);
   }
-  /// The step outputs, behind one another.
+  /// The final outputs, behind one another.
   [[nodiscard]] bytes expected(std::uint64_t seed) const {
     std::vector<bytes> data(graph.num_tensors());
     std::vector<std::uint8_t> written(graph.num_tensors(), 0);
     for (std::uint32_t t = 0; t < data.size(); ++t) {
       data[t].resize(static_cast<std::size_t>(graph.bytes(static_cast<tensor_id>(t))));
-      if (p.step().resident[t]) std::copy_n(resident.begin(), data[t].size(), data[t].begin());
+      if (p.graph().always_resident[t]) std::copy_n(resident.begin(), data[t].size(), data[t].begin());
     }
     for (std::uint32_t o = 0; o < graph.num_operations(); ++o) {
       const auto id = static_cast<op_id>(o);
@@ -140,14 +140,14 @@ struct example {
       work(id, kernel_seed(seed, id), in, out, adds);
     }
     bytes all;
-    for (const tensor_id t : graph.step_outputs()) all.insert(all.end(), data[index(t)].begin(), data[index(t)].end());
+    for (const tensor_id t : graph.final_outputs()) all.insert(all.end(), data[index(t)].begin(), data[index(t)].end());
     return all;
   }
-  /// Enqueues a copy of the step outputs to `to`.
+  /// Enqueues a copy of the final outputs to `to`.
   template <class Executor>
   void fetch(const Executor& e, cudaStream_t stream, bytes& to) const {
     std::vector<std::span<const std::byte>> from;
-    for (const tensor_id t : graph.step_outputs()) from.push_back(e.output(t));
+    for (const tensor_id t : graph.final_outputs()) from.push_back(e.output(t));
     fake::enqueue(stream, [from, &to] {
       to.clear();
       for (const auto x : from) to.insert(to.end(), x.begin(), x.end());
@@ -169,7 +169,7 @@ struct diamond {
     graph.add_operation({.name = "left", .inputs = {a}, .outputs = {b}, .seconds = 4});
     graph.add_operation({.name = "right", .inputs = {a}, .outputs = {c}, .seconds = 4, .workspace = 8});
     graph.add_operation({.name = "last", .inputs = {b, c}, .outputs = {d}, .seconds = 1});
-    graph.add_step_output(d);
+    graph.add_final_output(d);
   }
   [[nodiscard]] launch_plan launches(std::uint32_t streams) const {
     const problem p(graph, measured_cost{});
@@ -262,7 +262,7 @@ TEST_CASE("streams that begin on their own wait for the caller, and it waits for
   for (int i = 0; i < 3; ++i) {
     const tensor_id t = g.add_tensor({.name = "t", .bytes = 8});
     g.add_operation({.name = "make", .outputs = {t}, .seconds = 1});
-    g.add_step_output(t);
+    g.add_final_output(t);
   }
   const problem p(g, measured_cost{});
   schedule plan;
@@ -615,7 +615,7 @@ TEST_CASE("an alignment beyond that of cudaMalloc is kept") {
   training_graph g;
   const tensor_id t = g.add_tensor({.name = "t", .bytes = 100});
   g.add_operation({.name = "make", .outputs = {t}, .seconds = 1});
-  g.add_step_output(t);
+  g.add_final_output(t);
   const problem p(g, measured_cost{});
   schedule plan;
   plan.compute(op_id{0});
@@ -676,7 +676,7 @@ TEST_CASE("debug modes wait for each launch, and poison what belongs to no tenso
   g.add_operation({.name = "one", .outputs = {a}, .seconds = 1});
   g.add_operation({.name = "two", .inputs = {a}, .outputs = {b}, .seconds = 1, .workspace = 4});
   g.add_operation({.name = "three", .inputs = {b}, .outputs = {c}, .seconds = 1});
-  g.add_step_output(c);
+  g.add_final_output(c);
   const problem p(g, measured_cost{});
   schedule plan;
   plan.compute(op_id{0});

@@ -30,7 +30,7 @@ TEST_CASE("in debug mode, an illegal address is reported with the operation whos
   const tensor_id u = g.add_tensor({.name = "u", .bytes = 256});
   g.add_operation({.name = "sound", .outputs = {t}, .seconds = 1});
   g.add_operation({.name = "broken", .inputs = {t}, .outputs = {u}, .seconds = 1});
-  g.add_step_output(u);
+  g.add_final_output(u);
   const problem p(g, measured_cost{});
   schedule plan;
   plan.compute(op_id{0});

@@ -59,7 +59,7 @@ struct residents {
   residents(const example& x, const cuda_stand_in_kernels& kernels, std::uint64_t seed) {
     for (std::uint32_t t = 0; t < x.graph.num_tensors(); ++t) {
       const auto id = static_cast<tensor_id>(t);
-      if (!x.p.step().resident[t]) continue;
+      if (!x.p.graph().always_resident[t]) continue;
       memory[t] = cuda_memory(static_cast<std::size_t>(x.graph.bytes(id)));
       kernels.fill(id, memory[t].bytes(), seed, nullptr);
     }
@@ -80,7 +80,7 @@ std::vector<std::byte> fetch(std::span<const std::byte> device) {
 
 template <class Executor>
 void check_outputs(const example& x, const Executor& run, const stand_in_values& expected) {
-  for (const tensor_id t : x.graph.step_outputs()) {
+  for (const tensor_id t : x.graph.final_outputs()) {
     const std::vector<std::byte> got = fetch(run.output(t));
     CHECK(stand_in_kernels::value(got) == expected.tensors[index(t)]);
     x.values.verify(t, got);
@@ -104,7 +104,7 @@ struct diamond {
     g.add_operation({.name = "left", .inputs = {x.a}, .outputs = {x.b}, .seconds = 0.04});
     g.add_operation({.name = "right", .inputs = {x.a}, .outputs = {x.c}, .seconds = 0.04});
     g.add_operation({.name = "last", .inputs = {x.b, x.c}, .outputs = {x.d}, .seconds = 0.01});
-    g.add_step_output(x.d);
+    g.add_final_output(x.d);
     return g;
   }
   [[nodiscard]] launch_plan launches(std::uint32_t streams) const {
@@ -171,11 +171,11 @@ TEST_CASE("a captured step is replayed a thousand times, each with its seed, and
     kernels.require_no_mistake();
     check_outputs(x, run, x.values.expected(step, 5));
     std::vector<std::vector<std::byte>> replayed;
-    for (const tensor_id t : x.graph.step_outputs()) replayed.push_back(fetch(run.output(t)));
+    for (const tensor_id t : x.graph.final_outputs()) replayed.push_back(fetch(run.output(t)));
     run.run(stream.get(), step);
     throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
     std::size_t next = 0;
-    for (const tensor_id t : x.graph.step_outputs()) CHECK(fetch(run.output(t)) == replayed[next++]);
+    for (const tensor_id t : x.graph.final_outputs()) CHECK(fetch(run.output(t)) == replayed[next++]);
   }
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
   kernels.require_no_mistake();

@@ -88,7 +88,7 @@ struct small_step {
         second(graph.add_operation({.name = "second", .inputs = {a}, .outputs = {b}, .seconds = 1})),
         third(graph.add_operation({.name = "third", .inputs = {b, x}, .outputs = {c}, .seconds = 1})),
         fourth(graph.add_operation({.name = "fourth", .inputs = {c}, .outputs = {d}, .seconds = 1})),
-        p((graph.add_step_output(d), problem(graph, measured_cost{}))) {}
+        p((graph.add_final_output(d), problem(graph, measured_cost{}))) {}
 
   [[nodiscard]] schedule plan() const {
     schedule s;
@@ -223,7 +223,7 @@ TEST_CASE("with several threads the others stop, nobody waits for ever, and of s
     bad = 100;
     CHECK(run.run(seed).launches == most);
     const stand_in_values expected = stand_in.expected(seed, seed);
-    for (const std::uint32_t t : p.step().step_outputs)
+    for (const std::uint32_t t : p.graph().final_outputs)
       CHECK(stand_in_kernels::value(run.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
   }
 }
@@ -407,7 +407,7 @@ TEST_CASE("fresh outputs hold poison, and a kernel that changes an input is name
   bool spoils = false;
   const auto kernels = [&](const host_call& c) {
     for (const auto& out : c.outputs) {
-      for (const std::byte b : out) poisoned += b == host::poison;
+      for (const std::byte b : out) poisoned += b == detail::host::poison;
       std::fill(out.begin(), out.end(), std::byte{1});
     }
     if (spoils && c.operation == s.third) const_cast<std::byte*>(c.inputs[0].data())[63] = std::byte{2};
@@ -470,7 +470,7 @@ TEST_CASE("kernels of known duration overlap as simulated") {
   }
   const tensor_id y = g.add_tensor({"y", 8});
   g.add_operation({.name = "join", .inputs = ends, .outputs = {y}, .seconds = 1});
-  g.add_step_output(y);
+  g.add_final_output(y);
   const problem p(g, measured_cost{});
   const schedule plan = test::unscheduled(p);
   const test::placed where = test::one_behind_the_other(lifetimes_of(p, plan), 8);

@@ -103,7 +103,7 @@ TEST_CASE("launches have the graph's arguments, at the planned addresses") {
     const execution e(seed, 12);
     if (!e.legal) continue;
     const launch_plan plan = e.launches(3, seed);
-    const flat_step& s = e.p.step();
+    const flat_graph& s = e.p.graph();
     std::vector<std::uint32_t> written(s.num_tensors, 0);  // contributions since the tensor was allocated
     std::size_t v = 0;
     std::vector<std::uint8_t> live(plan.lives().allocations.size(), 0);
@@ -120,8 +120,8 @@ TEST_CASE("launches have the graph's arguments, at the planned addresses") {
         for (std::size_t x = 0; x < row.size(); ++x) {
           CHECK(arguments[x].tensor == row[x]);
           CHECK(arguments[x].bytes == e.graph.bytes(row[x]));
-          CHECK((arguments[x].allocation == launch_argument::bound) == (s.resident[index(row[x])] != 0));
-          if (s.resident[index(row[x])]) continue;
+          CHECK((arguments[x].allocation == launch_argument::bound) == (s.always_resident[index(row[x])] != 0));
+          if (s.always_resident[index(row[x])]) continue;
           CHECK(plan.lives().allocations[arguments[x].allocation].tensor == index(row[x]));
           CHECK(plan.lives().allocations[arguments[x].allocation].first <= i);
           CHECK(plan.lives().allocations[arguments[x].allocation].last > i);
@@ -145,7 +145,7 @@ TEST_CASE("launches have the graph's arguments, at the planned addresses") {
     CHECK(v == plan.size());
     for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
       const std::uint32_t a = plan.output_allocation(static_cast<tensor_id>(t));
-      CHECK((a != launch_argument::bound) == (s.step_output[t] != 0));
+      CHECK((a != launch_argument::bound) == (s.final_output[t] != 0));
       if (a != launch_argument::bound) CHECK(live[a]);
     }
   }
@@ -183,7 +183,7 @@ TEST_CASE("issuing in order waits for recorded events only, each recorded once, 
         if (k == 1) CHECK(device.calls.empty());
       }
       const stand_in_values expected = e.kernels.expected(seed, seed);
-      for (const std::uint32_t t : e.p.step().step_outputs)
+      for (const std::uint32_t t : e.p.graph().final_outputs)
         CHECK(stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
     }
   }
@@ -244,7 +244,7 @@ bool right_in_any_order(execution& e, const launch_plan& plan, std::uint64_t see
     return false;
   }
   const stand_in_values expected = e.kernels.expected(seed, seed);
-  for (const std::uint32_t t : e.p.step().step_outputs) {
+  for (const std::uint32_t t : e.p.graph().final_outputs) {
     const auto bytes = calls.output(static_cast<tensor_id>(t));
     try {
       e.kernels.verify(static_cast<tensor_id>(t), bytes);
@@ -253,8 +253,8 @@ bool right_in_any_order(execution& e, const launch_plan& plan, std::uint64_t see
     }
     if (stand_in_kernels::value(bytes) != expected.tensors[t]) return false;
   }
-  for (std::uint32_t o = 0; o < e.p.step().num_operations; ++o)
-    if (e.p.step().has_effect(o) && e.kernels.effects()[o] != expected.effects[o]) return false;
+  for (std::uint32_t o = 0; o < e.p.graph().num_operations; ++o)
+    if (e.p.graph().has_effect(o) && e.kernels.effects()[o] != expected.effects[o]) return false;
   return true;
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("a fault at any call of the device is an error with the operation's na
       recording_device again;
       CHECK(issue(plan, calls, plan.in_order(), seed, again, e.kernels, never) == plan.size());
       const stand_in_values expected = e.kernels.expected(seed, seed);
-      for (const std::uint32_t t : e.p.step().step_outputs)
+      for (const std::uint32_t t : e.p.graph().final_outputs)
         CHECK(stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
     }
   }
@@ -328,7 +328,7 @@ TEST_CASE("what does not fit together is refused before anything runs") {
   const tensor_id x = g.add_tensor({"x", 32}), y = g.add_tensor({"y", 32});
   g.add_operation({.name = "make", .outputs = {x}, .seconds = 1, .workspace = 8});
   g.add_operation({.name = "use", .inputs = {x}, .outputs = {y}, .seconds = 1});
-  g.add_step_output(y);
+  g.add_final_output(y);
   const problem p(g, measured_cost{});
   const schedule plan{{step::compute(op_id{0}), step::compute(op_id{1}), step::free(x)}};
   const auto error = [&](std::vector<std::int64_t> offsets, std::int64_t bytes, std::int64_t alignment,

@@ -58,7 +58,7 @@ training_graph layers(int n) {
     add("backward " + std::to_string(i), {y[static_cast<std::size_t>(i)], gradient}, next, 2e-3);
     gradient = next;
   }
-  g.add_step_output(gradient);
+  g.add_final_output(gradient);
   return g;
 }
 
@@ -229,14 +229,14 @@ TEST_CASE("the listed order is the baseline") {
     const problem p(test::random_graph(seed, shape), measured_cost{});
     const check_report r = check(p, listed_order(p));
     REQUIRE(r.valid());
-    CHECK(r.peak_bytes == p.step().baseline_peak);
-    CHECK(r.time == doctest::Approx(p.step().baseline_time));
+    CHECK(r.peak_bytes == p.graph().baseline_peak);
+    CHECK(r.time == doctest::Approx(p.graph().baseline_time));
   }
 }
 
 TEST_CASE("profile, plan, run: the plan is made with the measured times, and within the budget with its arena") {
   const training_graph g = layers(24);
-  const std::int64_t baseline = unit_problem(g).step().baseline_peak;
+  const std::int64_t baseline = unit_problem(g).graph().baseline_peak;
   std::vector<std::int64_t> profiled;
   const auto make = [&](launch_plan plan, bool timing) {
     if (timing) profiled.push_back(plan.peak_bytes());
@@ -250,10 +250,10 @@ TEST_CASE("profile, plan, run: the plan is made with the measured times, and wit
     options.memory.alignment = 1;
     const auto made = profile_and_plan(g, make, by_evict, options);
     REQUIRE(made.ready());
-    const flat_step& s = made.question->step();
+    const flat_graph& s = made.instance->graph();
     for (std::size_t o = 0; o < s.num_operations; ++o)
       CHECK(s.time[o] == doctest::Approx(g.measured_seconds(op_id(o))));
-    const check_report r = check(*made.question, made.plan);
+    const check_report r = check(*made.instance, made.plan);
     REQUIRE(r.valid());
     CHECK(made.predicted_seconds == doctest::Approx(r.time));
     CHECK(made.baseline_seconds == doctest::Approx(s.baseline_time));
@@ -335,14 +335,14 @@ TEST_CASE("on the host: kernels are run, planned and run again, and the outputs 
     std::vector<tensor_binding> bindings;
     memory.reserve(g.num_tensors());
     for (std::size_t t = 0; t < g.num_tensors(); ++t) {
-      if (!g.resident(tensor_id(t))) continue;
+      if (!g.always_resident(tensor_id(t))) continue;
       memory.emplace_back(static_cast<std::size_t>(g.bytes(tensor_id(t))));
       kernels.fill(tensor_id(t), memory.back(), seed);
       bindings.push_back({tensor_id(t), memory.back()});
     }
     planning_options options;
     options.profile.runs = 3;
-    options.budget = p.step().baseline_peak * 9 / 10;
+    options.budget = p.graph().baseline_peak * 9 / 10;
     options.arena_within_budget = false;
     options.streams = 1 + static_cast<std::uint32_t>(seed % 2);
     const auto made = make_planned(g, std::ref(kernels), bindings, by_evict, options);
@@ -357,10 +357,10 @@ TEST_CASE("on the host: kernels are run, planned and run again, and the outputs 
     CHECK(r.times.empty());
     CHECK(made.executor->plan().num_streams() == options.streams);
     CHECK(made.predicted_seconds == made.executor->plan().assignment().makespan);
-    CHECK(made.predicted_seconds <= check(*made.question, made.plan).time * (1 + 1e-12));
+    CHECK(made.predicted_seconds <= check(*made.instance, made.plan).time * (1 + 1e-12));
     const stand_in_values expected = kernels.expected(7, seed);
-    for (const tensor_id t : g.step_outputs())
-      if (!g.resident(t)) CHECK(stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
+    for (const tensor_id t : g.final_outputs())
+      if (!g.always_resident(t)) CHECK(stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
   }
   CHECK(ready >= 4);
 }
@@ -416,6 +416,6 @@ TEST_CASE("by the real clock: no operation is measured shorter than it took") {
   REQUIRE(made.ready());
   for (std::size_t o = 0; o < g.num_operations(); ++o)
     CHECK(made.measured.times.seconds[o] >= 0.999 * g.measured_seconds(op_id(o)));
-  CHECK(made.predicted_seconds >= 0.999 * problem(g, measured_cost{}).step().baseline_time);
-  CHECK(made.executor->run().seconds >= 0.999 * problem(g, measured_cost{}).step().baseline_time);
+  CHECK(made.predicted_seconds >= 0.999 * problem(g, measured_cost{}).graph().baseline_time);
+  CHECK(made.executor->run().seconds >= 0.999 * problem(g, measured_cost{}).graph().baseline_time);
 }

@@ -54,7 +54,7 @@ training_graph wide_graph(std::uint64_t seed) {
     spec.recomputable = from.recomputable(id);
     to.add_operation(std::move(spec));
   }
-  for (const tensor_id t : from.step_outputs()) to.add_step_output(t);
+  for (const tensor_id t : from.final_outputs()) to.add_final_output(t);
   return to;
 }
 
@@ -63,10 +63,10 @@ training_graph wide_graph(std::uint64_t seed) {
 class careless {
  public:
   careless(const training_graph& g, const problem& p, stand_in_kernels& kernels, std::uint64_t seed)
-      : g_(g), p_(p), kernels_(kernels), seed_(seed), arena_(p.step().num_tensors * 16 + 16) {
+      : g_(g), p_(p), kernels_(kernels), seed_(seed), arena_(p.graph().num_tensors * 16 + 16) {
     for (std::uint32_t t = 0; t < g.num_tensors(); ++t) {
-      at_.push_back(static_cast<std::size_t>(p.step().num_tensors) * 128);
-      if (!p.step().resident[t]) continue;
+      at_.push_back(static_cast<std::size_t>(p.graph().num_tensors) * 128);
+      if (!p.graph().always_resident[t]) continue;
       resident_[t].resize(static_cast<std::size_t>(g.bytes(static_cast<tensor_id>(t))));
       kernels.fill(static_cast<tensor_id>(t), resident_[t], seed);
     }
@@ -84,18 +84,18 @@ class careless {
     }
   }
   [[nodiscard]] bool right(const stand_in_values& expected) const {
-    for (const std::uint32_t t : p_.step().step_outputs) {
+    for (const std::uint32_t t : p_.graph().final_outputs) {
       kernels_.verify(static_cast<tensor_id>(t), place(t));
       if (stand_in_kernels::value(place(t)) != expected.tensors[t]) return false;
     }
     for (std::uint32_t o = 0; o < g_.num_operations(); ++o)
-      if (p_.step().has_effect(o) && kernels_.effects()[o] != expected.effects[o]) return false;
+      if (p_.graph().has_effect(o) && kernels_.effects()[o] != expected.effects[o]) return false;
     return true;
   }
 
  private:
   [[nodiscard]] std::span<std::byte> place(std::uint32_t t) const {
-    return std::as_writable_bytes(std::span(arena_)).subspan(at_[t], static_cast<std::size_t>(p_.step().bytes[t]));
+    return std::as_writable_bytes(std::span(arena_)).subspan(at_[t], static_cast<std::size_t>(p_.graph().bytes[t]));
   }
   void compute(op_id o) {
     if (index(o) >= g_.num_operations()) return;
@@ -105,14 +105,14 @@ class careless {
     for (const tensor_id t : g_.outputs(o)) {
       const auto id = static_cast<std::uint32_t>(index(t));
       if (live_.find(id) == live_.end()) allocate(id);
-      const bool several = p_.step().producers[id].size() > 1;
+      const bool several = p_.graph().producers[id].size() > 1;
       adds.push_back(several && producers_[id] > 0);
       ++producers_[id];
       outputs.push_back(place(id));
     }
     for (const tensor_id t : g_.inputs(o)) {
       const auto id = static_cast<std::uint32_t>(index(t));
-      inputs.push_back(p_.step().resident[id] ? std::span<const std::byte>(resident_[id]) : place(id));
+      inputs.push_back(p_.graph().always_resident[id] ? std::span<const std::byte>(resident_[id]) : place(id));
     }
     host_call call;
     call.operation = o;
@@ -123,7 +123,7 @@ class careless {
     kernels_(call);
   }
   void allocate(std::uint32_t t) {
-    const auto bytes = static_cast<std::size_t>((p_.step().bytes[t] + 7) / 8 * 8);
+    const auto bytes = static_cast<std::size_t>((p_.graph().bytes[t] + 7) / 8 * 8);
     std::vector<std::pair<std::size_t, std::size_t>> used;
     for (const auto& [u, size] : live_) used.emplace_back(at_[u], at_[u] + size);
     std::sort(used.begin(), used.end());
@@ -209,8 +209,8 @@ TEST_CASE("an input that is gone is noticed wherever its reader is needed") {
     schedule plan = test::unscheduled(p);
     CHECK(leaves_right(g, p, kernels, plan, seed));
     for (std::uint32_t o = 0; o < g.num_operations(); ++o) {
-      if (!p.step().needed[o]) continue;
-      for (const std::uint32_t t : p.step().inputs[o]) {
+      if (!p.graph().needed[o]) continue;
+      for (const std::uint32_t t : p.graph().inputs[o]) {
         schedule early = plan;
         early.steps.insert(early.steps.begin() + o, step::free(static_cast<tensor_id>(t)));
         ++tried;
@@ -234,13 +234,13 @@ TEST_CASE("tensors that share bytes while both are in use are noticed") {
     const launch_plan launches(g, p, plan.steps, {apart.offsets, apart.arena_bytes, 8});
     for (std::size_t a = 0; a < lives.allocations.size(); ++a)
       for (std::size_t b = a + 1; b < lives.allocations.size(); ++b) {
-        // `b` is written while `a` is still going to be read or is a step output, and is itself of use.
+        // `b` is written while `a` is still going to be read or is a final output, and is itself of use.
         const auto read_from = [&](std::size_t x, std::uint32_t after) {
           for (std::uint32_t i = after; i < lives.num_steps(); ++i)
             for (const std::uint32_t r : lives.inputs[i])
-              if (r == x && p.step().needed[index(plan.steps[i].operation())]) return true;
+              if (r == x && p.graph().needed[index(plan.steps[i].operation())]) return true;
           return lives.allocations[x].last == lives.num_steps() &&
-                 p.step().step_output[lives.allocations[x].tensor] != 0;
+                 p.graph().final_output[lives.allocations[x].tensor] != 0;
         };
         if (!read_from(a, lives.allocations[b].first + 1) || !read_from(b, lives.allocations[b].first + 1)) continue;
         if ((a + b) % 7 != seed % 7) continue;
@@ -276,14 +276,14 @@ TEST_CASE("tensors that share bytes while both are in use are noticed") {
             kernels(call);
           }
           const stand_in_values expected = kernels.expected(seed, seed);
-          for (const std::uint32_t t : p.step().step_outputs) {
+          for (const std::uint32_t t : p.graph().final_outputs) {
             const auto bytes = calls.output(static_cast<tensor_id>(t));
             if (launches.output_allocation(static_cast<tensor_id>(t)) == b) continue;
             kernels.verify(static_cast<tensor_id>(t), bytes);
             right = right && stand_in_kernels::value(bytes) == expected.tensors[t];
           }
           for (std::uint32_t o = 0; o < g.num_operations(); ++o)
-            if (p.step().has_effect(o)) right = right && kernels.effects()[o] == expected.effects[o];
+            if (p.graph().has_effect(o)) right = right && kernels.effects()[o] == expected.effects[o];
         } catch (const error&) {
           right = false;
         }
@@ -303,7 +303,7 @@ TEST_CASE("values follow from the graph alone; contributions add up in any order
   const tensor_id sum = g.add_tensor({"sum", 21});
   for (int i = 0; i < 3; ++i) g.add_operation({.inputs = {x}, .outputs = {sum}, .seconds = 1});
   g.add_operation({.inputs = {sum}, .seconds = 1});
-  g.add_step_output(sum);
+  g.add_final_output(sum);
   const problem p(g, measured_cost{});
   const auto leaves = [&](std::vector<std::uint32_t> order, std::uint64_t step_seed, std::uint64_t seed) {
     stand_in_kernels kernels(g, p);
@@ -329,7 +329,7 @@ TEST_CASE("a word that is changed is reported with its tensor and place; large t
   const tensor_id x = g.add_tensor({"x", 1 << 20, tensor_kind::input});
   const tensor_id y = g.add_tensor({"y", 100});
   g.add_operation({.name = "read", .inputs = {x}, .outputs = {y}, .seconds = 1});
-  g.add_step_output(y);
+  g.add_final_output(y);
   const problem p(g, measured_cost{});
   stand_in_options options;
   options.whole = 256;
@@ -382,7 +382,7 @@ TEST_CASE("an arena far beyond the machine's memory takes no room") {
                      .outputs = {t.back()},
                      .seconds = 1});
   }
-  g.add_step_output(t.back());
+  g.add_final_output(t.back());
   const problem p(g, measured_cost{});
   stand_in_options options;
   options.grid = 16 << 20;
@@ -401,7 +401,7 @@ TEST_CASE("kernels take the time that is asked for, and refuse options that make
   training_graph g;
   const tensor_id y = g.add_tensor({"y", 100});
   g.add_operation({.outputs = {y}, .seconds = 2});
-  g.add_step_output(y);
+  g.add_final_output(y);
   const problem p(g, measured_cost{});
   const schedule plan = test::unscheduled(p);
   for (const bool sleep : {false, true}) {

@@ -49,7 +49,7 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
   std::size_t schedules = 0, none = 0, recomputing = 0, compared = 0;
   for (const std::filesystem::path& file : graphs(all)) {
     const training_step step = read_training_step(file);
-    const problem& p = step.question;
+    const problem& p = step.instance;
     const training_graph small = remat_run::shrunk(step.graph, p, 16 * 1024);
     const problem q(small, measured_cost{});
 
@@ -69,7 +69,7 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
 
     for (const remat_plan::named_solver& solver : remat_plan::graph_solvers(p, std::nullopt))
       for (const double part : {1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
-        const auto budget = static_cast<std::int64_t>(static_cast<double>(p.step().baseline_peak) * part);
+        const auto budget = static_cast<std::int64_t>(static_cast<double>(p.graph().baseline_peak) * part);
         run_control control;
         if (all)
           control.time_limit = std::chrono::milliseconds(250);

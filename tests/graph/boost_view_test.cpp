@@ -108,14 +108,14 @@ remat::problem reference(const sample& s) {
     g.add_operation(o);
   }
   for (std::size_t v = 0; v < s.vertices.size(); ++v)
-    if (!read[v]) g.add_step_output(static_cast<tensor_id>(v));
+    if (!read[v]) g.add_final_output(static_cast<tensor_id>(v));
   struct seconds {
     double time(const remat::training_graph& graph, op_id o) const { return graph.measured_seconds(o); }
   };
   return remat::problem(g, seconds{});
 }
 
-void check_same(const remat::flat_step& a, const remat::flat_step& b) {
+void check_same(const remat::flat_graph& a, const remat::flat_graph& b) {
   CHECK(a.inputs.values == b.inputs.values);
   CHECK(a.inputs.begin == b.inputs.begin);
   CHECK(a.outputs.values == b.outputs.values);
@@ -123,8 +123,8 @@ void check_same(const remat::flat_step& a, const remat::flat_step& b) {
   CHECK(a.bytes == b.bytes);
   CHECK(a.workspace == b.workspace);
   CHECK(a.time == b.time);
-  CHECK(a.step_outputs == b.step_outputs);
-  CHECK(a.resident == b.resident);
+  CHECK(a.final_outputs == b.final_outputs);
+  CHECK(a.always_resident == b.always_resident);
   CHECK(a.baseline_peak == b.baseline_peak);
 }
 
@@ -141,10 +141,10 @@ TEST_CASE("a topological vertex order is kept: the view gives the same problem a
     CAPTURE(seed);
     const sample s = random_sample(seed);
     const remat::problem expected = reference(s);
-    check_same(through_view(build<vector_graph>(s)).step(), expected.step());
-    check_same(through_view(build<list_graph>(s)).step(), expected.step());
-    check_same(through_view(build<set_graph>(s)).step(), expected.step());
-    check_same(through_view(build<sparse_graph>(s)).step(), expected.step());
+    check_same(through_view(build<vector_graph>(s)).graph(), expected.graph());
+    check_same(through_view(build<list_graph>(s)).graph(), expected.graph());
+    check_same(through_view(build<set_graph>(s)).graph(), expected.graph());
+    check_same(through_view(build<sparse_graph>(s)).graph(), expected.graph());
   }
 }
 
@@ -177,8 +177,8 @@ TEST_CASE("another vertex order: operations come in a topological order, and the
     }
     // The problem refuses what is not in topological order.
     const remat::problem p(view, remat::vertex_cost(get(&kernel::seconds, g)));
-    CHECK(p.step().baseline_time == reference(s).step().baseline_time);
-    CHECK(p.step().needed_time == p.step().baseline_time);
+    CHECK(p.graph().baseline_time == reference(s).graph().baseline_time);
+    CHECK(p.graph().needed_time == p.graph().baseline_time);
   }
 }
 
@@ -200,11 +200,11 @@ TEST_CASE("filtered and reversed graphs are seen as they are") {
   CHECK(fewer.inputs(op_id{2}).size() == 1);
 }
 
-TEST_CASE("step outputs: a predicate, a range, or what nobody reads") {
+TEST_CASE("final outputs: a predicate, a range, or what nobody reads") {
   const auto g = build<vector_graph>({{{1, 1}, {2, 1}, {4, 1}}, {{0, 1}}});
   const auto bytes = get(&kernel::bytes, g);
   const auto outputs_of = [](const auto& view) {
-    return std::vector<tensor_id>(view.step_outputs().begin(), view.step_outputs().end());
+    return std::vector<tensor_id>(view.final_outputs().begin(), view.final_outputs().end());
   };
   CHECK(outputs_of(remat::boost_view(g, bytes)) == std::vector<tensor_id>{tensor_id{1}, tensor_id{2}});
   CHECK(outputs_of(remat::boost_view(g, bytes, [&](std::size_t v) { return g[v].bytes == 1; })) ==
@@ -227,8 +227,8 @@ TEST_CASE("a cycle is an error that names its vertices") {
 
 TEST_CASE("parallel edges are one read; no vertices are an empty step") {
   const auto g = build<vector_graph>({{{1, 1}, {1, 1}}, {{0, 1}, {0, 1}}});
-  CHECK(through_view(g).step().inputs.values.size() == 1);
-  CHECK(through_view(vector_graph{}).step().num_operations == 0);
+  CHECK(through_view(g).graph().inputs.values.size() == 1);
+  CHECK(through_view(vector_graph{}).graph().num_operations == 0);
 }
 
 TEST_CASE("sizes beyond 63 bits and negative ones are errors") {
@@ -296,27 +296,27 @@ TEST_CASE_TEMPLATE("two kinds of vertices", Graph, vector_graph, list_graph, set
   CHECK(view.vertex(view.tensor(s.y)) == s.y);
   CHECK(view.outputs(op_id{0}).size() == 2);
   CHECK(view.inputs(op_id{2})[0] == view.tensor(s.y));
-  REQUIRE(view.step_outputs().size() == 1);
-  CHECK(view.step_outputs()[0] == view.tensor(s.grad));
+  REQUIRE(view.final_outputs().size() == 1);
+  CHECK(view.final_outputs()[0] == view.tensor(s.grad));
   CHECK_THROWS_AS((void)view.op(s.y), remat::bad_graph);
   CHECK_THROWS_AS((void)view.tensor(s.first), remat::bad_graph);
 
   const remat::problem p = s.problem();
-  const remat::flat_step& step = p.step();
-  CHECK(step.resident[remat::index(view.tensor(s.parameter))]);
+  const remat::flat_graph& step = p.graph();
+  CHECK(step.always_resident[remat::index(view.tensor(s.parameter))]);
   CHECK(step.producers[remat::index(view.tensor(s.grad))].size() == 2);
   CHECK(step.time == std::vector<double>{1, 3, 2});
   CHECK(step.workspace == std::vector<std::int64_t>{5, 7, 0});
   CHECK(step.baseline_peak == 30 + 100 + 7);  // y, z, the gradient and third's workspace
 }
 
-TEST_CASE("two kinds: edges within a kind, cycles and wrong step outputs are errors") {
+TEST_CASE("two kinds: edges within a kind, cycles and wrong final outputs are errors") {
   bipartite_sample<vector_graph> s;
   const auto is_operation = [&](std::size_t v) { return s.g[v].operation; };
   const auto bytes = get(&kernel::bytes, s.g);
   CHECK_THROWS_AS(remat::boost_bipartite_view(s.g, is_operation, bytes, std::array<std::size_t, 1>{s.first}),
                   remat::bad_graph);
-  CHECK(remat::boost_bipartite_view(s.g, is_operation, bytes, std::array<std::size_t, 1>{s.y}).step_outputs().size() ==
+  CHECK(remat::boost_bipartite_view(s.g, is_operation, bytes, std::array<std::size_t, 1>{s.y}).final_outputs().size() ==
         1);
   SUBCASE("cycle") {
     add_edge(s.grad, s.first, s.g);

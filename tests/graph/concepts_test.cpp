@@ -39,7 +39,7 @@ struct mirror_chain {
     return list;
   }
   [[nodiscard]] std::array<tensor_id, 1> outputs(op_id o) const { return {static_cast<tensor_id>(o)}; }
-  [[nodiscard]] std::deque<tensor_id> step_outputs() const { return {static_cast<tensor_id>(2 * n - 1)}; }
+  [[nodiscard]] std::deque<tensor_id> final_outputs() const { return {static_cast<tensor_id>(2 * n - 1)}; }
 };
 
 struct sized_mirror_chain : mirror_chain {
@@ -65,7 +65,7 @@ struct ten_bytes {
 /// With every refinement, resident tensors that are no sources among them.
 struct full_graph : sized_mirror_chain {
   [[nodiscard]] std::int64_t workspace(op_id o) const { return static_cast<std::int64_t>(index(o)); }
-  [[nodiscard]] bool resident(tensor_id) const { return false; }
+  [[nodiscard]] bool always_resident(tensor_id) const { return false; }
   [[nodiscard]] bool recomputable(op_id o) const { return index(o) != 1; }
   [[nodiscard]] float flops(op_id) const { return 1; }
   [[nodiscard]] double bytes_accessed(op_id) const { return 1; }
@@ -78,7 +78,7 @@ struct no_outputs {
   std::size_t num_operations() const;
   std::size_t num_tensors() const;
   std::span<const tensor_id> inputs(op_id) const;
-  std::span<const tensor_id> step_outputs() const;
+  std::span<const tensor_id> final_outputs() const;
 };
 struct untyped_ids : no_outputs {
   std::vector<int> outputs(op_id) const;  // int is no tensor_id
@@ -109,22 +109,22 @@ static_assert(std::is_constructible_v<remat::problem, const sized_mirror_chain&,
 
 TEST_CASE("a user's own type with five members is planned like any graph") {
   const remat::problem p(sized_mirror_chain{}, remat::unit_cost{});
-  CHECK(p.step().num_operations == 6);
-  CHECK(p.step().baseline_time == 6);
-  CHECK(p.step().baseline_peak == 4 * 8);  // all three, and the first of the way back
-  CHECK(p.step().consumers[0].size() == 2);
-  for (std::size_t o = 0; o < 6; ++o) CHECK(p.step().needed[o]);
+  CHECK(p.graph().num_operations == 6);
+  CHECK(p.graph().baseline_time == 6);
+  CHECK(p.graph().baseline_peak == 4 * 8);  // all three, and the first of the way back
+  CHECK(p.graph().consumers[0].size() == 2);
+  for (std::size_t o = 0; o < 6; ++o) CHECK(p.graph().needed[o]);
 }
 
 TEST_CASE("a cost model that knows sizes and workspace takes precedence") {
   const remat::problem p(full_graph{}, ten_bytes{});
-  CHECK(p.step().bytes == std::vector<std::int64_t>(6, 10));
-  CHECK(p.step().workspace == std::vector<std::int64_t>{0, 0, 5, 0, 0, 0});
-  CHECK(p.step().baseline_time == 12);
-  CHECK(p.step().once[1] == remat::flat_step::once_as_marked);
-  CHECK(p.step().once[2] == 0);
+  CHECK(p.graph().bytes == std::vector<std::int64_t>(6, 10));
+  CHECK(p.graph().workspace == std::vector<std::int64_t>{0, 0, 5, 0, 0, 0});
+  CHECK(p.graph().baseline_time == 12);
+  CHECK(p.graph().once[1] == remat::flat_graph::once_as_marked);
+  CHECK(p.graph().once[2] == 0);
   const remat::problem q(full_graph{}, remat::unit_cost{});
-  CHECK(q.step().workspace == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
+  CHECK(q.graph().workspace == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
 }
 
 TEST_CASE("names of a named graph stand in messages") {

@@ -192,13 +192,13 @@ using runner = test::naive_runner<kernel_table<host_call>>;
 template <class T>
 void fill_residents(runner& run, const training_graph& g, std::mt19937_64& engine) {
   for (std::size_t t = 0; t < g.num_tensors(); ++t)
-    if (const auto id = static_cast<tensor_id>(t); g.resident(id))
+    if (const auto id = static_cast<tensor_id>(t); g.always_resident(id))
       for (T& v : run.values<T>(id)) v = static_cast<T>(static_cast<double>(engine() % 2000) / 1000.0 - 1);
 }
 
-std::vector<std::vector<std::byte>> step_outputs(runner& run, const training_graph& g) {
+std::vector<std::vector<std::byte>> final_outputs(runner& run, const training_graph& g) {
   std::vector<std::vector<std::byte>> out;
-  for (const tensor_id t : g.step_outputs()) {
+  for (const tensor_id t : g.final_outputs()) {
     const auto v = run.values<std::byte>(t);
     out.emplace_back(v.begin(), v.end());
   }
@@ -275,20 +275,20 @@ TEST_CASE("the bits of gradients do not depend on the order of the operations") 
     runner run(step.graph, kernels);
     fill_residents<float>(run, step.graph, engine);
     run.run();
-    const auto expected = step_outputs(run, step.graph);
+    const auto expected = final_outputs(run, step.graph);
     std::map<std::uint32_t, std::set<std::uint32_t>> first;  // tensor → which of its producers ran first
     for (int i = 0; i < 20; ++i) {
       const auto order = test::random_order(p, engine);
       run.run(order);
       CAPTURE(seed);
-      CHECK(step_outputs(run, step.graph) == expected);
+      CHECK(final_outputs(run, step.graph) == expected);
       std::set<std::uint32_t> seen;
       for (const op_id o : order)
-        for (const std::uint32_t t : p.step().outputs[index(o)])
-          if (p.step().producers[t].size() > 1 && seen.insert(t).second)
+        for (const std::uint32_t t : p.graph().outputs[index(o)])
+          if (p.graph().producers[t].size() > 1 && seen.insert(t).second)
             first[t].insert(static_cast<std::uint32_t>(index(o)));
     }
-    for (std::uint32_t t = 0; t < p.step().num_tensors; ++t) CHECK(p.step().producers[t].size() <= 2);
+    for (std::uint32_t t = 0; t < p.graph().num_tensors; ++t) CHECK(p.graph().producers[t].size() <= 2);
     pairs_seen += first.size();
     for (const auto& [t, who] : first) pairs_in_both_orders += who.size() > 1;
   }
@@ -312,7 +312,7 @@ TEST_CASE("what nobody needs is left out, or has no bytes") {
   CHECK(g.name(*step.gradient_of(w)) == "grad(w)");
   CHECK(g.kind(*step.gradient_of(w)) == tensor_kind::gradient);
   CHECK(g.bytes(*step.gradient_of(w)) == 12);
-  const auto outputs = g.step_outputs();
+  const auto outputs = g.final_outputs();
   CHECK(std::vector(outputs.begin(), outputs.end()) == std::vector{loss, *step.gradient_of(w)});
 
   std::vector<std::string> names;
@@ -337,7 +337,7 @@ TEST_CASE("what nobody needs is left out, or has no bytes") {
   REQUIRE(more.gradient_of(x).has_value());
   CHECK(more.graph.bytes(*more.gradient_of(x)) == 12);
   CHECK(more.parameters == std::vector{w});
-  CHECK(more.graph.step_outputs().size() == 3);
+  CHECK(more.graph.final_outputs().size() == 3);
 }
 
 TEST_CASE("an operation of which no gradient is needed is left out") {

@@ -48,7 +48,7 @@ TEST_CASE("what is appended is what is read") {
       CHECK(g.name(t) == tensors[i].name);
       CHECK(g.bytes(t) == tensors[i].bytes);
       CHECK(g.kind(t) == tensors[i].kind);
-      CHECK(g.resident(t) ==
+      CHECK(g.always_resident(t) ==
             (tensors[i].kind == remat::tensor_kind::parameter || tensors[i].kind == remat::tensor_kind::input));
     }
     for (std::size_t i = 0; i < operations.size(); ++i) {
@@ -94,8 +94,8 @@ TEST_CASE("what can be seen to be wrong at once is refused, and changes nothing"
   o.outputs = {};
   o.workspace = -5;
   CHECK_THROWS_WITH_AS(g.add_operation(o), doctest::Contains("workspace is -5"), remat::bad_graph);
-  CHECK_THROWS_AS(g.add_step_output(tensor_id{1}), remat::bad_graph);
+  CHECK_THROWS_AS(g.add_final_output(tensor_id{1}), remat::bad_graph);
   CHECK(g.num_tensors() == 1);
   CHECK(g.num_operations() == 0);
-  CHECK(g.step_outputs().empty());
+  CHECK(g.final_outputs().empty());
 }

@@ -85,7 +85,7 @@ std::vector<step_part> random_parts(std::uint64_t seed) {
 }
 
 test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
-  return test::divide(read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question,
+  return test::divide(read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance,
                       max_group, 30);
 }
 
@@ -113,7 +113,8 @@ TEST_CASE("random parts: options are measured, sorted, and each is the fastest f
         order.push_back(runs.num_forward());
         order.push_back(runs.num_forward() + 1);
         for (const std::uint32_t k : o.backward) order.push_back(k < runs.num_forward() ? k : k + 2);
-        const std::int64_t held = option_finding::held_at_turn(runs, o), gradients = runs.gradient_input_bytes();
+        const std::int64_t held = detail::option_finding::held_at_turn(runs, o),
+                           gradients = runs.gradient_input_bytes();
         const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
         const check_report report = check(free, schedule_computes(free, order));
         INFO("seed ", seed, ", part that begins at operation ", parts[i].operations[0], ": ", report.message());
@@ -154,7 +155,7 @@ TEST_CASE("the same for any number of threads") {
 TEST_CASE("equal parts are solved once, and have the same options") {
   const test::divided_step d = bundled("gpt2-small-b8-s1024", 12);
   const std::vector<step_part> parts = d.parts();
-  const group_classes classes = classify(d.whole.step(), d.hierarchy, option_cache::likeness());
+  const group_classes classes = classify(d.whole.graph(), d.hierarchy, option_cache::likeness());
   option_search search = quick(30);
   search.most_budgets = 4;
   const option_table table = options_of(parts, search);

@@ -33,7 +33,7 @@ using namespace remat;
 
 /// The whole of a problem as a part: all needed operations.
 step_part whole(const problem& p) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   const operation_hierarchy h = make_hierarchy(
       s, forward_operations(s), std::vector<std::uint32_t>(s.num_operations, operation_hierarchy::none), {});
   return part_extractor(s, h)(0);
@@ -118,7 +118,7 @@ training_graph shuffled(const training_graph& g, std::uint64_t seed, const chang
     spec.recomputable = g.recomputable(id);
     out.add_operation(std::move(spec));
   }
-  for (const tensor_id t : g.step_outputs()) out.add_step_output(static_cast<tensor_id>(new_tensor[index(t)]));
+  for (const tensor_id t : g.final_outputs()) out.add_final_output(static_cast<tensor_id>(new_tensor[index(t)]));
   return out;
 }
 
@@ -130,8 +130,8 @@ step_part forward_part(const problem& p) {
 }
 
 operation_hierarchy flat(const problem& p) {
-  return make_hierarchy(p.step(), p.step().needed,
-                        std::vector<std::uint32_t>(p.step().num_operations, operation_hierarchy::none), {});
+  return make_hierarchy(p.graph(), p.graph().needed,
+                        std::vector<std::uint32_t>(p.graph().num_operations, operation_hierarchy::none), {});
 }
 
 }  // namespace
@@ -236,13 +236,13 @@ TEST_CASE("a schedule of one copy is one of the other, with the same peak and ti
     const training_graph g = test::random_graph(seed, random);
     const problem p(g, measured_cost{}), q(shuffled(g, seed + 7), measured_cost{});
     const operation_hierarchy h = flat(p), k = flat(q);
-    const step_part a = part_extractor(p.step(), h)(0), b = part_extractor(q.step(), k)(0);
+    const step_part a = part_extractor(p.graph(), h)(0), b = part_extractor(q.graph(), k)(0);
     const std::optional<part_mapping> m = find_isomorphism(a, b);
     REQUIRE(m.has_value());
     // What is not needed is in no part.
     schedule plan;
     for (const step& s : test::random_schedule(p, seed).plan.steps) {
-      const bool kept = s.is_compute() ? p.step().needed[index(s.operation())] != 0
+      const bool kept = s.is_compute() ? p.graph().needed[index(s.operation())] != 0
                                        : std::binary_search(a.tensors.begin(), a.tensors.end(),
                                                             static_cast<std::uint32_t>(s.tensor()));
       if (kept) plan.steps.push_back(s);
@@ -258,7 +258,7 @@ TEST_CASE("a schedule of one copy is one of the other, with the same peak and ti
 TEST_CASE("parts and translations refuse what is not theirs") {
   const problem p = test::random_problem(4);
   const operation_hierarchy h = flat(p);
-  part_extractor extract(p.step(), h);
+  part_extractor extract(p.graph(), h);
   CHECK_THROWS_AS(static_cast<void>(extract(std::vector<std::uint32_t>{1000})), bad_argument);
   CHECK_THROWS_AS(static_cast<void>(extract(std::vector<std::uint32_t>{h.order[0], h.order[0]})), bad_argument);
   const step_part one = extract(std::vector<std::uint32_t>{h.order[0]});
@@ -269,7 +269,7 @@ TEST_CASE("parts and translations refuse what is not theirs") {
   plan.compute(static_cast<op_id>(h.order[1]));
   CHECK_THROWS_AS(static_cast<void>(translate(plan, one, one, same)), bad_argument);
   plan.steps.clear();
-  plan.free(static_cast<tensor_id>(p.step().num_tensors));
+  plan.free(static_cast<tensor_id>(p.graph().num_tensors));
   CHECK_THROWS_AS(static_cast<void>(translate(plan, one, one, same)), bad_argument);
 }
 
@@ -277,15 +277,15 @@ TEST_CASE("the blocks of GPT-2 are one class") {
   const training_graph g = read_training_graph(REMAT_TEST_DATA "/graphs/gpt2-small-b8-s1024.json");
   const problem p(g, roofline_cost{});
   {
-    const operation_hierarchy h = partition_at_repeats(p.step());
-    const group_classes c = classify(p.step(), h);
+    const operation_hierarchy h = partition_at_repeats(p.graph());
+    const group_classes c = classify(p.graph(), h);
     CHECK(h.groups.size() == 13);
     CHECK(c.part.size() == 2);  // the step, and a block
     CHECK(std::count(c.class_of.begin(), c.class_of.end(), 1U) == 12);
   }
   // Halves of blocks; the first one is together with the embedding.
-  const operation_hierarchy h = h_partition(p.step());
-  const group_classes c = classify(p.step(), h);
+  const operation_hierarchy h = h_partition(p.graph());
+  const group_classes c = classify(p.graph(), h);
   std::map<std::uint32_t, std::size_t> size;
   for (const std::uint32_t k : c.class_of) ++size[k];
   CHECK(c.part.size() == 4);
@@ -293,7 +293,7 @@ TEST_CASE("the blocks of GPT-2 are one class") {
   for (const auto& [k, times] : size) sizes.push_back(times);
   std::sort(sizes.begin(), sizes.end());
   CHECK(sizes == std::vector<std::size_t>{1, 1, 11, 11});
-  part_extractor extract(p.step(), h);
+  part_extractor extract(p.graph(), h);
   for (std::size_t i = 0; i < h.groups.size(); ++i) {
     const step_part part = extract(i);
     CHECK(

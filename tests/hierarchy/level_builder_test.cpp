@@ -38,7 +38,7 @@ std::vector<part_option> some_options(const step_part& part, std::uint64_t seed)
   const std::int64_t gradients = runs.gradient_input_bytes();
   const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
   const std::int64_t low = largest_working_set(free).bytes,
-                     high = std::max(free.step().baseline_peak, everything + gradients);
+                     high = std::max(free.graph().baseline_peak, everything + gradients);
   for (int i = 0; i < 6; ++i) {
     const std::int64_t peak = i % 2 == 0 ? high : low + (high - low) / 2;
     const solution s =
@@ -51,7 +51,7 @@ std::vector<part_option> some_options(const step_part& part, std::uint64_t seed)
 }
 
 std::vector<level_child> children_with_options(const test::divided_step& d, std::size_t group, std::uint64_t seed) {
-  part_extractor extract(d.whole.step(), d.hierarchy);
+  part_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, group, extract);
   for (level_child& c : children) c.options = some_options(c.part, seed);
   return children;
@@ -81,7 +81,7 @@ bool out_of_turn(const level_problem& level, const std::vector<level_problem::ch
 }
 
 problem bundled(const std::string& name) {
-  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question;
+  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
 }
 
 /// What holds of every schedule of the contracted problem; returns the flat one's report.
@@ -124,7 +124,7 @@ TEST_CASE("children: every operation of the group is in one of them, with the op
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    part_extractor extract(d.whole.step(), d.hierarchy);
+    part_extractor extract(d.whole.graph(), d.hierarchy);
     for (std::size_t g = 0; g < d.hierarchy.groups.size(); ++g) {
       const std::vector<level_child> children = children_of(d.hierarchy, g, extract);
       REQUIRE(children.size() == d.hierarchy.children[g].size());
@@ -154,7 +154,7 @@ TEST_CASE("random steps: schedules of the whole step's level are schedules of th
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     const std::vector<level_child> children = children_with_options(d, 0, seed);
-    const level_builder builder(d.whole.step(), children);
+    const level_builder builder(d.whole.graph(), children);
     INFO("seed ", seed);
     REQUIRE_NOTHROW(require_valid(builder.level()));
     REQUIRE(builder.num_children() == children.size());
@@ -167,7 +167,7 @@ TEST_CASE("random steps: schedules of the whole step's level are schedules of th
     for (int kind = 0; kind < 4; ++kind) {
       const std::vector<std::uint32_t> option = random_options(children, engine, kind);
       const problem free = builder.with_options(option, problem::unlimited);
-      const std::int64_t low = largest_working_set(free).bytes, high = free.step().baseline_peak;
+      const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
       for (int f = 0; f < 3; ++f) {
         INFO("options of kind ", kind, ", budget ", f);
         const std::int64_t budget = low + (high - low) * f / 2;
@@ -195,12 +195,12 @@ TEST_CASE("steps where the count was too low once") {
     const test::divided_step d = test::divide(test::random_problem(seed, kind), 4, 4);
     REQUIRE_FALSE(d.mixed_sums());
     const std::vector<level_child> children = children_with_options(d, 0, seed);
-    const level_builder builder(d.whole.step(), children);
+    const level_builder builder(d.whole.graph(), children);
     std::mt19937_64 engine(seed);
     for (int trial = 0; trial < 20; ++trial) {
       const std::vector<std::uint32_t> option = random_options(children, engine, trial);
       const problem free = builder.with_options(option, problem::unlimited);
-      const std::int64_t low = largest_working_set(free).bytes, high = free.step().baseline_peak;
+      const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
       for (int f = 0; f < 6; ++f) {
         const solution s = evict(builder.with_options(option, low + (high - low) * f / 5));
         INFO("seed ", seed, " trial ", trial);
@@ -216,15 +216,15 @@ TEST_CASE("random steps: a schedule of a group's level is a schedule of the grou
   for (std::uint64_t seed = 0; seed < (long_run() ? 3000 : 400); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    part_extractor extract(d.whole.step(), d.hierarchy);
+    part_extractor extract(d.whole.graph(), d.hierarchy);
     for (std::size_t g = 1; g < d.hierarchy.groups.size(); ++g) {
       const std::vector<level_child> children = children_with_options(d, g, seed);
       if (children.size() < 2) continue;
       const step_part part = extract(g);
       const part_runs whole(part);
       const problem free = whole.problem_within(whole.gradient_input_bytes(), 0).with_budget(problem::unlimited);
-      const std::int64_t peak = free.step().baseline_peak, save = peak / 2;
-      const level_builder builder(d.whole.step(), children, whole, peak, save);
+      const std::int64_t peak = free.graph().baseline_peak, save = peak / 2;
+      const level_builder builder(d.whole.graph(), children, whole, peak, save);
       INFO("seed ", seed, " group ", g);
       REQUIRE_NOTHROW(require_valid(builder.level()));
       ++groups;
@@ -236,7 +236,7 @@ TEST_CASE("random steps: a schedule of a group's level is a schedule of the grou
       // Take and turn are the two runs in the middle, once each and in turn.
       const auto middle = static_cast<std::uint32_t>(children.size());
       std::vector<std::uint32_t> order;
-      std::vector<std::uint32_t> place(d.whole.step().num_operations, 0);
+      std::vector<std::uint32_t> place(d.whole.graph().num_operations, 0);
       for (std::uint32_t i = 0; i < part.operations.size(); ++i)
         place[part.operations[i]] = i < whole.num_forward() ? i : i + 2;
       int marks = 0;
@@ -286,9 +286,9 @@ TEST_CASE("all options in the listed order: the listed order of the step") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    part_extractor extract(d.whole.step(), d.hierarchy);
+    part_extractor extract(d.whole.graph(), d.hierarchy);
     const std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
-    const level_builder builder(d.whole.step(), children);
+    const level_builder builder(d.whole.graph(), children);
     const std::vector<std::uint32_t> option(children.size(), 0);
     // An empty schedule: `choices_of` adds each run once, in turn.
     const auto choices = builder.choices_of(schedule{}, option);
@@ -297,10 +297,10 @@ TEST_CASE("all options in the listed order: the listed order of the step") {
     INFO("seed ", seed);
     const check_report report = check(d.whole, schedule_computes(d.whole, operations));
     REQUIRE(report.valid());
-    REQUIRE(report.time == d.whole.step().needed_time);
+    REQUIRE(report.time == d.whole.graph().needed_time);
     const level_report level = simulate_level(builder.level(), choices);
     REQUIRE(level.legal);
-    REQUIRE(level.time == d.whole.step().needed_time);
+    REQUIRE(level.time == d.whole.graph().needed_time);
     REQUIRE(level.peak_bytes >= report.peak_bytes);
     std::sort(operations.begin(), operations.end());
     REQUIRE(std::adjacent_find(operations.begin(), operations.end()) == operations.end());
@@ -315,7 +315,7 @@ TEST_CASE("options that keep the same after the same forward share what they kee
     std::vector<level_child> children = children_with_options(d, 0, seed);
     std::size_t before = 0, after = 0;
     {
-      const level_builder builder(d.whole.step(), children);
+      const level_builder builder(d.whole.graph(), children);
       before = builder.level().bytes.size();
     }
     for (level_child& c : children) {
@@ -328,7 +328,7 @@ TEST_CASE("options that keep the same after the same forward share what they kee
         apart += same.kept.empty();
       }
     }
-    const level_builder builder(d.whole.step(), children);
+    const level_builder builder(d.whole.graph(), children);
     after = builder.level().bytes.size();
     INFO("seed ", seed);
     REQUIRE(before == after);
@@ -348,17 +348,17 @@ TEST_CASE("bundled steps: the same") {
   for (const char* name : {"rk/gpt2-like-2l", "rk/fno1d", "rk/unet", "toy-skip-3", "gpt2-small-b8-s1024"}) {
     const test::divided_step d = test::divide(bundled(name), 20, 30);
     REQUIRE_FALSE(d.mixed_sums());
-    part_extractor extract(d.whole.step(), d.hierarchy);
+    part_extractor extract(d.whole.graph(), d.hierarchy);
     std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
     for (level_child& c : children)
       if (c.part.operations.size() > 4) c.options = some_options(c.part, 1);
-    const level_builder builder(d.whole.step(), children);
+    const level_builder builder(d.whole.graph(), children);
     REQUIRE_NOTHROW(require_valid(builder.level()));
     std::mt19937_64 engine(1);
     for (int kind = 0; kind < 3; ++kind) {
       const std::vector<std::uint32_t> option = random_options(children, engine, kind);
       const problem free = builder.with_options(option, problem::unlimited);
-      const std::int64_t low = largest_working_set(free).bytes, high = free.step().baseline_peak;
+      const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
       for (const int percent : {30, 60, 90}) {
         const solution s = evict(builder.with_options(option, low + (high - low) / 100 * percent));
         INFO(std::string(name), " options of kind ", kind, " at ", percent, " %");

@@ -33,7 +33,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// The children of the whole step; groups with their options.
 std::vector<level_child> children_of_step(const test::divided_step& d, std::uint64_t moves) {
-  part_extractor extract(d.whole.step(), d.hierarchy);
+  part_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
   std::vector<step_part> parts;
   for (const level_child& c : children) parts.push_back(c.part);
@@ -58,7 +58,7 @@ struct result {
 /// Judges by the flat schedule, and looks at every choice that comes.
 result search(const test::divided_step& d, const std::vector<level_child>& children, std::int64_t budget,
               const level_search_options& options) {
-  const level_builder builder(d.whole.step(), children);
+  const level_builder builder(d.whole.graph(), children);
   const problem p = d.whole.with_budget(budget);
   run_clock clock(options.run);
   result out;
@@ -94,7 +94,7 @@ result search(const test::divided_step& d, const std::vector<level_child>& child
 }
 
 test::divided_step bundled(const std::string& name) {
-  return test::divide(read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question, 20, 30);
+  return test::divide(read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance, 20, 30);
 }
 
 }  // namespace
@@ -105,8 +105,8 @@ TEST_CASE("random steps: what is taken is legal, and the search ends within its 
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     const std::vector<level_child> children = children_of_step(d, 100);
-    const std::int64_t low = largest_working_set(d.whole).bytes, high = d.whole.step().baseline_peak;
-    REQUIRE(search(d, children, problem::unlimited, {}).best == d.whole.step().needed_time);
+    const std::int64_t low = largest_working_set(d.whole).bytes, high = d.whole.graph().baseline_peak;
+    REQUIRE(search(d, children, problem::unlimited, {}).best == d.whole.graph().needed_time);
     for (int f = 0; f < 3; ++f) {
       const std::int64_t budget = low + (high - low) * f / 2;
       level_search_options options;
@@ -139,7 +139,7 @@ TEST_CASE("random steps: what is taken is legal, and the search ends within its 
 TEST_CASE("a stop: no further problem") {
   const test::divided_step d = bundled("rk/gpt2-like-2l");
   const std::vector<level_child> children = children_of_step(d, 20);
-  const std::int64_t budget = d.whole.step().baseline_peak * 6 / 10;
+  const std::int64_t budget = d.whole.graph().baseline_peak * 6 / 10;
   const result free = search(d, children, budget, {});
   REQUIRE(free.best < infinite);
   REQUIRE(free.work > 4);
@@ -162,7 +162,7 @@ TEST_CASE("a stop: no further problem") {
   std::stop_source later;
   options = {};
   options.run.stop = later.get_token();
-  const level_builder builder(d.whole.step(), children);
+  const level_builder builder(d.whole.graph(), children);
   run_clock clock(options.run);
   std::size_t calls = 0;
   search_level(builder, children, budget, clock, options, [&](const std::vector<level_problem::choice>&) {
@@ -184,8 +184,8 @@ TEST_CASE("a stop: no further problem") {
 TEST_CASE("what the caller throws leaves the search; what it says decides") {
   const test::divided_step d = bundled("rk/fno1d");
   const std::vector<level_child> children = children_of_step(d, 20);
-  const std::int64_t budget = d.whole.step().baseline_peak * 8 / 10;
-  const level_builder builder(d.whole.step(), children);
+  const std::int64_t budget = d.whole.graph().baseline_peak * 8 / 10;
+  const level_builder builder(d.whole.graph(), children);
   level_search_options options;
   run_clock clock(options.run);
   CHECK_THROWS_WITH_AS(
@@ -208,13 +208,13 @@ TEST_CASE("bundled steps: within a budget that eviction alone meets") {
     const test::divided_step d = bundled(name);
     const std::vector<level_child> children = children_of_step(d, 20);
     for (const int percent : {60, 80}) {
-      const std::int64_t budget = d.whole.step().baseline_peak / 100 * percent;
+      const std::int64_t budget = d.whole.graph().baseline_peak / 100 * percent;
       const result r = search(d, children, budget, {});
-      INFO(std::string(name), " at ", percent, " %: ", r.best, " of ", d.whole.step().needed_time);
+      INFO(std::string(name), " at ", percent, " %: ", r.best, " of ", d.whole.graph().needed_time);
       if (!evict(d.whole.with_budget(budget)).plan) continue;
       REQUIRE(r.best < infinite);
       CHECK(check(d.whole.with_budget(budget), r.plan).valid());
-      CHECK(r.best < d.whole.step().needed_time * 2);
+      CHECK(r.best < d.whole.graph().needed_time * 2);
     }
   }
 }

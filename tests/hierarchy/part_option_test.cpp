@@ -32,7 +32,7 @@ bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 /// runs that a read of it needs to that read; all that others hold is there all the time and costs nothing.
 class definition {
  public:
-  definition(const test::divided_step& d, const step_part& part) : step_(d.whole.step()), part_(part) {
+  definition(const test::divided_step& d, const step_part& part) : step_(d.whole.graph()), part_(part) {
     const std::vector<std::uint8_t> forward = d.forward();
     const std::uint32_t m = step_.num_tensors;
     makes_.assign(m, 0);
@@ -50,7 +50,7 @@ class definition {
         if (mine[o] && forward[o]) forward_reads_[t] = 1;
       }
     }
-    for (const std::uint32_t t : step_.step_outputs) others_read_[t] = 1;
+    for (const std::uint32_t t : step_.final_outputs) others_read_[t] = 1;
   }
 
   [[nodiscard]] bool output(std::uint32_t t) const {
@@ -174,7 +174,7 @@ class definition {
     return out;
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   const step_part& part_;
   std::vector<std::uint8_t> makes_, forward_makes_, others_make_, others_make_forward_, others_read_, reads_,
       forward_reads_;
@@ -211,7 +211,7 @@ bool works_between(const part_runs& runs, const schedule& plan) {
 }
 
 problem bundled(const std::string& name) {
-  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question;
+  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
 }
 
 }  // namespace
@@ -263,7 +263,7 @@ TEST_CASE(
                          gradients = runs.gradient_input_bytes();
       const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
       const std::int64_t low = largest_working_set(free).bytes,
-                         high = std::max(free.step().baseline_peak, everything + gradients);
+                         high = std::max(free.graph().baseline_peak, everything + gradients);
       for (int i = 0; i < 4; ++i) {
         const std::int64_t peak = high - (high - low) * (i % 2) / 2;
         const std::int64_t save = std::min(peak, everything * (3 - i) / 3);
@@ -353,8 +353,8 @@ TEST_CASE("an option of a group is one of a group that is equal to it, with the 
   for (const char* name : {"resnet50-b64-224", "gpt2-small-b8-s1024", "mlp-mixer-b16-b64-224"}) {
     const test::divided_step d = test::divide(bundled(name), 12, 30);
     REQUIRE_FALSE(d.mixed_sums());
-    const group_classes classes = classify(d.whole.step(), d.hierarchy);
-    part_extractor extract(d.whole.step(), d.hierarchy);
+    const group_classes classes = classify(d.whole.graph(), d.hierarchy);
+    part_extractor extract(d.whole.graph(), d.hierarchy);
     std::size_t moved = 0;
     for (std::uint32_t g = 1; g < classes.class_of.size(); ++g) {
       const std::uint32_t c = classes.class_of[g];
@@ -362,7 +362,7 @@ TEST_CASE("an option of a group is one of a group that is equal to it, with the 
       const step_part here = extract(g);
       const part_runs a(classes.part[c]), b(here);
       const problem free = a.problem_within(a.gradient_input_bytes(), 0).with_budget(problem::unlimited);
-      const std::int64_t peak = free.step().baseline_peak;
+      const std::int64_t peak = free.graph().baseline_peak;
       std::vector<part_option> options{a.keep_everything()};
       const solution s = evict(a.problem_within(peak, options[0].saved_bytes / 2));
       if (s.plan) options.push_back(a.option_of(*s.plan).value());
@@ -492,7 +492,7 @@ TEST_CASE("sums of forward and backward operations are told") {
     const test::divided_step d = test::random_divided_step(seed);
     const std::vector<std::uint8_t> forward = d.forward();
     bool mixed = false;
-    const flat_step& s = d.whole.step();
+    const flat_graph& s = d.whole.graph();
     for (std::uint32_t a = 0; a < s.num_operations; ++a)
       for (std::uint32_t b = 0; b < s.num_operations; ++b) {
         if (!s.needed[a] || !s.needed[b] || !forward[a] || forward[b]) continue;

@@ -24,7 +24,7 @@ namespace {
 using namespace remat;
 
 /// Whether no path leaves a set of operations and re-enters it, by reachability among operations of the same phase.
-bool convex(const flat_step& s, const std::vector<std::uint8_t>& inside, const std::vector<std::uint8_t>& allowed) {
+bool convex(const flat_graph& s, const std::vector<std::uint8_t>& inside, const std::vector<std::uint8_t>& allowed) {
   std::vector<std::uint8_t> left(s.num_operations, 0);  // a path from the set has left it
   for (std::uint32_t o = 0; o < s.num_operations; ++o) {
     if (!allowed[o]) continue;
@@ -40,7 +40,7 @@ bool convex(const flat_step& s, const std::vector<std::uint8_t>& inside, const s
   return true;
 }
 
-void check_by_definition(const flat_step& s, const operation_hierarchy& h) {
+void check_by_definition(const flat_graph& s, const operation_hierarchy& h) {
   std::vector<std::uint8_t> forward(s.num_operations, 0), backward(s.num_operations, 0);
   for (std::size_t i = 0; i < h.order.size(); ++i) (i < h.num_forward ? forward : backward)[h.order[i]] = 1;
   for (std::size_t g = 0; g < h.groups.size(); ++g)
@@ -57,12 +57,12 @@ void check_by_definition(const flat_step& s, const operation_hierarchy& h) {
   for (std::uint32_t o = 0; o < s.num_operations; ++o) CHECK(times[o] == (s.needed[o] && forward[o] ? 1U : 0U));
 }
 
-std::string first_violation(const flat_step& s, const operation_hierarchy& h, const hierarchy_limits& limits = {}) {
+std::string first_violation(const flat_graph& s, const operation_hierarchy& h, const hierarchy_limits& limits = {}) {
   const hierarchy_report report = check_hierarchy(s, h, limits);
   return report.valid() ? "" : report.violations[0];
 }
 
-using method = operation_hierarchy (*)(const flat_step&, const partition_options&);
+using method = operation_hierarchy (*)(const flat_graph&, const partition_options&);
 constexpr method methods[] = {&h_partition, &partition_at_cuts, &partition_at_repeats};
 
 /// Forward and backward of blocks x → a → b, x → c, (b, c) → d, each backward reading what its forward made.
@@ -97,7 +97,7 @@ struct residual_blocks {
       reads[i].push_back(gradient);
       gradient = run(reads[i], width, op_phase::backward);
     }
-    graph.add_step_output(gradient);
+    graph.add_final_output(gradient);
   }
   training_graph graph;
 };
@@ -115,15 +115,15 @@ TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
     partition_options options;
     options.max_group = 2 + static_cast<std::uint32_t>(engine() % 6);
     options.max_top = 1 + static_cast<std::uint32_t>(engine() % 6);
-    if (seed % 3 == 0) options.forward = p.step().needed;  // all of it, as a graph without a backward
+    if (seed % 3 == 0) options.forward = p.graph().needed;  // all of it, as a graph without a backward
     for (const method make : methods) {
-      const operation_hierarchy h = make(p.step(), options);
+      const operation_hierarchy h = make(p.graph(), options);
       CAPTURE(seed);
-      CHECK(first_violation(p.step(), h, {options.max_group, options.max_top}) == "");
-      check_by_definition(p.step(), h);
+      CHECK(first_violation(p.graph(), h, {options.max_group, options.max_top}) == "");
+      check_by_definition(p.graph(), h);
       groups += h.groups.size();
       deepest = std::max<std::size_t>(deepest, h.depth());
-      const operation_hierarchy again = make(p.step(), options);
+      const operation_hierarchy again = make(p.graph(), options);
       CHECK(again.order == h.order);
       CHECK(again.children.values == h.children.values);
     }
@@ -150,7 +150,7 @@ TEST_CASE("graphs without any structure are partitioned, too") {
       o.outputs = {g.add_tensor(t)};
       g.add_operation(std::move(o));
     }
-    for (std::size_t i = 0; i < n; ++i) g.add_step_output(static_cast<tensor_id>(i));
+    for (std::size_t i = 0; i < n; ++i) g.add_final_output(static_cast<tensor_id>(i));
     const problem p(g, measured_cost{});
     partition_options options;
     options.forward.assign(n, 1);
@@ -158,8 +158,8 @@ TEST_CASE("graphs without any structure are partitioned, too") {
     options.max_top = 1 + static_cast<std::uint32_t>(engine() % 30);
     for (const method make : methods) {
       CAPTURE(round);
-      const operation_hierarchy h = make(p.step(), options);
-      CHECK(first_violation(p.step(), h, {options.max_group, options.max_top}) == "");
+      const operation_hierarchy h = make(p.graph(), options);
+      CHECK(first_violation(p.graph(), h, {options.max_group, options.max_top}) == "");
     }
   }
 }
@@ -170,8 +170,8 @@ TEST_CASE("residual blocks become groups that are cut where few bytes cross") {
   partition_options options;
   options.max_group = 4;
   for (const method make : methods) {
-    const operation_hierarchy h = make(p.step(), options);
-    CHECK(first_violation(p.step(), h, {4, 30}) == "");
+    const operation_hierarchy h = make(p.graph(), options);
+    CHECK(first_violation(p.graph(), h, {4, 30}) == "");
     CHECK(h.num_forward >= 201);
     std::size_t whole = 0;
     for (std::size_t g = 1; g < h.groups.size(); ++g) {
@@ -186,11 +186,11 @@ TEST_CASE("the backward of an operation goes with it") {
   const residual_blocks blocks(3);
   const problem p(blocks.graph, measured_cost{});
   partition_options options;
-  options.forward.assign(p.step().num_operations, 0);
+  options.forward.assign(p.graph().num_operations, 0);
   std::fill(options.forward.begin(), options.forward.begin() + 14, std::uint8_t{1});  // with the loss
   options.max_group = 4;
   options.max_top = 4;
-  const operation_hierarchy h = h_partition(p.step(), options);
+  const operation_hierarchy h = h_partition(p.graph(), options);
   // The backward of operation i is 26 − i, and reads what i read.
   for (std::uint32_t i = 1; i < 13; ++i) {
     if (h.group_of[i] == 0) continue;
@@ -202,7 +202,7 @@ TEST_CASE("the backward of an operation goes with it") {
 TEST_CASE("a chain is a pure sequence and stays as it is, a small step too") {
   residual_blocks one(1);
   const problem p(one.graph, measured_cost{});
-  CHECK(h_partition(p.step()).groups.size() == 1);
+  CHECK(h_partition(p.graph()).groups.size() == 1);
   training_graph g;
   tensor_id x{};
   for (int i = 0; i < 100; ++i) {
@@ -214,15 +214,15 @@ TEST_CASE("a chain is a pure sequence and stays as it is, a small step too") {
     o.outputs = {x = g.add_tensor(t)};
     g.add_operation(o);
   }
-  g.add_step_output(x);
+  g.add_final_output(x);
   const problem chain(g, measured_cost{});
   partition_options options;
   options.forward.assign(100, 1);
-  const operation_hierarchy h = h_partition(chain.step(), options);
+  const operation_hierarchy h = h_partition(chain.graph(), options);
   CHECK(h.groups.size() == 1);
   CHECK(h.groups[0].sequence);
   CHECK(h.children[0].size() == 100);
-  CHECK(first_violation(chain.step(), h, {20, 30}) == "");
+  CHECK(first_violation(chain.graph(), h, {20, 30}) == "");
 }
 
 TEST_CASE("a long chain beside others becomes one group of any length") {
@@ -245,14 +245,14 @@ TEST_CASE("a long chain beside others becomes one group of any length") {
     for (int i = 0; i < 40; ++i) x = run({x});
     ends.push_back(x);
   }
-  g.add_step_output(run(ends));
+  g.add_final_output(run(ends));
   const problem p(g, measured_cost{});
   partition_options options;
-  options.forward.assign(p.step().num_operations, 1);
+  options.forward.assign(p.graph().num_operations, 1);
   options.max_group = 6;
   options.max_top = 5;
-  const operation_hierarchy h = h_partition(p.step(), options);
-  CHECK(first_violation(p.step(), h, {6, 5}) == "");
+  const operation_hierarchy h = h_partition(p.graph(), options);
+  CHECK(first_violation(p.graph(), h, {6, 5}) == "");
   CHECK(h.groups.size() == 4);
   std::size_t children = 0;
   for (std::size_t i = 1; i < h.groups.size(); ++i) {
@@ -274,7 +274,7 @@ TEST_CASE("the checker refuses what is not a hierarchy") {
     partition_options options;
     options.max_group = 3;
     options.max_top = 3;
-    const operation_hierarchy right = h_partition(p.step(), options);
+    const operation_hierarchy right = h_partition(p.graph(), options);
     if (right.groups.size() < 3 || right.order.size() < 4) continue;
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(engine() % n); };
     for (int change = 0; change < 9; ++change) {
@@ -313,13 +313,13 @@ TEST_CASE("the checker refuses what is not a hierarchy") {
           break;
       }
       ++tried;
-      refused += first_violation(p.step(), h) != "";
+      refused += first_violation(p.graph(), h) != "";
     }
     // Any limit below what there is.
     std::uint32_t most = 0;
     for (std::size_t g = 1; g < right.groups.size(); ++g)
       if (!right.groups[g].sequence) most = std::max(most, static_cast<std::uint32_t>(right.children[g].size()));
-    if (most > 0) CHECK(first_violation(p.step(), right, {most - 1, 3}) != "");
+    if (most > 0) CHECK(first_violation(p.graph(), right, {most - 1, 3}) != "");
   }
   CHECK(tried > 1000);
   CHECK(refused == tried);
@@ -342,12 +342,12 @@ TEST_CASE("groups by hand: only convex ones make a hierarchy") {
     o.outputs = {t[i]};
     g.add_operation(std::move(o));
   }
-  g.add_step_output(t[3]);
+  g.add_final_output(t[3]);
   const problem p(g, measured_cost{});
   const std::vector<std::uint8_t> all(4, 1);
   constexpr std::uint32_t none = operation_hierarchy::none;
   const auto made = [&](std::vector<std::uint32_t> group_of, std::vector<std::uint32_t> parents) {
-    return make_hierarchy(p.step(), all, std::move(group_of), std::move(parents));
+    return make_hierarchy(p.graph(), all, std::move(group_of), std::move(parents));
   };
   const operation_hierarchy nested = made({none, 0, 0, 1}, {1, none});
   CHECK(nested.groups.size() == 3);
@@ -355,15 +355,15 @@ TEST_CASE("groups by hand: only convex ones make a hierarchy") {
   CHECK(nested.groups[2].sequence);
   CHECK(nested.groups[1].sequence);
   CHECK(nested.groups[0].sequence);
-  CHECK(first_violation(p.step(), nested) == "");
+  CHECK(first_violation(p.graph(), nested) == "");
   CHECK_THROWS_AS(made({0, none, 0, none}, {none}), bad_argument);  // 1 is between 0 and 2
   CHECK_THROWS_AS(made({0, 1, 0, 1}, {none, none}), bad_argument);
   CHECK_THROWS_AS(made({0, 0, 0, 2}, {none}), bad_argument);
   CHECK_THROWS_AS(made({0, 0, 0, 0}, {none, none}), bad_argument);  // group 1 is empty
   CHECK_THROWS_AS(made({0, 0, 1, 1}, {1, 0}), bad_argument);        // inside each other
   CHECK_THROWS_AS(made({0, 0, 0}, {none}), bad_argument);
-  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.step(), {1, 0, 1, 1}, {0, 0, 0, 0}, {none})), bad_argument);
-  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.step(), {0, 0, 0, 0}, {0, 0, 0, 0}, {})), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.graph(), {1, 0, 1, 1}, {0, 0, 0, 0}, {none})), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(make_hierarchy(p.graph(), {0, 0, 0, 0}, {0, 0, 0, 0}, {})), bad_argument);
 }
 
 TEST_CASE("unusable options") {
@@ -371,12 +371,12 @@ TEST_CASE("unusable options") {
   for (const method make : methods) {
     partition_options options;
     options.max_group = 1;
-    CHECK_THROWS_AS(make(p.step(), options), bad_argument);
+    CHECK_THROWS_AS(make(p.graph(), options), bad_argument);
     options.max_group = 2;
     options.max_top = 0;
-    CHECK_THROWS_AS(make(p.step(), options), bad_argument);
+    CHECK_THROWS_AS(make(p.graph(), options), bad_argument);
     options.max_top = 1;
     options.forward.assign(1, 1);
-    CHECK_THROWS_AS(make(p.step(), options), bad_argument);
+    CHECK_THROWS_AS(make(p.graph(), options), bad_argument);
   }
 }

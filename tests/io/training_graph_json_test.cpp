@@ -105,7 +105,7 @@ TEST_CASE("every bundled graph reads, has the peak that its file states, and the
   for (const auto& path : paths) {
     CAPTURE(path.filename().string());
     const remat::training_step step = remat::read_training_step(path);
-    const remat::flat_step& flat = step.question.step();
+    const remat::flat_graph& flat = step.instance.graph();
     REQUIRE(step.stated_peak_bytes);
     CHECK(flat.baseline_peak == *step.stated_peak_bytes);
 
@@ -113,14 +113,14 @@ TEST_CASE("every bundled graph reads, has the peak that its file states, and the
     REQUIRE(j["tensors"].size() == step.graph.num_tensors());
     REQUIRE(j["operations"].size() == step.graph.num_operations());
     CHECK(j["name"] == step.graph.name());
-    CHECK(j["outputs"].size() == step.graph.step_outputs().size());
+    CHECK(j["outputs"].size() == step.graph.final_outputs().size());
     bool measured = true;
     for (std::size_t t = 0; t < step.graph.num_tensors(); ++t) {
       const auto id = static_cast<tensor_id>(t);
       const auto& expected = j["tensors"][t];
       CHECK(expected["bytes"] == step.graph.bytes(id));
       CHECK(expected["name"] == std::string(step.graph.name(id)));
-      CHECK((expected["kind"] == "parameter" || expected["kind"] == "input") == step.graph.resident(id));
+      CHECK((expected["kind"] == "parameter" || expected["kind"] == "input") == step.graph.always_resident(id));
     }
     for (std::size_t o = 0; o < step.graph.num_operations(); ++o) {
       const auto id = static_cast<op_id>(o);
@@ -160,10 +160,10 @@ TEST_CASE("the small file: all that is optional, and the same from a stream") {
   CHECK(g.recomputable(op_id{1}));
 
   const auto step = remat::to_training_step(remat::json_document(text, "small"));
-  CHECK(step.question.step().baseline_peak == 150);
+  CHECK(step.instance.graph().baseline_peak == 150);
   CHECK(step.stated_peak_bytes == 150);
-  CHECK(step.question.step().baseline_time == doctest::Approx(5.5e-6));
-  CHECK(remat::to_training_step(remat::json_document(text, "small"), "unit").question.step().baseline_time == 3);
+  CHECK(step.instance.graph().baseline_time == doctest::Approx(5.5e-6));
+  CHECK(remat::to_training_step(remat::json_document(text, "small"), "unit").instance.graph().baseline_time == 3);
   CHECK_THROWS_AS((void)remat::to_training_step(remat::json_document(text, "small"), "units"), remat::bad_argument);
 
   nlohmann::json lean = small();

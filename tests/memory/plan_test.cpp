@@ -289,15 +289,15 @@ TEST_CASE("packing anew keeps to the height that it is given, and blocks apart")
   std::size_t packed = 0, refused = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto all = random_intervals(seed, 40 + seed % 200, 60, seed % 2 == 0 ? 1000 : 50);
-    for (memory_planning::component& c : memory_planning::divide(all, 1)) {
+    for (detail::memory_planning::component& c : detail::memory_planning::divide(all, 1)) {
       if (c.blocks() < 20) continue;
       const std::int64_t capacity = c.load + c.load / (seed % 3 == 0 ? 200 : 25);
       const run_control control;
       run_clock clock(control);
       memory_plan_statistics statistics;
-      const memory_planning::pushes when =
-          seed % 2 == 0 ? memory_planning::pushes::never : memory_planning::pushes::at_times;
-      if (!memory_planning::repack(c, capacity, when, 200'000, clock, seed, statistics)) {
+      const detail::memory_planning::pushes when =
+          seed % 2 == 0 ? detail::memory_planning::pushes::never : detail::memory_planning::pushes::at_times;
+      if (!detail::memory_planning::repack(c, capacity, when, 200'000, clock, seed, statistics)) {
         CHECK(c.offset.empty());
         ++refused;
         continue;
@@ -337,9 +337,9 @@ TEST_CASE("real schedules need at most 1.02 of the load, and mostly just the loa
   for (const char* name : {"gpt2-small-b8-s1024", "resnet50-b64-224", "unet5-b16-256", "vgg16-b64-224", "fno2d-b32-256",
                            "rk/transformer-encdec", "rk/resnet50"}) {
     const problem read =
-        read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + std::string(name) + ".json").question;
+        read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + std::string(name) + ".json").instance;
     for (const int percent : {100, 70, 50, 40}) {
-      const problem p = read.with_budget(read.step().baseline_peak / 100 * percent);
+      const problem p = read.with_budget(read.graph().baseline_peak / 100 * percent);
       const solution s = percent == 100 ? no_remat(read) : evict(p);
       if (!s.plan) continue;
       const lifetimes lives = lifetimes_of(read, *s.plan);
@@ -362,8 +362,8 @@ TEST_CASE("schedules of small budgets, which the first packings leave far above 
   for (const auto& graph : hard) {
     const std::string& name = graph.first;
     const int percent = graph.second;
-    const problem read = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question;
-    const solution s = evict(read.with_budget(read.step().baseline_peak / 100 * percent));
+    const problem read = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
+    const solution s = evict(read.with_budget(read.graph().baseline_peak / 100 * percent));
     REQUIRE(s.plan);
     const lifetimes lives = lifetimes_of(read, *s.plan);
     memory_plan_options first;

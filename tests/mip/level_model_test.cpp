@@ -186,13 +186,13 @@ namespace {
 /// The operations of a step as a level, one variant each; nothing where a tensor of several producers could be made
 /// again, or nobody wants one.
 std::optional<level_problem> operations_as_level(const problem& p) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   level_problem level;
   level.bytes.assign(s.bytes.begin(), s.bytes.end());
   for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
-    if (s.step_output[t] && !s.producers[t].empty()) level.outputs.push_back(t);
+    if (s.final_output[t] && !s.producers[t].empty()) level.outputs.push_back(t);
     if (s.producers[t].size() < 2) continue;
-    bool wanted = s.step_output[t] != 0;
+    bool wanted = s.final_output[t] != 0;
     for (const std::uint32_t o : s.consumers[t]) wanted = wanted || s.needed[o];
     if (!wanted) return std::nullopt;
     for (const std::uint32_t o : s.producers[t])
@@ -259,7 +259,7 @@ TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
   for (std::uint64_t seed = 0; seed < (long_run() ? 4000u : 400u); ++seed) {
     const problem free = test::random_problem(seed + 70000, test::kind_of_graph(seed));
     const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.step().baseline_peak - low) * static_cast<int>(seed % 3) * 3 / 10);
+    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * static_cast<int>(seed % 3) * 3 / 10);
     const auto level = operations_as_level(p);
     if (!level) continue;
     const checkmate_model of_operations(p);
@@ -277,7 +277,7 @@ TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
     }
     ++possible;
     REQUIRE(of_level.time(b.objective) == doctest::Approx(of_operations.time(a.objective)).epsilon(1e-7));
-    again += of_level.time(b.objective) > p.step().needed_time + 1e-9;
+    again += of_level.time(b.objective) > p.graph().needed_time + 1e-9;
   }
   MESSAGE(possible, " with a schedule, ", again, " of them with recomputation, ", impossible, " without");
   CHECK(again > 20);

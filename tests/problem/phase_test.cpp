@@ -23,15 +23,15 @@ TEST_CASE("a chain with its backward turns behind its last forward") {
     const tensor_id next = g.add_tensor({.bytes = 1});
     g.add_operation({.inputs = {y.back(), gradient}, .outputs = {next}});
     gradient = next;
-    if (y.size() == 1) g.add_step_output(next);
+    if (y.size() == 1) g.add_final_output(next);
   }
-  CHECK(turn_of(problem(g, unit_cost{}).step()) == 6);
+  CHECK(turn_of(problem(g, unit_cost{}).graph()) == 6);
 }
 
 TEST_CASE("it is the last operation before which the most tensors are alive") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 12)});
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     std::uint32_t turn = s.num_operations;
     std::size_t most = 0;
     for (std::uint32_t at = 0; at < s.num_operations; ++at) {
@@ -40,7 +40,7 @@ TEST_CASE("it is the last operation before which the most tensors are alive") {
         bool made = false, read = false;
         for (const std::uint32_t o : s.producers[t]) made = made || (s.needed[o] && o < at);
         for (const std::uint32_t o : s.consumers[t]) read = read || (s.needed[o] && o >= at);
-        alive += made && read && !s.step_output[t];
+        alive += made && read && !s.final_output[t];
       }
       if (alive >= most) {
         most = alive;

@@ -56,7 +56,8 @@ remat::training_graph random_graph(std::uint64_t seed) {
     g.add_operation(o);
     readable.insert(readable.end(), made.begin(), made.end());
   }
-  for (std::uint64_t n = below(3); n > 0 && !readable.empty(); --n) g.add_step_output(readable[below(readable.size())]);
+  for (std::uint64_t n = below(3); n > 0 && !readable.empty(); --n)
+    g.add_final_output(readable[below(readable.size())]);
   return g;
 }
 
@@ -75,7 +76,7 @@ remat::training_graph row_of(const std::vector<std::int64_t>& bytes) {
     o.outputs = {g.add_tensor({.name = "t", .bytes = b})};
     g.add_operation(o);
   }
-  g.add_step_output(static_cast<tensor_id>(bytes.size() - 1));
+  g.add_final_output(static_cast<tensor_id>(bytes.size() - 1));
   return g;
 }
 
@@ -95,7 +96,7 @@ TEST_CASE("the arrays say what the graph says") {
     CAPTURE(seed);
     const remat::training_graph g = random_graph(seed);
     const remat::problem p(g, remat::callable_cost{[](op_id o) { return static_cast<double>(index(o)) + 0.5; }});
-    const remat::flat_step& s = p.step();
+    const remat::flat_graph& s = p.graph();
     REQUIRE(s.num_operations == g.num_operations());
     REQUIRE(s.num_tensors == g.num_tensors());
     REQUIRE(s.inputs.size() == s.num_operations);
@@ -105,7 +106,7 @@ TEST_CASE("the arrays say what the graph says") {
       const auto id = static_cast<op_id>(o);
       std::set<std::uint32_t> inputs;
       for (const tensor_id t : g.inputs(id))
-        if (!g.resident(t)) {
+        if (!g.always_resident(t)) {
           inputs.insert(static_cast<std::uint32_t>(t));
           consumers[index(t)].insert(o);
         }
@@ -117,8 +118,8 @@ TEST_CASE("the arrays say what the graph says") {
       CHECK(std::is_sorted(s.outputs[o].begin(), s.outputs[o].end()));
       CHECK(s.time[o] == o + 0.5);
       CHECK(s.workspace[o] == g.workspace(id));
-      const int once = !g.recomputable(id)         ? remat::flat_step::once_as_marked
-                       : g.outputs(id).size() == 0 ? remat::flat_step::once_for_effect
+      const int once = !g.recomputable(id)         ? remat::flat_graph::once_as_marked
+                       : g.outputs(id).size() == 0 ? remat::flat_graph::once_for_effect
                                                    : 0;
       CHECK(s.once[o] == once);
     }
@@ -128,12 +129,12 @@ TEST_CASE("the arrays say what the graph says") {
       CHECK(set_of(s.consumers[t]) == consumers[t]);
       CHECK(std::is_sorted(s.producers[t].begin(), s.producers[t].end()));
       CHECK(std::is_sorted(s.consumers[t].begin(), s.consumers[t].end()));
-      CHECK(s.bytes[t] == (g.resident(id) ? 0 : g.bytes(id)));
+      CHECK(s.bytes[t] == (g.always_resident(id) ? 0 : g.bytes(id)));
     }
     std::set<std::uint32_t> outputs;
-    for (const tensor_id t : g.step_outputs())
-      if (!g.resident(t)) outputs.insert(static_cast<std::uint32_t>(t));
-    CHECK(set_of(s.step_outputs) == outputs);
+    for (const tensor_id t : g.final_outputs())
+      if (!g.always_resident(t)) outputs.insert(static_cast<std::uint32_t>(t));
+    CHECK(set_of(s.final_outputs) == outputs);
   }
 }
 
@@ -142,9 +143,9 @@ TEST_CASE("baseline and needed operations, against a simulation on sets") {
     CAPTURE(seed);
     const remat::training_graph g = random_graph(seed);
     const remat::problem p(g, remat::callable_cost{[](op_id o) { return static_cast<double>(index(o) % 7); }});
-    const remat::flat_step& s = p.step();
+    const remat::flat_graph& s = p.graph();
 
-    // Before each operation: what was made and is still to be read, to be added to, or is a step output.
+    // Before each operation: what was made and is still to be read, to be added to, or is a final output.
     const auto touches = [&](std::uint32_t o, std::uint32_t t) {
       const auto in = g.inputs(static_cast<op_id>(o)), out = g.outputs(static_cast<op_id>(o));
       const auto id = static_cast<tensor_id>(t);
@@ -154,8 +155,8 @@ TEST_CASE("baseline and needed operations, against a simulation on sets") {
     for (std::uint32_t o = 0; o < s.num_operations; ++o) {
       std::int64_t memory = g.workspace(static_cast<op_id>(o));
       for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
-        if (g.resident(static_cast<tensor_id>(t))) continue;
-        bool made = false, later = s.step_output[t] != 0;
+        if (g.always_resident(static_cast<tensor_id>(t))) continue;
+        bool made = false, later = s.final_output[t] != 0;
         for (std::uint32_t before = 0; before <= o; ++before)
           for (const tensor_id x : g.outputs(static_cast<op_id>(before))) made = made || index(x) == t;
         for (std::uint32_t after = o; after < s.num_operations; ++after) later = later || touches(after, t);
@@ -171,7 +172,7 @@ TEST_CASE("baseline and needed operations, against a simulation on sets") {
       for (std::uint32_t o = 0; o < s.num_operations; ++o) {
         bool now = g.outputs(static_cast<op_id>(o)).empty();
         for (const tensor_id t : g.outputs(static_cast<op_id>(o))) {
-          now = now || s.step_output[index(t)];
+          now = now || s.final_output[index(t)];
           for (std::uint32_t r = 0; r < s.num_operations; ++r) {
             const auto in = g.inputs(static_cast<op_id>(r));
             now = now || (needed[r] && std::find(in.begin(), in.end(), t) != in.end());
@@ -201,7 +202,7 @@ TEST_CASE("the same step under another budget shares the arrays") {
   const remat::problem q = p.with_budget(5);
   CHECK(q.budget() == 5);
   CHECK(q.has_budget());
-  CHECK(&q.step() == &p.step());
+  CHECK(&q.graph() == &p.graph());
   CHECK_FALSE(p.has_budget());
   CHECK(p.with_budget(0).budget() == 0);
   CHECK_THROWS_AS((void)p.with_budget(-1), remat::bad_argument);
@@ -210,14 +211,14 @@ TEST_CASE("the same step under another budget shares the arrays") {
 
 TEST_CASE("an empty graph is a step of nothing") {
   const remat::problem p(remat::training_graph{}, remat::unit_cost{});
-  CHECK(p.step().num_operations == 0);
-  CHECK(p.step().baseline_peak == 0);
-  CHECK(p.step().baseline_time == 0);
+  CHECK(p.graph().num_operations == 0);
+  CHECK(p.graph().baseline_peak == 0);
+  CHECK(p.graph().baseline_time == 0);
 }
 
 TEST_CASE("sizes up to 2^63 − 1 bytes together, and not beyond") {
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-  CHECK(remat::problem(row_of({largest - 1, 1}), remat::unit_cost{}).step().baseline_peak == largest - 1);
+  CHECK(remat::problem(row_of({largest - 1, 1}), remat::unit_cost{}).graph().baseline_peak == largest - 1);
   CHECK_THROWS_AS(remat::problem(row_of({largest, 1}), remat::unit_cost{}), remat::bad_cost);
   CHECK_THROWS_AS(remat::problem(row_of({largest / 2, largest / 2, 2}), remat::unit_cost{}), remat::bad_cost);
   auto g = row_of({largest - 1, 0});
@@ -263,10 +264,10 @@ TEST_CASE("graphs that are no training step") {
     operation("f", {x}, {y});
     CHECK(error_of(g).starts_with("operation 0 (f) reads tensor 1 (x), which no operation writes"));
   }
-  SUBCASE("a step output that nobody writes") {
+  SUBCASE("a final output that nobody writes") {
     operation("f", {w}, {y});
-    g.add_step_output(x);
-    CHECK(error_of(g) == "step output tensor 1 (x) is written by no operation");
+    g.add_final_output(x);
+    CHECK(error_of(g) == "final output tensor 1 (x) is written by no operation");
   }
   SUBCASE("an order that is not topological") {
     operation("late", {x}, {y});
@@ -293,12 +294,12 @@ TEST_CASE("graphs that are no training step") {
     operation("f", {x}, {x});
     CHECK(error_of(g).starts_with("the graph has a cycle: operation 0 (f) → operation 0 (f)"));
   }
-  SUBCASE("a step output that is always resident, and reads of it, are in order") {
+  SUBCASE("a final output that is always resident, and reads of it, are in order") {
     operation("f", {w, w}, {x});
     operation("g", {x, x, w}, {y, z});
-    g.add_step_output(w);
-    g.add_step_output(y);
-    g.add_step_output(y);
+    g.add_final_output(w);
+    g.add_final_output(y);
+    g.add_final_output(y);
     CHECK(error_of(g) == "none");
   }
 }

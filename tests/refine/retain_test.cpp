@@ -53,7 +53,7 @@ TEST_CASE("the run that saves most for what it takes goes first") {
   g.add_operation({.name = "z", .inputs = {x}, .outputs = {z}, .seconds = 3});
   g.add_operation({.name = "w", .inputs = {x}, .outputs = {w}, .seconds = 1, .workspace = 5});
   g.add_operation({.name = "end", .inputs = {x, y, z, w}, .outputs = {end}, .seconds = 1});
-  g.add_step_output(end);
+  g.add_final_output(end);
   const problem p(g, measured_cost{}, 9);
   const schedule start = schedule_computes(p, std::vector<std::uint32_t>{0, 1, 2, 3, 1, 2, 4});
   // As it stands, the first runs of y and z are in vain: the schedule is the listed order with both made late.

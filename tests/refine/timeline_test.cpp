@@ -38,7 +38,7 @@ void compare(const problem& p, timeline& plan) {
     area += static_cast<double>(plan.gap(x));
   }
   std::int64_t outputs = 0;
-  for (const std::uint32_t t : p.step().step_outputs) outputs += p.step().bytes[t];
+  for (const std::uint32_t t : p.graph().final_outputs) outputs += p.graph().bytes[t];
   excess += std::max<std::int64_t>(0, outputs - p.budget());
   CHECK(plan.excess() == excess);
   CHECK(plan.area() == area);
@@ -52,7 +52,7 @@ TEST_CASE("a loaded schedule has the checker's memory at every compute") {
   std::size_t loaded = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const problem free = test::random_problem(seed, {.operations = 5 + static_cast<std::uint32_t>(seed % 12)});
-    const problem p = free.with_budget(free.step().baseline_peak * 2 / 3);
+    const problem p = free.with_budget(free.graph().baseline_peak * 2 / 3);
     const test::random_schedule made(p, seed);
     if (!check(free, made.plan).valid()) continue;
     timeline plan(p);
@@ -67,7 +67,7 @@ TEST_CASE("random edits keep memory exact, and undo restores everything") {
   std::size_t edits = 0, undone = 0, moved = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     const problem free = test::random_problem(seed, {.operations = 6 + static_cast<std::uint32_t>(seed % 12)});
-    const problem p = free.with_budget(free.step().baseline_peak * 2 / 3);
+    const problem p = free.with_budget(free.graph().baseline_peak * 2 / 3);
     const test::random_schedule made(p, seed);
     if (!check(free, made.plan).valid()) continue;
     timeline plan(p);
@@ -86,11 +86,11 @@ TEST_CASE("random edits keep memory exact, and undo restores everything") {
           plan.remove(x);
           ++edits;
         } else if (kind == 1) {
-          const std::uint32_t o = random.below(p.step().num_operations);
+          const std::uint32_t o = random.below(p.graph().num_operations);
           bool ready = plan.rerunnable(o);
-          for (const std::uint32_t t : p.step().inputs[o]) {
+          for (const std::uint32_t t : p.graph().inputs[o]) {
             const std::size_t i = plan.first_event_from(t, x);
-            ready = ready && i > 0 && p.step().producers[t].size() == 1;
+            ready = ready && i > 0 && p.graph().producers[t].size() == 1;
           }
           if (!ready) continue;
           plan.insert(o, x);
@@ -123,7 +123,7 @@ TEST_CASE("random edits keep memory exact, and undo restores everything") {
 TEST_CASE("the budget can change under a loaded schedule") {
   const problem free = test::random_problem(7, {.operations = 14, .once = 0});
   const test::random_schedule made(free, 7);
-  for (std::int64_t budget = 0; budget <= free.step().baseline_peak; ++budget) {
+  for (std::int64_t budget = 0; budget <= free.graph().baseline_peak; ++budget) {
     timeline plan(free);
     plan.load(made.plan);
     CHECK(plan.excess() == 0);

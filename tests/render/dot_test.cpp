@@ -51,14 +51,14 @@ TEST_CASE("a small step in full") {
   add("make", {}, x);
   add("use \"it\"", {x}, y);
   add("back", {x, y}, dx);
-  g.add_step_output(dx);
+  g.add_final_output(dx);
   const problem p(g, measured_cost{});
   constexpr std::uint32_t none = operation_hierarchy::none;
-  const operation_hierarchy h = make_hierarchy(p.step(), {1, 1, 0}, {none, 0, none}, {none});
+  const operation_hierarchy h = make_hierarchy(p.graph(), {1, 1, 0}, {none, 0, none}, {none});
   std::ostringstream out;
   dot_options options;
   options.class_of = {0, 7};
-  write_dot(out, g, p.step(), h, options);
+  write_dot(out, g, p.graph(), h, options);
   CHECK(out.str() ==
         "digraph step {\n"
         "  node [fontsize=10];\n"
@@ -75,7 +75,7 @@ TEST_CASE("a small step in full") {
         "}\n");
   std::ostringstream forward;
   options.backward = false;
-  write_dot(forward, g, p.step(), h, options);
+  write_dot(forward, g, p.graph(), h, options);
   CHECK(count(forward.str(), "back\\n") == 0);
   CHECK(count(forward.str(), "->") == 1);
 }
@@ -89,9 +89,9 @@ TEST_CASE("every needed operation is drawn once, every group is a cluster, brace
     partition_options options;
     options.max_group = 3;
     options.max_top = 3;
-    const operation_hierarchy h = h_partition(p.step(), options);
+    const operation_hierarchy h = h_partition(p.graph(), options);
     std::ostringstream out;
-    write_dot(out, g, p.step(), h);
+    write_dot(out, g, p.graph(), h);
     const std::string text = out.str();
     CHECK(count(text, " [shape=") == h.order.size());
     for (const std::uint32_t o : h.order) CHECK(count(text, " o" + std::to_string(o) + " [shape=") == 1);

@@ -31,7 +31,7 @@ training_graph diamond() {
   g.add_operation({.name = nasty, .inputs = {x}, .outputs = {a}});
   g.add_operation({.name = "make b", .inputs = {a}, .outputs = {b}, .workspace = 100});
   g.add_operation({.name = "make c", .inputs = {a, b}, .outputs = {c}});
-  g.add_step_output(c);
+  g.add_final_output(c);
   return g;
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("the size of a report does not grow with the schedule") {
     last = next;
     order.push_back(i);
   }
-  g.add_step_output(last);
+  g.add_final_output(last);
   const problem p(g, unit_cost{});
   html_report with({.name = "g", .baseline_peak = 16, .baseline_time = 20000});
   const std::size_t before = text_of(with).size();

@@ -65,7 +65,7 @@ std::int64_t most_in_use(const json& trace) {
 /// Every compute once, in the schedule's order, with what it does; none overlaps another on its stream.
 void check_computes(const json& trace, const problem& p, const training_graph& g, const schedule& plan,
                     std::size_t streams) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   std::map<std::size_t, std::uint64_t> runs, run;
   for (const step& x : plan.steps)
     if (x.is_compute()) ++runs[index(x.operation())];
@@ -114,7 +114,9 @@ void check_computes(const json& trace, const problem& p, const training_graph& g
 /// The most bytes that allocations of a schedule on streams take at one time, by definition: O(computes²).
 std::int64_t most_on_streams(const problem& p, const schedule& plan, const stream_assignment& a) {
   const lifetimes lives = lifetimes_of(p, plan);
-  const auto end = [&](std::size_t v) { return a.start[v] + p.step().time[index(plan.steps[a.steps[v]].operation())]; };
+  const auto end = [&](std::size_t v) {
+    return a.start[v] + p.graph().time[index(plan.steps[a.steps[v]].operation())];
+  };
   std::vector<double> from(lives.allocations.size(), 0), to(lives.allocations.size(), 0);
   for (std::size_t v = 0; v < a.size(); ++v) {
     std::vector<std::uint32_t> touched(lives.inputs[a.steps[v]].begin(), lives.inputs[a.steps[v]].end());
@@ -157,7 +159,7 @@ training_graph timed_graph(std::uint64_t seed) {
     spec.recomputable = g.recomputable(o);
     out.add_operation(std::move(spec));
   }
-  for (const tensor_id t : g.step_outputs()) out.add_step_output(t);
+  for (const tensor_id t : g.final_outputs()) out.add_final_output(t);
   return out;
 }
 
@@ -166,7 +168,7 @@ training_graph again_graph() {
   training_graph g;
   const tensor_id t = g.add_tensor({.name = "t", .bytes = 123456});
   g.add_operation({.name = "again", .outputs = {t}, .seconds = 1});
-  g.add_step_output(t);
+  g.add_final_output(t);
   return g;
 }
 
@@ -194,7 +196,7 @@ TEST_CASE("a small step in full") {
                                      .workspace = 7});
   const op_id back = g.add_operation(
       {.name = "back", .phase = op_phase::backward, .inputs = {x, y}, .outputs = {dx}, .seconds = 4e-6});
-  g.add_step_output(dx);
+  g.add_final_output(dx);
   const problem p(g, measured_cost{}, 4000);
   schedule plan;
   plan.compute(make);
@@ -267,7 +269,7 @@ TEST_CASE("one after the other: each compute once, time and peak are the checker
     std::int64_t end = 0;
     (void)check(p, plan, [&](std::size_t i, std::int64_t bytes) {
       end = bytes;
-      if (plan.steps[i].is_compute()) end -= p.step().workspace[index(plan.steps[i].operation())];
+      if (plan.steps[i].is_compute()) end -= p.graph().workspace[index(plan.steps[i].operation())];
     });
     CHECK(least == end);
 
@@ -357,7 +359,7 @@ TEST_CASE("on streams: starts are those of the assignment; memory is what its al
 TEST_CASE("names are escaped; what is not UTF-8 is replaced") {
   const auto quoted = [](const std::string& text) {
     std::ostringstream out;
-    trace_json::writer to(out);
+    detail::trace_json::writer to(out);
     to.quoted(text).flush();
     return out.str();
   };
@@ -389,7 +391,7 @@ TEST_CASE("names are escaped; what is not UTF-8 is replaced") {
   training_graph g("evil\"},{\n");
   const tensor_id t = g.add_tensor({.name = "t\\\xFF", .bytes = 1});
   const op_id o = g.add_operation({.name = "</script>\"\x02\xC3\x28", .outputs = {t}, .seconds = 1});
-  g.add_step_output(t);
+  g.add_final_output(t);
   schedule plan;
   plan.compute(o);
   plan.free(t);
@@ -405,7 +407,7 @@ TEST_CASE("names are escaped; what is not UTF-8 is replaced") {
 }
 
 TEST_CASE("a unit of the model's own is a microsecond, or a power of ten of it") {
-  using trace_json::scale_of;
+  using detail::trace_json::scale_of;
   CHECK(scale_of(1, 1, 3, "s").microseconds == 1e6);
   CHECK(scale_of(1e-9, 1e-9, 3, "s").microseconds == 1e6);
   CHECK(scale_of(1e10, 1e10, 3, "s").microseconds == 1e5);
@@ -474,7 +476,7 @@ TEST_CASE("graphs without phases; an empty schedule") {
     std::size_t num_tensors() const { return 0; }
     std::vector<tensor_id> inputs(op_id) const { return {}; }
     std::vector<tensor_id> outputs(op_id) const { return {}; }
-    std::vector<tensor_id> step_outputs() const { return {}; }
+    std::vector<tensor_id> final_outputs() const { return {}; }
     std::int64_t bytes(tensor_id) const { return 0; }
     std::string name(op_id) const { return {}; }
     std::string name(tensor_id) const { return {}; }
@@ -485,7 +487,7 @@ TEST_CASE("graphs without phases; an empty schedule") {
   CHECK(events(trace, "X").empty());
   CHECK(events(trace, "C").empty());
   CHECK(trace["otherData"]["computes"] == 0);
-  CHECK(trace_json::phase_name(plain{}, op_id{0}) == "operation");
+  CHECK(detail::trace_json::phase_name(plain{}, op_id{0}) == "operation");
 }
 
 namespace {

@@ -61,7 +61,7 @@ struct small {
     add_1 = g.add_operation({.name = "add_1", .inputs = {a, b}, .outputs = {sum}});
     add_2 = g.add_operation({.name = "add_2", .inputs = {b}, .outputs = {sum}});
     effect = g.add_operation({.name = "effect", .inputs = {sum}});
-    g.add_step_output(sum);
+    g.add_final_output(sum);
   }
   [[nodiscard]] problem p(std::int64_t budget = problem::unlimited) const { return problem(g, unit_cost{}, budget); }
 };
@@ -157,7 +157,7 @@ TEST_CASE("agrees with an independent checker on all graphs") {
     const std::string name =
         path.parent_path().filename() == "rk" ? "rk/" + path.stem().string() : path.stem().string();
     for (std::size_t i = 0; i < schedules_of_a_graph; ++i) {
-      const schedule plan = numbered(read.question, i);
+      const schedule plan = numbered(read.instance, i);
       if (folder != nullptr) {
         std::string file = name + "-" + std::to_string(i) + ".json";
         std::replace(file.begin(), file.end(), '/', '_');
@@ -174,7 +174,7 @@ TEST_CASE("agrees with an independent checker on all graphs") {
       std::getline(row, peak, ',');
       std::getline(row, time, ',');
       std::getline(row, message);
-      const check_report r = check(read.question, plan);
+      const check_report r = check(read.instance, plan);
       INFO(line, " | ", r.message());
       REQUIRE(graph == name);
       REQUIRE(number == std::to_string(i));

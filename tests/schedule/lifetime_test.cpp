@@ -20,7 +20,7 @@ TEST_CASE("lifetimes add up to the memory that the checker sees at every step") 
   std::size_t never_freed = 0, made_again = 0, workspaces = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 4 + static_cast<std::uint32_t>(seed % 16)});
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     const schedule plan = test::random_schedule(p, seed).plan;
     std::vector<std::int64_t> expected(plan.steps.size(), 0);
     const check_report report = check(p, plan, [&](std::size_t i, std::int64_t bytes) { expected[i] = bytes; });
@@ -96,7 +96,7 @@ TEST_CASE("a gradient of two producers is one allocation, from the first to its 
   g.add_operation({.name = "a", .outputs = {x, sum}, .seconds = 1, .workspace = 5});
   g.add_operation({.name = "b", .inputs = {x}, .outputs = {sum}, .seconds = 1});
   g.add_operation({.name = "c", .inputs = {sum}, .outputs = {empty}, .seconds = 1});
-  g.add_step_output(empty);
+  g.add_final_output(empty);
   const problem p(g, measured_cost{});
   const schedule plan{
       {step::compute(op_id{0}), step::compute(op_id{1}), step::free(x), step::compute(op_id{2}), step::free(sum)}};

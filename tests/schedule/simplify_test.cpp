@@ -39,17 +39,17 @@ TEST_CASE("simplify keeps legality, never raises peak or time, and is idempotent
 TEST_CASE("the listed order gets the baseline's peak") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 10, .dead = 0});
-    std::vector<std::uint32_t> order(p.step().num_operations);
+    std::vector<std::uint32_t> order(p.graph().num_operations);
     bool all_needed = true;
     for (std::uint32_t o = 0; o < order.size(); ++o) {
       order[o] = o;
-      all_needed = all_needed && p.step().needed[o];
+      all_needed = all_needed && p.graph().needed[o];
     }
     if (!all_needed) continue;
     const check_report r = check(p, schedule_computes(p, order));
     INFO("seed ", seed, ": ", r.message());
     CHECK(r.valid());
-    CHECK(r.peak_bytes <= p.step().baseline_peak);  // less: a tensor that nobody reads any more goes at once
+    CHECK(r.peak_bytes <= p.graph().baseline_peak);  // less: a tensor that nobody reads any more goes at once
   }
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("an operation that makes one tensor again does not keep its other tens
   g.add_operation({.name = "ab", .outputs = {a, b}, .seconds = 1});
   g.add_operation({.name = "c", .inputs = {a}, .outputs = {c}, .seconds = 1});
   g.add_operation({.name = "d", .inputs = {b, c}, .outputs = {d}, .seconds = 1});
-  g.add_step_output(d);
+  g.add_final_output(d);
   const problem p(g, measured_cost{});
   const std::vector<std::uint32_t> twice{0, 1, 0, 2};
   const schedule plan = schedule_computes(p, twice);

@@ -101,7 +101,7 @@ TEST_CASE("streams keep exactly the order that data and addresses demand, with n
         REQUIRE(a.waits.size() == a.size());
         std::vector<std::uint8_t> awaited(a.size(), 0);
         for (std::size_t v = 0; v < a.size(); ++v) {
-          const auto time = [&](std::size_t u) { return p.step().time[index(plan.steps[a.steps[u]].operation())]; };
+          const auto time = [&](std::size_t u) { return p.graph().time[index(plan.steps[a.steps[u]].operation())]; };
           double ready = stream_free[a.stream[v]];
           for (std::size_t u = 0; u < v; ++u) {
             if (!must_all[u][v]) continue;
@@ -178,7 +178,7 @@ TEST_CASE("branches overlap, a chain stays on one stream") {
                         .outputs = {t.back()},
                         .seconds = 1});
   }
-  line.add_step_output(t.back());
+  line.add_final_output(t.back());
   const problem q(line, measured_cost{});
   schedule all;
   for (std::uint32_t o = 0; o < 10; ++o) all.compute(static_cast<op_id>(o));
@@ -191,7 +191,7 @@ TEST_CASE("contributions to one tensor happen in the schedule's order") {
   training_graph g;
   const tensor_id sum = g.add_tensor({"sum", 8});
   for (int i = 0; i < 4; ++i) g.add_operation({.outputs = {sum}, .seconds = 1});
-  g.add_step_output(sum);
+  g.add_final_output(sum);
   const problem p(g, measured_cost{});
   schedule plan;
   for (const std::uint32_t o : {2U, 0U, 3U, 1U}) plan.compute(static_cast<op_id>(o));

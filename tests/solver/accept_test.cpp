@@ -17,7 +17,7 @@ namespace {
 using namespace remat;  // NOLINT: a test
 
 schedule listed(const problem& p) {
-  std::vector<std::uint32_t> order(p.step().num_operations);
+  std::vector<std::uint32_t> order(p.graph().num_operations);
   for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
   return schedule_computes(p, order);
 }
@@ -46,7 +46,7 @@ TEST_CASE("statuses come from proofs alone") {
   std::size_t infeasible = 0, optimal = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const problem free = test::random_problem(seed, {.operations = 6});
-    const problem p = free.with_budget(free.step().baseline_peak * 3 / 4);
+    const problem p = free.with_budget(free.graph().baseline_peak * 3 / 4);
     const double least = test::least_time(p);
     const run_control run;
     const run_clock clock(run);
@@ -70,8 +70,8 @@ TEST_CASE("statuses come from proofs alone") {
 
 TEST_CASE("a known bound is taken over, and another budget forgets it") {
   const problem p = test::random_problem(3, {.operations = 8});
-  const double bound = p.step().needed_time + 5;
-  const problem known = p.with_budget(p.step().baseline_peak / 2).with_known_bound(bound);
+  const double bound = p.graph().needed_time + 5;
+  const problem known = p.with_budget(p.graph().baseline_peak / 2).with_known_bound(bound);
   solution s;
   CHECK_FALSE(prove(known, s));
   CHECK(s.lower_bound == bound);

@@ -20,20 +20,20 @@
 using namespace remat;
 using namespace std::chrono_literals;
 
-static_assert(solver_for<portfolio_solver, problem>);
+static_assert(solver_for<automatic_solver, problem>);
 
 namespace {
 
 problem read(const std::string& name) {
-  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question;
+  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
 }
 
 problem within(const problem& p, double part) {
-  return p.with_budget(static_cast<std::int64_t>(part * static_cast<double>(p.step().baseline_peak)));
+  return p.with_budget(static_cast<std::int64_t>(part * static_cast<double>(p.graph().baseline_peak)));
 }
 
-portfolio_options limited(std::chrono::nanoseconds time, unsigned threads) {
-  portfolio_options options;
+automatic_options limited(std::chrono::nanoseconds time, unsigned threads) {
+  automatic_options options;
   options.run.time_limit = time;
   options.run.threads = threads;
   return options;
@@ -91,7 +91,7 @@ TEST_CASE("under a limit of work the seed alone decides") {
   const problem p = within(read("unet5-b16-256"), 0.5);
   std::vector<solution> answers;
   for (const unsigned threads : {1U, 2U, 4U}) {
-    portfolio_options options;
+    automatic_options options;
     options.run.work_limit = 50000;
     options.run.seed = 11;
     options.run.threads = threads;
@@ -128,7 +128,7 @@ TEST_CASE("a stop, whenever it comes, leaves the best so far") {
   for (const unsigned threads : {1U, 2U})
     for (const auto delay : {0ms, 1ms, 5ms, 30ms, 200ms}) {
       std::stop_source source;
-      portfolio_options options = limited(60s, threads);
+      automatic_options options = limited(60s, threads);
       options.run.stop = source.get_token();
       if (delay == 0ms) source.request_stop();
       std::jthread later([&] {
@@ -147,7 +147,7 @@ TEST_CASE("a stop, whenever it comes, leaves the best so far") {
 TEST_CASE("progress comes on the caller's thread, in the name of auto, and gets better") {
   const problem p = within(read("unet5-b16-256"), 0.5);
   for (const unsigned threads : {1U, 2U}) {
-    portfolio_options options = limited(500ms, threads);
+    automatic_options options = limited(500ms, threads);
     const auto caller = std::this_thread::get_id();
     int calls = 0;
     options.run.on_progress = [&](const progress& news) {
@@ -165,7 +165,7 @@ TEST_CASE("progress comes on the caller's thread, in the name of auto, and gets 
 TEST_CASE("what the callback throws leaves the solver") {
   const problem p = within(read("unet5-b16-256"), 0.5);
   for (const unsigned threads : {1U, 2U}) {
-    portfolio_options options = limited(60s, threads);
+    automatic_options options = limited(60s, threads);
     options.run.on_progress = [](const progress& news) {
       if (news.elapsed > 100ms) throw std::runtime_error("enough");
     };

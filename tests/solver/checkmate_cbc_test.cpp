@@ -28,8 +28,8 @@ static_assert(solver_for<checkmate_solver<cbc_backend>, problem>);
 
 problem bundled(const std::string& name, double fraction) {
   const problem free =
-      read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).question;
-  return free.with_budget(static_cast<std::int64_t>(fraction * static_cast<double>(free.step().baseline_peak)));
+      read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
+  return free.with_budget(static_cast<std::int64_t>(fraction * static_cast<double>(free.graph().baseline_peak)));
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -42,7 +42,7 @@ TEST_CASE("random graphs: CBC says of the integer program what the own branch an
   std::size_t solved = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const problem free = test::random_problem(seed + 80000, {.operations = 9, .backward = 100});
-    const problem p = free.with_budget(free.step().baseline_peak * 7 / 10);
+    const problem p = free.with_budget(free.graph().baseline_peak * 7 / 10);
     const checkmate_model program(p);
     const mip_result r = cbc.solve(program.model()), own = branch_and_bound.solve(program.model());
     INFO("seed ", seed);
@@ -64,8 +64,8 @@ TEST_CASE("a published optimum: fno1d, which took others two minutes, in seconds
     const solution s = checkmate(p, {.run = {.time_limit = std::chrono::seconds(std::getenv("REMAT_LONG") ? 12 : 2)}});
     test::check_answer(p, s);
     REQUIRE(s.has_schedule());
-    INFO(s.message, " overhead ", s.time / p.step().baseline_time - 1);
-    CHECK(s.time / p.step().baseline_time - 1 < row.overhead + (std::getenv("REMAT_LONG") ? 1e-5 : 2e-3));
+    INFO(s.message, " overhead ", s.time / p.graph().baseline_time - 1);
+    CHECK(s.time / p.graph().baseline_time - 1 < row.overhead + (std::getenv("REMAT_LONG") ? 1e-5 : 2e-3));
     CHECK(seconds_since(start) < 13);
   }
 }
@@ -74,15 +74,15 @@ TEST_CASE("real graph: the turnaround bound's rows lift the relaxation by more t
   const problem p = bundled("rk/fno1d", 0.6);
   const turnaround_result bound = turnaround_bound(p);
   const auto relaxed = [&](std::vector<op_id> moments) {
-    const checkmate_model program(p, {.at_most = p.step().needed_time * 1.06, .moments = std::move(moments)});
+    const checkmate_model program(p, {.at_most = p.graph().needed_time * 1.06, .moments = std::move(moments)});
     mip_model m = program.model();
     for (std::size_t j = 0; j < m.num_columns(); ++j) m.set_integer(static_cast<std::uint32_t>(j), false);
     const mip_result r = cbc.solve(m);
     REQUIRE(r.status == mip_status::optimal);
-    return program.time(r.objective) / p.step().baseline_time - 1;
+    return program.time(r.objective) / p.graph().baseline_time - 1;
   };
   CHECK(relaxed({}) == doctest::Approx(0.0387).epsilon(0.01));  // as HiGHS says of Checkmate's own form
-  CHECK(relaxed({bound.moment}) >= bound.lower_bound / p.step().baseline_time - 1 - 1e-6);
+  CHECK(relaxed({bound.moment}) >= bound.lower_bound / p.graph().baseline_time - 1 - 1e-6);
 }
 
 TEST_CASE("stops within the promised time") {

@@ -40,7 +40,7 @@ bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 /// that sequence.
 double least_time_in_phases(const problem& p) {
   using state = std::uint64_t;
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   std::vector<std::uint32_t> op;
   for (std::uint32_t o = 0; o < s.num_operations; ++o)
     if (s.needed[o]) op.push_back(o);
@@ -68,7 +68,7 @@ double least_time_in_phases(const problem& p) {
     const auto readable = [&](std::uint32_t t) { return (x & contributions[t]) == contributions[t]; };
     if (phase == op.size()) {
       bool done = true;
-      for (const std::uint32_t t : s.step_outputs) done = done && readable(t);
+      for (const std::uint32_t t : s.final_outputs) done = done && readable(t);
       if (done) return time;
       continue;
     }
@@ -94,11 +94,11 @@ double least_time_in_phases(const problem& p) {
 }
 
 problem bundled(const std::string& name) {
-  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).question;
+  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
 }
 
 problem at(const problem& free, double fraction) {
-  return free.with_budget(static_cast<std::int64_t>(fraction * static_cast<double>(free.step().baseline_peak)));
+  return free.with_budget(static_cast<std::int64_t>(fraction * static_cast<double>(free.graph().baseline_peak)));
 }
 
 static_assert(solver_for<checkmate_solver<branch_and_bound_backend>, problem>);
@@ -129,7 +129,7 @@ problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
   const problem free = test::random_problem(
       seed, {.operations = operations, .most_inputs = 2, .once = 25, .backward = 100, .most_time = 50});
   const std::int64_t low = largest_working_set(free).bytes;
-  return free.with_budget(low + (free.step().baseline_peak - low) / 3);
+  return free.with_budget(low + (free.graph().baseline_peak - low) / 3);
 }
 
 }  // namespace
@@ -139,14 +139,14 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
   std::size_t possible = 0, impossible = 0, costly = 0, above = 0, tidied = 0, unsettled = 0;
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     const problem free = test::random_problem(seed + 40000, test::kind_of_graph(seed));
-    if (free.step().num_operations + free.step().outputs.values.size() > 56) continue;
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 56) continue;
     const std::int64_t low = largest_working_set(free).bytes;
     const int percent = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 30 : 60;
-    const problem p = free.with_budget(low + (free.step().baseline_peak - low) * percent / 100);
+    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * percent / 100);
     const double least = least_time_in_phases(p);
     checkmate_model_options options;
     if (seed % 2 == 0)
-      for (std::uint32_t o = 0; o < p.step().num_operations; ++o) options.moments.push_back(static_cast<op_id>(o));
+      for (std::uint32_t o = 0; o < p.graph().num_operations; ++o) options.moments.push_back(static_cast<op_id>(o));
     const checkmate_model program(p, options);
     mip_options solving;
     if (!long_run()) solving.run.work_limit = 1000;
@@ -163,7 +163,7 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
       continue;
     }
     ++possible;
-    costly += least > p.step().needed_time;
+    costly += least > p.graph().needed_time;
     REQUIRE(r.status == mip_status::optimal);
     REQUIRE(program.time(r.objective) == doctest::Approx(least).epsilon(1e-7));
     const schedule plan = program.decode(r.values);
@@ -180,7 +180,7 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
       REQUIRE(again.has_value());
       REQUIRE(program.model().objective(*again) == doctest::Approx(r.objective));
     }
-    if (p.step().num_operations + p.step().outputs.values.size() <= 64) above += least > test::least_time(p);
+    if (p.graph().num_operations + p.graph().outputs.values.size() <= 64) above += least > test::least_time(p);
   }
   MESSAGE(possible, " with a schedule, ", costly, " of them with recomputation, ", impossible, " without; ", above,
           " times the problem has a faster schedule than the form, ", tidied, " times with a first run in vain");
@@ -194,7 +194,7 @@ TEST_CASE("sizes in coarse units: what the program says fits the true budget") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const problem free = test::random_problem(seed + 60000, {.operations = 7, .backward = 100, .most_bytes = 1000003});
     const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.step().baseline_peak - low) / 2);
+    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
     const mip_result fine = branch_and_bound.solve(checkmate_model(p).model());
     const checkmate_model program(p, {.units = 40});
     const mip_result coarse = branch_and_bound.solve(program.model());
@@ -256,7 +256,7 @@ TEST_CASE("the rows of the turnaround bound lift the relaxation to it") {
 TEST_CASE("where the whole step fits, there is nothing to decide") {
   const problem p = bundled("mlp-chain-8");
   CHECK(checkmate_model(p).decisions() == 0);
-  CHECK(checkmate_model(p.with_budget(p.step().baseline_peak)).decisions() == 0);
+  CHECK(checkmate_model(p.with_budget(p.graph().baseline_peak)).decisions() == 0);
   const solution s = checkmate_own(p);
   CHECK(s.status == solve_status::optimal);
   const problem nothing(training_graph{}, measured_cost{});

@@ -37,7 +37,7 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
     const problem free = remat::test::random_problem(seed, options);
     for (const int percent : {95, 80, 60}) {
       CAPTURE(percent);
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       const double optimum = remat::test::least_time(p);
       for (const solution& s : {remat::chen_sqrt(p), remat::chen_greedy(p)}) {
         remat::test::check_answer(p, s);
@@ -61,7 +61,7 @@ TEST_CASE("larger random graphs") {
     options.once = seed % 2 == 0 ? 0 : 10;
     const problem free = remat::test::random_problem(seed, options);
     for (const int percent : {90, 70, 50, 30}) {
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       remat::test::check_answer(p, remat::chen_sqrt(p));
       remat::test::check_answer(p, remat::chen_greedy(p));
     }
@@ -72,10 +72,10 @@ TEST_CASE("every bundled graph, at most budgets") {
   int greedy_solved = 0, sqrt_solved = 0;
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
-    const problem free = remat::read_training_step(file).question;
+    const problem free = remat::read_training_step(file).instance;
     for (const int percent : {80, 60, 50, 40, 30}) {
       CAPTURE(percent);
-      const problem p = free.with_budget(free.step().baseline_peak / 100 * percent);
+      const problem p = free.with_budget(free.graph().baseline_peak / 100 * percent);
       const solution a = remat::chen_sqrt(p), b = remat::chen_greedy(p);
       remat::test::check_answer(p, a);
       remat::test::check_answer(p, b);
@@ -111,8 +111,8 @@ TEST_CASE("a chain in segments: every forward but those of the last segment runs
 }
 
 TEST_CASE("stopped before the first schedule") {
-  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/resnet50-b64-224.json").question;
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/resnet50-b64-224.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   std::stop_source source;
   source.request_stop();
   remat::chen_greedy_options options;

@@ -33,7 +33,7 @@ const problem& bundled(const std::string& name) {
   if (found == read.end()) {
     auto path = data / "graphs" / (name + ".json");
     if (!std::filesystem::exists(path)) path = data / "graphs" / "rk" / (name + ".json");
-    found = read.emplace(name, read_training_step(path).question).first;
+    found = read.emplace(name, read_training_step(path).instance).first;
   }
   return found->second;
 }
@@ -45,7 +45,7 @@ TEST_CASE("random graphs: legal, within the budget, never below the optimum; how
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     const problem free = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 5)});
     for (const int percent : {100, 80, 60}) {
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       const double least = test::least_time(p);
       const solution s = evict(p);
       INFO("seed ", seed, " at ", percent, " %");
@@ -97,21 +97,21 @@ TEST_CASE("at least as good as the first offline eviction on every row, and more
     INFO(line);
     REQUIRE(s.has_schedule());
     CHECK(s.peak_bytes <= p.budget());
-    CHECK(s.time / p.step().baseline_time - 1 <= std::stod(overhead) + 5e-6);  // printed to five digits
+    CHECK(s.time / p.graph().baseline_time - 1 <= std::stod(overhead) + 5e-6);  // printed to five digits
     ++compared;
   }
   CHECK(compared == 95);
   // Rows where that one has no schedule and none is proven impossible.
   for (const auto& [graph, fraction] : {std::pair("uno2d-b16-256", 0.5), std::pair("gpt2-medium-b4-s512", 0.2)}) {
     const problem& p = bundled(graph);
-    const auto budget = static_cast<std::int64_t>(fraction * static_cast<double>(p.step().baseline_peak));
+    const auto budget = static_cast<std::int64_t>(fraction * static_cast<double>(p.graph().baseline_peak));
     INFO(graph);
     CHECK(evict(p.with_budget(budget)).has_schedule());
   }
 }
 
 TEST_CASE("the same answer every time; random passes never make it worse and depend on the seed alone") {
-  const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").step().baseline_peak / 2);
+  const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").graph().baseline_peak / 2);
   const solution once = evict(p), again = evict(p);
   CHECK(once.plan == again.plan);
   const solution more = evict(p, {.random_passes = 50, .run = {.seed = 3}});
@@ -122,7 +122,7 @@ TEST_CASE("the same answer every time; random passes never make it worse and dep
 TEST_CASE("an ample budget recomputes nothing and says optimal") {
   for (const char* name : {"vgg16-b64-224", "mixer"}) {
     const problem& p = bundled(name);
-    const solution s = evict(p.with_budget(p.step().baseline_peak));
+    const solution s = evict(p.with_budget(p.graph().baseline_peak));
     CHECK(s.status == solve_status::optimal);
     CHECK(s.statistics.recomputes == 0);
     CHECK(evict(p).status == solve_status::optimal);
@@ -130,7 +130,7 @@ TEST_CASE("an ample budget recomputes nothing and says optimal") {
 }
 
 TEST_CASE("a stop before the start is cancelled, a spent deadline a timeout") {
-  const problem p = bundled("resnet50-b64-224").with_budget(bundled("resnet50-b64-224").step().baseline_peak / 2);
+  const problem p = bundled("resnet50-b64-224").with_budget(bundled("resnet50-b64-224").graph().baseline_peak / 2);
   std::stop_source source;
   source.request_stop();
   CHECK(evict(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);
@@ -139,8 +139,8 @@ TEST_CASE("a stop before the start is cancelled, a spent deadline a timeout") {
 }
 
 TEST_CASE("a work limit gives the same answer as another run with it, and progress is reported") {
-  const problem p = bundled("resnet50-b64-224").with_budget(bundled("resnet50-b64-224").step().baseline_peak / 2);
-  const std::uint64_t n = p.step().num_operations;
+  const problem p = bundled("resnet50-b64-224").with_budget(bundled("resnet50-b64-224").graph().baseline_peak / 2);
+  const std::uint64_t n = p.graph().num_operations;
   std::size_t reports = 0;
   const evict_options options{.run = {.work_limit = 3 * n, .on_progress = [&](const progress& now) {
                                         ++reports;

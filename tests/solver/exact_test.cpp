@@ -30,7 +30,7 @@ static_assert(solver_for<exact_solver, problem>);
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
 problem bundled(const std::string& name) {
-  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).question;
+  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
 }
 
 bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
@@ -57,15 +57,15 @@ TEST_CASE("random graphs: the same least time as an exhaustive search over all s
   std::size_t possible = 0, impossible = 0, costly = 0;
   const auto compare = [&](std::uint64_t seed) {
     const problem free = test::random_problem(seed + 90000, test::kind_of_graph(seed));
-    if (free.step().num_operations + free.step().outputs.values.size() > 64) return;
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 64) return;
     const std::int64_t low = largest_working_set(free).bytes;
     for (const int percent : {100, 60, 30, 0}) {
-      const problem p = free.with_budget(low + (free.step().baseline_peak - low) * percent / 100);
+      const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * percent / 100);
       const double least = test::least_time(p);
       INFO("seed ", seed, " at ", percent, " %, optimum ", least);
       check_proven(p, exact(p, {.start_from_heuristic = seed % 2 == 0}), least);
       (least < infinite ? possible : impossible) += 1;
-      costly += least < infinite && least > p.step().needed_time;
+      costly += least < infinite && least > p.graph().needed_time;
     }
   };
   for (std::uint64_t seed = 0; seed < graphs; ++seed) compare(seed);
@@ -89,14 +89,14 @@ TEST_CASE("real graphs: optimal, or proven to have no schedule") {
     INFO(row.name, " at ", row.fraction);
     const problem free = bundled(row.name);
     const problem p =
-        free.with_budget(static_cast<std::int64_t>(row.fraction * static_cast<double>(free.step().baseline_peak)));
+        free.with_budget(static_cast<std::int64_t>(row.fraction * static_cast<double>(free.graph().baseline_peak)));
     const solution s = exact(p);
     if (row.overhead == infinite) {
       CHECK(s.status == solve_status::infeasible);
       continue;
     }
     CHECK(s.status == solve_status::optimal);
-    CHECK(s.time / p.step().needed_time - 1 == doctest::Approx(row.overhead).epsilon(1e-4));
+    CHECK(s.time / p.graph().needed_time - 1 == doctest::Approx(row.overhead).epsilon(1e-4));
     CHECK(s.peak_bytes <= p.budget());
     CHECK(s.time == s.lower_bound);
   }
@@ -106,8 +106,8 @@ TEST_CASE("limits: whatever ends the search, the bound is below the optimum and 
   std::size_t stopped = 0, between = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const problem free = test::random_problem(seed + 70000, {.operations = 8, .once = 0, .backward = 100});
-    if (free.step().num_operations + free.step().outputs.values.size() > 64) continue;
-    const problem p = free.with_budget(free.step().baseline_peak * 6 / 10);
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 64) continue;
+    const problem p = free.with_budget(free.graph().baseline_peak * 6 / 10);
     const double least = test::least_time(p);
     for (const std::uint64_t states : {1U, 4U, 10U, 25U}) {
       INFO("seed ", seed, ", ", states, " states");
@@ -126,7 +126,7 @@ TEST_CASE("limits: whatever ends the search, the bound is below the optimum and 
         REQUIRE(s.status == solve_status::timeout);
       }
       stopped += s.status == solve_status::timeout || s.status == solve_status::feasible;
-      between += s.lower_bound > p.step().needed_time && s.lower_bound < least;
+      between += s.lower_bound > p.graph().needed_time && s.lower_bound < least;
     }
   }
   CHECK(stopped > 50);
@@ -135,7 +135,7 @@ TEST_CASE("limits: whatever ends the search, the bound is below the optimum and 
 
 TEST_CASE("a search that is stopped has a bound of its own") {
   const problem free = bundled("fno1d-b32-8192");
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   solution turnaround;
   prove(p, turnaround);
   const solution s = exact(p, {.most_states = 20000});
@@ -146,7 +146,7 @@ TEST_CASE("a search that is stopped has a bound of its own") {
 
 TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way") {
   const problem free = bundled("rk/unet");
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   std::stop_source source;
   CHECK(exact(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
   CHECK(exact(p, {.run = {.work_limit = 0}}).status == solve_status::timeout);
@@ -161,7 +161,7 @@ TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way"
   };
   const solution cancelled = exact(p, {.start_from_heuristic = false, .run = run});
   CHECK(cancelled.status == solve_status::cancelled);
-  CHECK(cancelled.lower_bound > p.step().needed_time);
+  CHECK(cancelled.lower_bound > p.graph().needed_time);
   CHECK(exact(p, {.run = run}).status == solve_status::cancelled);
   const auto start = std::chrono::steady_clock::now();
   const solution late = exact(p, {.run = {.time_limit = std::chrono::milliseconds(200)}});
@@ -171,7 +171,7 @@ TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way"
 
 TEST_CASE("the same answer every time") {
   const problem free = bundled("rk/unet");
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   const exact_options options{.most_states = 3000, .run = {.work_limit = 1500}};
   const solution a = exact(p, options), b = exact(p, options);
   CHECK(a.plan == b.plan);
@@ -179,7 +179,7 @@ TEST_CASE("the same answer every time") {
   CHECK(a.statistics.work == b.statistics.work);
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const problem q = test::random_problem(seed + 95000, {.operations = 8});
-    const problem r = q.with_budget(q.step().baseline_peak * 7 / 10);
+    const problem r = q.with_budget(q.graph().baseline_peak * 7 / 10);
     CHECK(exact(r, {.start_from_heuristic = false}).plan == exact(r, {.start_from_heuristic = false}).plan);
   }
 }
@@ -192,5 +192,5 @@ TEST_CASE("nothing to do, and no budget") {
   const problem free = bundled("mlp-chain-8");
   const solution s = exact(free);
   CHECK(s.status == solve_status::optimal);
-  CHECK(s.time == doctest::Approx(free.step().needed_time).epsilon(1e-12));
+  CHECK(s.time == doctest::Approx(free.graph().needed_time).epsilon(1e-12));
 }

@@ -20,7 +20,7 @@ using namespace remat;
 namespace {
 
 problem bundled(const char* name) {
-  return read_training_step(std::string(REMAT_TEST_DATA "/graphs/") + name + ".json").question;
+  return read_training_step(std::string(REMAT_TEST_DATA "/graphs/") + name + ".json").instance;
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ TEST_CASE("with an exact solver, the least memory is the least") {
   std::size_t found = 0, below_listed = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 4)});
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     for (const double overhead : {0.0, 0.3, 1.0}) {
       const double most = s.baseline_time * (1 + overhead);
       const solution least = least_memory_for(p, most, exact);
@@ -53,28 +53,28 @@ TEST_CASE("more time never takes more memory, on a real graph") {
   const problem p = bundled("unet5-b16-256");
   std::int64_t before = std::numeric_limits<std::int64_t>::max();
   for (const double overhead : {0.0, 0.05, 0.1, 0.25}) {
-    const solution s = least_memory_for(p, p.step().baseline_time * (1 + overhead), twremat);
+    const solution s = least_memory_for(p, p.graph().baseline_time * (1 + overhead), twremat);
     REQUIRE(s.has_schedule());
-    CHECK(s.time <= p.step().baseline_time * (1 + overhead) * (1 + 1e-12));
+    CHECK(s.time <= p.graph().baseline_time * (1 + overhead) * (1 + 1e-12));
     CHECK(s.peak_bytes <= before);
     before = s.peak_bytes;
   }
-  CHECK(before < p.step().baseline_peak / 2);
+  CHECK(before < p.graph().baseline_peak / 2);
 }
 
 TEST_CASE("a time that nothing can have is infeasible, and a stop is heard") {
   const problem p = bundled("toy-skip-3");
-  CHECK(least_memory_for(p, p.step().needed_time * 0.9, evict).status == solve_status::infeasible);
+  CHECK(least_memory_for(p, p.graph().needed_time * 0.9, evict).status == solve_status::infeasible);
   std::stop_source source;
   source.request_stop();
   trade_off_options options;
   options.run.stop = source.get_token();
-  CHECK(least_memory_for(p, p.step().needed_time * 2, evict, options).status == solve_status::cancelled);
+  CHECK(least_memory_for(p, p.graph().needed_time * 2, evict, options).status == solve_status::cancelled);
 }
 
 TEST_CASE("a frontier is monotone, in the order of its budgets, and within each of them") {
   const problem p = bundled("uno2d-b16-256");
-  const std::int64_t peak = p.step().baseline_peak;
+  const std::int64_t peak = p.graph().baseline_peak;
   const std::vector<std::int64_t> budgets{peak / 2, peak, peak * 3 / 5, peak / 5, peak * 4 / 5};
   const std::vector<solution> answers = frontier(p, budgets, twremat);
   REQUIRE(answers.size() == budgets.size());
@@ -91,7 +91,7 @@ TEST_CASE("under a limit of work the answer is the same again") {
   const problem p = bundled("unet5-b16-256");
   trade_off_options options;
   options.run.work_limit = 200000;
-  const double most = p.step().baseline_time * 1.1;
+  const double most = p.graph().baseline_time * 1.1;
   const solution once = least_memory_for(p, most, twremat, options),
                  again = least_memory_for(p, most, twremat, options);
   REQUIRE(once.has_schedule());

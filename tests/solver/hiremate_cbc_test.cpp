@@ -26,8 +26,8 @@ using namespace std::chrono_literals;
 static_assert(solver_for<hiremate_solver<cbc_backend>, problem>);
 
 problem bundled(const std::string& name, int percent) {
-  const problem free = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question;
-  return free.with_budget(free.step().baseline_peak / 100 * percent);
+  const problem free = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
+  return free.with_budget(free.graph().baseline_peak / 100 * percent);
 }
 
 }  // namespace
@@ -36,8 +36,8 @@ TEST_CASE("small random steps: never better than the optimum, and optimal only w
   std::size_t optimal = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const problem free = test::random_problem(seed + 6000, test::kind_of_graph(seed));
-    if (free.step().num_operations + free.step().outputs.values.size() > 56) continue;
-    const std::int64_t low = largest_working_set(free).bytes, high = free.step().baseline_peak;
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 56) continue;
+    const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
     const problem p = free.with_budget(low + (high - low) / 3);
     hiremate_options options;
     options.max_group = 2;
@@ -68,10 +68,10 @@ TEST_CASE("bundled steps: close to the bound, with what each hierarchy gave") {
     options.run.time_limit = 2s;
     std::vector<hiremate_report> reports;
     const solution s = hiremate(p, options, reports);
-    INFO(std::string(row.name), ": ", s.message, ", ", s.time / p.step().needed_time);
+    INFO(std::string(row.name), ": ", s.message, ", ", s.time / p.graph().needed_time);
     test::check_answer(p, s);
     REQUIRE(s.has_schedule());
-    CHECK(s.time < p.step().needed_time * (1 + row.overhead));
+    CHECK(s.time < p.graph().needed_time * (1 + row.overhead));
     CHECK(!reports.empty());
     for (const hiremate_report& r : reports) CHECK(s.time <= r.time);
   }

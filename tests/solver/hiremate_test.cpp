@@ -36,8 +36,8 @@ static_assert(solver_for<hiremate_solver<branch_and_bound_backend>, problem>);
 constexpr auto hiremate_own = hiremate_with(branch_and_bound);
 
 problem bundled(const std::string& name, int percent) {
-  const problem free = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").question;
-  return free.with_budget(free.step().baseline_peak / 100 * percent);
+  const problem free = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
+  return free.with_budget(free.graph().baseline_peak / 100 * percent);
 }
 
 hiremate_options limited(std::uint64_t work) {
@@ -62,8 +62,8 @@ TEST_CASE("small random steps: never better than the optimum, and optimal only w
   std::size_t optimal = 0, feasible = 0, infeasible = 0, groups = 0;
   for (std::uint64_t seed = 0; seed < (long_run() ? 1500 : 250); ++seed) {
     const problem free = test::random_problem(seed + 5000, test::kind_of_graph(seed));
-    if (free.step().num_operations + free.step().outputs.values.size() > 56) continue;
-    const std::int64_t low = largest_working_set(free).bytes, high = free.step().baseline_peak;
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 56) continue;
+    const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
     const problem p = free.with_budget(low + (high - low) * static_cast<std::int64_t>(seed % 4) / 4);
     hiremate_options options = limited(1000);
     options.max_group = 2;
@@ -95,7 +95,7 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
   std::size_t mixed = 0, sums = 0, answers = 0, tops = 0;
   for (std::uint64_t seed = 0; seed < (long_run() ? 600 : 150); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
-    const std::int64_t low = largest_working_set(d.whole).bytes, high = d.whole.step().baseline_peak;
+    const std::int64_t low = largest_working_set(d.whole).bytes, high = d.whole.graph().baseline_peak;
     const problem p = d.whole.with_budget(low + (high - low) * static_cast<std::int64_t>(1 + seed % 3) / 4);
     hiremate_options options = limited(300);
     options.max_group = 4;
@@ -104,7 +104,7 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
     if (seed % 3 == 0) options.hierarchy = d.hierarchy;
     const bool is_mixed = d.mixed_sums();
     // Without groups, what refines is Checkmate's program: of small steps alone, for the time that it takes.
-    options.refine = is_mixed ? d.whole.step().num_operations <= 9 : seed % 2 == 0;
+    options.refine = is_mixed ? d.whole.graph().num_operations <= 9 : seed % 2 == 0;
     std::vector<hiremate_report> reports;
     const solution s = hiremate_own(p, options, reports);
     INFO("seed ", seed, ": ", s.message);
@@ -164,8 +164,8 @@ TEST_CASE("trivial budgets: everything fits, nothing fits") {
   const solution all = hiremate_own(p.with_budget(problem::unlimited));
   test::check_answer(p.with_budget(problem::unlimited), all);
   CHECK(all.status == solve_status::optimal);
-  CHECK(all.time == p.step().needed_time);
-  const problem least = p.with_budget(p.step().baseline_peak);
+  CHECK(all.time == p.graph().needed_time);
+  const problem least = p.with_budget(p.graph().baseline_peak);
   CHECK(hiremate_own(least).status == solve_status::optimal);
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, largest_working_set(p).bytes - 1}) {
     const solution none = hiremate_own(p.with_budget(bytes));
@@ -183,7 +183,7 @@ TEST_CASE("reports; a given hierarchy; a cache for several budgets") {
   options.moves = 10;
   options.refine = false;
   options.good_enough = 0;
-  options.hierarchy = partition_at_repeats(p.step());
+  options.hierarchy = partition_at_repeats(p.graph());
   options.cache = std::make_shared<option_cache>();
   std::vector<hiremate_report> reports(7);
   const solution first = hiremate_own(p, options, reports);
@@ -199,7 +199,7 @@ TEST_CASE("reports; a given hierarchy; a cache for several budgets") {
   CHECK(reports[0].time >= first.time);
   const std::size_t distinct = reports[0].distinct;
 
-  const problem q = p.with_budget(p.step().baseline_peak / 2);
+  const problem q = p.with_budget(p.graph().baseline_peak / 2);
   const solution second = hiremate_own(q, options, reports);
   test::check_answer(q, second);
   CHECK(reports[0].reused == distinct);

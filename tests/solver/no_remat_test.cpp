@@ -24,11 +24,11 @@ static_assert(remat::solver_for<remat::no_remat_solver, problem>);
 /// The least peak over all orders of the needed operations, by the checker alone.
 std::int64_t least_peak_by_enumeration(const problem& p) {
   std::vector<std::uint32_t> order;
-  for (std::uint32_t o = 0; o < p.step().num_operations; ++o)
-    if (p.step().needed[o]) order.push_back(o);
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+    if (p.graph().needed[o]) order.push_back(o);
   std::int64_t best = std::numeric_limits<std::int64_t>::max();
   do {
-    const remat::check_report report = remat::check(p, remat::schedule_computes(p.step(), order));
+    const remat::check_report report = remat::check(p, remat::schedule_computes(p.graph(), order));
     if (report.valid()) best = std::min(best, report.peak_bytes);
   } while (std::next_permutation(order.begin(), order.end()));
   return best;
@@ -43,8 +43,8 @@ TEST_CASE("the listed order is the answer wherever it fits, and not elsewhere") 
     const solution free = remat::no_remat(p);
     REQUIRE(free.has_schedule());
     CHECK(free.status == solve_status::optimal);
-    CHECK(free.time == p.step().needed_time);
-    CHECK(free.peak_bytes <= p.step().baseline_peak);
+    CHECK(free.time == p.graph().needed_time);
+    CHECK(free.peak_bytes <= p.graph().baseline_peak);
     CHECK(remat::no_remat(p.with_budget(free.peak_bytes)).plan == free.plan);
     if (free.peak_bytes == 0) continue;
     const solution tight = remat::no_remat(p.with_budget(free.peak_bytes - 1));
@@ -108,7 +108,7 @@ TEST_CASE("the peak that the search states is the checker's, for any rule and li
     search.moves = 200;
     search.run.work_limit = seed % 3 == 0 ? seed * 7 : remat::run_control::no_work_limit;
     const remat::least_peak_order_result found = remat::least_peak_order(p, search);
-    const remat::check_report report = remat::check(p, remat::schedule_computes(p.step(), found.operations));
+    const remat::check_report report = remat::check(p, remat::schedule_computes(p.graph(), found.operations));
     CHECK(report.valid());
     CHECK(report.peak_bytes == found.peak_bytes);
     CHECK(report.recomputes == 0);

@@ -23,7 +23,7 @@ using namespace remat;  // NOLINT: a test
 static_assert(solver_for<refined_solver, problem>);
 
 problem bundled(const std::string& name) {
-  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).question;
+  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ TEST_CASE("random graphs: the optimum, with the proof") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const problem free = test::random_problem(seed + 5000, {.operations = 4 + static_cast<std::uint32_t>(seed % 4)});
     for (const int percent : {90, 70, 50}) {
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       const double least = test::least_time(p);
       const bool feasible = least < std::numeric_limits<double>::infinity();
       const solution s = refined(p, {.run = {.work_limit = 1000}});
@@ -62,7 +62,7 @@ TEST_CASE("real graphs: close to the proven bound in a second") {
   } rows[] = {{"gpt2-medium-b4-s512", 0.5, 0.004}, {"unet5-b16-256", 0.5, 0.006}, {"vgg16-b64-224", 0.5, 0.01}};
   for (const auto& row : rows) {
     const problem p = bundled(row.name);
-    const auto budget = static_cast<std::int64_t>(row.fraction * static_cast<double>(p.step().baseline_peak));
+    const auto budget = static_cast<std::int64_t>(row.fraction * static_cast<double>(p.graph().baseline_peak));
     const solution s = refined(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(1), .threads = 2}});
     INFO(row.name);
     REQUIRE(s.has_schedule());
@@ -74,7 +74,7 @@ TEST_CASE("real graphs: close to the proven bound in a second") {
 
 TEST_CASE("infeasible is said with the operation that stands in the way") {
   const problem p = bundled("fno2d-b32-256");
-  const solution s = refined(p.with_budget(p.step().baseline_peak / 2));
+  const solution s = refined(p.with_budget(p.graph().baseline_peak / 2));
   CHECK(s.status == solve_status::infeasible);
   CHECK(s.obstacle.has_value());
   CHECK(s.message.find("needs") != std::string::npos);
@@ -82,7 +82,7 @@ TEST_CASE("infeasible is said with the operation that stands in the way") {
 }
 
 TEST_CASE("the seed decides under a work limit, whatever the threads") {
-  const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").step().baseline_peak / 2);
+  const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").graph().baseline_peak / 2);
   const auto with = [&](unsigned threads, std::uint64_t seed) {
     return refined(p, {.run = {.work_limit = 20000, .seed = seed, .threads = threads}}).plan;
   };
@@ -91,7 +91,7 @@ TEST_CASE("the seed decides under a work limit, whatever the threads") {
 }
 
 TEST_CASE("a stop before the start, and a spent deadline") {
-  const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").step().baseline_peak / 2);
+  const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").graph().baseline_peak / 2);
   std::stop_source source;
   source.request_stop();
   CHECK(refined(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);

@@ -46,7 +46,7 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
     const problem free = remat::test::random_problem(seed, kind);
     for (const int percent : {95, 80, 60}) {
       CAPTURE(percent);
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       const double optimum = remat::test::least_time(p);
       const solution s = remat::rockmate(p, quick());
       remat::test::check_answer(p, s);
@@ -70,7 +70,7 @@ TEST_CASE("larger random graphs: valid, and before memory is spent never worse f
     kind.once = seed % 2 == 0 ? 0 : 10;
     const problem free = remat::test::random_problem(seed, kind);
     for (const int percent : {80, 55}) {
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       remat::rockmate_options options = quick();
       remat::test::check_answer(p, remat::rockmate(p, options));
       options.retain_rounds = 0;
@@ -86,24 +86,24 @@ TEST_CASE("larger random graphs: valid, and before memory is spent never worse f
 }
 
 TEST_CASE("options pay: the same chains without them are slower") {
-  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/mixer.json").question;
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/mixer.json").instance;
   for (const int percent : {60, 40}) {
-    const problem p = free.with_budget(free.step().baseline_peak / 100 * percent);
+    const problem p = free.with_budget(free.graph().baseline_peak / 100 * percent);
     remat::rockmate_options options;
     options.block_effort = 6000;
     options.retain_rounds = 0;
     const solution with = remat::rockmate(p, options);
     options.most_block = 0;
     const solution without = remat::rockmate(p, options);
-    const double needed = p.step().needed_time;
+    const double needed = p.graph().needed_time;
     CHECK(with.time - needed < 0.6 * (without.time - needed));
     CHECK(with.message.find("distinct among") != std::string::npos);
   }
 }
 
 TEST_CASE("any number of threads, and a cache that knows all blocks: the same answer") {
-  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/fno1d.json").question;
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/fno1d.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   remat::rockmate_options options = quick();
   const solution one = remat::rockmate(p, options);
   REQUIRE(one.has_schedule());
@@ -122,8 +122,8 @@ TEST_CASE("any number of threads, and a cache that knows all blocks: the same an
 }
 
 TEST_CASE("limits: stop, work, wall clock; bad options") {
-  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/resnet50.json").question;
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/resnet50.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   remat::rockmate_options options;
   std::stop_source source;
   source.request_stop();
@@ -166,7 +166,7 @@ TEST_CASE("no slower than Rockmate's own plans that keep their budget, before me
     if (row[0] != last) cache = std::make_shared<remat::option_cache>();
     last = row[0];
     const problem p = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/" + row[0] + ".json")
-                          .question.with_budget(std::stoll(row[3]));
+                          .instance.with_budget(std::stoll(row[3]));
     remat::rockmate_options options;
     options.cache = cache;
     if (!all) options.block_effort = 12'000;
@@ -174,7 +174,7 @@ TEST_CASE("no slower than Rockmate's own plans that keep their budget, before me
       options.retain_rounds = rounds;
       const solution s = remat::rockmate(p, options);
       remat::test::check_answer(p, s);
-      CHECK(s.time <= std::stod(row[6]) * p.step().needed_time * (1 + 5e-6));  // five digits are printed
+      CHECK(s.time <= std::stod(row[6]) * p.graph().needed_time * (1 + 5e-6));  // five digits are printed
     }
     ++compared;
   }

@@ -203,7 +203,7 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
     const problem free = remat::test::random_problem(seed, options);
     for (const int percent : {95, 80, 60}) {
       CAPTURE(percent);
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       const double optimum = remat::test::least_time(p);
       const solution s = remat::rotor(p, coarse);
       remat::test::check_answer(p, s);
@@ -221,10 +221,10 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
 /// than the chain says, sizes in slots of `unit` bytes rounded up. Returns how many schedules there are.
 int check_frontier(const problem& p, const remat::stage_chain& stages, std::int64_t unit) {
   const auto slots =
-      static_cast<std::uint32_t>(remat::persistent::store_all_bytes(stages) / unit + 1 + stages.length());
-  const auto sizes = remat::persistent::in_slots(stages, unit, slots, remat::persistent::rounding::up);
-  const remat::persistent::excess_bound bound(sizes);
-  remat::persistent::slot_table table(sizes, slots, bound);
+      static_cast<std::uint32_t>(remat::detail::persistent::store_all_bytes(stages) / unit + 1 + stages.length());
+  const auto sizes = remat::detail::persistent::in_slots(stages, unit, slots, remat::detail::persistent::rounding::up);
+  const remat::detail::persistent::excess_bound bound(sizes);
+  remat::detail::persistent::slot_table table(sizes, slots, bound);
   const remat::run_control run;
   table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
   int points = 0;
@@ -250,18 +250,18 @@ TEST_CASE("a chain's schedule takes no more time and memory on the graph than th
     options.operations = 4 + static_cast<std::uint32_t>(seed % 37);
     options.backward = seed % 4 == 3 ? 50 : 100;
     if (seed % 4 < 2) options.once = 0;
-    if (seed % 4 == 0) options.accumulate = options.effect = options.step_output = options.dead = 0;
+    if (seed % 4 == 0) options.accumulate = options.effect = options.final_output = options.dead = 0;
     if (seed % 4 == 3) options.accumulate = 40;
     const problem p = remat::test::random_problem(seed, options);
-    const remat::forward_line line = remat::find_forward_line(p.step());
+    const remat::forward_line line = remat::find_forward_line(p.graph());
     remat::cut_list cuts;
     const std::uint64_t stride = 1 + engine() % 5;
     for (std::uint32_t i = 1; i < line.operations.size(); ++i)
       if (engine() % stride == 0) cuts.push_back(i);
     const std::int64_t unit = 1 + static_cast<std::int64_t>(engine() % 2);
-    for (const remat::forward_line& k : {line, remat::find_narrow_line(p.step(), line)})
+    for (const remat::forward_line& k : {line, remat::find_narrow_line(p.graph(), line)})
       for (const auto order : {remat::stage_order::listed, remat::stage_order::least_peak})
-        points += check_frontier(p, remat::stage_chain(p.step(), k, cuts, order), unit);
+        points += check_frontier(p, remat::stage_chain(p.graph(), k, cuts, order), unit);
   }
   CHECK(points > 4000);
 }
@@ -270,11 +270,11 @@ TEST_CASE("a chain's schedule takes no more time and memory on the graph than th
   int points = 0;
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
-    const problem p = remat::read_training_step(file).question;
-    const remat::forward_line line = remat::find_forward_line(p.step());
+    const problem p = remat::read_training_step(file).instance;
+    const remat::forward_line line = remat::find_forward_line(p.graph());
     for (const remat::cut_list& cuts : remat::cut_levels(line, 40)) {
-      const remat::stage_chain stages(p.step(), line, cuts, remat::stage_order::least_peak);
-      points += check_frontier(p, stages, remat::persistent::store_all_bytes(stages) / 100 + 1);
+      const remat::stage_chain stages(p.graph(), line, cuts, remat::stage_order::least_peak);
+      points += check_frontier(p, stages, remat::detail::persistent::store_all_bytes(stages) / 100 + 1);
     }
   }
   CHECK(points > 500);
@@ -288,21 +288,22 @@ TEST_CASE("no answer for a graph is slower than the optimum of a chain that it i
   options.retain_rounds = 0;  // without what makes answers better than chains
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
-    const problem free = remat::read_training_step(file).question;
-    const remat::forward_line listed = remat::find_forward_line(free.step());
+    const problem free = remat::read_training_step(file).instance;
+    const remat::forward_line listed = remat::find_forward_line(free.graph());
     std::vector<solution> answers;
     std::vector<problem> budgets;
     for (const int percent : {70, 45}) {
-      budgets.push_back(free.with_budget(free.step().baseline_peak / 100 * percent));
+      budgets.push_back(free.with_budget(free.graph().baseline_peak / 100 * percent));
       answers.push_back(remat::rotor(budgets.back(), options));
     }
-    for (const remat::forward_line& line : {listed, remat::find_narrow_line(free.step(), listed)})
+    for (const remat::forward_line& line : {listed, remat::find_narrow_line(free.graph(), listed)})
       for (const remat::cut_list& cuts : remat::cut_levels(line, options.max_stages - 1)) {
-        const remat::stage_chain stages(free.step(), line, cuts, remat::stage_order::least_peak);
-        const std::int64_t unit = remat::persistent::slot_bytes(stages, options.slots);
-        const auto sizes = remat::persistent::in_slots(stages, unit, options.slots, remat::persistent::rounding::up);
-        const remat::persistent::excess_bound bound(sizes);
-        remat::persistent::slot_table table(sizes, options.slots, bound);
+        const remat::stage_chain stages(free.graph(), line, cuts, remat::stage_order::least_peak);
+        const std::int64_t unit = remat::detail::persistent::slot_bytes(stages, options.slots);
+        const auto sizes =
+            remat::detail::persistent::in_slots(stages, unit, options.slots, remat::detail::persistent::rounding::up);
+        const remat::detail::persistent::excess_bound bound(sizes);
+        remat::detail::persistent::slot_table table(sizes, options.slots, bound);
         const remat::run_control run;
         table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
         for (std::size_t k = 0; k < answers.size(); ++k) {
@@ -328,7 +329,7 @@ TEST_CASE("larger random graphs") {
     options.once = seed % 2 == 0 ? 0 : 10;
     const problem free = remat::test::random_problem(seed, options);
     for (const int percent : {80, 50}) {
-      const problem p = free.with_budget(free.step().baseline_peak * percent / 100);
+      const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       remat::test::check_answer(p, remat::rotor(p, coarse));
     }
   }
@@ -342,10 +343,10 @@ TEST_CASE("every bundled graph, at most budgets") {
   options.candidates = 4;
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
-    const problem free = remat::read_training_step(file).question;
+    const problem free = remat::read_training_step(file).instance;
     for (const int percent : {80, 50, 30}) {
       CAPTURE(percent);
-      const problem p = free.with_budget(free.step().baseline_peak / 100 * percent);
+      const problem p = free.with_budget(free.graph().baseline_peak / 100 * percent);
       const solution s = remat::rotor(p, options);
       remat::test::check_answer(p, s);
       solved += s.has_schedule();
@@ -360,8 +361,8 @@ TEST_CASE("every bundled graph, at most budgets") {
 }
 
 TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {
-  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/resnet101-b100-128.json").question;
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/resnet101-b100-128.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   remat::rotor_options options;
   std::stop_source source;
   source.request_stop();

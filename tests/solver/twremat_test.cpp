@@ -29,11 +29,11 @@ TEST_CASE("the recursion's sequences are legal under any budget, and what fits i
   std::size_t longer = 0, within = 0, runs = 0;
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 4 + static_cast<std::uint32_t>(seed % 25)});
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     const undirected_graph graph = operation_graph(p);
     const tree_decomposition tree = decomposition_of(graph, elimination_order(graph));
     const std::vector<double> weight(s.num_operations, 1.0);
-    treewidth::recursion recursion(s, separate(graph.rows(), tree.bags, tree.links(), weight));
+    detail::treewidth::recursion recursion(s, separate(graph.rows(), tree.bags, tree.links(), weight));
     const run_control control;
     run_clock clock(control);
     for (const int percent : {100, 70, 40, 10, 0}) {
@@ -59,7 +59,7 @@ TEST_CASE("random graphs: legal, within the budget, never below the optimum") {
   std::map<int, std::size_t> histogram;  // excess over the optimum in percent, rounded up
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     const problem free = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 6)});
-    const problem p = free.with_budget(free.step().baseline_peak * (100 - 20 * static_cast<int>(seed % 3)) / 100);
+    const problem p = free.with_budget(free.graph().baseline_peak * (100 - 20 * static_cast<int>(seed % 3)) / 100);
     const double least = test::least_time(p);
     const solution s = twremat(p);
     INFO("seed ", seed);
@@ -123,7 +123,7 @@ TEST_CASE("every row of the peer's figures: a schedule at no more time") {
     }
     if (!theirs) continue;
     ++beaten;
-    CHECK(s.time / q.step().baseline_time <= std::stod(field[5]) + 5e-5);  // printed with four digits
+    CHECK(s.time / q.graph().baseline_time <= std::stod(field[5]) + 5e-5);  // printed with four digits
   }
   CHECK(rows == 168);
   CHECK(beaten == 88);
@@ -131,8 +131,8 @@ TEST_CASE("every row of the peer's figures: a schedule at no more time") {
 }
 
 TEST_CASE("options: more attempts never hurt, and a tree of one's own is taken") {
-  const problem free = read_training_step(REMAT_TEST_DATA "/graphs/unet5-b16-256.json").question;
-  const problem p = free.with_budget(free.step().baseline_peak / 2);
+  const problem free = read_training_step(REMAT_TEST_DATA "/graphs/unet5-b16-256.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
   const solution once = twremat(p);
   const solution often = twremat(p, {.attempts = 6});
   REQUIRE(once.has_schedule());
@@ -140,7 +140,7 @@ TEST_CASE("options: more attempts never hurt, and a tree of one's own is taken")
   CHECK(twremat(p).plan->steps == once.plan->steps);
   // One bag of everything: nothing can be taken apart, so the budget is met by repair or by eviction.
   tree_decomposition whole;
-  for (std::uint32_t o = 0; o < p.step().num_operations; ++o) whole.bags.values.push_back(o);
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o) whole.bags.values.push_back(o);
   whole.bags.end_row();
   twremat_options options;
   options.tree = whole;
@@ -155,6 +155,6 @@ TEST_CASE("a stop before it begins is cancelled, and says nothing") {
   source.request_stop();
   twremat_options options;
   options.run.stop = source.get_token();
-  const solution s = twremat(free.with_budget(free.step().baseline_peak / 2), options);
+  const solution s = twremat(free.with_budget(free.graph().baseline_peak / 2), options);
   CHECK_FALSE(s.has_schedule());
 }

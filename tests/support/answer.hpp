@@ -16,7 +16,7 @@ namespace remat::test {
 
 /// What holds of every solver's answer, checked from the outside.
 inline void check_answer(const problem& p, const solution& s) {
-  CHECK(s.lower_bound >= p.step().needed_time);
+  CHECK(s.lower_bound >= p.graph().needed_time);
   switch (s.status) {
     case solve_status::optimal:
     case solve_status::feasible: {
@@ -26,7 +26,7 @@ inline void check_answer(const problem& p, const solution& s) {
       CHECK(report.peak_bytes == s.peak_bytes);
       CHECK(report.peak_bytes <= p.budget());
       CHECK(report.time == s.time);
-      CHECK(report.time >= p.step().needed_time * (1 - 1e-12));
+      CHECK(report.time >= p.graph().needed_time * (1 - 1e-12));
       break;
     }
     default:

@@ -33,8 +33,8 @@ struct left_behind {
 class resident_memory {
  public:
   resident_memory(const problem& p, const launch_plan& plan, const stand_in_kernels& kernels, std::uint64_t seed) {
-    for (std::uint32_t t = 0; t < p.step().num_tensors; ++t) {
-      if (!p.step().resident[t]) continue;
+    for (std::uint32_t t = 0; t < p.graph().num_tensors; ++t) {
+      if (!p.graph().always_resident[t]) continue;
       auto& memory = tensors_[t];
       memory.resize(static_cast<std::size_t>(plan.bytes(static_cast<tensor_id>(t))));
       kernels.fill(static_cast<tensor_id>(t), memory, seed);
@@ -52,7 +52,7 @@ class resident_memory {
 /// The listed order, nothing freed, every tensor with bytes of its own.
 [[nodiscard]] inline schedule unscheduled(const problem& p) {
   schedule plan;
-  for (std::uint32_t o = 0; o < p.step().num_operations; ++o) plan.compute(static_cast<op_id>(o));
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o) plan.compute(static_cast<op_id>(o));
   return plan;
 }
 
@@ -60,7 +60,7 @@ template <class Kernels>
 [[nodiscard]] left_behind collect(const problem& p, const host_executor<Kernels>& run,
                                   std::span<const std::uint64_t> effects) {
   left_behind out;
-  for (const std::uint32_t t : p.step().step_outputs) {
+  for (const std::uint32_t t : p.graph().final_outputs) {
     const auto bytes = run.output(static_cast<tensor_id>(t));
     out.outputs[t].assign(bytes.begin(), bytes.end());
   }

@@ -20,7 +20,7 @@ namespace remat::test {
 /// a path. For at most some ten operations; operations and writes together at most 64.
 [[nodiscard]] inline double least_time(const problem& p) {
   using state = std::uint64_t;
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   const std::uint32_t n = s.num_operations;
   assert(n + s.outputs.values.size() <= 64);
   const auto ran = [&](state x, std::uint32_t o) { return (x >> o & 1) != 0; };
@@ -49,7 +49,7 @@ namespace remat::test {
     if (time > best.at(x)) continue;
     bool done = true;
     for (std::uint32_t o = 0; o < n; ++o) done = done && (!s.has_effect(o) || ran(x, o));
-    for (const std::uint32_t t : s.step_outputs) done = done && readable(x, t);
+    for (const std::uint32_t t : s.final_outputs) done = done && readable(x, t);
     if (done) return time;
     for (std::uint32_t o = 0; o < n; ++o) {
       if (ran(x, o) && (s.once[o] || s.has_effect(o))) continue;

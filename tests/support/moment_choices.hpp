@@ -16,7 +16,7 @@ namespace remat::test {
 /// must be resident.
 /// `visit(time, bytes)`, or with a third argument, the bits of the operations that have run.
 template <class Visit>
-void every_choice(const flat_step& s, std::uint32_t k, Visit&& visit) {
+void every_choice(const flat_graph& s, std::uint32_t k, Visit&& visit) {
   const std::uint32_t n = s.num_operations;
   const auto closed = [&](std::uint32_t set) {
     for (std::uint32_t o = 0; o < n; ++o)
@@ -47,8 +47,8 @@ void every_choice(const flat_step& s, std::uint32_t k, Visit&& visit) {
       if (std::isinf(time)) continue;
       std::int64_t bytes = 0;
       for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
-        if (s.resident[t] || own(t)) continue;
-        bool read = s.step_output[t] != 0;
+        if (s.always_resident[t] || own(t)) continue;
+        bool read = s.final_output[t] != 0;
         for (const std::uint32_t o : s.consumers[t]) read = read || (later >> o & 1);
         bool made = true;
         for (const std::uint32_t p : s.producers[t]) made = made && (later >> p & 1);

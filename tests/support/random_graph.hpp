@@ -24,7 +24,7 @@ struct random_graph_options {
   std::uint32_t accumulate = 20;     ///< it adds to a tensor that others write and nobody has read yet
   std::uint32_t effect = 7;          ///< it has no outputs
   std::uint32_t once = 10;           ///< it must not run twice
-  std::uint32_t step_output = 25;    ///< a tensor that somebody reads is an output of the step, too
+  std::uint32_t final_output = 25;   ///< a tensor that somebody reads is an output of the step, too
   std::uint32_t dead = 15;           ///< a tensor that nobody reads is none: what makes it may be unneeded
   std::uint32_t backward = 50;   ///< the graph is forward and backward: the second half reads what the first half made
   std::uint32_t most_bytes = 9;  ///< 0 … of a tensor
@@ -120,8 +120,8 @@ struct random_graph_options {
                                : tensor_kind::activation});
   for (operation_spec& spec : operations) graph.add_operation(std::move(spec));
   for (std::uint32_t t = 2; t < tensors.size(); ++t)
-    if (tensors[t].readers == 0 ? !chance(options.dead) : chance(options.step_output))
-      graph.add_step_output(static_cast<tensor_id>(t));
+    if (tensors[t].readers == 0 ? !chance(options.dead) : chance(options.final_output))
+      graph.add_final_output(static_cast<tensor_id>(t));
   return graph;
 }
 

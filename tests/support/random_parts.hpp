@@ -23,14 +23,14 @@ struct divided_step {
 
   /// One byte for each operation.
   [[nodiscard]] std::vector<std::uint8_t> forward() const {
-    std::vector<std::uint8_t> out(whole.step().num_operations, 0);
+    std::vector<std::uint8_t> out(whole.graph().num_operations, 0);
     for (std::uint32_t i = 0; i < hierarchy.num_forward; ++i) out[hierarchy.order[i]] = 1;
     return out;
   }
-  [[nodiscard]] bool mixed_sums() const { return has_mixed_sums(whole.step(), forward()); }
+  [[nodiscard]] bool mixed_sums() const { return has_mixed_sums(whole.graph(), forward()); }
   /// All groups but the whole step.
   [[nodiscard]] std::vector<step_part> parts() const {
-    part_extractor extract(whole.step(), hierarchy);
+    part_extractor extract(whole.graph(), hierarchy);
     std::vector<step_part> out;
     for (std::size_t g = 1; g < hierarchy.groups.size(); ++g) out.push_back(extract(g));
     return out;
@@ -41,7 +41,7 @@ struct divided_step {
   partition_options options;
   options.max_group = max_group;
   options.max_top = max_top;
-  operation_hierarchy h = h_partition(p.step(), options);
+  operation_hierarchy h = h_partition(p.graph(), options);
   return {std::move(p), std::move(h)};
 }
 

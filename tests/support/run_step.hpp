@@ -51,7 +51,8 @@ class naive_runner {
     std::vector<std::uint8_t> written(memory_.size(), 0);
     for (std::size_t t = 0; t < memory_.size(); ++t) {
       const auto bytes = memory_[t].bytes();
-      if (!graph_->resident(static_cast<tensor_id>(t)) && !bytes.empty()) std::memset(bytes.data(), 0xa5, bytes.size());
+      if (!graph_->always_resident(static_cast<tensor_id>(t)) && !bytes.empty())
+        std::memset(bytes.data(), 0xa5, bytes.size());
     }
     for (const op_id o : order) {
       std::vector<std::span<const std::byte>> inputs;
@@ -90,7 +91,7 @@ class naive_runner {
 
 /// A random order of the operations in which every tensor's producers precede its readers.
 [[nodiscard]] inline std::vector<op_id> random_order(const problem& p, std::mt19937_64& engine) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   std::vector<std::uint32_t> missing(s.num_operations, 0);
   std::vector<op_id> ready, order;
   for (std::uint32_t o = 0; o < s.num_operations; ++o) {

@@ -18,7 +18,7 @@ namespace remat::test {
 /// where they are read. It is written for tests, and shares nothing with the solvers.
 class random_schedule {
  public:
-  random_schedule(const problem& p, std::uint64_t seed) : step_(p.step()), engine_(seed) {
+  random_schedule(const problem& p, std::uint64_t seed) : step_(p.graph()), engine_(seed) {
     written_.resize(step_.num_tensors);
     runs_.resize(step_.num_operations);
     const std::uint32_t drop = below(4) == 0 ? 0 : 1 + below(30);
@@ -43,11 +43,11 @@ class random_schedule {
   [[nodiscard]] bool readable(std::uint32_t t) const { return written_[t].size() == step_.producers[t].size(); }
   [[nodiscard]] bool used_after(std::uint32_t t, std::uint32_t o) const {
     const auto readers = step_.consumers[t];
-    return step_.step_output[t] || (!readers.empty() && readers.back() > o) || step_.producers[t].back() > o;
+    return step_.final_output[t] || (!readers.empty() && readers.back() > o) || step_.producers[t].back() > o;
   }
   /// Only what one operation makes from what is there may go before its last use.
   bool droppable(std::uint32_t t) const {
-    if (!readable(t) || step_.step_output[t] || step_.producers[t].size() != 1) return false;
+    if (!readable(t) || step_.final_output[t] || step_.producers[t].size() != 1) return false;
     const std::uint32_t o = step_.producers[t][0];
     if (step_.once[o] != 0) return false;
     for (const std::uint32_t u : step_.outputs[o])
@@ -77,7 +77,7 @@ class random_schedule {
     plan.free(static_cast<tensor_id>(t));
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   std::mt19937_64 engine_;
   std::vector<std::vector<std::uint32_t>> written_;
   std::vector<std::uint32_t> runs_;
@@ -87,13 +87,13 @@ class random_schedule {
 inline constexpr std::string_view ways_to_break[] = {
     "leave as it is",         "leave out a compute",  "leave out a free",  "free twice",          "free a resident",
     "free too early",         "an unknown operation", "an unknown tensor", "swap two neighbours", "swap two steps",
-    "repeat a compute",       "repeat one at once",   "cut off the end",   "free a step output",  "run an effect again",
+    "repeat a compute",       "repeat one at once",   "cut off the end",   "free a final output", "run an effect again",
     "run a marked one again", "free before anything", "reverse a stretch", "another operation",   "add twice"};
 
 /// A copy of `plan`, spoiled in way `way` (an index of `ways_to_break`); it may by chance still be legal.
 [[nodiscard]] inline schedule broken(const problem& p, schedule plan, std::size_t way, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   auto& steps = plan.steps;
   const auto below = [&](std::size_t n) { return n == 0 ? 0 : static_cast<std::size_t>(engine() % n); };
   const auto at = [&](std::size_t i) { return steps.begin() + static_cast<std::ptrdiff_t>(i); };
@@ -121,8 +121,8 @@ inline constexpr std::string_view ways_to_break[] = {
       break;
     case 4:
       for (std::uint32_t t = 0; t < s.num_tensors; ++t)
-        if (s.resident[t]) i = t;
-      if (i < s.num_tensors && s.resident[i])
+        if (s.always_resident[t]) i = t;
+      if (i < s.num_tensors && s.always_resident[i])
         steps.insert(at(below(steps.size() + 1)), step::free(static_cast<tensor_id>(i)));
       break;
     case 5: {
@@ -167,8 +167,8 @@ inline constexpr std::string_view ways_to_break[] = {
       steps.erase(at(below(steps.size() + 1)), steps.end());
       break;
     case 13:
-      if (!s.step_outputs.empty())
-        steps.push_back(step::free(static_cast<tensor_id>(s.step_outputs[below(s.step_outputs.size())])));
+      if (!s.final_outputs.empty())
+        steps.push_back(step::free(static_cast<tensor_id>(s.final_outputs[below(s.final_outputs.size())])));
       break;
     case 14:
       i = some([&](step x) { return x.is_compute() && s.has_effect(index(x.operation())); });
@@ -178,7 +178,7 @@ inline constexpr std::string_view ways_to_break[] = {
       }
       break;
     case 15:
-      i = some([&](step x) { return x.is_compute() && s.once[index(x.operation())] == flat_step::once_as_marked; });
+      i = some([&](step x) { return x.is_compute() && s.once[index(x.operation())] == flat_graph::once_as_marked; });
       if (i < steps.size()) {
         const step x = steps[i];
         steps.insert(at(i + 1 + below(steps.size() - i)), x);

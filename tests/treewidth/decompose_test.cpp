@@ -117,7 +117,7 @@ TEST_CASE("a deadline or a stop ends it with a valid decomposition") {
   options.run.stop = source.get_token();
   int calls = 0;
   options.run.on_progress = [&](const remat::progress& p) {
-    CHECK(p.best_time >= p.lower_bound);
+    CHECK(p.best_objective >= p.lower_bound);
     if (++calls == 2) source.request_stop();
   };
   const auto stopped = remat::decompose(g, options);

@@ -18,9 +18,9 @@ using remat::undirected_graph;
 using namespace remat::test;
 
 std::uint32_t width_by_ranks(const undirected_graph& g, const std::vector<std::uint32_t>& rank) {
-  remat::eliminating::greedy_options options;
+  remat::detail::eliminating::greedy_options options;
   options.rank = rank;
-  return remat::elimination_width(g, remat::eliminating::greedy_order(g, options));
+  return remat::elimination_width(g, remat::detail::eliminating::greedy_order(g, options));
 }
 
 }  // namespace

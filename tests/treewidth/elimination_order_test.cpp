@@ -55,10 +55,10 @@ bool is_permutation_of_vertices(std::vector<std::uint32_t> order, std::size_t n)
 /// Whether each vertex, until what is left cannot matter, has least of what the rule counts.
 template <class Adjacency>
 void check_greedy(const undirected_graph& g, elimination_rule rule, std::uint64_t seed) {
-  remat::eliminating::greedy_options options;
+  remat::detail::eliminating::greedy_options options;
   options.rule = rule;
   options.seed = seed;
-  const auto order = remat::eliminating::greedy<Adjacency>(g, options).run();
+  const auto order = remat::detail::eliminating::greedy<Adjacency>(g, options).run();
   REQUIRE(is_permutation_of_vertices(order, g.num_vertices()));
   std::size_t width = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -105,8 +105,8 @@ TEST_CASE("greedy orders take a vertex with least of what they count, dense and 
     CAPTURE(seed);
     const undirected_graph g = random_undirected(seed, 13, static_cast<std::uint32_t>(15 + 3 * seed));
     for (const elimination_rule rule : rules) {
-      check_greedy<remat::eliminating::dense_adjacency>(g, rule, seed);
-      check_greedy<remat::eliminating::sparse_adjacency>(g, rule, seed);
+      check_greedy<remat::detail::eliminating::dense_adjacency>(g, rule, seed);
+      check_greedy<remat::detail::eliminating::sparse_adjacency>(g, rule, seed);
     }
   }
 }
@@ -119,11 +119,11 @@ TEST_CASE("dense and sparse give the same order; a few neighbours go into a long
                                       return undirected_graph(120, edges);
                                     }()})
     for (const elimination_rule rule : rules) {
-      remat::eliminating::greedy_options options;
+      remat::detail::eliminating::greedy_options options;
       options.rule = rule;
       options.seed = 3;
-      CHECK(remat::eliminating::greedy<remat::eliminating::dense_adjacency>(g, options).run() ==
-            remat::eliminating::greedy<remat::eliminating::sparse_adjacency>(g, options).run());
+      CHECK(remat::detail::eliminating::greedy<remat::detail::eliminating::dense_adjacency>(g, options).run() ==
+            remat::detail::eliminating::greedy<remat::detail::eliminating::sparse_adjacency>(g, options).run());
     }
 }
 
@@ -143,18 +143,18 @@ TEST_CASE("ranks come in order; it gives up at a width; it can be stopped; a see
   const undirected_graph g = grid_graph(8, 8);
   std::vector<std::uint32_t> rank(64);
   for (std::uint32_t v = 0; v < 64; ++v) rank[v] = v % 3;
-  remat::eliminating::greedy_options options;
+  remat::detail::eliminating::greedy_options options;
   options.rank = rank;
-  const auto order = remat::eliminating::greedy_order(g, options);
+  const auto order = remat::detail::eliminating::greedy_order(g, options);
   REQUIRE(is_permutation_of_vertices(order, 64));
   for (std::size_t i = 1; i < order.size(); ++i) CHECK(rank[order[i - 1]] <= rank[order[i]]);
   options.rank = {};
   options.give_up = 8;  // the treewidth
-  CHECK(remat::eliminating::greedy_order(g, options).empty());
-  options.give_up = remat::eliminating::none;
+  CHECK(remat::detail::eliminating::greedy_order(g, options).empty());
+  options.give_up = remat::detail::eliminating::none;
   const std::function<bool()> stop = [] { return true; };
   options.stop = &stop;
-  CHECK(remat::eliminating::greedy_order(random_undirected(1, 300, 50), options).empty());
+  CHECK(remat::detail::eliminating::greedy_order(random_undirected(1, 300, 50), options).empty());
   CHECK(remat::elimination_order(g, elimination_rule::min_degree, 1) ==
         remat::elimination_order(g, elimination_rule::min_degree, 1));
   CHECK(remat::elimination_order(g, elimination_rule::min_degree, 1) !=

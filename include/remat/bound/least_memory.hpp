@@ -20,16 +20,16 @@ enum class memory_reason : std::uint8_t {
   none,         ///< nothing needs memory
   working_set,  ///< an operation's inputs, outputs and workspace
   first_run,    ///< … and what must stay resident beside them at its first run, because it cannot be made again
-  end_of_step   ///< the step outputs, and what the last operation that runs needs beside them
+  end_of_step   ///< the final outputs, and what the last operation that runs needs beside them
 };
 
 /// A proven lower bound on the peak of every schedule, with its reason.
 struct least_memory_result {
   std::int64_t bytes = 0;
   memory_reason reason = memory_reason::none;
-  op_id operation{};                  ///< whose run it is; at the end of the step: the last one, in the best case
-  std::int64_t working_set = 0;       ///< of that operation
-  std::vector<tensor_id> resident{};  ///< beside the working set, where the reason is `first_run`
+  op_id operation{};                       ///< whose run it is; at the end of the step: the last one, in the best case
+  std::int64_t working_set = 0;            ///< of that operation
+  std::vector<tensor_id> also_resident{};  ///< beside the working set, where the reason is `first_run`
 
   /// One line in words, for instance why a budget is too small. `name`: of `operation`, if known.
   [[nodiscard]] std::string message(const std::string& name = {}) const {
@@ -59,11 +59,11 @@ struct least_memory_options {
 /// The largest of the memory bounds that cost linear time: every needed operation's working set, and the end of the
 /// step.
 ///
-/// At the end all step outputs are resident. The last compute of a schedule without idle computes (leaving those out
-/// never raises a peak) makes a step output or has an effect; while it runs, all step outputs are allocated, and its
+/// At the end all final outputs are resident. The last compute of a schedule without idle computes (leaving those out
+/// never raises a peak) makes a final output or has an effect; while it runs, all final outputs are allocated, and its
 /// own inputs, outputs and workspace too. O(operations + reads and writes).
 [[nodiscard]] inline least_memory_result largest_working_set(const problem& p) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   least_memory_result best;
   const auto take = [&](std::int64_t bytes, memory_reason reason, std::uint32_t o, std::int64_t working_set) {
     if (bytes <= best.bytes) return;
@@ -73,7 +73,7 @@ struct least_memory_options {
     best.working_set = working_set;
   };
   std::int64_t outputs = 0;
-  for (const std::uint32_t t : s.step_outputs) outputs += s.bytes[t];
+  for (const std::uint32_t t : s.final_outputs) outputs += s.bytes[t];
   std::int64_t end = std::numeric_limits<std::int64_t>::max(), last_set = 0;
   std::uint32_t last = 0;
   for (std::uint32_t o = 0; o < s.num_operations; ++o) {
@@ -83,12 +83,12 @@ struct least_memory_options {
     bool can_be_last = s.has_effect(o);
     std::int64_t at_end = outputs + own;
     for (const std::uint32_t t : s.outputs[o])
-      if (s.step_output[t]) {
+      if (s.final_output[t]) {
         can_be_last = true;
         at_end -= s.bytes[t];
       }
     for (const std::uint32_t t : s.inputs[o])
-      if (s.step_output[t]) at_end -= s.bytes[t];
+      if (s.final_output[t]) at_end -= s.bytes[t];
     if (can_be_last && at_end < end) {
       end = at_end;
       last = o;
@@ -109,7 +109,7 @@ struct least_memory_options {
 /// each first run that is tried. Polls before each of them.
 [[nodiscard]] inline least_memory_result least_memory_bound(const problem& p,
                                                             const least_memory_options& options = {}) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   const run_clock clock(options.run);
   least_memory_result best = largest_working_set(p);
   if (std::none_of(s.once.begin(), s.once.end(), [](std::uint8_t o) { return o != 0; })) return best;
@@ -146,7 +146,7 @@ struct least_memory_options {
     best.reason = memory_reason::first_run;
     best.operation = static_cast<op_id>(o);
     best.working_set = cut.working_set();
-    best.resident = cut.complete() ? cut.resident() : std::vector<tensor_id>{};
+    best.also_resident = cut.complete() ? cut.resident() : std::vector<tensor_id>{};
   }
   return best;
 }

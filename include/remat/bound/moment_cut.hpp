@@ -19,7 +19,7 @@ namespace remat {
 /// operations run once each in the listed order and every tensor is freed right after its last use; 0 for the others.
 /// O(operations + reads and writes).
 template <class T, class Weight>
-[[nodiscard]] std::vector<T> listed_order_sums(const flat_step& s, Weight&& weight) {
+[[nodiscard]] std::vector<T> listed_order_sums(const flat_graph& s, Weight&& weight) {
   std::vector<std::uint32_t> last(s.num_tensors, 0);
   std::vector<std::uint8_t> allocated(s.num_tensors, 0);
   for (std::uint32_t o = 0; o < s.num_operations; ++o) {
@@ -39,7 +39,7 @@ template <class T, class Weight>
     sums[o] = now;
     for (const auto* rows : {&s.inputs, &s.outputs})
       for (const std::uint32_t t : (*rows)[o])
-        if (allocated[t] && last[t] == o && !s.step_output[t]) {
+        if (allocated[t] && last[t] == o && !s.final_output[t]) {
           allocated[t] = 0;
           now -= weight(t);
         }
@@ -48,7 +48,7 @@ template <class T, class Weight>
 }
 
 /// Bytes in use for operation `o` itself while it runs: its inputs, its outputs, its workspace.
-[[nodiscard]] inline std::int64_t working_set_bytes(const flat_step& s, std::uint32_t o) {
+[[nodiscard]] inline std::int64_t working_set_bytes(const flat_graph& s, std::uint32_t o) {
   std::int64_t sum = s.workspace[o];
   for (const std::uint32_t t : s.inputs[o]) sum += s.bytes[t];
   for (const std::uint32_t t : s.outputs[o]) sum += s.bytes[t];
@@ -66,7 +66,7 @@ struct moment_choice {
 ///
 /// At that moment the ancestors of k have run (A, with k itself) and its descendants have not (D). The other operations
 /// (U) are split by the schedule: an operation that has not run implies that its descendants have not either. Later,
-/// the operations that have not run must run, and the step outputs must be there; each tensor that they read is
+/// the operations that have not run must run, and the final outputs must be there; each tensor that they read is
 /// resident at the moment, or all of its producers run later, and what these read is resident or made later in turn. An
 /// operation of the first kind that runs later runs again and is paid for. (docs/bounds.md proves that every schedule
 /// is such a choice.) The cheapest choice at a price for each resident byte is a minimum cut; with the source's side
@@ -81,7 +81,7 @@ struct moment_choice {
 /// `at(k)`: O(operations + reads and writes). `price`: one maximum flow, warm from the last one where the price rose.
 class moment_cut {
  public:
-  explicit moment_cut(const flat_step& step)
+  explicit moment_cut(const flat_graph& step)
       : step_(&step),
         side_(step.num_operations),
         run_node_(step.num_operations, none),
@@ -90,7 +90,7 @@ class moment_cut {
         readers_(step.num_tensors, 0) {}
 
   /// The step must outlive this.
-  [[nodiscard]] const flat_step& step() const noexcept { return *step_; }
+  [[nodiscard]] const flat_graph& graph() const noexcept { return *step_; }
   [[nodiscard]] std::uint32_t moment() const noexcept { return moment_; }
   /// Bytes in use for k itself: its inputs, its outputs, its workspace.
   [[nodiscard]] std::int64_t working_set() const noexcept { return working_set_; }
@@ -250,7 +250,7 @@ class moment_cut {
 
   /// A and D.
   void separate() {
-    const flat_step& s = *step_;
+    const flat_graph& s = *step_;
     std::fill(side_.begin(), side_.end(), std::uint8_t{open});
     std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
     const auto spread = [&](side mark, const index_rows& edges, const index_rows& next) {
@@ -281,7 +281,7 @@ class moment_cut {
 
   /// Finds the operations that some choice could run later for a reason.
   void reach() {
-    const flat_step& s = *step_;
+    const flat_graph& s = *step_;
     for (const std::uint32_t o : reached_) run_node_[o] = wait_node_[o] = none;
     reached_.clear();
     touched_.clear();
@@ -307,7 +307,7 @@ class moment_cut {
       mark_[t] |= how;
       return true;
     };
-    for (const std::uint32_t t : s.step_outputs) read_later(t, required);
+    for (const std::uint32_t t : s.final_outputs) read_later(t, required);
     for (std::uint32_t o = moment_ + 1; o < s.num_operations; ++o)
       if (side_[o] == after && s.needed[o])
         for (const std::uint32_t t : s.inputs[o]) read_later(t, required);
@@ -334,7 +334,7 @@ class moment_cut {
 
   /// Lays out nodes and arcs.
   void connect() {
-    const flat_step& s = *step_;
+    const flat_graph& s = *step_;
     flow_.reset(nodes_);
     priced_.clear();
     plain_.clear();
@@ -439,7 +439,7 @@ class moment_cut {
     scaled_price_ = scaled;
   }
 
-  const flat_step* step_;
+  const flat_graph* step_;
   std::uint32_t moment_ = 0;
   std::int64_t working_set_ = 0;
   bool unrepeatable_ = false;

@@ -76,8 +76,8 @@ struct turnaround_result {
 class turnaround_analysis {
  public:
   /// Any budget of `p` is not used here. Keeps the problem's arrays alive.
-  explicit turnaround_analysis(const problem& p) : problem_(p), cut_(p.step()) {
-    const flat_step& s = p.step();
+  explicit turnaround_analysis(const problem& p) : problem_(p), cut_(p.graph()) {
+    const flat_graph& s = p.graph();
     floor_ = largest_working_set(p);
     listed_ = listed_order_sums<std::int64_t>(s, [&](std::uint32_t t) { return s.bytes[t]; });
     for (std::uint32_t o = 0; o < s.num_operations; ++o)
@@ -91,7 +91,7 @@ class turnaround_analysis {
 
   /// The bound for `budget` bytes.
   [[nodiscard]] turnaround_result bound(std::int64_t budget, const turnaround_options& options = {}) {
-    const flat_step& s = problem_.step();
+    const flat_graph& s = problem_.graph();
     const run_clock clock(options.run);
     turnaround_result r;
     r.least_memory = floor_;
@@ -198,7 +198,7 @@ class turnaround_analysis {
 
   /// What each moment may come to at a price: a guess, most often too low by much the same for near moments.
   [[nodiscard]] std::vector<double> estimates(double price) const {
-    const flat_step& s = problem_.step();
+    const flat_graph& s = problem_.graph();
     const auto worth = [&](std::uint32_t t) {
       return std::min(price * static_cast<double>(s.bytes[t]), producers_time_[t]);
     };
@@ -247,7 +247,7 @@ class turnaround_analysis {
     std::vector<std::pair<double, std::uint32_t>> part;
     for (const std::uint32_t o : moments)
       part.push_back({-static_cast<double>(listed_[o] - budget_) /
-                          static_cast<double>(listed_[o] - working_set_bytes(problem_.step(), o)),
+                          static_cast<double>(listed_[o] - working_set_bytes(problem_.graph(), o)),
                       o});
     count = std::min(count, part.size());
     std::partial_sort(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count), part.end());
@@ -274,7 +274,7 @@ class turnaround_analysis {
         r.least_memory.reason = memory_reason::first_run;
         r.least_memory.operation = static_cast<op_id>(k);
         r.least_memory.working_set = cut_.working_set();
-        r.least_memory.resident = cut_.complete() ? cut_.resident() : std::vector<tensor_id>{};
+        r.least_memory.also_resident = cut_.complete() ? cut_.resident() : std::vector<tensor_id>{};
       }
       if (least > room) return false;
       if (!cut_.complete()) return true;

@@ -17,7 +17,7 @@
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat::persistent {
+namespace remat::detail::persistent {
 
 /// From `memory` on, up to the next breakpoint, D is `excess`.
 struct breakpoint {
@@ -263,4 +263,4 @@ class exact_table {
   std::atomic<std::uint64_t> work_{0};
 };
 
-}  // namespace remat::persistent
+}  // namespace remat::detail::persistent

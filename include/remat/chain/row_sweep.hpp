@@ -12,7 +12,7 @@
 
 #include "remat/chain/sized_chain.hpp"
 
-namespace remat::persistent {
+namespace remat::detail::persistent {
 
 /// How the filling of a table ended.
 enum class fill_outcome : std::uint8_t { filled, stopped, too_large };
@@ -140,4 +140,4 @@ fill_outcome sweep_rows(const row_layout& layout, unsigned threads, Fill&& fill,
   return ended.load();
 }
 
-}  // namespace remat::persistent
+}  // namespace remat::detail::persistent

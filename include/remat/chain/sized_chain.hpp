@@ -10,7 +10,7 @@
 #include "remat/chain/chain.hpp"
 #include "remat/chain/stage_chain.hpp"
 
-namespace remat::persistent {
+namespace remat::detail::persistent {
 
 /// One way to run a stage such that everything its backward needs is kept. Sizes are in the unit of the chain.
 struct keep_option {
@@ -258,4 +258,4 @@ struct excess_bound {
   }
 };
 
-}  // namespace remat::persistent
+}  // namespace remat::detail::persistent

@@ -24,7 +24,7 @@
 #define REMAT_PERSISTENT_SLOTS_X86 0
 #endif
 
-namespace remat::persistent {
+namespace remat::detail::persistent {
 
 namespace slot_lanes {
 
@@ -396,5 +396,5 @@ class slot_table {
   std::atomic<std::int64_t> bytes_{0};
 };
 
-}  // namespace remat::persistent
+}  // namespace remat::detail::persistent
 #undef REMAT_PERSISTENT_SLOTS_X86

@@ -20,19 +20,19 @@ namespace remat {
 /// The forward part of a step as a line of operations, with the bytes that cross each place where it may be cut.
 ///
 /// The step turns from forward to backward where the most tensors are alive in the listed order (the last such place;
-/// step outputs, which stay to the end, do not count): what a forward makes for its backward piles up until there. What
-/// is listed before is taken as forward. No rule of the solvers depends on the turn being the true one: wherever it is,
-/// what they make is legal; near the true one it is good.
+/// final outputs, which stay to the end, do not count): what a forward makes for its backward piles up until there.
+/// What is listed before is taken as forward. No rule of the solvers depends on the turn being the true one: wherever
+/// it is, what they make is legal; near the true one it is good.
 struct forward_line {
   std::vector<std::uint32_t> operations;  ///< the needed ones before the turn, each behind what it reads
   std::vector<std::uint32_t> rest;        ///< the needed ones after it
   std::vector<std::int64_t> crossing;     ///< [i]: bytes made before operations[i] that it or a later forward reads
-  std::vector<std::int64_t> made;         ///< [i]: bytes that operations[i] makes for a reader, without step outputs
+  std::vector<std::int64_t> made;         ///< [i]: bytes that operations[i] makes for a reader, without final outputs
 };
 
 /// The line of `operations`, which hold those before the turn in an order in which each stands behind what it reads.
 /// O(operations + reads and writes) time.
-[[nodiscard]] inline forward_line make_forward_line(const flat_step& s, std::vector<std::uint32_t> operations,
+[[nodiscard]] inline forward_line make_forward_line(const flat_graph& s, std::vector<std::uint32_t> operations,
                                                     std::vector<std::uint32_t> rest) {
   constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
   forward_line line;
@@ -47,7 +47,7 @@ struct forward_line {
   line.crossing.assign(forwards + std::size_t{1}, 0);
   line.made.assign(forwards, 0);
   for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
-    if (first[t] == nowhere || s.step_output[t]) continue;
+    if (first[t] == nowhere || s.final_output[t]) continue;
     line.made[first[t]] += s.bytes[t];
     if (last[t] <= first[t]) continue;
     line.crossing[first[t] + 1] += s.bytes[t];
@@ -58,7 +58,7 @@ struct forward_line {
 }
 
 /// The listed order, up to the turn. O(operations + reads and writes) time.
-[[nodiscard]] inline forward_line find_forward_line(const flat_step& s) {
+[[nodiscard]] inline forward_line find_forward_line(const flat_graph& s) {
   const std::uint32_t turn = turn_of(s);
   std::vector<std::uint32_t> operations, rest;
   for (std::uint32_t o = 0; o < s.num_operations; ++o)
@@ -69,7 +69,7 @@ struct forward_line {
 /// The same operations in another order: of those that may run always the one behind which the fewest bytes wait for a
 /// forward, the first listed of equal ones. It finishes branches, and puts what makes much for later off.
 /// O(operations · those that may run + reads and writes) time.
-[[nodiscard]] inline forward_line find_narrow_line(const flat_step& s, const forward_line& listed) {
+[[nodiscard]] inline forward_line find_narrow_line(const flat_graph& s, const forward_line& listed) {
   std::vector<std::uint8_t> forward(s.num_operations, 0), there(s.num_tensors, 0);
   for (const std::uint32_t o : listed.operations) forward[o] = 1;
   std::vector<std::uint32_t> open(s.num_operations, 0), readers(s.num_tensors, 0), ready, order;
@@ -99,7 +99,7 @@ struct forward_line {
     order.push_back(o);
     for (const std::uint32_t t : s.inputs[o]) --readers[t];
     for (const std::uint32_t t : s.outputs[o]) {
-      there[t] = !s.step_output[t];
+      there[t] = !s.final_output[t];
       for (const std::uint32_t reader : s.consumers[t])
         if (forward[reader] && --open[reader] == 0) ready.push_back(reader);
     }
@@ -185,19 +185,19 @@ enum class stage_order : std::uint8_t {
 /// inputs, to the lowest stage of its gradient inputs. All tensors that cross a cut travel along as the input of what
 /// is behind it. An operation that runs once runs in the first forward of its stage, and what it makes stays; so do the
 /// operations that add to a tensor together with it, or together with one of another stage or of the backward part.
-/// A forward runs what its `purpose` needs, and the first one of a stage what makes step outputs as well.
+/// A forward runs what its `purpose` needs, and the first one of a stage what makes final outputs as well.
 ///
 /// Bytes are counted as follows. x(s, j) are the tensors that stages s … j make and that are read behind j (by a
 /// forward, or by a backward of a later stage). Everything else is taken from a run of the stage by itself.
 ///
-/// The counts are a model that never promises too much: of a schedule that `persistent::slot_table` finds for the sizes
-/// in bytes, or in slots rounded up, the operations of `expand` (through `schedule_computes`) take at most its time and
-/// `standing_time`, and at most its memory and `standing_bytes`. They often take less: what nobody reads again is not
-/// run, and what crosses stages is gone after its last reader.
+/// The counts are a model that never promises too much: of a schedule that `detail::persistent::slot_table` finds for
+/// the sizes in bytes, or in slots rounded up, the operations of `expand` (through `schedule_computes`) take at most
+/// its time and `standing_time`, and at most its memory and `standing_bytes`. They often take less: what nobody reads
+/// again is not run, and what crosses stages is gone after its last reader.
 class stage_chain {
  public:
   /// O(operations + reads and writes + L²) time, and what `order` takes.
-  stage_chain(const flat_step& s, const forward_line& line, const cut_list& cuts,
+  stage_chain(const flat_graph& s, const forward_line& line, const cut_list& cuts,
               stage_order order = stage_order::listed)
       : step_(s), order_(order) {
     assign_stages(line, cuts);
@@ -246,7 +246,7 @@ class stage_chain {
   [[nodiscard]] bool backward_reads_no_forward(std::uint32_t stage) const noexcept { return reads_none_[stage] != 0; }
   /// Step outputs that the backward of the stage makes: they stay.
   [[nodiscard]] std::int64_t output_bytes(std::uint32_t stage) const noexcept { return outputs_[stage]; }
-  /// What the forward part makes that stays whatever is done: its step outputs, and what is made once for the backward
+  /// What the forward part makes that stays whatever is done: its final outputs, and what is made once for the backward
   /// or for a forward that may run again.
   [[nodiscard]] std::int64_t standing_bytes() const noexcept { return standing_; }
   /// The most time that the first forwards of the stages take beyond what is counted for them: of operations that run
@@ -325,7 +325,7 @@ class stage_chain {
   }
 
   /// The same with each forward of a stage running all of it, and everything in the listed order. What nobody reads is
-  /// left to `schedule_computes`, which keeps the last of the runs that make a step output, and not the first. The
+  /// left to `schedule_computes`, which keeps the last of the runs that make a final output, and not the first. The
   /// counts do not bound this one; it needs less memory now and then.
   [[nodiscard]] std::vector<std::uint32_t> expand_whole(std::span<const chain_step> steps) const {
     std::vector<std::uint32_t> operations;
@@ -418,7 +418,7 @@ class stage_chain {
       if (made_[t] == nowhere) continue;
       bool fixed = true;  // it is never made again
       for (const std::uint32_t o : step_.producers[t]) fixed = fixed && (stage_[o] == nowhere || once_[o]);
-      standing_tensor_[t] = step_.step_output[t] || (fixed && read_again[t]);
+      standing_tensor_[t] = step_.final_output[t] || (fixed && read_again[t]);
       transient_tensor_[t] =
           !standing_tensor_[t] && !backward_reader_[t] && (first_read_[t] == nowhere || first_read_[t] == last_[t]);
     }
@@ -478,7 +478,7 @@ class stage_chain {
     // the backward of a stage before its own waits in the same way.
     std::vector<std::int64_t> change(rows + 1, 0);
     for (std::uint32_t t = 0; t < step_.num_tensors; ++t) {
-      if (step_.producers[t].empty() || step_.step_output[t] || standing_tensor_[t]) continue;
+      if (step_.producers[t].empty() || step_.final_output[t] || standing_tensor_[t]) continue;
       std::uint32_t from = 0;
       for (const std::uint32_t o : step_.producers[t])
         if (stage_[o] != nowhere) from = std::max(from, stage_[o]);
@@ -599,8 +599,8 @@ class stage_chain {
       } else {
         // What lower stages read stays.
         const bool there = highest_maker(t) > s;
-        if (!there && writes && step_.step_output[t] && number_[t] == nowhere) outputs_[s] += step_.bytes[t];
-        touch(t, writes, there, step_.step_output[t] || gradient_end_[t] < s);
+        if (!there && writes && step_.final_output[t] && number_[t] == nowhere) outputs_[s] += step_.bytes[t];
+        touch(t, writes, there, step_.final_output[t] || gradient_end_[t] < s);
       }
     };
     sequence_.reset(saved_bytes(s, s) + gradient_[s]);
@@ -626,7 +626,7 @@ class stage_chain {
     sequence_.touch(number_[t], writes);
   }
   /// Whether nobody wants what a backward writes to `t`.
-  [[nodiscard]] bool unread(std::uint32_t t) const { return gradient_end_[t] == nowhere && !step_.step_output[t]; }
+  [[nodiscard]] bool unread(std::uint32_t t) const { return gradient_end_[t] == nowhere && !step_.final_output[t]; }
 
   /// Puts `items`, which stand for the operations of `sequence_`, in an order, and returns its peak.
   template <class Item>
@@ -655,7 +655,7 @@ class stage_chain {
 
   static constexpr std::size_t most_states = 500;  // of `operation_sequence::least_peak_order`
 
-  const flat_step& step_;
+  const flat_graph& step_;
   stage_order order_;
   std::uint32_t length_ = 0;
   std::vector<std::vector<std::uint32_t>> forward_, backward_, ordered_backward_;  // of a stage

@@ -43,7 +43,7 @@ class staged_ways {
  public:
   /// Looks at the step and the chain while it is used. `further[s]`: further ways of stage s, s = 1 … L.
   /// O(L² · ways + reads and writes of all ways) time.
-  staged_ways(const flat_step& step, const stage_chain& chain, std::vector<std::vector<stage_way>> further)
+  staged_ways(const flat_graph& step, const stage_chain& chain, std::vector<std::vector<stage_way>> further)
       : step_(step), chain_(chain), ways_(std::move(further)) {
     const std::uint32_t length = chain.length();
     ways_.resize(std::size_t{length} + 1);
@@ -187,12 +187,12 @@ class staged_ways {
                                       : measure_way(s, ways_[s][k], backward[s][k], lowest_other));
   }
 
-  /// Gradients that lower stages read, step outputs, and what a lower stage reads of what the forward made.
+  /// Gradients that lower stages read, final outputs, and what a lower stage reads of what the forward made.
   [[nodiscard]] std::vector<std::uint32_t> wanted_behind_backward(std::uint32_t s) {
     std::vector<std::uint32_t> wanted;
     for (const std::uint32_t o : ways_[s][0].backward)
       for (const std::uint32_t t : step_.outputs[o])
-        if (!mark_[t] && (step_.step_output[t] || read_below(s, t))) {
+        if (!mark_[t] && (step_.final_output[t] || read_below(s, t))) {
           mark_[t] = 1;
           wanted.push_back(t);
         }
@@ -349,7 +349,7 @@ class staged_ways {
         }
       peak = std::max(peak, memory + step_.workspace[o]);
       for (const std::uint32_t t : what.drops[i])
-        if (there_[t] && !step_.step_output[t] && !read_below(s, t)) {
+        if (there_[t] && !step_.final_output[t] && !read_below(s, t)) {
           there_[t] = 0;
           memory -= step_.bytes[t];
         }
@@ -364,7 +364,7 @@ class staged_ways {
     return false;
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   const stage_chain& chain_;
   std::vector<std::vector<stage_way>> ways_;         // [stage]
   std::vector<std::vector<measured_way>> measured_;  // [stage][way]
@@ -377,7 +377,7 @@ class staged_ways {
   std::vector<std::uint32_t> touched_;
 };
 
-namespace persistent {
+namespace detail::persistent {
 
 /// The stages of a graph with all their ways, each size put through `round`.
 template <class Round>
@@ -406,6 +406,6 @@ template <class Round>
   return out;
 }
 
-}  // namespace persistent
+}  // namespace detail::persistent
 
 }  // namespace remat

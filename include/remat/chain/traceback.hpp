@@ -11,7 +11,7 @@
 #include "remat/chain/sized_chain.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat::persistent {
+namespace remat::detail::persistent {
 
 /// Finds the steps behind a value of a filled table, which holds no choices: each is found again by computing what the
 /// table's fill computed, with the same operations, until the values are equal.
@@ -96,4 +96,4 @@ class traceback {
   At at_;
 };
 
-}  // namespace remat::persistent
+}  // namespace remat::detail::persistent

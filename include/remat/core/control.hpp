@@ -13,12 +13,12 @@ namespace remat {
 
 /// What a long solve tells its caller from time to time.
 struct progress {
-  std::string_view solver{};                                   ///< name of the solver
-  std::string_view stage{};                                    ///< what it is doing now
-  double best_time = std::numeric_limits<double>::infinity();  ///< of the best schedule so far, cost model's unit
-  double lower_bound = 0;                                      ///< proven, same unit
-  std::uint64_t done = 0;                                      ///< units of work done …
-  std::uint64_t total = 0;                                     ///< … of that many; 0: not known
+  std::string_view solver{};                                        ///< name of the solver
+  std::string_view stage{};                                         ///< what it is doing now
+  double best_objective = std::numeric_limits<double>::infinity();  ///< of the best schedule so far, cost model's unit
+  double lower_bound = 0;                                           ///< proven, same unit
+  std::uint64_t done = 0;                                           ///< units of work done …
+  std::uint64_t total = 0;                                          ///< … of that many; 0: not known
   std::chrono::nanoseconds elapsed{};
   std::chrono::nanoseconds time_limit{};
 };

@@ -115,7 +115,7 @@ struct cost_fit_options {
   unsigned folds = 8;      ///< of the cross-validation, at least 2
 };
 
-namespace cost_fitting {
+namespace detail::cost_fitting {
 
 using columns = unsigned;  // a set of terms
 inline constexpr columns bytes_column = 1, flops_column = 2, latency_column = 4;
@@ -371,7 +371,7 @@ inline void choose(kind_fit& f, std::span<const row> rows, std::size_t groups, c
   if (scaled) f.source = fit_source::scaled;
 }
 
-}  // namespace cost_fitting
+}  // namespace detail::cost_fitting
 
 /// The measurements of a graph's operations; those whose seconds are NaN were not measured and are left out.
 ///
@@ -462,7 +462,7 @@ class fitted_cost {
 template <class Kind = operation_name, class Work = stated_work>
 [[nodiscard]] fitted_cost<Kind, Work> fit_cost(std::span<const cost_sample> samples,
                                                const cost_fit_options& options = {}, Kind kind = {}, Work work = {}) {
-  namespace fitting = cost_fitting;
+  namespace fitting = detail::cost_fitting;
   if (samples.empty()) throw bad_argument("there is no measured time to fit a cost model to");
   if (options.folds < 2) throw bad_argument("folds is " + std::to_string(options.folds) + "; it must be at least 2");
   if (!(options.shortest > 0) || !std::isfinite(options.shortest))

@@ -73,7 +73,7 @@ struct cost_spec {
   }
 };
 
-namespace cost_parsing {
+namespace detail::cost_parsing {
 
 /// One `key=value` of a SPEC.
 struct parameter {
@@ -121,14 +121,14 @@ void read_parameters(std::string_view spec, std::string_view text, const std::ar
   }
 }
 
-}  // namespace cost_parsing
+}  // namespace detail::cost_parsing
 
 /// Reads a SPEC: `measured`, `roofline[:flops=F,bandwidth=B,latency=S]`, `flops`, `linear[:flops=X,bytes=Y]` or `unit`.
 ///
 /// Parameters that are not named keep the model's defaults (of `linear`: flops=1, bytes=0).
 /// Throws `bad_argument` that says what is wrong and what would be right.
 [[nodiscard]] inline cost_spec parse_cost(std::string_view spec) {
-  namespace parsing = cost_parsing;
+  namespace parsing = detail::cost_parsing;
   const auto colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   const bool parameters = colon != std::string_view::npos;

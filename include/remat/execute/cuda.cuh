@@ -278,7 +278,7 @@ class cuda_executor {
     return out;
   }
 
-  /// A step output in device memory; overwritten by the next step. Throws `bad_argument` for other tensors.
+  /// A final output in device memory; overwritten by the next step. Throws `bad_argument` for other tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }

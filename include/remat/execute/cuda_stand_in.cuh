@@ -29,7 +29,7 @@ struct cuda_stand_in_options {
 };
 
 /// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may have them).
-namespace cuda_stand_in {
+namespace detail::cuda_stand_in {
 
 inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
 
@@ -128,7 +128,7 @@ __global__ void spin(std::uint64_t nanoseconds) {
   }
 }
 
-}  // namespace cuda_stand_in
+}  // namespace detail::cuda_stand_in
 
 /// `stand_in_kernels` on a device: the same values in all tensors, so `stand_in_kernels::expected` tells what a step on
 /// a device leaves behind, too.
@@ -145,7 +145,7 @@ class cuda_stand_in_kernels {
       : options_(options) {
     if (!(options.burn >= 0) || !std::isfinite(options.burn))
       throw bad_argument("burn is " + std::to_string(options.burn) + "; it must be finite and not negative");
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     time_ = s.time;
     for (std::uint32_t o = 0; o < s.num_operations; ++o) {
       const auto id = static_cast<op_id>(o);
@@ -164,7 +164,7 @@ class cuda_stand_in_kernels {
     if constexpr (named_graph<G>)
       for (std::uint32_t t = 0; t < s.num_tensors; ++t)
         names_.emplace_back(std::string_view(graph.name(static_cast<tensor_id>(t))));
-    memory_ = cuda_memory(sizeof(cuda_stand_in::mistake) + hashes_ * sizeof(std::uint64_t));
+    memory_ = cuda_memory(sizeof(detail::cuda_stand_in::mistake) + hashes_ * sizeof(std::uint64_t));
     throw_on_cuda_error(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the stand-in kernels' memory");
   }
 
@@ -178,17 +178,17 @@ class cuda_stand_in_kernels {
         some.data[some.count] = c.inputs[i].data();
         some.bytes[some.count] = static_cast<std::uint32_t>(std::min<std::size_t>(c.inputs[i].size(), 8));
       }
-      cuda_stand_in::hash<><<<1, 1, 0, c.stream>>>(h + part, part == 0 ? nullptr : h + part - 1,
-                                                   static_cast<std::uint32_t>(o), c.seed,
-                                                   options_.seed != nullptr ? options_.seed->get() : nullptr, some);
+      detail::cuda_stand_in::hash<>
+          <<<1, 1, 0, c.stream>>>(h + part, part == 0 ? nullptr : h + part - 1, static_cast<std::uint32_t>(o), c.seed,
+                                  options_.seed != nullptr ? options_.seed->get() : nullptr, some);
     }
     h = hashes() + first_hash_[o + 1] - 1;
     verify_all(c, c.inputs, false, nullptr);
     write(c.workspace, 0, h, false, c.stream);
     for (std::size_t i = 0; i < c.outputs.size(); ++i)
-      write(c.outputs[i], cuda_stand_in::golden * (i + 1), h, c.adds[i] != 0, c.stream);
+      write(c.outputs[i], detail::cuda_stand_in::golden * (i + 1), h, c.adds[i] != 0, c.stream);
     if (options_.burn > 0)
-      cuda_stand_in::spin<><<<1, 1, 0, c.stream>>>(static_cast<std::uint64_t>(time_[o] * options_.burn * 1e9));
+      detail::cuda_stand_in::spin<><<<1, 1, 0, c.stream>>>(static_cast<std::uint64_t>(time_[o] * options_.burn * 1e9));
     verify_all(c, c.inputs, false, nullptr);
     verify_all(c, c.outputs, true, nullptr);
     verify(c.workspace, no_argument, c, true, h);
@@ -196,14 +196,15 @@ class cuda_stand_in_kernels {
 
   /// Gives a parameter or an input, in device memory, the content that `stand_in_kernels::fill` gives it.
   void fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed, cudaStream_t stream) const {
-    write(memory, cuda_stand_in::mix(seed ^ cuda_stand_in::mix(~std::uint64_t{index(t)})), nullptr, false, stream);
+    write(memory, detail::cuda_stand_in::mix(seed ^ detail::cuda_stand_in::mix(~std::uint64_t{index(t)})), nullptr,
+          false, stream);
     throw_on_cuda_error(cudaGetLastError(), "filling a tensor");
   }
 
   /// Waits for the device. Throws `error`, with the operation and the tensor, where a kernel has found a word that does
   /// not follow from its tensor's first one; of several, the first that was found.
   void require_no_mistake() const {
-    cuda_stand_in::mistake m;
+    detail::cuda_stand_in::mistake m;
     throw_on_cuda_error(cudaDeviceSynchronize(), "waiting for the stand-in kernels");
     throw_on_cuda_error(cudaMemcpy(&m, memory_.data(), sizeof m, cudaMemcpyDeviceToHost), "reading a mistake");
     if (m.found == 0) return;
@@ -234,12 +235,12 @@ class cuda_stand_in_kernels {
   }
 
  private:
-  using in = cuda_stand_in::some_inputs;
+  using in = detail::cuda_stand_in::some_inputs;
   static constexpr std::uint32_t no_argument = 0x7fffffff;
   static constexpr unsigned threads = 256;
 
   [[nodiscard]] std::uint64_t* hashes() const noexcept {
-    return reinterpret_cast<std::uint64_t*>(memory_.data() + sizeof(cuda_stand_in::mistake));
+    return reinterpret_cast<std::uint64_t*>(memory_.data() + sizeof(detail::cuda_stand_in::mistake));
   }
   static unsigned blocks(std::size_t bytes) noexcept {
     return static_cast<unsigned>(std::min<std::size_t>((bytes / 8 + threads) / threads, 512));
@@ -247,7 +248,7 @@ class cuda_stand_in_kernels {
   static void write(std::span<std::byte> memory, std::uint64_t value, const std::uint64_t* from, bool adds,
                     cudaStream_t stream) {
     if (!memory.empty())
-      cuda_stand_in::write<>
+      detail::cuda_stand_in::write<>
           <<<blocks(memory.size()), threads, 0, stream>>>(memory.data(), memory.size(), value, from, adds);
   }
   void verify(std::span<const std::byte> memory, std::size_t argument, const cuda_call& c, bool output,
@@ -255,8 +256,8 @@ class cuda_stand_in_kernels {
     if (memory.empty()) return;
     const unsigned long long what = 1 + ((static_cast<unsigned long long>(index(c.operation)) << 32) |
                                          (static_cast<unsigned long long>(argument) << 1) | (output ? 1U : 0U));
-    cuda_stand_in::verify<><<<blocks(memory.size()), threads, 0, c.stream>>>(
-        memory.data(), memory.size(), from, what, reinterpret_cast<cuda_stand_in::mistake*>(memory_.data()));
+    detail::cuda_stand_in::verify<><<<blocks(memory.size()), threads, 0, c.stream>>>(
+        memory.data(), memory.size(), from, what, reinterpret_cast<detail::cuda_stand_in::mistake*>(memory_.data()));
   }
   template <class Spans>
   void verify_all(const cuda_call& c, const Spans& spans, bool output, const std::uint64_t* from) const {

@@ -27,8 +27,8 @@ namespace remat {
 /// How closely `host_executor` watches the kernels.
 enum class host_debug : std::uint8_t {
   off,
-  /// Memory that belongs to no tensor is filled with `host::poison`: what is freed becomes it, fresh outputs and
-  /// workspace begin as it. Whether it is still whole is looked at where it is given to a tensor, and at the end.
+  /// Memory that belongs to no tensor is filled with `detail::host::poison`: what is freed becomes it, fresh outputs
+  /// and workspace begin as it. Whether it is still whole is looked at where it is given to a tensor, and at the end.
   poison,
   /// As `poison`, but all of it is looked at behind every launch, so that the error names the operation that wrote.
   every_launch
@@ -63,7 +63,7 @@ struct host_report {
   std::span<const launch_time> times{};    ///< of each launch; empty without `timing`
 };
 
-namespace host {
+namespace detail::host {
 
 inline constexpr std::byte poison{0xdb};
 
@@ -322,7 +322,7 @@ class watch {
   std::vector<std::uint64_t> hashes_;
 };
 
-}  // namespace host
+}  // namespace detail::host
 
 /// Runs a schedule on the CPU, over the user's kernels, in one arena: step after step.
 ///
@@ -385,7 +385,7 @@ class host_executor {
     return report;
   }
 
-  /// A step output, after a run; overwritten by the next. Throws `bad_argument` for other tensors.
+  /// A final output, after a run; overwritten by the next. Throws `bad_argument` for other tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_.range(); }
@@ -483,18 +483,18 @@ class host_executor {
   launch_plan plan_;
   Kernels kernels_;
   host_options options_;
-  host::arena arena_;
+  detail::host::arena arena_;
   launch_calls<host_stream> calls_;
-  host::watch watch_;
+  detail::host::watch watch_;
   bool watched_;
   std::vector<launch_time> times_;
   std::vector<std::size_t> ran_;            // of each stream
   std::vector<std::exception_ptr> errors_;  // of each stream
-  host::events events_;
+  detail::host::events events_;
   std::uint64_t seed_ = 0;
   clock::time_point begun_{};
   std::atomic<bool> failed_{false};
-  host::crew crew_;  // last: its threads use the rest
+  detail::host::crew crew_;  // last: its threads use the rest
 };
 
 }  // namespace remat

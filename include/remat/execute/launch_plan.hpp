@@ -132,7 +132,7 @@ class launch_plan {
   /// As the problem has them; of resident tensors, as the graph has them, 0 where it has no sizes.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensor_bytes_[index(t)]; }
   [[nodiscard]] bool knows_bytes(tensor_id t) const noexcept { return sized_ || !is_resident(t); }
-  /// The allocation that holds a step output at the end; `launch_argument::bound` for all other tensors.
+  /// The allocation that holds a final output at the end; `launch_argument::bound` for all other tensors.
   [[nodiscard]] std::uint32_t output_allocation(tensor_id t) const noexcept { return output_allocation_[index(t)]; }
 
   /// "operation 3 (matmul)", "tensor 4 (x)": for messages.
@@ -191,19 +191,19 @@ class launch_plan {
 
   template <class G>
   void read_tensors(const G& graph, const problem& p) {
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     num_operations_ = s.num_operations;
     if (static_cast<std::size_t>(graph.num_operations()) != s.num_operations ||
         static_cast<std::size_t>(graph.num_tensors()) != s.num_tensors)
       throw bad_argument("the graph has " + std::to_string(graph.num_operations()) + " operations and " +
                          std::to_string(graph.num_tensors()) + " tensors; the problem is of one with " +
                          std::to_string(s.num_operations) + " and " + std::to_string(s.num_tensors));
-    resident_ = s.resident;
+    resident_ = s.always_resident;
     tensor_bytes_ = s.bytes;
     sized_ = sized_graph<G>;
     if constexpr (sized_graph<G>)
       for (std::size_t t = 0; t < s.num_tensors; ++t)
-        if (s.resident[t]) tensor_bytes_[t] = static_cast<std::int64_t>(graph.bytes(static_cast<tensor_id>(t)));
+        if (s.always_resident[t]) tensor_bytes_[t] = static_cast<std::int64_t>(graph.bytes(static_cast<tensor_id>(t)));
     if constexpr (named_graph<G>) {
       for (std::size_t o = 0; o < s.num_operations; ++o)
         operation_names_.emplace_back(std::string_view(graph.name(static_cast<op_id>(o))));
@@ -212,18 +212,18 @@ class launch_plan {
     }
     bound_.assign(s.num_tensors, 0);
     output_allocation_.assign(s.num_tensors, launch_argument::bound);
-    for (const tensor_id t : graph.step_outputs())
-      if (s.resident[index(t)]) bound_[index(t)] = 1;
+    for (const tensor_id t : graph.final_outputs())
+      if (s.always_resident[index(t)]) bound_[index(t)] = 1;
     for (std::uint32_t a = 0; a < lives_.allocations.size(); ++a) {
       const allocation& x = lives_.allocations[a];
-      if (!x.is_workspace() && x.last == lives_.num_steps() && s.step_output[x.tensor])
+      if (!x.is_workspace() && x.last == lives_.num_steps() && s.final_output[x.tensor])
         output_allocation_[x.tensor] = a;
     }
   }
 
   template <class G>
   void make_launches(const G& graph, const problem& p, std::span<const step> steps) {
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() - 1;
     std::vector<std::uint32_t> now(s.num_tensors, launch_argument::bound);  // tensor → its allocation
     std::vector<std::uint32_t> event_of(assignment_.size(), launch::no_event);
@@ -274,12 +274,12 @@ class launch_plan {
     if (!launches_.empty()) frees_.end_row();
   }
 
-  void add_argument(const flat_step& s, const std::vector<std::uint32_t>& now, tensor_id t) {
+  void add_argument(const flat_graph& s, const std::vector<std::uint32_t>& now, tensor_id t) {
     launch_argument x;
     x.tensor = t;
     x.allocation = now[index(t)];
     x.bytes = tensor_bytes_[index(t)];
-    if (s.resident[index(t)])
+    if (s.always_resident[index(t)])
       bound_[index(t)] = 1;
     else if (x.allocation == launch_argument::bound)
       throw bad_argument("the graph is not the problem's: " + label(t) + " is not there where the graph reads it");
@@ -417,7 +417,7 @@ class launch_calls {
   [[nodiscard]] const kernel_call<Stream>& operator[](std::size_t launch) const noexcept { return calls_[launch]; }
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
 
-  /// The bytes of a step output, for after the run. Throws `bad_argument` for any other tensor.
+  /// The bytes of a final output, for after the run. Throws `bad_argument` for any other tensor.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const {
     if (index(t) < plan_->num_tensors()) {
       if (const std::uint32_t a = plan_->output_allocation(t); a != launch_argument::bound)

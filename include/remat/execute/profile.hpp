@@ -181,7 +181,7 @@ template <timed_executor E>
 /// The listed order with nothing recomputed, every tensor freed right after its last use; all operations run, also
 /// those that nobody needs.
 [[nodiscard]] inline schedule listed_order(const problem& p) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   std::vector<std::uint32_t> left(s.num_tensors, 0);  // reads, and writes, that are still to come
   for (std::size_t t = 0; t < s.num_tensors; ++t)
     left[t] = static_cast<std::uint32_t>(s.producers[t].size() + s.consumers[t].size());
@@ -190,7 +190,7 @@ template <timed_executor E>
     out.compute(static_cast<op_id>(o));
     for (const auto* rows : {&s.inputs, &s.outputs})
       for (const std::uint32_t t : (*rows)[o])
-        if (--left[t] == 0 && !s.step_output[t]) out.free(static_cast<tensor_id>(t));
+        if (--left[t] == 0 && !s.final_output[t]) out.free(static_cast<tensor_id>(t));
   }
   return out;
 }
@@ -212,7 +212,7 @@ template <class Executor>
 struct planned_step {
   std::unique_ptr<Executor> executor{};  ///< none: no schedule was found, or none whose arena fits; see `message`
   profile_report measured{};             ///< of the first schedule
-  std::optional<problem> question{};     ///< with the measured times and the budget
+  std::optional<problem> instance{};     ///< with the measured times and the budget
   schedule plan{};
   double predicted_seconds = 0;  ///< of a step: the measured times along the plan, on `streams` streams
   double baseline_seconds = 0;   ///< … with nothing recomputed, on one stream
@@ -245,7 +245,7 @@ requires std::invocable<Make&, launch_plan, bool> && std::invocable<Solve&, cons
   {  // The first schedule. Its executor, and its arena, are gone before the next one is made.
     const problem alike(graph, unit_cost{});
     schedule first = listed_order(alike);
-    if (alike.step().baseline_peak > options.profile_budget) {
+    if (alike.graph().baseline_peak > options.profile_budget) {
       auto found = solve(alike.with_budget(options.profile_budget));
       if (!found.plan)
         throw bad_argument("no schedule to profile within " + std::to_string(options.profile_budget) + " bytes" +
@@ -261,10 +261,10 @@ requires std::invocable<Make&, launch_plan, bool> && std::invocable<Solve&, cons
       return out;
     }
   }
-  out.question.emplace(graph, out.measured.times.filled(graph, callable_cost{[](op_id) { return 0.0; }}),
+  out.instance.emplace(graph, out.measured.times.filled(graph, callable_cost{[](op_id) { return 0.0; }}),
                        options.budget);
-  const problem& p = *out.question;
-  out.baseline_seconds = p.step().baseline_time;
+  const problem& p = *out.instance;
+  out.baseline_seconds = p.graph().baseline_time;
 
   std::int64_t budget = options.budget;
   while (out.attempts < std::max(1u, options.attempts)) {

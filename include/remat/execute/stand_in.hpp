@@ -65,9 +65,9 @@ class stand_in_kernels {
       throw bad_argument("grid is " + std::to_string(options.grid) + "; it must be a power of two, at least 8");
     if (!(options.burn >= 0) || !std::isfinite(options.burn))
       throw bad_argument("burn is " + std::to_string(options.burn) + "; it must be finite and not negative");
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     bytes_ = s.bytes;
-    resident_ = s.resident;
+    resident_ = s.always_resident;
     time_ = s.time;
     workspace_ = s.workspace;
     effects_.assign(s.num_operations, 0);
@@ -80,7 +80,7 @@ class stand_in_kernels {
     }
     if constexpr (sized_graph<G>)
       for (std::uint32_t t = 0; t < s.num_tensors; ++t)
-        if (s.resident[t]) bytes_[t] = static_cast<std::int64_t>(graph.bytes(static_cast<tensor_id>(t)));
+        if (s.always_resident[t]) bytes_[t] = static_cast<std::int64_t>(graph.bytes(static_cast<tensor_id>(t)));
     if constexpr (named_graph<G>)
       for (std::uint32_t t = 0; t < s.num_tensors; ++t)
         names_.emplace_back(std::string_view(graph.name(static_cast<tensor_id>(t))));

@@ -25,7 +25,7 @@
 
 namespace remat {
 
-namespace boost_viewing {
+namespace detail::boost_viewing {
 
 template <class Graph>
 using vertex_of = typename boost::graph_traits<Graph>::vertex_descriptor;
@@ -44,7 +44,7 @@ template <class Map, class Vertex>
 concept integral_map = std::integral<typename boost::property_traits<Map>::value_type> &&
     std::convertible_to<Vertex, typename boost::property_traits<Map>::key_type>;
 
-/// Whether `Outputs` says which vertices are step outputs: a predicate of a vertex, or a range of vertices.
+/// Whether `Outputs` says which vertices are final outputs: a predicate of a vertex, or a range of vertices.
 template <class Outputs, class Vertex>
 concept output_choice = std::predicate<const Outputs&, Vertex> ||
     (std::ranges::input_range<const Outputs>&&
@@ -189,7 +189,7 @@ std::int64_t bytes_at(const Map& map, const Vertex& v) {
   return static_cast<std::int64_t>(value);
 }
 
-}  // namespace boost_viewing
+}  // namespace detail::boost_viewing
 
 /// A Boost.Graph graph seen as a `data_flow_graph`: each vertex is an operation with one output tensor, and an edge
 /// u → v means that v reads the tensor of u.
@@ -205,8 +205,8 @@ std::int64_t bytes_at(const Map& map, const Vertex& v) {
 /// again, but what `BytesMap` refers to must stay. Times and workspace come from a cost model, for instance
 /// `vertex_cost`.
 /// O(V log V + E) to build, O(V + E) memory. Models `sized_graph`.
-/// Throws `bad_graph` for a cycle (with its vertices) or a step output that is no vertex; `bytes` throws `bad_cost` for
-/// a size beyond 63 bits.
+/// Throws `bad_graph` for a cycle (with its vertices) or a final output that is no vertex; `bytes` throws `bad_cost`
+/// for a size beyond 63 bits.
 ///
 ///     struct operation { std::int64_t bytes; double seconds; };
 ///     using graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, operation>;
@@ -216,10 +216,11 @@ std::int64_t bytes_at(const Map& map, const Vertex& v) {
 ///     const boost_view view(g, get(&operation::bytes, g));
 ///     const problem p(view, vertex_cost(get(&operation::seconds, g)));
 template <class Graph, class BytesMap>
-requires boost_viewing::listable<Graph> && boost_viewing::integral_map<BytesMap, boost_viewing::vertex_of<Graph>>
+requires detail::boost_viewing::listable<Graph> &&
+    detail::boost_viewing::integral_map<BytesMap, detail::boost_viewing::vertex_of<Graph>>
 class boost_view {
  public:
-  using vertex_descriptor = boost_viewing::vertex_of<Graph>;
+  using vertex_descriptor = detail::boost_viewing::vertex_of<Graph>;
 
   /// Step outputs are the tensors that nobody reads.
   boost_view(const Graph& g, BytesMap bytes)
@@ -229,21 +230,22 @@ class boost_view {
   }
 
   /// Step outputs are the tensors of the vertices in `outputs` (a range), or for which `outputs` (a predicate) is true.
-  template <boost_viewing::output_choice<vertex_descriptor> Outputs>
+  template <detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
   boost_view(const Graph& g, BytesMap bytes, const Outputs& outputs) : numbers_(g), bytes_(std::move(bytes)) {
     const std::size_t n = numbers_.size();
-    boost_viewing::step_edges e;
+    detail::boost_viewing::step_edges e;
     for (std::uint32_t v = 0; v < n; ++v) e.writes.emplace_back(v, v);
-    boost_viewing::for_each_edge(g, numbers_, [&](std::uint32_t u, std::uint32_t v) { e.reads.emplace_back(v, u); });
-    order_ = boost_viewing::topological_order(n, n, e, [](std::uint32_t o) { return o; });
+    detail::boost_viewing::for_each_edge(g, numbers_,
+                                         [&](std::uint32_t u, std::uint32_t v) { e.reads.emplace_back(v, u); });
+    order_ = detail::boost_viewing::topological_order(n, n, e, [](std::uint32_t o) { return o; });
     id_.resize(n);
     for (std::uint32_t o = 0; o < n; ++o) id_[order_[o]] = o;
     read_.assign(n, 0);
-    for (boost_viewing::entry& read : e.reads) {
+    for (detail::boost_viewing::entry& read : e.reads) {
       read = {id_[read.first], id_[read.second]};
       read_[read.second] = 1;
     }
-    inputs_ = boost_viewing::rows<tensor_id>(n, e.reads);
+    inputs_ = detail::boost_viewing::rows<tensor_id>(n, e.reads);
     for (std::uint32_t o = 0; o < n; ++o) output_.push_back(static_cast<tensor_id>(o));
     if constexpr (std::predicate<const Outputs&, vertex_descriptor>) {
       for (std::size_t o = 0; o < n; ++o)
@@ -257,8 +259,8 @@ class boost_view {
   [[nodiscard]] std::size_t num_tensors() const noexcept { return order_.size(); }
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return inputs_[index(o)]; }
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return {&output_[index(o)], 1}; }
-  [[nodiscard]] std::span<const tensor_id> step_outputs() const noexcept { return step_outputs_; }
-  [[nodiscard]] std::int64_t bytes(tensor_id t) const { return boost_viewing::bytes_at(bytes_, vertex(t)); }
+  [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return step_outputs_; }
+  [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
 
   /// The vertex that is operation `o`, and whose output is tensor `t`. O(1).
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
@@ -272,12 +274,12 @@ class boost_view {
   }
 
  private:
-  boost_viewing::numbering<vertex_descriptor> numbers_;
+  detail::boost_viewing::numbering<vertex_descriptor> numbers_;
   BytesMap bytes_;
   std::vector<std::uint32_t> order_;  // operation → position of its vertex
   std::vector<std::uint32_t> id_;     // position of a vertex → operation
   std::vector<std::uint8_t> read_;    // of a tensor: somebody reads it
-  boost_viewing::rows<tensor_id> inputs_;
+  detail::boost_viewing::rows<tensor_id> inputs_;
   std::vector<tensor_id> output_, step_outputs_;
 };
 
@@ -285,19 +287,20 @@ class boost_view {
 /// means that it writes it, one from a tensor to an operation that this reads it.
 ///
 /// `is_operation` is a predicate that says which vertices are operations; all others are tensors. `Graph`, `BytesMap`
-/// (asked for tensors alone), step outputs and lifetimes are as in `boost_view`; the default step outputs are the
+/// (asked for tensors alone), final outputs and lifetimes are as in `boost_view`; the default final outputs are the
 /// tensors that an operation writes and none reads. Tensors without a producer are resident and not counted; tensors
 /// with several accumulate. Operations are numbered like those of `boost_view`, tensors in the order of `vertices(g)`.
 /// O(V log V + E) to build, O(V + E) memory. Models `sized_graph`.
-/// Throws `bad_graph` for a cycle, for an edge between vertices of one kind, and for a step output that is no tensor.
+/// Throws `bad_graph` for a cycle, for an edge between vertices of one kind, and for a final output that is no tensor.
 ///
 ///     const boost_bipartite_view view(g, [&](auto v) { return g[v].is_kernel; }, get(&node::bytes, g));
 ///     const problem p(view, vertex_cost(get(&node::seconds, g), get(&node::workspace, g)));
 template <class Graph, class BytesMap>
-requires boost_viewing::listable<Graph> && boost_viewing::integral_map<BytesMap, boost_viewing::vertex_of<Graph>>
+requires detail::boost_viewing::listable<Graph> &&
+    detail::boost_viewing::integral_map<BytesMap, detail::boost_viewing::vertex_of<Graph>>
 class boost_bipartite_view {
  public:
-  using vertex_descriptor = boost_viewing::vertex_of<Graph>;
+  using vertex_descriptor = detail::boost_viewing::vertex_of<Graph>;
 
   template <std::predicate<vertex_descriptor> IsOperation>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes)
@@ -306,7 +309,8 @@ class boost_bipartite_view {
       if (written_[t] && !read_[t]) step_outputs_.push_back(static_cast<tensor_id>(t));
   }
 
-  template <std::predicate<vertex_descriptor> IsOperation, boost_viewing::output_choice<vertex_descriptor> Outputs>
+  template <std::predicate<vertex_descriptor> IsOperation,
+            detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes, const Outputs& outputs)
       : numbers_(g), bytes_(std::move(bytes)) {
     const auto count = static_cast<std::uint32_t>(numbers_.size());
@@ -319,8 +323,8 @@ class boost_bipartite_view {
       id_[v] = static_cast<std::uint32_t>(list.size());
       list.push_back(v);
     }
-    boost_viewing::step_edges e;
-    boost_viewing::for_each_edge(g, numbers_, [&](std::uint32_t u, std::uint32_t v) {
+    detail::boost_viewing::step_edges e;
+    detail::boost_viewing::for_each_edge(g, numbers_, [&](std::uint32_t u, std::uint32_t v) {
       if (is_operation_[u] == is_operation_[v])
         throw bad_graph("the edge from vertex " + std::to_string(u) + " to vertex " + std::to_string(v) +
                         " (counted in the order of vertices(g), from 0) joins two " +
@@ -333,23 +337,23 @@ class boost_bipartite_view {
     });
     const std::size_t n = operations.size();
     const auto order =
-        boost_viewing::topological_order(n, tensors_.size(), e, [&](std::uint32_t o) { return operations[o]; });
+        detail::boost_viewing::topological_order(n, tensors_.size(), e, [&](std::uint32_t o) { return operations[o]; });
     for (std::uint32_t o = 0; o < n; ++o) {
       order_.push_back(operations[order[o]]);
       id_[order_.back()] = o;
     }
     written_.assign(tensors_.size(), 0);
     read_.assign(tensors_.size(), 0);
-    for (boost_viewing::entry& write : e.writes) {
+    for (detail::boost_viewing::entry& write : e.writes) {
       write.first = id_[operations[write.first]];
       written_[write.second] = 1;
     }
-    for (boost_viewing::entry& read : e.reads) {
+    for (detail::boost_viewing::entry& read : e.reads) {
       read.first = id_[operations[read.first]];
       read_[read.second] = 1;
     }
-    inputs_ = boost_viewing::rows<tensor_id>(n, e.reads);
-    outputs_ = boost_viewing::rows<tensor_id>(n, e.writes);
+    inputs_ = detail::boost_viewing::rows<tensor_id>(n, e.reads);
+    outputs_ = detail::boost_viewing::rows<tensor_id>(n, e.writes);
     if constexpr (std::predicate<const Outputs&, vertex_descriptor>) {
       for (std::uint32_t t = 0; t < tensors_.size(); ++t)
         if (std::invoke(outputs, numbers_.vertex(tensors_[t]))) step_outputs_.push_back(static_cast<tensor_id>(t));
@@ -362,8 +366,8 @@ class boost_bipartite_view {
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensors_.size(); }
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return inputs_[index(o)]; }
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return outputs_[index(o)]; }
-  [[nodiscard]] std::span<const tensor_id> step_outputs() const noexcept { return step_outputs_; }
-  [[nodiscard]] std::int64_t bytes(tensor_id t) const { return boost_viewing::bytes_at(bytes_, vertex(t)); }
+  [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return step_outputs_; }
+  [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
 
   /// The vertex of an operation, of a tensor. O(1).
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
@@ -383,14 +387,14 @@ class boost_bipartite_view {
     return id_[position];
   }
 
-  boost_viewing::numbering<vertex_descriptor> numbers_;
+  detail::boost_viewing::numbering<vertex_descriptor> numbers_;
   BytesMap bytes_;
   std::vector<std::uint8_t> is_operation_;  // of a vertex position
   std::vector<std::uint32_t> order_;        // operation → position of its vertex
   std::vector<std::uint32_t> tensors_;      // tensor → position of its vertex
   std::vector<std::uint32_t> id_;           // position → operation or tensor
   std::vector<std::uint8_t> written_, read_;
-  boost_viewing::rows<tensor_id> inputs_, outputs_;
+  detail::boost_viewing::rows<tensor_id> inputs_, outputs_;
   std::vector<tensor_id> step_outputs_;
 };
 
@@ -414,7 +418,7 @@ struct vertex_cost {
   template <class View>
   requires requires(const View& view, op_id o) { view.vertex(o); }
   [[nodiscard]] std::int64_t workspace(const View& view, op_id o) const {
-    return boost_viewing::bytes_at(workspaces, view.vertex(o));
+    return detail::boost_viewing::bytes_at(workspaces, view.vertex(o));
   }
 };
 

@@ -24,7 +24,7 @@ concept id_range = std::ranges::input_range<R> && std::convertible_to<std::range
 ///  - a tensor with several producers accumulates: it is readable only when all of them have run since it was last
 ///    allocated;
 ///  - an operation without outputs is there for its effect and runs exactly once;
-///  - `step_outputs()` must be resident when the step ends.
+///  - `final_outputs()` must be resident when the step ends.
 /// Complexity: `inputs`, `outputs` O(1) apart from the iteration. The library reads a graph once, when a `problem` is
 /// built; nothing of it is copied for good but indices.
 /// Models: `training_graph`, `boost_view` over a Boost.Graph graph, and any type of yours with these members.
@@ -34,7 +34,7 @@ concept data_flow_graph = requires(const G& g, op_id o) {
   { g.num_tensors() } -> std::convertible_to<std::size_t>;
   { g.inputs(o) } -> id_range<tensor_id>;
   { g.outputs(o) } -> id_range<tensor_id>;
-  { g.step_outputs() } -> id_range<tensor_id>;
+  { g.final_outputs() } -> id_range<tensor_id>;
 };
 
 /// Refinement: the graph knows the bytes of its tensors. Otherwise the cost model must.
@@ -53,7 +53,7 @@ concept workspace_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
 /// producer).
 template <class G>
 concept residency_graph = data_flow_graph<G> && requires(const G& g, tensor_id t) {
-  { g.resident(t) } -> std::convertible_to<bool>;
+  { g.always_resident(t) } -> std::convertible_to<bool>;
 };
 
 /// Refinement: the graph says which operations may run more than once (otherwise: all of them, apart from those without

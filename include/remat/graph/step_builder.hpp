@@ -34,13 +34,13 @@ struct backward_input {
   constexpr backward_input(gradient g) noexcept : tensor(g.of), is_gradient(true) {}  // NOLINT
 };
 
-namespace backward_rule {
+namespace detail::backward_rule {
 
 // In place of `{}`: as initialisers of a template's members, g++ 12 stops at those with an internal error.
 [[nodiscard]] inline std::vector<backward_input> no_inputs() { return {}; }
 [[nodiscard]] inline std::vector<gradient> no_outputs() { return {}; }
 
-}  // namespace backward_rule
+}  // namespace detail::backward_rule
 
 /// One operation of a backward rule.
 ///
@@ -50,8 +50,8 @@ namespace backward_rule {
 template <class Kernel>
 struct backward_operation {
   std::string name{};  ///< empty: the forward operation's name and " backward"
-  std::vector<backward_input> inputs = backward_rule::no_inputs();
-  std::vector<gradient> outputs = backward_rule::no_outputs();
+  std::vector<backward_input> inputs = detail::backward_rule::no_inputs();
+  std::vector<gradient> outputs = detail::backward_rule::no_outputs();
   double flops = std::numeric_limits<double>::quiet_NaN();
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
   std::int64_t workspace = 0;
@@ -355,7 +355,7 @@ class step_builder {
         step.kernels.push_back(std::move(m.kernel));
         step.origins.push_back(m.origin);
       }
-      for (const tensor_id t : outputs) step.graph.add_step_output(t);
+      for (const tensor_id t : outputs) step.graph.add_final_output(t);
       check_kernels(step);
       return step;
     }

@@ -46,13 +46,13 @@ struct operation_spec {
 ///
 /// Model of `data_flow_graph` and of all its refinements. Built by appending; what is appended is checked as far as it
 /// can be seen locally (ids in range, sizes not negative), and the whole when a `problem` is built from it.
-/// Throws `bad_graph` from `add_tensor`, `add_operation`, `add_step_output`.
+/// Throws `bad_graph` from `add_tensor`, `add_operation`, `add_final_output`.
 ///
 ///     training_graph g("two matmuls");
 ///     const tensor_id x = g.add_tensor({.name = "x", .bytes = 4096, .kind = tensor_kind::input});
 ///     const tensor_id y = g.add_tensor({.name = "y", .bytes = 4096});
 ///     g.add_operation({.name = "matmul", .inputs = {x}, .outputs = {y}, .flops = 1e6, .bytes_accessed = 8192});
-///     g.add_step_output(y);
+///     g.add_final_output(y);
 class training_graph {
  public:
   training_graph() = default;
@@ -95,9 +95,9 @@ class training_graph {
   }
 
   /// `t` must be resident when the step ends.
-  void add_step_output(tensor_id t) {
+  void add_final_output(tensor_id t) {
     if (index(t) >= num_tensors())
-      throw bad_graph("step output " + std::to_string(index(t)) + " is no tensor; there are " +
+      throw bad_graph("final output " + std::to_string(index(t)) + " is no tensor; there are " +
                       std::to_string(num_tensors()));
     step_outputs_.push_back(t);
   }
@@ -107,11 +107,11 @@ class training_graph {
   [[nodiscard]] std::size_t num_tensors() const noexcept { return bytes_.size(); }
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return row(inputs_, input_begin_, o); }
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return row(outputs_, output_begin_, o); }
-  [[nodiscard]] std::span<const tensor_id> step_outputs() const noexcept { return step_outputs_; }
+  [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return step_outputs_; }
 
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return bytes_[index(t)]; }
   [[nodiscard]] tensor_kind kind(tensor_id t) const noexcept { return kind_[index(t)]; }
-  [[nodiscard]] bool resident(tensor_id t) const noexcept {
+  [[nodiscard]] bool always_resident(tensor_id t) const noexcept {
     return kind(t) == tensor_kind::parameter || kind(t) == tensor_kind::input;
   }
   [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return tensor_name_[index(t)]; }

@@ -33,7 +33,7 @@ struct hierarchy_report {
 ///
 /// Which forward operation is the anchor of a backward one is not looked at. Never throws for a wrong hierarchy.
 /// O((operations + reads and writes) · depth) time.
-[[nodiscard]] inline hierarchy_report check_hierarchy(const flat_step& s, const operation_hierarchy& h,
+[[nodiscard]] inline hierarchy_report check_hierarchy(const flat_graph& s, const operation_hierarchy& h,
                                                       const hierarchy_limits& limits = {}) {
   constexpr std::uint32_t none = operation_hierarchy::none;
   hierarchy_report out;

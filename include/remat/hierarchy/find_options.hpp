@@ -111,7 +111,7 @@ struct option_table {
   stop_reason stopped = stop_reason::none;
 };
 
-namespace option_finding {
+namespace detail::option_finding {
 
 /// What one part and one peak budget gave.
 struct finding {
@@ -145,7 +145,7 @@ template <class Stop>
   const std::int64_t everything = held_at_turn(runs, all), gradients = runs.gradient_input_bytes();
   // Without a workspace at the turn.
   const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
-  const std::int64_t most = std::max(free.step().baseline_peak, everything + gradients);
+  const std::int64_t most = std::max(free.graph().baseline_peak, everything + gradients);
   std::int64_t peak = most;
   if (level > 0) {
     const std::int64_t least = largest_working_set(free).bytes;
@@ -201,7 +201,7 @@ template <class Stop>
   return out;
 }
 
-}  // namespace option_finding
+}  // namespace detail::option_finding
 
 /// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
 /// for ever smaller save budgets, each by `refined` (far from its bound, from `twremat` as well) on the part as a
@@ -222,7 +222,7 @@ template <class Stop>
   struct known_class {
     std::uint32_t representative;
     bool solve = false;
-    std::vector<option_finding::finding> found{};
+    std::vector<detail::option_finding::finding> found{};
   };
   std::vector<known_class> classes;
   std::map<std::uint64_t, std::vector<std::uint32_t>> by_fingerprint;
@@ -277,13 +277,13 @@ template <class Stop>
           break;
         }
         known_class& c = classes[todo[k]];
-        static const option_finding::finding nothing;
-        c.found[level] = option_finding::climb_down(runs[c.representative], c.representative, level,
-                                                    level == 0 ? nothing : c.found[level - 1], search, [&] {
-                                                      const bool now = stop_now();
-                                                      if (now) cut_short = true;
-                                                      return now;
-                                                    });
+        static const detail::option_finding::finding nothing;
+        c.found[level] = detail::option_finding::climb_down(runs[c.representative], c.representative, level,
+                                                            level == 0 ? nothing : c.found[level - 1], search, [&] {
+                                                              const bool now = stop_now();
+                                                              if (now) cut_short = true;
+                                                              return now;
+                                                            });
         const std::size_t finished = done.fetch_add(1) + 1;
         if (calling) {
           progress news;
@@ -323,11 +323,11 @@ template <class Stop>
     if (!c.solve) continue;
     std::vector<part_option>& options = out.options[i];
     options.push_back(runs[i].keep_everything());
-    for (option_finding::finding& f : c.found) {
+    for (detail::option_finding::finding& f : c.found) {
       out.solves += f.solves;
       out.proven += f.proven;
       out.work += f.work;
-      for (option_finding::finding::answer& a : f.answers) options.push_back(std::move(a.option));
+      for (detail::option_finding::finding::answer& a : f.answers) options.push_back(std::move(a.option));
     }
     keep_pareto_optimal(options, runs[i]);
     thin_out(options, std::max<std::size_t>(search.most_options, 2));

@@ -22,7 +22,7 @@ namespace remat {
 /// (`turn_of`); all of them where nothing stands before it.
 ///
 /// One byte for each operation, 0 for what is not needed. O(operations + reads and writes) time.
-[[nodiscard]] inline std::vector<std::uint8_t> forward_operations(const flat_step& s) {
+[[nodiscard]] inline std::vector<std::uint8_t> forward_operations(const flat_graph& s) {
   std::vector<std::uint8_t> forward(s.needed);
   std::fill(forward.begin() + turn_of(s), forward.end(), std::uint8_t{0});
   return std::find(forward.begin(), forward.end(), std::uint8_t{1}) == forward.end() ? s.needed : forward;
@@ -80,14 +80,14 @@ struct operation_hierarchy {
   }
 };
 
-namespace nesting {
+namespace detail::nesting {
 
 /// Builds an `operation_hierarchy` from who is in which group.
 class arranger {
  public:
   static constexpr std::uint32_t none = operation_hierarchy::none;
 
-  arranger(const flat_step& s, const std::vector<std::uint8_t>& forward, std::vector<std::uint32_t> group_of_operation,
+  arranger(const flat_graph& s, const std::vector<std::uint8_t>& forward, std::vector<std::uint32_t> group_of_operation,
            std::vector<std::uint32_t> parent_of_group)
       : step_(s),
         forward_(forward),
@@ -348,7 +348,7 @@ class arranger {
     }
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   const std::vector<std::uint8_t>& forward_;
   std::uint32_t n_, groups_, root_ = 0;  // nodes: the operations, the groups as given, the root
   std::vector<std::uint32_t> up_, depth_;
@@ -357,7 +357,7 @@ class arranger {
   operation_hierarchy out_;
 };
 
-}  // namespace nesting
+}  // namespace detail::nesting
 
 /// The hierarchy with these groups of forward operations: `group_of_operation` says in which group each needed forward
 /// operation is directly, `parent_of_group` in which group each group is (`operation_hierarchy::none`: in the whole
@@ -366,10 +366,10 @@ class arranger {
 /// O((operations + reads and writes) · (depth + log operations)) time, where tensors with several producers count a
 /// read once for each. Throws `bad_argument` for an index out of range, a group that is empty or inside itself or not
 /// convex beside its neighbours, and a forward operation that reads what a backward operation makes.
-[[nodiscard]] inline operation_hierarchy make_hierarchy(const flat_step& s, const std::vector<std::uint8_t>& forward,
+[[nodiscard]] inline operation_hierarchy make_hierarchy(const flat_graph& s, const std::vector<std::uint8_t>& forward,
                                                         std::vector<std::uint32_t> group_of_operation,
                                                         std::vector<std::uint32_t> parent_of_group) {
-  return nesting::arranger(s, forward, std::move(group_of_operation), std::move(parent_of_group)).run();
+  return detail::nesting::arranger(s, forward, std::move(group_of_operation), std::move(parent_of_group)).run();
 }
 
 }  // namespace remat

@@ -37,9 +37,9 @@ struct step_part {
     friend bool operator==(const tensor_traits&, const tensor_traits&) = default;
   };
   /// Roles of a tensor beside what the part itself does with it: needed operations outside of the part make it (an
-  /// input, or several producers) or read it (an output), forward or backward ones; it is a step output.
+  /// input, or several producers) or read it (an output), forward or backward ones; it is a final output.
   static constexpr std::uint8_t made_by_forward = 1, made_by_backward = 2, read_by_forward = 4, read_by_backward = 8,
-                                step_output = 16;
+                                final_output = 16;
 
   std::vector<std::uint32_t> operations{};  ///< of the step, in a topological order
   std::vector<std::uint32_t> tensors{};     ///< of the step, ascending
@@ -55,11 +55,11 @@ struct step_part {
 class part_extractor {
  public:
   /// Looks at the step and at `h` while it is used: `h` says which operations are forward.
-  part_extractor(const flat_step& s, const operation_hierarchy& h) : part_extractor(s, h.order, h.num_forward) {
+  part_extractor(const flat_graph& s, const operation_hierarchy& h) : part_extractor(s, h.order, h.num_forward) {
     hierarchy_ = &h;
   }
   /// Without groups: `order` is any topological order of the needed operations, the first `num_forward` are forward.
-  part_extractor(const flat_step& s, std::span<const std::uint32_t> order, std::uint32_t num_forward)
+  part_extractor(const flat_graph& s, std::span<const std::uint32_t> order, std::uint32_t num_forward)
       : step_(s),
         num_forward_(num_forward),
         place_(s.num_operations, none),
@@ -111,7 +111,7 @@ class part_extractor {
     for (const std::uint32_t t : p.tensors) {
       step_part::tensor_traits traits;
       traits.bytes = step_.bytes[t];
-      unsigned roles = step_.step_output[t] ? step_part::step_output : 0U;
+      unsigned roles = step_.final_output[t] ? step_part::final_output : 0U;
       for (const std::uint32_t o : step_.producers[t])
         if (!mine_[o] && step_.needed[o])
           roles |= forward(o) ? step_part::made_by_forward : step_part::made_by_backward;
@@ -132,7 +132,7 @@ class part_extractor {
   static constexpr std::uint32_t none = operation_hierarchy::none;
   [[nodiscard]] bool forward(std::uint32_t o) const { return place_[o] < num_forward_; }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   const operation_hierarchy* hierarchy_ = nullptr;
   std::uint32_t num_forward_;
   std::vector<std::uint32_t> place_, local_;
@@ -152,7 +152,7 @@ struct part_mapping {
   std::vector<std::uint32_t> tensor{};
 };
 
-namespace isomorphism {
+namespace detail::isomorphism {
 
 using color = std::uint64_t;
 
@@ -353,14 +353,14 @@ class matcher {
   std::uint32_t left_;
 };
 
-}  // namespace isomorphism
+}  // namespace detail::isomorphism
 
 /// A number that is equal for parts that are equal up to renaming, and for others hardly ever. O((reads and writes) ·
 /// log · sweeps) time; mostly two or three sweeps.
 [[nodiscard]] inline std::uint64_t fingerprint(const step_part& p, const isomorphism_options& options = {}) {
-  isomorphism::coloring c = isomorphism::first_coloring(p, options.times);
-  isomorphism::refine(p, c);
-  return isomorphism::fingerprint_of(c);
+  detail::isomorphism::coloring c = detail::isomorphism::first_coloring(p, options.times);
+  detail::isomorphism::refine(p, c);
+  return detail::isomorphism::fingerprint_of(c);
 }
 
 /// A mapping of `a` onto `b` under which traits, reads and writes are the same, if there is one: a schedule of one part
@@ -371,7 +371,7 @@ class matcher {
 /// no: callers lose some reuse, and nothing else.
 [[nodiscard]] inline std::optional<part_mapping> find_isomorphism(const step_part& a, const step_part& b,
                                                                   const isomorphism_options& options = {}) {
-  return isomorphism::matcher(a, b, options).run();
+  return detail::isomorphism::matcher(a, b, options).run();
 }
 
 /// A schedule of the operations of part `a` as one of part `b`. Throws `bad_argument` for a step that is not of `a`.
@@ -406,7 +406,7 @@ struct group_classes {
 };
 
 /// O(sum over the groups of their reads and writes · log) time, apart from choices (see `find_isomorphism`).
-[[nodiscard]] inline group_classes classify(const flat_step& s, const operation_hierarchy& h,
+[[nodiscard]] inline group_classes classify(const flat_graph& s, const operation_hierarchy& h,
                                             const isomorphism_options& options = {}) {
   group_classes out;
   std::map<std::uint64_t, std::vector<std::uint32_t>> classes;  // with a fingerprint

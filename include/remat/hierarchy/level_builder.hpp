@@ -60,11 +60,11 @@ class level_builder {
   static constexpr std::uint32_t none = level_problem::none;
 
   /// The whole step. Looks at the step and the children while it is used; both have to outlive it.
-  level_builder(const flat_step& s, std::span<const level_child> children) : step_(s), children_(children) {
+  level_builder(const flat_graph& s, std::span<const level_child> children) : step_(s), children_(children) {
     build(nullptr, 0, 0);
   }
   /// A group: `whole` is the part that the children are of.
-  level_builder(const flat_step& s, std::span<const level_child> children, const part_runs& whole,
+  level_builder(const flat_graph& s, std::span<const level_child> children, const part_runs& whole,
                 std::int64_t peak_bytes, std::int64_t save_bytes)
       : step_(s), children_(children) {
     build(&whole, peak_bytes, save_bytes);
@@ -149,12 +149,12 @@ class level_builder {
       if (effect) {
         tokens.push_back(g.add_tensor({}));
         spec.outputs.push_back(tokens.back());
-        g.add_step_output(tokens.back());
+        g.add_final_output(tokens.back());
       }
       g.add_operation(std::move(spec));
     }
     for (const std::uint32_t t : level_.outputs)
-      if (made[t]) g.add_step_output(static_cast<tensor_id>(t));
+      if (made[t]) g.add_final_output(static_cast<tensor_id>(t));
     return problem(g, measured_cost{}, budget);
   }
   /// The choices of a schedule of `with_options`. A forward that runs again before its backward has run keeps nothing
@@ -373,7 +373,7 @@ class level_builder {
         if (const std::uint32_t i = local_[whole->part().tensors[t]]; i != none && whole->is_gradient_output(t))
           level_.outputs.push_back(i);
     } else {
-      for (const std::uint32_t t : step_.step_outputs)
+      for (const std::uint32_t t : step_.final_outputs)
         if (local_[t] != none) level_.outputs.push_back(local_[t]);
     }
     for (std::uint32_t c = count; c-- > 0;) {
@@ -410,7 +410,7 @@ class level_builder {
     return local_[t];
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   std::span<const level_child> children_;
   level_problem level_;
   std::vector<std::uint32_t> local_;               // tensor of the step → of the level

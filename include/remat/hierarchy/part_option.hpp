@@ -50,7 +50,7 @@ struct part_option {
 
 /// Whether a forward and a backward operation add to the same tensor. `forward`: one byte for each operation.
 /// O(writes) time.
-[[nodiscard]] inline bool has_mixed_sums(const flat_step& s, std::span<const std::uint8_t> forward) {
+[[nodiscard]] inline bool has_mixed_sums(const flat_graph& s, std::span<const std::uint8_t> forward) {
   for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
     bool first = false, second = false;
     for (const std::uint32_t o : s.producers[t])
@@ -231,10 +231,10 @@ class part_runs {
     g.add_operation(std::move(take));
     g.add_operation(std::move(turn));
     for (std::uint32_t o = num_forward_; o < part_.operations.size(); ++o) add(o);
-    g.add_step_output(turned);
+    g.add_final_output(turned);
     // Outputs of the forward are others' affair after *take*, those of the step, too.
     for (std::uint32_t t = 0; t < tensors_; ++t)
-      if (is_gradient_output(t)) g.add_step_output(static_cast<tensor_id>(t));
+      if (is_gradient_output(t)) g.add_final_output(static_cast<tensor_id>(t));
     return problem(g, measured_cost{}, peak_bytes);
   }
 

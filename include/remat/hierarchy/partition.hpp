@@ -29,7 +29,7 @@ struct partition_options {
   std::vector<std::uint8_t> forward{};
 };
 
-namespace partitioning {
+namespace detail::partitioning {
 
 inline constexpr std::uint32_t none = operation_hierarchy::none;
 
@@ -37,7 +37,7 @@ inline constexpr std::uint32_t none = operation_hierarchy::none;
 struct grouping {
   std::vector<std::uint32_t> of_operation, of_group;
 
-  explicit grouping(const flat_step& s) : of_operation(s.num_operations, none) {}
+  explicit grouping(const flat_graph& s) : of_operation(s.num_operations, none) {}
   /// A new group of atoms: an operation is its index, a group the number of operations + its index.
   std::uint32_t add(std::span<const std::uint32_t> atoms) {
     const auto g = static_cast<std::uint32_t>(of_group.size()), n = static_cast<std::uint32_t>(of_operation.size());
@@ -54,7 +54,7 @@ struct grouping {
 /// were once, and the list is brought up to date when it is read.
 class merger {
  public:
-  merger(const flat_step& s, const std::vector<std::uint8_t>& forward, const partition_options& options,
+  merger(const flat_graph& s, const std::vector<std::uint8_t>& forward, const partition_options& options,
          grouping& groups)
       : step_(s),
         forward_(forward),
@@ -152,7 +152,7 @@ class merger {
       const auto makers = step_.producers[t], readers = step_.consumers[t];
       left_[t] = static_cast<std::uint8_t>((std::any_of(makers.begin(), makers.end(), beyond) ? made_beyond : 0) |
                                            (std::any_of(readers.begin(), readers.end(), beyond) ? read_beyond : 0) |
-                                           (step_.step_output[t] ? stays : 0));
+                                           (step_.final_output[t] ? stays : 0));
       if (!internal(makers_[t], readers_[t], t)) {
         for (const std::uint32_t v : makers_[t]) nodes_[v].makes.push_back(t);
         for (const std::uint32_t v : readers_[t]) nodes_[v].reads.push_back(t);
@@ -565,7 +565,7 @@ class merger {
     order_.swap(order);
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   const std::vector<std::uint8_t>& forward_;
   const partition_options& options_;
   grouping& groups_;
@@ -583,7 +583,7 @@ class merger {
   std::uint32_t clock_ = 0, mark_clock_ = 0, tensor_clock_ = 0;
 };
 
-inline std::vector<std::uint8_t> checked_forward(const flat_step& s, const partition_options& options) {
+inline std::vector<std::uint8_t> checked_forward(const flat_graph& s, const partition_options& options) {
   if (options.max_group < 2) throw bad_argument("max_group is " + std::to_string(options.max_group) + "; at least 2");
   if (options.max_top < 1) throw bad_argument("max_top is 0; at least 1");
   if (!std::isfinite(options.alpha)) throw bad_argument("alpha is not finite");
@@ -600,7 +600,7 @@ struct listed_forward {
   std::vector<std::uint32_t> operations;
   std::vector<std::int64_t> crossing;
 
-  listed_forward(const flat_step& s, const std::vector<std::uint8_t>& forward) {
+  listed_forward(const flat_graph& s, const std::vector<std::uint8_t>& forward) {
     std::vector<std::uint32_t> place(s.num_operations, none);
     for (std::uint32_t o = 0; o < s.num_operations; ++o)
       if (s.needed[o] && forward[o]) {
@@ -623,7 +623,7 @@ struct listed_forward {
 
 /// The hierarchy whose lowest groups are given sections [begin, end) of the listed forward operations, ascending and
 /// apart. Each section is partitioned if it is large, and then what there is of sections and operations between them.
-inline operation_hierarchy partition_sections(const flat_step& s, const std::vector<std::uint8_t>& forward,
+inline operation_hierarchy partition_sections(const flat_graph& s, const std::vector<std::uint8_t>& forward,
                                               const partition_options& options, const listed_forward& line,
                                               const std::vector<std::pair<std::size_t, std::size_t>>& sections) {
   grouping groups(s);
@@ -655,7 +655,7 @@ inline operation_hierarchy partition_sections(const flat_step& s, const std::vec
   return make_hierarchy(s, forward, std::move(groups.of_operation), std::move(groups.of_group));
 }
 
-}  // namespace partitioning
+}  // namespace detail::partitioning
 
 /// H-Partition: groups of forward operations that few bytes enter and leave, nested from the bottom to the top, with
 /// the backward that belongs to each (see `operation_hierarchy`). \cite gusak2025hiremate
@@ -663,10 +663,10 @@ inline operation_hierarchy partition_sections(const flat_step& s, const std::vec
 /// A round merges the best candidate into one node, and so on. Candidates are maximal sequences (each node's only user
 /// is the next) and flows (from a node to where the paths from it meet again, with or without either end; nodes that
 /// nobody in the forward part reads come along). Best is the least (bytes of inputs + bytes of outputs) · (number of
-/// operations)^alpha, then what is listed first; outputs are what other forward operations read, and step outputs. What
-/// is merged twice in a round becomes one group. A group has at most `max_group` children, or is a pure sequence of any
-/// length. When nothing can be merged, the groups are frozen and the next round begins with each as one node; it all
-/// ends when at most `max_top` nodes are left, or they are a pure sequence.
+/// operations)^alpha, then what is listed first; outputs are what other forward operations read, and final outputs.
+/// What is merged twice in a round becomes one group. A group has at most `max_group` children, or is a pure sequence
+/// of any length. When nothing can be merged, the groups are frozen and the next round begins with each as one node; it
+/// all ends when at most `max_top` nodes are left, or they are a pure sequence.
 ///
 /// Differs from the paper: all merges that are as good as the last one are made, too, so that equal parts stay equal;
 /// sequences of more than `max_group` nodes come when nothing else is left; a round after one that left more than
@@ -676,20 +676,21 @@ inline operation_hierarchy partition_sections(const flat_step& s, const std::vec
 /// Near-linear on graphs whose nodes have few users: each merge looks again at nodes around it, O(max_group) steps for
 /// each, and reorders the operations listed between. Deterministic. Throws `bad_argument` for unusable options.
 ///
-///     const operation_hierarchy h = h_partition(problem.step());
+///     const operation_hierarchy h = h_partition(problem.graph());
 ///     for (std::size_t g = h.groups.size(); g-- > 1;)  // bottom up
 ///       solve(h.forward(g), h.backward(g));
-[[nodiscard]] inline operation_hierarchy h_partition(const flat_step& s, const partition_options& options = {}) {
-  const std::vector<std::uint8_t> forward = partitioning::checked_forward(s, options);
-  return partitioning::partition_sections(s, forward, options, partitioning::listed_forward(s, forward), {});
+[[nodiscard]] inline operation_hierarchy h_partition(const flat_graph& s, const partition_options& options = {}) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(s, options);
+  return detail::partitioning::partition_sections(s, forward, options, detail::partitioning::listed_forward(s, forward),
+                                                  {});
 }
 
 /// Sections of the listed order of at most `max_group` forward operations, cut where the fewest bytes cross in all (and
 /// then in the fewest places); `h_partition` of the sections follows. O(operations · max_group) time before that.
 /// Throws as `h_partition`.
-[[nodiscard]] inline operation_hierarchy partition_at_cuts(const flat_step& s, const partition_options& options = {}) {
-  const std::vector<std::uint8_t> forward = partitioning::checked_forward(s, options);
-  const partitioning::listed_forward line(s, forward);
+[[nodiscard]] inline operation_hierarchy partition_at_cuts(const flat_graph& s, const partition_options& options = {}) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(s, options);
+  const detail::partitioning::listed_forward line(s, forward);
   const std::size_t n = line.operations.size();
   using cost = std::pair<double, std::size_t>;  // bytes, cuts
   std::vector<cost> best(n + 1, cost{std::numeric_limits<double>::infinity(), 0});
@@ -706,17 +707,17 @@ inline operation_hierarchy partition_sections(const flat_step& s, const std::vec
   for (std::size_t i = n; i > 0; i = from[i]) sections.emplace_back(from[i], i);
   std::reverse(sections.begin(), sections.end());
   if (sections.size() == 1) sections.clear();
-  return partitioning::partition_sections(s, forward, options, line, sections);
+  return detail::partitioning::partition_sections(s, forward, options, line, sections);
 }
 
 /// Sections that repeat each other in the listed order: where the most operations in a row are like the ones p before
 /// (time, workspace, bytes read and written), each p of them are a section, which begins where the fewest bytes cross;
 /// before and behind likewise. Sections are partitioned, and then the whole, by `h_partition`. Periods of up to 1024
 /// operations are found. O(operations · (1024 + log)) time for each length that repeats. Throws as `h_partition`.
-[[nodiscard]] inline operation_hierarchy partition_at_repeats(const flat_step& s,
+[[nodiscard]] inline operation_hierarchy partition_at_repeats(const flat_graph& s,
                                                               const partition_options& options = {}) {
-  const std::vector<std::uint8_t> forward = partitioning::checked_forward(s, options);
-  const partitioning::listed_forward line(s, forward);
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(s, options);
+  const detail::partitioning::listed_forward line(s, forward);
   const std::size_t n = line.operations.size();
 
   // The same number for operations that are alike.
@@ -766,7 +767,7 @@ inline operation_hierarchy partition_sections(const flat_step& s, const std::vec
     todo.emplace_back(at, end);
   }
   std::sort(sections.begin(), sections.end());
-  return partitioning::partition_sections(s, forward, options, line, sections);
+  return detail::partitioning::partition_sections(s, forward, options, line, sections);
 }
 
 }  // namespace remat

@@ -27,7 +27,7 @@ struct intervals_file {
 };
 
 /// The steps of reading intervals.
-namespace intervals_csv {
+namespace detail::intervals_csv {
 
 inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper", "size", "offset"};
 
@@ -50,7 +50,7 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
   return out + (field.size() > 40 ? "…\"" : "\"");
 }
 
-}  // namespace intervals_csv
+}  // namespace detail::intervals_csv
 
 /// Reads intervals in the field's format: comma-separated lines, the first of which names the columns.
 ///
@@ -61,7 +61,7 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
 /// none or does not fit 64 bits, a negative size or offset, an empty lifetime, a missing field. Whether offsets keep
 /// intervals apart is for `check_memory` to say.
 [[nodiscard]] inline intervals_file parse_intervals(std::string_view text, const std::string& name) {
-  constexpr auto& columns = intervals_csv::columns;
+  constexpr auto& columns = detail::intervals_csv::columns;
   std::size_t number = 0;
   const auto fail = [&](std::string_view column, const std::string& what) -> void {
     std::string where = "line " + std::to_string(number);
@@ -79,14 +79,14 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
     at = end + 1;
     ++number;
     if (line.empty() || line == "\r") continue;
-    const std::vector<std::string_view> row = intervals_csv::fields(line);
+    const std::vector<std::string_view> row = detail::intervals_csv::fields(line);
     if (meaning.empty()) {
       for (const std::string_view column : row) {
         std::size_t k = 0;
         while (k < columns.size() && columns[k] != column) ++k;
         if (k == columns.size())
-          fail({},
-               "there is no column " + intervals_csv::shown(column) + "; id, lower, upper, size and offset are right");
+          fail({}, "there is no column " + detail::intervals_csv::shown(column) +
+                       "; id, lower, upper, size and offset are right");
         if (given[k]) fail({}, "column " + std::string(column) + " stands twice; once is right");
         given[k] = true;
         meaning.push_back(k);
@@ -111,7 +111,7 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
       }
       const std::from_chars_result read = std::from_chars(row[f].data(), row[f].data() + row[f].size(), value[k]);
       if (read.ec != std::errc{} || read.ptr != row[f].data() + row[f].size())
-        fail(columns[k], "is " + intervals_csv::shown(row[f]) + "; a whole number of at most 64 bits is right");
+        fail(columns[k], "is " + detail::intervals_csv::shown(row[f]) + "; a whole number of at most 64 bits is right");
       if (k >= 3 && value[k] < 0) fail(columns[k], "is " + std::to_string(value[k]) + "; it must not be negative");
     }
     if (value[1] >= value[2])
@@ -145,7 +145,8 @@ inline constexpr std::array<std::string_view, 5> columns{"id", "lower", "upper",
   };
   for (std::size_t i = 0; i < n; ++i) {
     if (file.ids[i].empty() || file.ids[i].find_first_of(",\"\r\n") != std::string::npos)
-      throw bad_argument("interval " + std::to_string(i) + " has the name " + intervals_csv::shown(file.ids[i]) +
+      throw bad_argument("interval " + std::to_string(i) + " has the name " +
+                         detail::intervals_csv::shown(file.ids[i]) +
                          "; a text without commas, quotes and line ends is right");
     out += file.ids[i];
     number(file.intervals[i].lower);

@@ -26,7 +26,7 @@ namespace remat {
 /// The text formats of the PACE challenge's treewidth track \cite dell2017pace: graphs (`.gr`) and tree decompositions
 /// (`.td`). Vertices and bags count from 1 in the files, from 0 here. Lines that begin with `c` are comments.
 
-namespace pace_reading {
+namespace detail::pace_reading {
 
 /// A file's lines, each cut into words.
 class lines {
@@ -98,17 +98,17 @@ inline std::ifstream open(const std::filesystem::path& path) {
 
 inline constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / 2;
 
-}  // namespace pace_reading
+}  // namespace detail::pace_reading
 
 /// Reads a graph in PACE's `.gr` format: `p tw N M`, then M lines with the two ends of an edge. Loops and repeated
 /// edges are dropped. `file` is the name for messages. O(text) time. Throws `bad_file` (file, line, what is wrong and
 /// what would be right).
 [[nodiscard]] inline undirected_graph read_pace_graph(std::istream& in, const std::string& file) {
-  pace_reading::lines text(pace_reading::all_of(in, file), file);
+  detail::pace_reading::lines text(detail::pace_reading::all_of(in, file), file);
   if (!text.next() || text.words()[0] != "p" || text.words().size() != 4 || text.words()[1] != "tw")
     text.fail_as_whole("does not begin with `p tw VERTICES EDGES`, so it is no PACE graph");
-  const std::uint32_t n = text.number(2, 0, pace_reading::most, "number of vertices"),
-                      m = text.number(3, 0, pace_reading::most, "number of edges");
+  const std::uint32_t n = text.number(2, 0, detail::pace_reading::most, "number of vertices"),
+                      m = text.number(3, 0, detail::pace_reading::most, "number of edges");
   std::vector<undirected_graph::edge> edges;
   edges.reserve(std::min<std::size_t>(m, 1U << 20U));
   while (text.next()) {
@@ -125,7 +125,7 @@ inline constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max() 
 
 /// \overload of a file. Throws `bad_file` also where there is none.
 [[nodiscard]] inline undirected_graph read_pace_graph(const std::filesystem::path& path) {
-  std::ifstream in = pace_reading::open(path);
+  std::ifstream in = detail::pace_reading::open(path);
   return read_pace_graph(in, path.string());
 }
 
@@ -133,12 +133,12 @@ inline constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max() 
 /// bag, and lines with the two ends of a tree edge. Whether it is one of a given graph, `check_decomposition` says.
 /// O(text · log) time. Throws `bad_file`.
 [[nodiscard]] inline tree_decomposition read_pace_decomposition(std::istream& in, const std::string& file) {
-  pace_reading::lines text(pace_reading::all_of(in, file), file);
+  detail::pace_reading::lines text(detail::pace_reading::all_of(in, file), file);
   if (!text.next() || text.words()[0] != "s" || text.words().size() != 5 || text.words()[1] != "td")
     text.fail_as_whole("does not begin with `s td BAGS LARGEST VERTICES`, so it is no PACE tree decomposition");
-  const std::uint32_t bags = text.number(2, 0, pace_reading::most, "number of bags"),
-                      largest = text.number(3, 0, pace_reading::most, "size of the largest bag"),
-                      n = text.number(4, 0, pace_reading::most, "number of vertices");
+  const std::uint32_t bags = text.number(2, 0, detail::pace_reading::most, "number of bags"),
+                      largest = text.number(3, 0, detail::pace_reading::most, "size of the largest bag"),
+                      n = text.number(4, 0, detail::pace_reading::most, "number of vertices");
   if (bags > 0 && static_cast<std::uint64_t>(bags) > (std::uint64_t{1} << 27U))
     text.fail("there are more than 2^27 bags");
   std::vector<std::vector<std::uint32_t>> rows(bags);
@@ -174,7 +174,7 @@ inline constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max() 
 
 /// \overload of a file. Throws `bad_file` also where there is none.
 [[nodiscard]] inline tree_decomposition read_pace_decomposition(const std::filesystem::path& path) {
-  std::ifstream in = pace_reading::open(path);
+  std::ifstream in = detail::pace_reading::open(path);
   return read_pace_decomposition(in, path.string());
 }
 

@@ -21,7 +21,7 @@
 
 namespace remat {
 
-namespace training_graph_reading {
+namespace detail::training_graph_reading {
 
 /// Reads one training graph, with what is remembered between its parts.
 class reader {
@@ -39,9 +39,9 @@ class reader {
     producer_.assign(graph.num_tensors(), none);
     for (const json_value::member& element : root.at("operations").elements()) read_operation(graph, element.value);
     for (const json_value::member& element : root.at("outputs").elements())
-      graph.add_step_output(static_cast<tensor_id>(element.value.id(graph.num_tensors(), "tensors")));
+      graph.add_final_output(static_cast<tensor_id>(element.value.id(graph.num_tensors(), "tensors")));
     for (std::size_t t = 0; t < graph.num_tensors(); ++t)
-      if (producer_[t] == none && !graph.resident(static_cast<tensor_id>(t)))
+      if (producer_[t] == none && !graph.always_resident(static_cast<tensor_id>(t)))
         values_[t].fail("tensor " + std::to_string(t) + " (" + printable(graph.name(static_cast<tensor_id>(t))) +
                         ") is written by no operation; only the kinds parameter and input have no producer");
     return graph;
@@ -171,7 +171,7 @@ class reader {
 
   void note_producer(const training_graph& graph, const json_value& at, tensor_id t, std::uint32_t operation) {
     const auto tensor = [&] { return "tensor " + std::to_string(index(t)) + " (" + printable(graph.name(t)) + ")"; };
-    if (graph.resident(t))
+    if (graph.always_resident(t))
       at.fail(tensor() + " is a parameter or an input and has no producer, but operation " + std::to_string(operation) +
               " writes it");
     std::uint32_t& producer = producer_[index(t)];
@@ -189,7 +189,7 @@ class reader {
   std::int64_t total_ = 0;
 };
 
-}  // namespace training_graph_reading
+}  // namespace detail::training_graph_reading
 
 /// The graph in a parsed file of the format "training-graph", version 1.
 ///
@@ -198,7 +198,7 @@ class reader {
 /// and so cycles, when a `problem` is built (see `read_training_step`). O(document) time. Throws `bad_file` with file,
 /// JSON pointer, what is wrong and what would be right.
 [[nodiscard]] inline training_graph to_training_graph(const json_document& document) {
-  return training_graph_reading::reader(document).read();
+  return detail::training_graph_reading::reader(document).read();
 }
 
 /// Reads a training graph from a file. See `to_training_graph`.
@@ -220,8 +220,8 @@ class reader {
 struct training_step {
   training_graph graph;
   cost_spec cost;
-  problem question;  ///< without a budget: use `question.with_budget(…)`
-  /// The baseline's peak as the file states it, if it does. `question.step().baseline_peak` is what the graph gives.
+  problem instance;  ///< without a budget: use `instance.with_budget(…)`
+  /// The baseline's peak as the file states it, if it does. `instance.graph().baseline_peak` is what the graph gives.
   std::optional<std::int64_t> stated_peak_bytes;
 };
 
@@ -241,8 +241,8 @@ struct training_step {
   }
   if (!chosen) chosen = default_cost(graph);
   try {
-    problem question(graph, *chosen);
-    return {std::move(graph), *chosen, std::move(question), stated};
+    problem instance(graph, *chosen);
+    return {std::move(graph), *chosen, std::move(instance), stated};
   } catch (const bad_graph& e) {
     throw bad_file(document.file(), "/operations", printable(e.what(), 1000));
   } catch (const bad_cost& e) {
@@ -253,7 +253,7 @@ struct training_step {
 /// Reads and validates a training graph. See `to_training_step`.
 ///
 ///     const training_step step = read_training_step("gpt2.json");
-///     const solution s = evict(step.question.with_budget(step.question.step().baseline_peak / 2));
+///     const solution s = evict(step.instance.with_budget(step.instance.graph().baseline_peak / 2));
 [[nodiscard]] inline training_step read_training_step(const std::filesystem::path& path, std::string_view cost = {}) {
   return to_training_step(json_document::read(path), cost);
 }

@@ -51,7 +51,7 @@ struct memory_plan {
 };
 
 /// The steps of `plan_memory`. Sizes and offsets here are counted in units of the alignment.
-namespace memory_planning {
+namespace detail::memory_planning {
 
 /// Blocks that can be placed apart from all others, as no time is without one of them between its first and last.
 ///
@@ -752,7 +752,7 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
   }
 }
 
-}  // namespace memory_planning
+}  // namespace detail::memory_planning
 
 /// Offsets in one arena for all intervals, so that no two that are there at the same time share a byte, with the arena
 /// as small as can be: dynamic storage allocation with known lifetimes, which is NP-hard \cite garey1979np.
@@ -760,11 +760,11 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
 /// Intervals are divided where nothing is there, and time into the sections that matter. Each part is first packed by
 /// filling valleys of a skyline, under three preferences, and, up to some thousand intervals, by first fit. Where a
 /// part is then higher than the bound (the largest load), a local search squeezes it into a smaller arena, the bound
-/// first (see `memory_planning::squeezing`), and parts of at most 128 intervals are searched exhaustively in between.
-/// A part that is above the bound by more than 2 % is packed anew, too, with its smallest blocks set apart (`repack`).
-/// It ends where the arena meets the bound, is proven the smallest or is `enough`, and at the limits of `run`; without
-/// a limit of time or work, after `default_work` where the arena is then at most 1.02 of the bound, else when it is, or
-/// after `further_work`. Never more than the first packing.
+/// first (see `detail::memory_planning::squeezing`), and parts of at most 128 intervals are searched exhaustively in
+/// between. A part that is above the bound by more than 2 % is packed anew, too, with its smallest blocks set apart
+/// (`repack`). It ends where the arena meets the bound, is proven the smallest or is `enough`, and at the limits of
+/// `run`; without a limit of time or work, after `default_work` where the arena is then at most 1.02 of the bound, else
+/// when it is, or after `further_work`. Never more than the first packing.
 ///
 /// Heuristic, except where `optimal` says so. Deterministic for a seed and a work limit (one thread). Time: the first
 /// packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + sections of all
@@ -776,8 +776,8 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
 ///     const memory_plan arena = plan_memory(lives);  // offsets of lives.allocations
 [[nodiscard]] inline memory_plan plan_memory(std::span<const interval> intervals,
                                              const memory_plan_options& options = {}) {
-  using memory_planning::component;
-  using memory_planning::preference;
+  using detail::memory_planning::component;
+  using detail::memory_planning::preference;
   run_control control = options.run;
   const bool limited =
       control.work_limit != run_control::no_work_limit || control.time_limit != std::chrono::nanoseconds::max();
@@ -785,26 +785,26 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
   run_clock clock(control);
   memory_plan plan;
   plan.alignment = options.alignment;
-  std::vector<component> parts = memory_planning::divide(intervals, options.alignment);
+  std::vector<component> parts = detail::memory_planning::divide(intervals, options.alignment);
   std::int64_t bound = 0;
   for (const component& c : parts) bound = std::max(bound, c.load);
 
   const std::int64_t low_enough = std::max(bound, options.enough / options.alignment);
   const std::int64_t spare =
       std::min(bound / memory_plan_options::near_enough, std::numeric_limits<std::int64_t>::max() - bound);
-  const memory_planning::goal goal{low_enough, std::max(low_enough, bound + spare),
-                                   limited ? run_control::no_work_limit : memory_plan_options::default_work};
+  const detail::memory_planning::goal goal{low_enough, std::max(low_enough, bound + spare),
+                                           limited ? run_control::no_work_limit : memory_plan_options::default_work};
   constexpr std::uint32_t few = 4096;  // blocks: first fit is worth its time
   for (component& c : parts) {
-    memory_planning::valley_filling fill(c);
+    detail::memory_planning::valley_filling fill(c);
     for (const preference by : {preference::lifetime, preference::area, preference::size}) {
       if (!c.offset.empty() && (c.height <= low_enough || clock.should_stop())) break;
-      const std::vector<std::uint32_t> rank = memory_planning::ranks(c, by);
+      const std::vector<std::uint32_t> rank = detail::memory_planning::ranks(c, by);
       std::vector<std::int64_t> offset = fill(rank);
       c.keep_if_lower(offset);
       clock.work(16 * static_cast<std::uint64_t>(c.blocks()));
       if (by == preference::lifetime || c.height <= low_enough || c.blocks() > few || clock.should_stop()) continue;
-      offset = memory_planning::first_fit(c, rank);
+      offset = detail::memory_planning::first_fit(c, rank);
       c.keep_if_lower(offset);
       clock.work(static_cast<std::uint64_t>(c.blocks()) * c.blocks() / 4);
     }
@@ -818,7 +818,7 @@ inline void improve(component& c, const goal& to, run_clock& clock, std::uint64_
     component& c = *highest();
     if (c.height <= low_enough || c.optimal || clock.should_stop()) break;
     if (c.height <= goal.near_enough && clock.work_done() >= goal.work) break;
-    memory_planning::improve(c, goal, clock, options.run.seed, plan.statistics);
+    detail::memory_planning::improve(c, goal, clock, options.run.seed, plan.statistics);
   }
 
   plan.offsets.assign(intervals.size(), 0);

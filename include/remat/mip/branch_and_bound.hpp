@@ -17,7 +17,7 @@
 
 namespace remat {
 
-namespace branch_and_bound_search {
+namespace detail::branch_and_bound_search {
 
 enum class lp_status : std::uint8_t { optimal, infeasible, cut_off, stopped };
 
@@ -234,7 +234,7 @@ class dense_dual_simplex {
   std::size_t pivots_ = 0;
 };
 
-}  // namespace branch_and_bound_search
+}  // namespace detail::branch_and_bound_search
 
 /// Branch and bound, depth first, over a dense dual simplex: for tests and models of some hundred rows.
 /// \cite land1960automatic \cite lemke1954dual
@@ -248,7 +248,7 @@ struct branch_and_bound_backend {
   static constexpr std::size_t most_entries = std::size_t{1} << 26;
 
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options = {}) const {
-    using branch_and_bound_search::lp_status;
+    using detail::branch_and_bound_search::lp_status;
     run_clock clock(options.run);
     mip_result best;
     const auto finish = [&](mip_status status) {
@@ -282,7 +282,7 @@ struct branch_and_bound_backend {
       std::size_t depth;  // changes above it
       double bound;
     };
-    branch_and_bound_search::dense_dual_simplex lp(model);
+    detail::branch_and_bound_search::dense_dual_simplex lp(model);
     std::vector<node> open{{{model.num_columns(), 0, 0}, 0, -mip_model::infinite}};
     std::vector<change> undo;
     double given_up = mip_model::infinite;  // the lowest bound of what was pruned for the gap
@@ -362,7 +362,7 @@ struct branch_and_bound_backend {
       report_bound(mip_model::infinite);
       progress news;
       news.solver = name;
-      news.best_time = best.objective;
+      news.best_objective = best.objective;
       news.lower_bound = best.bound;
       news.done = clock.work_done();
       clock.report(news);

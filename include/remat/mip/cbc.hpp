@@ -44,7 +44,7 @@
 
 namespace remat {
 
-namespace cbc_child {
+namespace detail::cbc_child {
 
 /// What the child tells: a header, then `bytes` bytes.
 enum class message_kind : std::uint32_t { bound, incumbent, finished, failed };
@@ -431,7 +431,7 @@ class process {
   int status_ = 0;
 };
 
-}  // namespace cbc_child
+}  // namespace detail::cbc_child
 
 /// COIN-OR CBC, run where it can be stopped: in a child process. \cite forrest2005cbc
 ///
@@ -460,8 +460,8 @@ struct cbc_backend {
   bool preprocess = false;
 
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options = {}) const {
-    using cbc_child::message;
-    using cbc_child::message_kind;
+    using detail::cbc_child::message;
+    using detail::cbc_child::message_kind;
     run_clock clock(options.run);
     mip_result best;
     const auto finish = [&](mip_status status) {
@@ -497,7 +497,7 @@ struct cbc_backend {
     }
 
     const bool timed = options.run.time_limit != std::chrono::nanoseconds::max();
-    cbc_child::process child;
+    detail::cbc_child::process child;
     if (!child.start(model, options, with_start,
                      timed ? std::chrono::duration<double>(clock.left()).count() : mip_model::infinite,
                      {memory_limit, preprocess})) {
@@ -557,7 +557,7 @@ struct cbc_backend {
       }
       progress news;
       news.solver = name;
-      news.best_time = best.objective;
+      news.best_objective = best.objective;
       news.lower_bound = best.bound;
       news.done = best.nodes;
       clock.report(news);

@@ -1012,7 +1012,7 @@ template <mip_backend Backend>
   news.solver = "hierarchical_ilp";
   news.stage = "integer program";
   solving.run.on_progress = [&](const progress& of_backend) {
-    news.best_time = best.time;
+    news.best_objective = best.time;
     news.lower_bound = floor;
     news.done = of_backend.done;
     clock.report(news);

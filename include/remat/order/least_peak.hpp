@@ -33,22 +33,23 @@ struct least_peak_order_result {
   bool proven = false;  ///< no order of the needed operations, each once, has a lower peak
 };
 
-namespace ordering {
+namespace detail::ordering {
 
 /// The needed operations as nodes 0 … n − 1, in the listed order, with what each order needs of memory.
 ///
-/// A tensor occupies memory from the first to the last of the operations that touch it (write or read it), step outputs
-/// to the end; read backwards, an order obeys the same rule. A write that nobody wants lasts for its operation alone.
+/// A tensor occupies memory from the first to the last of the operations that touch it (write or read it), final
+/// outputs to the end; read backwards, an order obeys the same rule. A write that nobody wants lasts for its operation
+/// alone.
 class precedence {
  public:
-  explicit precedence(const problem& p) : step_(p.step()) {
+  explicit precedence(const problem& p) : step_(p.graph()) {
     std::vector<std::uint32_t> node(step_.num_operations, 0);
     for (std::uint32_t o = 0; o < step_.num_operations; ++o)
       if (step_.needed[o]) {
         node[o] = static_cast<std::uint32_t>(operations_.size());
         operations_.push_back(o);
       }
-    std::vector<std::uint8_t> wanted(step_.step_output);
+    std::vector<std::uint8_t> wanted(step_.final_output);
     for (const std::uint32_t o : operations_)
       for (const std::uint32_t t : step_.inputs[o]) wanted[t] = 1;
     touchers_.assign(step_.num_tensors, 0);
@@ -84,7 +85,7 @@ class precedence {
     }
   }
 
-  [[nodiscard]] const flat_step& step() const noexcept { return step_; }
+  [[nodiscard]] const flat_graph& graph() const noexcept { return step_; }
   [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(operations_.size()); }
   [[nodiscard]] std::uint32_t operation(std::uint32_t node) const noexcept { return operations_[node]; }
   [[nodiscard]] std::span<const std::uint32_t> before(std::uint32_t node) const noexcept { return before_[node]; }
@@ -96,7 +97,7 @@ class precedence {
   [[nodiscard]] std::int64_t own(std::uint32_t node) const noexcept { return own_[node]; }
 
  private:
-  const flat_step& step_;
+  const flat_graph& step_;
   std::vector<std::uint32_t> operations_;
   index_rows touched_, before_, after_;
   std::vector<std::uint32_t> touchers_;
@@ -107,7 +108,7 @@ class precedence {
 class placement {
  public:
   explicit placement(const precedence& dag, bool reverse = false)
-      : dag_(dag), reverse_(reverse), left_(dag.step().num_tensors) {
+      : dag_(dag), reverse_(reverse), left_(dag.graph().num_tensors) {
     reset();
   }
 
@@ -115,7 +116,7 @@ class placement {
     memory_ = peak_ = 0;
     for (std::uint32_t t = 0; t < left_.size(); ++t) {
       left_[t] = dag_.touchers(t);
-      if (reverse_ && dag_.step().step_output[t]) memory_ += dag_.step().bytes[t];
+      if (reverse_ && dag_.graph().final_output[t]) memory_ += dag_.graph().bytes[t];
     }
   }
 
@@ -124,11 +125,11 @@ class placement {
     std::int64_t after = 0;   ///< memory when it has run
   };
   [[nodiscard]] effect look(std::uint32_t node) const {
-    const flat_step& s = dag_.step();
+    const flat_graph& s = dag_.graph();
     effect e{memory_, memory_};
     for (const std::uint32_t t : dag_.touched(node)) {
-      const bool opens = left_[t] == dag_.touchers(t) && !(reverse_ && s.step_output[t]);
-      const bool closes = left_[t] == 1 && (reverse_ || !s.step_output[t]);
+      const bool opens = left_[t] == dag_.touchers(t) && !(reverse_ && s.final_output[t]);
+      const bool closes = left_[t] == 1 && (reverse_ || !s.final_output[t]);
       if (opens) e.during += s.bytes[t];
       if (opens) e.after += s.bytes[t];
       if (closes) e.after -= s.bytes[t];
@@ -289,7 +290,7 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
     bool done;
   };
   const std::uint32_t n = dag.size();
-  const flat_step& s = dag.step();
+  const flat_graph& s = dag.graph();
   std::vector<ideal> need(n, 0), touch(s.num_tensors, 0);
   for (std::uint32_t i = 0; i < n; ++i) {
     for (const std::uint32_t j : dag.before(i)) need[i] |= ideal{1} << j;
@@ -299,7 +300,7 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
   const auto memory = [&](ideal x) {
     std::int64_t sum = 0;
     for (std::uint32_t t = 0; t < s.num_tensors; ++t)
-      if ((x & touch[t]) != 0 && ((touch[t] & ~x) != 0 || s.step_output[t])) sum += s.bytes[t];
+      if ((x & touch[t]) != 0 && ((touch[t] & ~x) != 0 || s.final_output[t])) sum += s.bytes[t];
     return sum;
   };
   std::unordered_map<ideal, reached> best;
@@ -351,7 +352,7 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
   return true;  // nothing below `peak`
 }
 
-}  // namespace ordering
+}  // namespace detail::ordering
 
 /// The order of the needed operations, each once, of the least peak that can be found: never above the listed order's.
 ///
@@ -362,29 +363,29 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
 [[nodiscard]] inline least_peak_order_result least_peak_order(const problem& p,
                                                               const least_peak_options& options = {}) {
   run_clock clock(options.run);
-  const ordering::precedence dag(p);
+  const detail::ordering::precedence dag(p);
   const std::uint32_t n = dag.size();
   const std::int64_t bound = largest_working_set(p).bytes;
   std::vector<std::uint32_t> order(n);
   for (std::uint32_t i = 0; i < n; ++i) order[i] = i;
-  ordering::placement now(dag);
-  std::int64_t peak = ordering::peak_of(now, order);
+  detail::ordering::placement now(dag);
+  std::int64_t peak = detail::ordering::peak_of(now, order);
   const auto tell = [&](std::string_view stage) {
     progress news;
     news.solver = "no_remat";
     news.stage = stage;
-    news.best_time = peak <= p.budget() ? p.step().needed_time : news.best_time;
-    news.lower_bound = p.step().needed_time;
+    news.best_objective = peak <= p.budget() ? p.graph().needed_time : news.best_objective;
+    news.lower_bound = p.graph().needed_time;
     news.done = clock.work_done();
     clock.report(news);
   };
-  using ordering::rule;
+  using detail::ordering::rule;
   for (const bool reverse : {false, true})
     for (const rule r : {rule::least_after, rule::least_during, rule::no_new_peak, rule::free_early}) {
       if (peak <= bound || clock.should_stop()) break;
-      std::vector<std::uint32_t> trial = ordering::list_schedule(dag, r, reverse, clock);
+      std::vector<std::uint32_t> trial = detail::ordering::list_schedule(dag, r, reverse, clock);
       if (trial.size() != n) continue;
-      const std::int64_t trial_peak = ordering::peak_of(now, trial);
+      const std::int64_t trial_peak = detail::ordering::peak_of(now, trial);
       if (trial_peak < peak) {
         peak = trial_peak;
         order.swap(trial);
@@ -393,14 +394,15 @@ inline bool exact(const precedence& dag, std::vector<std::uint32_t>& order, std:
     }
   bool proven = peak <= bound;
   if (!proven && n <= std::min(options.exact_operations, std::uint32_t{64}) && !clock.should_stop()) {
-    proven = ordering::exact(dag, order, peak, options.exact_states, clock);
+    proven = detail::ordering::exact(dag, order, peak, options.exact_states, clock);
     tell("exact order");
   }
   if (!proven && !clock.should_stop()) {
-    ordering::improve(dag, order, peak, bound, options.moves, clock, options.run.seed, [&](std::int64_t better) {
-      peak = better;
-      tell("local search");
-    });
+    detail::ordering::improve(dag, order, peak, bound, options.moves, clock, options.run.seed,
+                              [&](std::int64_t better) {
+                                peak = better;
+                                tell("local search");
+                              });
     proven = peak <= bound;
   }
   least_peak_order_result result;

@@ -24,21 +24,21 @@ namespace remat {
 
 /// A training step as flat arrays: what every solver runs on. Operation and tensor indices are the graph's ids, and the
 /// order of the operations' indices is topological.
-struct flat_step {
+struct flat_graph {
   std::uint32_t num_operations = 0;
   std::uint32_t num_tensors = 0;
   index_rows inputs;     ///< operation → the counted tensors that it reads, ascending, each once
   index_rows outputs;    ///< operation → the tensors that it writes, ascending
   index_rows producers;  ///< tensor → the operations that write it, ascending
   index_rows consumers;  ///< tensor → the operations that read it, ascending; empty for what is always resident
-  std::vector<std::int64_t> bytes;          ///< of a tensor; 0 where it is always resident
-  std::vector<std::int64_t> workspace;      ///< of an operation, bytes
-  std::vector<double> time;                 ///< of an operation, the cost model's unit
-  std::vector<std::uint8_t> resident;       ///< of a tensor: always there, not counted, has no producer
-  std::vector<std::uint8_t> step_output;    ///< of a tensor: must be readable at the end
-  std::vector<std::uint8_t> once;           ///< of an operation: 0, or why it runs at most once
-  std::vector<std::uint8_t> needed;         ///< of an operation: a step output or an effect depends on it
-  std::vector<std::uint32_t> step_outputs;  ///< tensors with `step_output`, ascending
+  std::vector<std::int64_t> bytes;            ///< of a tensor; 0 where it is always resident
+  std::vector<std::int64_t> workspace;        ///< of an operation, bytes
+  std::vector<double> time;                   ///< of an operation, the cost model's unit
+  std::vector<std::uint8_t> always_resident;  ///< of a tensor: always there, not counted, has no producer
+  std::vector<std::uint8_t> final_output;     ///< of a tensor: must be readable at the end
+  std::vector<std::uint8_t> once;             ///< of an operation: 0, or why it runs at most once
+  std::vector<std::uint8_t> needed;           ///< of an operation: a final output or an effect depends on it
+  std::vector<std::uint32_t> final_outputs;   ///< tensors with `final_output`, ascending
 
   static constexpr std::uint8_t once_for_effect = 1;  ///< no outputs: exactly once
   static constexpr std::uint8_t once_as_marked = 2;   ///< the graph says that it is not recomputable
@@ -58,7 +58,7 @@ struct flat_step {
 /// a time or size that is negative, not finite or overflows.
 ///
 ///     problem p(graph, roofline_cost{});
-///     solution s = evict(p.with_budget(p.step().baseline_peak / 2));
+///     solution s = evict(p.with_budget(p.graph().baseline_peak / 2));
 class problem {
  public:
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
@@ -66,13 +66,13 @@ class problem {
   template <data_flow_graph G, cost_model<G> C>
   requires sizing_cost_model<C, G> || sized_graph<G>
   explicit problem(const G& graph, const C& cost, std::int64_t budget = unlimited) : budget_(budget) {
-    auto built = std::make_shared<flat_step>();
+    auto built = std::make_shared<flat_graph>();
     read(*built, graph, cost);
     data_ = std::move(built);
     check_budget();
   }
 
-  [[nodiscard]] const flat_step& step() const noexcept { return *data_; }
+  [[nodiscard]] const flat_graph& graph() const noexcept { return *data_; }
   [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
   [[nodiscard]] bool has_budget() const noexcept { return budget_ != unlimited; }
 
@@ -109,7 +109,7 @@ class problem {
   }
 
   template <class G, class C>
-  static void read(flat_step& s, const G& graph, const C& cost) {
+  static void read(flat_graph& s, const G& graph, const C& cost) {
     const std::size_t n = static_cast<std::size_t>(graph.num_operations());
     const std::size_t m = static_cast<std::size_t>(graph.num_tensors());
     constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() / 2;
@@ -118,22 +118,22 @@ class problem {
     s.num_tensors = static_cast<std::uint32_t>(m);
 
     read_outputs(s, graph);
-    s.resident.assign(m, 0);
+    s.always_resident.assign(m, 0);
     for (std::size_t t = 0; t < m; ++t) {
       const auto id = static_cast<tensor_id>(t);
       const bool produced = !s.producers[t].empty();
       if constexpr (residency_graph<G>) {
-        s.resident[t] = static_cast<bool>(graph.resident(id));
-        if (s.resident[t] && produced)
+        s.always_resident[t] = static_cast<bool>(graph.always_resident(id));
+        if (s.always_resident[t] && produced)
           throw bad_graph(label(graph, "tensor", id) + " is always resident (a parameter or an input), but " +
                           label(graph, "operation", static_cast<op_id>(s.producers[t][0])) +
                           " writes it; such tensors have no producer");
       } else {
-        s.resident[t] = !produced;
+        s.always_resident[t] = !produced;
       }
     }
     read_inputs(s, graph);
-    read_step_outputs(s, graph);
+    read_final_outputs(s, graph);
     read_sizes(s, graph, cost);
     mark_needed(s);
     measure_baseline(s);
@@ -164,7 +164,7 @@ class problem {
   }
 
   template <class G>
-  static void read_outputs(flat_step& s, const G& graph) {
+  static void read_outputs(flat_graph& s, const G& graph) {
     for (std::size_t o = 0; o < s.num_operations; ++o) {
       const auto id = static_cast<op_id>(o);
       const std::size_t first = s.outputs.values.size();
@@ -180,14 +180,14 @@ class problem {
   }
 
   template <class G>
-  static void read_inputs(flat_step& s, const G& graph) {
+  static void read_inputs(flat_graph& s, const G& graph) {
     bool ordered = true;
     for (std::size_t o = 0; o < s.num_operations; ++o) {
       const auto id = static_cast<op_id>(o);
       const std::size_t first = s.inputs.values.size();
       for (const tensor_id t : graph.inputs(id)) {
         append(s.inputs, graph, id, "input", t, s.num_tensors);
-        if (s.resident[index(t)]) {
+        if (s.always_resident[index(t)]) {
           s.inputs.values.pop_back();
           continue;
         }
@@ -208,7 +208,7 @@ class problem {
 
   /// Some operation reads a tensor before all of its producers have run: says whether it is a cycle or the order.
   template <class G>
-  [[noreturn]] static void explain_disorder(const flat_step& s, const G& graph) {
+  [[noreturn]] static void explain_disorder(const flat_graph& s, const G& graph) {
     const std::size_t n = s.num_operations;
     std::vector<std::size_t> missing(n, 0);  // producer–reader pairs that are still open
     for (std::size_t o = 0; o < n; ++o)
@@ -259,23 +259,23 @@ class problem {
   }
 
   template <class G>
-  static void read_step_outputs(flat_step& s, const G& graph) {
-    s.step_output.assign(s.num_tensors, 0);
-    for (const tensor_id t : graph.step_outputs()) {
+  static void read_final_outputs(flat_graph& s, const G& graph) {
+    s.final_output.assign(s.num_tensors, 0);
+    for (const tensor_id t : graph.final_outputs()) {
       if (index(t) >= s.num_tensors)
-        throw bad_graph("step output " + std::to_string(index(t)) + " is no tensor; there are " +
+        throw bad_graph("final output " + std::to_string(index(t)) + " is no tensor; there are " +
                         std::to_string(s.num_tensors));
-      if (s.resident[index(t)]) continue;
+      if (s.always_resident[index(t)]) continue;
       if (s.producers[index(t)].empty())
-        throw bad_graph("step output " + label(graph, "tensor", t) + " is written by no operation");
-      s.step_output[index(t)] = 1;
+        throw bad_graph("final output " + label(graph, "tensor", t) + " is written by no operation");
+      s.final_output[index(t)] = 1;
     }
     for (std::uint32_t t = 0; t < s.num_tensors; ++t)
-      if (s.step_output[t]) s.step_outputs.push_back(t);
+      if (s.final_output[t]) s.final_outputs.push_back(t);
   }
 
   template <class G, class C>
-  static void read_sizes(flat_step& s, const G& graph, const C& cost) {
+  static void read_sizes(flat_graph& s, const G& graph, const C& cost) {
     constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
     std::int64_t total = 0, widest = 0;
     s.bytes.assign(s.num_tensors, 0);
@@ -285,7 +285,7 @@ class problem {
       if (bytes < 0)
         throw bad_cost(label(graph, "tensor", id) + ": bytes is " + std::to_string(bytes) +
                        "; it must not be negative");
-      if (s.resident[t]) continue;
+      if (s.always_resident[t]) continue;
       if (bytes > largest - total)
         throw bad_cost(label(graph, "tensor", id) + ": the sizes of all tensors together exceed 2^63 − 1 bytes");
       total += bytes;
@@ -312,15 +312,15 @@ class problem {
       s.time[o] = time;
       s.baseline_time += time;
       if (!std::isfinite(s.baseline_time)) throw bad_cost("the times of all operations together are not finite");
-      if (s.has_effect(o)) s.once[o] = flat_step::once_for_effect;
+      if (s.has_effect(o)) s.once[o] = flat_graph::once_for_effect;
       if constexpr (recomputable_graph<G>)
-        if (!graph.recomputable(id)) s.once[o] = flat_step::once_as_marked;
+        if (!graph.recomputable(id)) s.once[o] = flat_graph::once_as_marked;
     }
   }
 
-  static void mark_needed(flat_step& s) {
+  static void mark_needed(flat_graph& s) {
     s.needed.assign(s.num_operations, 0);
-    std::vector<std::uint8_t> wanted(s.step_output);
+    std::vector<std::uint8_t> wanted(s.final_output);
     for (std::size_t o = s.num_operations; o-- > 0;) {
       bool needed = s.has_effect(o);
       for (const std::uint32_t t : s.outputs[o]) needed = needed || wanted[t];
@@ -332,7 +332,7 @@ class problem {
       if (s.needed[o]) s.needed_time += s.time[o];
   }
 
-  static void measure_baseline(flat_step& s) {
+  static void measure_baseline(flat_graph& s) {
     // The producers of a tensor precede its readers, so its last use is its last reader, or its last producer.
     std::vector<std::uint32_t> last_use(s.num_tensors, 0);
     std::int64_t memory = 0;
@@ -346,11 +346,11 @@ class problem {
       s.baseline_peak = std::max(s.baseline_peak, memory + s.workspace[o]);
       for (const auto* rows : {&s.inputs, &s.outputs})
         for (const std::uint32_t t : (*rows)[o])
-          if (last_use[t] == o && !s.step_output[t]) memory -= s.bytes[t];
+          if (last_use[t] == o && !s.final_output[t]) memory -= s.bytes[t];
     }
   }
 
-  std::shared_ptr<const flat_step> data_;
+  std::shared_ptr<const flat_graph> data_;
   std::int64_t budget_ = unlimited;
   std::optional<double> known_bound_{};
 };

@@ -42,7 +42,7 @@ struct refine_result {
   stop_reason stopped = stop_reason::none;
 };
 
-namespace refinement {
+namespace detail::refinement {
 
 /// One search: a timeline, its moves, and the best schedule that it has seen.
 class searcher {
@@ -55,7 +55,7 @@ class searcher {
     best_time_ = plan_.time();
     best_ = plan_.computes();
   }
-  void start(std::span<const std::uint32_t> computes) { start(schedule_computes(plan_.step(), computes)); }
+  void start(std::span<const std::uint32_t> computes) { start(schedule_computes(plan_.graph(), computes)); }
 
   /// Anneals from the present schedule: the temperature falls from `hot` to 0 while `fraction(moves)` goes from 0 to 1.
   template <class Fraction>
@@ -64,7 +64,7 @@ class searcher {
     std::size_t again = 0;
     for (timeline::node x = plan_.next(timeline::head); x != timeline::tail; x = plan_.next(x))
       again += plan_.removable(x) ? 1U : 0U;
-    const double excess = std::max(0.0, plan_.time() - plan_.step().needed_time);
+    const double excess = std::max(0.0, plan_.time() - plan_.graph().needed_time);
     const double scale = again == 0 ? 0 : hot * excess / static_cast<double>(again);
     for (std::uint64_t i = 0;; ++i) {
       if (i % stride == 0) {
@@ -92,7 +92,7 @@ class searcher {
   std::uint64_t made_ = 0;
 };
 
-}  // namespace refinement
+}  // namespace detail::refinement
 
 /// Improves schedules: simulated annealing \cite kirkpatrick1983annealing over the moves of `refine_moves`, each
 /// evaluated exactly in the interval that it touches, in several searches that exchange their best after every round.
@@ -125,11 +125,11 @@ class searcher {
   const std::uint64_t quantum = std::max<std::uint64_t>(1, total / (searches * rounds));
   const double limit = std::chrono::duration<double>(options.run.time_limit).count();
   const std::size_t threads = std::clamp<std::size_t>(options.run.threads, 1, searches);
-  const double target = std::max(options.lower_bound, p.step().needed_time) * (1 + 1e-12);
+  const double target = std::max(options.lower_bound, p.graph().needed_time) * (1 + 1e-12);
 
-  std::vector<std::unique_ptr<refinement::searcher>> all;
+  std::vector<std::unique_ptr<detail::refinement::searcher>> all;
   for (std::size_t i = 0; i < searches; ++i) {
-    all.push_back(std::make_unique<refinement::searcher>(p, options.run.seed * 1000003 + i));
+    all.push_back(std::make_unique<detail::refinement::searcher>(p, options.run.seed * 1000003 + i));
     all.back()->start(*ranked[i % std::min<std::size_t>(ranked.size(), 4)].second);
   }
   static constexpr double heats[] = {1.2, 0.5, 2.5, 0.2};
@@ -150,7 +150,7 @@ class searcher {
             if (k == 0 && made % 4096 == 0)
               clock.report({.solver = "refine",
                             .stage = "refinement",
-                            .best_time = std::min(result.time, all[i]->best_time()),
+                            .best_objective = std::min(result.time, all[i]->best_time()),
                             .lower_bound = options.lower_bound});
             return f;
           }
@@ -158,7 +158,7 @@ class searcher {
           if (k == 0 && made % 4096 == 0)
             clock.report({.solver = "refine",
                           .stage = "refinement",
-                          .best_time = std::min(result.time, all[i]->best_time()),
+                          .best_objective = std::min(result.time, all[i]->best_time()),
                           .lower_bound = options.lower_bound,
                           .done = made,
                           .total = quantum});

@@ -46,7 +46,7 @@ class refine_moves {
  public:
   using node = timeline::node;
 
-  refine_moves(timeline& plan, std::uint64_t seed) : plan_(plan), step_(plan.step()), random_(seed) {
+  refine_moves(timeline& plan, std::uint64_t seed) : plan_(plan), step_(plan.graph()), random_(seed) {
     for (std::uint32_t t = 0; t < step_.num_tensors; ++t)
       if (step_.bytes[t] > 0 && step_.producers[t].size() == 1 && plan.rerunnable(step_.producers[t][0]))
         droppable_.push_back(t);
@@ -228,7 +228,7 @@ class refine_moves {
   }
 
   timeline& plan_;
-  const flat_step& step_;
+  const flat_graph& step_;
   fast_random random_;
   std::vector<std::uint32_t> droppable_, stack_, seen_;
   std::uint32_t stamp_ = 0;

@@ -34,7 +34,7 @@ struct retain_options {
 /// before each recomputation.
 [[nodiscard]] inline schedule retain(const problem& p, schedule start, run_clock& clock,
                                      const retain_options& options = {}) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   std::vector<std::pair<double, std::uint32_t>> runs;
   if (options.rounds > 0) {
     retention line(p, start);

@@ -27,8 +27,8 @@ class retention {
 
   /// `plan`: legal, within the budget of `p`, and tidy (`schedule_computes`). `p` must outlive this.
   retention(const problem& p, const schedule& plan)
-      : step_(p.step()), budget_(p.budget()), op_(computes_of(plan)), gone_(op_.size(), 0) {
-    const flat_step& s = step_;
+      : step_(p.graph()), budget_(p.budget()), op_(computes_of(plan)), gone_(op_.size(), 0) {
+    const flat_graph& s = step_;
     const auto places = static_cast<std::uint32_t>(op_.size());
     rerunnable_.assign(s.num_operations, 0);
     for (std::uint32_t o = 0; o < s.num_operations; ++o) {
@@ -72,7 +72,7 @@ class retention {
       ++x;
     }
     begin_.push_back(static_cast<std::uint32_t>(events_.size()));
-    for (const std::uint32_t t : s.step_outputs) append(places, t, false);
+    for (const std::uint32_t t : s.final_outputs) append(places, t, false);
 
     leaves_ = std::bit_ceil(std::max<std::size_t>(op_.size() + 1, 2));
     most_.assign(2 * leaves_, lowest);
@@ -211,7 +211,7 @@ class retention {
     if (i < leaves_) added_[i] += bytes;
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   std::int64_t budget_;
   std::vector<std::uint32_t> op_;
   std::vector<std::uint8_t> gone_, rerunnable_;

@@ -33,8 +33,8 @@ class timeline {
   static constexpr node none = std::numeric_limits<node>::max();
 
   /// `p` must outlive the timeline.
-  explicit timeline(const problem& p) : step_(&p.step()), budget_(p.budget()) {
-    const flat_step& s = *step_;
+  explicit timeline(const problem& p) : step_(&p.graph()), budget_(p.budget()) {
+    const flat_graph& s = *step_;
     events_.resize(s.num_tensors);
     rerunnable_.assign(s.num_operations, 0);
     need_.assign(s.num_operations, 0);
@@ -51,7 +51,7 @@ class timeline {
 
   /// Takes over a legal schedule; it may be over the budget. O(length).
   void load(const schedule& plan) {
-    const flat_step& s = *step_;
+    const flat_graph& s = *step_;
     const schedule tidy = schedule_computes(s, computes_of(plan));
     clear();
     std::vector<std::uint8_t> allocated(s.num_tensors, 0);
@@ -71,7 +71,7 @@ class timeline {
         allocated[t] = 1;
       }
     }
-    for (const std::uint32_t t : s.step_outputs) events_[t].push_back({tail, false});
+    for (const std::uint32_t t : s.final_outputs) events_[t].push_back({tail, false});
     // Gaps from the events: a tensor lives from an event to the next one if that is a read.
     std::vector<std::int64_t> change(op_.size(), 0);
     for (std::uint32_t t = 0; t < s.num_tensors; ++t)
@@ -148,7 +148,7 @@ class timeline {
   [[nodiscard]] std::int64_t memory(node x) const noexcept { return gap_[prev_[x]] + node_need_[x]; }
   [[nodiscard]] bool rerunnable(std::uint32_t o) const noexcept { return rerunnable_[o] != 0; }
   [[nodiscard]] std::span<const event> events(std::uint32_t t) const noexcept { return events_[t]; }
-  [[nodiscard]] const flat_step& step() const noexcept { return *step_; }
+  [[nodiscard]] const flat_graph& graph() const noexcept { return *step_; }
 
   /// Index of the first event of `t` at or after node `x`.
   [[nodiscard]] std::size_t first_event_from(std::uint32_t t, node x) const noexcept {
@@ -424,7 +424,7 @@ class timeline {
     time_ -= step_->time[o];
   }
 
-  const flat_step* step_;
+  const flat_graph* step_;
   std::int64_t budget_;
   std::vector<std::uint8_t> rerunnable_;
   std::vector<std::int64_t> need_;

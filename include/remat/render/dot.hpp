@@ -45,9 +45,9 @@ struct dot_options {
 /// writes) · log) time.
 ///
 ///     std::ofstream file("hierarchy.dot");
-///     write_dot(file, graph, problem.step(), h);   // dot -Tsvg hierarchy.dot
+///     write_dot(file, graph, problem.graph(), h);   // dot -Tsvg hierarchy.dot
 template <data_flow_graph G>
-void write_dot(std::ostream& out, const G& graph, const flat_step& s, const operation_hierarchy& h,
+void write_dot(std::ostream& out, const G& graph, const flat_graph& s, const operation_hierarchy& h,
                const dot_options& options = {}) {
   std::vector<std::uint8_t> drawn(s.num_operations, 0);
   for (std::size_t i = 0; i < h.order.size(); ++i) drawn[h.order[i]] = options.backward || i < h.num_forward;

@@ -108,7 +108,7 @@ struct schedule_profile {
 /// Runs the exact checker over a legal `plan` and writes down what it does. O(steps + reads and writes), and a sort.
 template <named_graph G>
 [[nodiscard]] schedule_profile profile(const problem& p, const G& graph, const schedule& plan) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   schedule_profile out;
   std::vector<std::uint32_t> runs(s.num_operations, 0);
   double time = 0;
@@ -169,8 +169,8 @@ template <named_graph G>
 /// each schedule what it recomputes most and what is in memory at its peak. Everything but the two charts is plain
 /// HTML. It knows nothing of solvers: whoever has a schedule may add it.
 ///
-///     html_report report({.name = graph.name(), .time_unit = "s", .baseline_peak = p.step().baseline_peak,
-///                         .baseline_time = p.step().baseline_time});
+///     html_report report({.name = graph.name(), .time_unit = "s", .baseline_peak = p.graph().baseline_peak,
+///                         .baseline_time = p.graph().baseline_time});
 ///     report.add({.solver = "mine", .status = "feasible", .budget_bytes = budget, .peak_bytes = peak, .time = time},
 ///                profile(p, graph, plan));
 ///     report.write(file);

@@ -45,7 +45,7 @@ concept phased_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
 };
 
 /// The parts of writing a trace.
-namespace trace_json {
+namespace detail::trace_json {
 
 /// How the times of a cost model are told in microseconds.
 struct time_scale {
@@ -174,7 +174,7 @@ struct sample {
 class timeline {
  public:
   timeline(const problem& p, std::span<const step> steps, const trace_options& options)
-      : step_(p.step()), steps_(steps), streams_(options.streams) {
+      : step_(p.graph()), steps_(steps), streams_(options.streams) {
     report = check(p, steps);
     if (!report.valid()) throw bad_argument("only a legal schedule has a trace: " + report.message());
     if (streams_ != nullptr) require_fitting();
@@ -320,7 +320,7 @@ class timeline {
     moment_.reset();
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   std::span<const step> steps_;
   const stream_assignment* streams_;
   std::optional<sample> moment_;  // the last one of the moment at hand
@@ -337,7 +337,7 @@ template <class G>
   }
 }
 
-}  // namespace trace_json
+}  // namespace detail::trace_json
 
 /// Writes a schedule, run in simulated time, as a trace for https://ui.perfetto.dev or chrome://tracing, in the JSON
 /// object format of \cite chromiumtrace.
@@ -366,14 +366,14 @@ template <class G>
 template <named_graph G>
 void write_trace(std::ostream& out, const problem& p, const G& graph, std::span<const step> steps,
                  const trace_options& options = {}) {
-  using trace_json::launch;
-  const flat_step& s = p.step();
-  const trace_json::timeline line(p, steps, options);
+  using detail::trace_json::launch;
+  const flat_graph& s = p.graph();
+  const detail::trace_json::timeline line(p, steps, options);
   const std::uint32_t streams = options.streams == nullptr ? 1 : options.streams->streams;
   std::vector<std::uint32_t> runs(s.num_operations, 0), run(s.num_operations, 0);
   for (const launch& v : line.launches) ++runs[index(steps[v.step].operation())];
 
-  trace_json::writer to(out);
+  detail::trace_json::writer to(out);
   to.raw("{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"generator\": \"remat\", \"graph\": ").quoted(options.graph);
   to.raw(", \"solver\": ").quoted(options.solver).raw(", \"cost_model\": ").quoted(options.cost);
   to.raw(", \"microsecond\": ").quoted(line.scale.words).raw(", \"time\": ").number(line.report.time);
@@ -416,7 +416,7 @@ void write_trace(std::ostream& out, const problem& p, const G& graph, std::span<
     const op_id id = steps[now.step].operation();
     const std::size_t o = index(id);
     const bool again = ++run[o] > 1;
-    const std::string_view phase = trace_json::phase_name(graph, id);
+    const std::string_view phase = detail::trace_json::phase_name(graph, id);
     turn_to(again ? "recomputation" : phase, now.begin);
     std::int64_t written = 0, freed = 0;
     for (const std::uint32_t t : s.outputs[o]) written += s.bytes[t];
@@ -449,7 +449,7 @@ void write_trace(std::ostream& out, const problem& p, const G& graph, std::span<
     to.quoted("peak, " + format_bytes(line.peak.bytes)).raw(", \"ts\": ").time(line.peak.time);
     to.raw(", \"args\": {\"bytes\": ").number(line.peak.bytes).raw("}}");
   }
-  for (const trace_json::sample& now : line.memory) {
+  for (const detail::trace_json::sample& now : line.memory) {
     to.raw(",\n{\"ph\": \"C\", \"pid\": 1, \"name\": \"memory\", \"ts\": ").time(now.time);
     to.raw(", \"args\": {\"in use\": ").number(now.bytes);
     if (p.has_budget()) to.raw(", \"left of the budget\": ").number(std::max<std::int64_t>(0, p.budget() - now.bytes));

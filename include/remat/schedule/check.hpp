@@ -24,7 +24,7 @@ enum class violation : std::uint8_t {
   adds_twice,          ///< a second contribution of one operation to a tensor of several producers
   free_not_allocated,  ///< also: of a tensor that is always resident
   effect_missing,      ///< an operation without outputs did not run exactly once
-  output_missing,      ///< a step output is not readable at the end
+  output_missing,      ///< a final output is not readable at the end
   over_budget
 };
 
@@ -65,7 +65,7 @@ struct check_report {
       case violation::effect_missing:
         return "at the end: " + o + ", which has no outputs, did not run exactly once";
       case violation::output_missing:
-        return "at the end: step output " + t + " is not there";
+        return "at the end: final output " + t + " is not there";
       case violation::over_budget:
         return "the peak, " + std::to_string(peak_bytes) + " bytes, is over the budget";
     }
@@ -87,7 +87,7 @@ struct no_observer {
 /// O(steps + their reads and writes) time; O(operations + tensors) memory. Never throws on a bad schedule.
 template <class Observer = no_observer>
 [[nodiscard]] check_report check(const problem& p, std::span<const step> steps, Observer&& observe = {}) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   check_report report;
   // A tensor of several producers is readable when each of them has run since its allocation. Each write has a slot
   // that holds the tensor's allocation number at the producer's last run: unequal numbers are old runs.
@@ -100,7 +100,7 @@ template <class Observer = no_observer>
   std::vector<std::uint32_t> run_at(s.outputs.values.size(), 0);
   std::vector<std::uint32_t> runs(s.num_operations, 0);
   const auto readable = [&](std::uint32_t t) {
-    return s.resident[t] || (state[t].allocated && state[t].written == s.producers[t].size());
+    return s.always_resident[t] || (state[t].allocated && state[t].written == s.producers[t].size());
   };
   const auto fail = [&](violation what, std::size_t at, op_id o, tensor_id t) {
     report.what = what;
@@ -125,7 +125,7 @@ template <class Observer = no_observer>
     const op_id id = steps[i].operation();
     const std::size_t o = index(id);
     if (o >= s.num_operations) return fail(violation::no_such_operation, i, id, {});
-    if (runs[o] != 0 && s.once[o] == flat_step::once_as_marked) return fail(violation::runs_twice, i, id, {});
+    if (runs[o] != 0 && s.once[o] == flat_graph::once_as_marked) return fail(violation::runs_twice, i, id, {});
     for (const std::uint32_t t : s.inputs[o])
       if (!readable(t)) return fail(violation::input_not_there, i, id, static_cast<tensor_id>(t));
     for (std::uint32_t w = s.outputs.begin[o]; w < s.outputs.begin[o + 1]; ++w) {
@@ -158,7 +158,7 @@ template <class Observer = no_observer>
   for (std::uint32_t o = 0; o < s.num_operations; ++o)
     if (s.has_effect(o) && runs[o] != 1)
       return fail(violation::effect_missing, steps.size(), static_cast<op_id>(o), {});
-  for (const std::uint32_t t : s.step_outputs)
+  for (const std::uint32_t t : s.final_outputs)
     if (!readable(t)) return fail(violation::output_missing, steps.size(), {}, static_cast<tensor_id>(t));
   if (report.peak_bytes > p.budget()) return fail(violation::over_budget, report.peak_step, {}, {});
   return report;

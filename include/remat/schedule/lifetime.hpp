@@ -56,7 +56,7 @@ struct lifetimes {
   if (const check_report report = check(p, steps); !report.valid())
     throw bad_argument("only a legal schedule has lifetimes: " + report.message());
   if (steps.size() > most) throw bad_argument("the schedule has 2^32 − 1 or more steps");
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   lifetimes out;
   std::size_t computes = 0;
   for (const step& x : steps) computes += x.is_compute();

@@ -19,10 +19,10 @@ namespace remat {
 /// No schedule with the same computes in the same order has less memory in use at any of them. A sequence that is not
 /// legal (an input that was never made) gives a schedule that `check` refuses.
 /// O(reads and writes of the sequence) time.
-[[nodiscard]] inline schedule schedule_computes(const flat_step& s, std::span<const std::uint32_t> operations) {
+[[nodiscard]] inline schedule schedule_computes(const flat_graph& s, std::span<const std::uint32_t> operations) {
   // Backwards: a tensor is live where a later read, or the end, wants it; each of its writes is open until the run that
   // supplies it has been met.
-  std::vector<std::uint8_t> live(s.step_output);
+  std::vector<std::uint8_t> live(s.final_output);
   std::vector<std::uint8_t> open(s.outputs.values.size(), 0);
   std::vector<std::uint32_t> open_writes(s.num_tensors, 0);
   // The slot of write (o, t) within outputs.values, found through the producers' rows in the same order.
@@ -36,7 +36,7 @@ namespace remat {
     open_writes[t] = s.producers.begin[t + 1] - s.producers.begin[t];
     for (std::uint32_t w = s.producers.begin[t]; w < s.producers.begin[t + 1]; ++w) open[slots[w]] = 1;
   };
-  for (const std::uint32_t t : s.step_outputs) want(t);
+  for (const std::uint32_t t : s.final_outputs) want(t);
 
   schedule plan;
   plan.steps.reserve(operations.size() * 2);
@@ -67,7 +67,7 @@ namespace remat {
 
 /// \overload
 [[nodiscard]] inline schedule schedule_computes(const problem& p, std::span<const std::uint32_t> operations) {
-  return schedule_computes(p.step(), operations);
+  return schedule_computes(p.graph(), operations);
 }
 
 /// The operations that a schedule runs, in order.

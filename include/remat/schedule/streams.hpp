@@ -46,7 +46,7 @@ struct stream_assignment {
   [[nodiscard]] std::size_t size() const noexcept { return steps.size(); }
 };
 
-namespace streams {
+namespace detail::streams {
 
 /// Which allocation used each byte of the arena last.
 class occupants {
@@ -82,7 +82,7 @@ class occupants {
 class list_scheduler {
  public:
   list_scheduler(const problem& p, const lifetimes& lives, std::span<const step> steps, const stream_options& options)
-      : step_(p.step()), lives_(lives), options_(options), k_(options.streams) {
+      : step_(p.graph()), lives_(lives), options_(options), k_(options.streams) {
     if (k_ < 1 || k_ > stream_options::most_streams)
       throw bad_argument("streams is " + std::to_string(k_) + "; it must be 1 to " +
                          std::to_string(stream_options::most_streams));
@@ -217,7 +217,7 @@ class list_scheduler {
     out.waits.end_row();
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   const lifetimes& lives_;
   const stream_options& options_;
   std::uint32_t k_;
@@ -239,7 +239,7 @@ class list_scheduler {
   double ready_ = 0, path_ = 0;
 };
 
-}  // namespace streams
+}  // namespace detail::streams
 
 /// Which computes of a schedule may overlap: their assignment to streams, what each has to wait for, and the makespan.
 ///
@@ -260,7 +260,7 @@ class list_scheduler {
 ///     a.makespan;
 [[nodiscard]] inline stream_assignment assign_streams(const problem& p, const lifetimes& lives,
                                                       std::span<const step> steps, const stream_options& options = {}) {
-  streams::list_scheduler scheduler(p, lives, steps, options);
+  detail::streams::list_scheduler scheduler(p, lives, steps, options);
   scheduler.out.streams = options.streams;
   return std::move(scheduler.out);
 }

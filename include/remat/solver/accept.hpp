@@ -40,17 +40,17 @@ inline bool accept(const problem& p, solution& best, schedule plan) {
 /// schedule is within the budget, `s` says `infeasible` and why. Returns whether it does.
 /// Costs some flows on the step's graph; once it has been called for `s`, nothing.
 inline bool prove(const problem& p, solution& s, const run_control& run = {}) {
-  if (!s.proven && s.plan && s.time <= p.step().needed_time * (1 + 1e-12)) {
+  if (!s.proven && s.plan && s.time <= p.graph().needed_time * (1 + 1e-12)) {
     s.proven = true;  // no bound can say more
-    s.lower_bound = std::max(s.lower_bound, p.step().needed_time);
+    s.lower_bound = std::max(s.lower_bound, p.graph().needed_time);
   }
   if (!s.proven) {
     s.proven = true;
-    double bound = p.step().needed_time;
+    double bound = p.graph().needed_time;
     if (p.known_bound()) {
       bound = std::max(bound, *p.known_bound());
       if (!std::isfinite(bound)) s.message = "proven: no schedule fits the budget";
-    } else if (p.has_budget() && p.budget() < p.step().baseline_peak) {
+    } else if (p.has_budget() && p.budget() < p.graph().baseline_peak) {
       turnaround_options options;
       options.want_saved = false;
       options.run.stop = run.stop;

@@ -26,7 +26,7 @@
 
 namespace remat {
 
-struct portfolio_options {
+struct automatic_options {
   run_control run{};
 };
 
@@ -38,11 +38,11 @@ struct portfolio_options {
 /// it is proven that there is none. Never slower than the best of its parts with their shares of the limit. Under a
 /// limit of work each part has a fixed share, so the seed alone decides, whatever the threads. Cancellation: as fast as
 /// the slowest of its parts.
-struct portfolio_solver {
-  using options_type = portfolio_options;
+struct automatic_solver {
+  using options_type = automatic_options;
   static constexpr std::string_view name = "auto";
 
-  [[nodiscard]] solution operator()(const problem& p, const portfolio_options& options = {}) const {
+  [[nodiscard]] solution operator()(const problem& p, const automatic_options& options = {}) const {
     const run_control& run = options.run;
     run_clock clock(run);
     solution best;
@@ -78,7 +78,7 @@ struct portfolio_solver {
         part_options.run.on_progress = [&](progress news) {
           news.stage = news.solver;
           news.solver = name;
-          news.best_time = std::min(news.best_time, best.time);
+          news.best_objective = std::min(news.best_objective, best.time);
           news.lower_bound = std::max(news.lower_bound, best.lower_bound);
           news.elapsed = clock.elapsed();
           news.time_limit = run.time_limit;
@@ -110,6 +110,6 @@ struct portfolio_solver {
     return finish();
   }
 };
-inline constexpr portfolio_solver automatic{};
+inline constexpr automatic_solver automatic{};
 
 }  // namespace remat

@@ -71,7 +71,7 @@ struct checkmate_model_options {
 class checkmate_model : private row_writer {
  public:
   explicit checkmate_model(const problem& p, const checkmate_model_options& options = {})
-      : problem_(p), s_(p.step()), options_(options) {
+      : problem_(p), s_(p.graph()), options_(options) {
     number_operations();
     scale();
     find_first_phase();
@@ -90,7 +90,7 @@ class checkmate_model : private row_writer {
 
   /// About how many columns the model would have: to be asked before it is built.
   [[nodiscard]] static double size_estimate(const problem& p) {
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     double again = 0, events = 0, count = 0;
     for (std::uint32_t o = 0; o < s.num_operations; ++o) {
       if (!s.needed[o]) continue;
@@ -217,7 +217,7 @@ class checkmate_model : private row_writer {
     last_read_.assign(s_.num_tensors, 0);
     used_.assign(s_.num_tensors, 0);
     for (std::uint32_t t = 0; t < s_.num_tensors; ++t)
-      if (s_.step_output[t]) {
+      if (s_.final_output[t]) {
         used_[t] = 1;
         last_read_[t] = std::numeric_limits<std::uint64_t>::max();
       }
@@ -226,7 +226,7 @@ class checkmate_model : private row_writer {
         for (const std::uint32_t t : s_.outputs[op_[k]])
           if (used_[t])
             last_phase_[k] = std::max(last_phase_[k],
-                                      s_.step_output[t] ? n - 1 : static_cast<std::uint32_t>(last_read_[t] / (n + 1)));
+                                      s_.final_output[t] ? n - 1 : static_cast<std::uint32_t>(last_read_[t] / (n + 1)));
       const std::uint32_t phase = last_phase_[k] >= std::max(first_phase_, k + 1) ? last_phase_[k] : k;
       for (const std::uint32_t t : s_.inputs[op_[k]]) {
         used_[t] = 1;
@@ -266,7 +266,7 @@ class checkmate_model : private row_writer {
     const auto units_of = [&](std::int64_t bytes) { return (bytes + unit_ - 1) / unit_; };
     for (std::uint32_t t = 0; t < n; ++t) {
       std::erase_if(live, [&](std::uint32_t d) {
-        if (s_.step_output[d] || last_read_[d] >= at(t, 0)) return false;
+        if (s_.final_output[d] || last_read_[d] >= at(t, 0)) return false;
         units -= units_of(s_.bytes[d]);
         allocated[d] = 0;
         return true;
@@ -319,7 +319,7 @@ class checkmate_model : private row_writer {
       if (composite(t)) state_[t].contributions.assign(s_.producers[t].size(), {});
       if (s_.producers[t].empty() || position_[s_.producers[t].front()] == none) continue;
       if (position_[s_.producers[t].front()] >= first_phase_) continue;
-      if (!used_[t] || !(s_.step_output[t] || last_read_[t] >= at(first_phase_, 0))) continue;
+      if (!used_[t] || !(s_.final_output[t] || last_read_[t] >= at(first_phase_, 0))) continue;
       state_[t].held = fresh();
       start_.push_back({t, state_[t].held.column});
     }
@@ -339,8 +339,8 @@ class checkmate_model : private row_writer {
             if (index(options_.moments[i]) == op_[t]) take_snapshot(snapshots_[i]);
         add_run(t, k);
       }
-    // At the end the step outputs are there.
-    for (const std::uint32_t t : s_.step_outputs) {
+    // At the end the final outputs are there.
+    for (const std::uint32_t t : s_.final_outputs) {
       row(1, {{state_[t].held, 1}}, 1);
       for (const value& c : state_[t].contributions) row(1, {{c, 1}}, 1);
     }
@@ -516,7 +516,7 @@ class checkmate_model : private row_writer {
       };
       for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
         if (s_.producers[t].empty()) continue;
-        bool later = s_.step_output[t] != 0;
+        bool later = s_.final_output[t] != 0;
         for (const std::uint32_t o : s_.consumers[t]) later = later || (position_[o] != none && position_[o] > m);
         if (later) want(t, one());
       }
@@ -535,13 +535,13 @@ class checkmate_model : private row_writer {
       return i + 1 < runs_.size() ? runs_[i + 1].first_part : static_cast<std::uint32_t>(parts_.size());
     };
     // Backwards: is a tensor wanted, and which contributions to it are still open?
-    std::vector<std::uint8_t> live(s_.step_output);
+    std::vector<std::uint8_t> live(s_.final_output);
     std::vector<std::uint64_t> open(s_.num_tensors, 0);
     const auto all = [&](std::uint32_t t) {
       const std::size_t producers = s_.producers[t].size();
       return producers >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << producers) - 1;
     };
-    for (const std::uint32_t t : s_.step_outputs) open[t] = all(t);
+    for (const std::uint32_t t : s_.final_outputs) open[t] = all(t);
     for (std::size_t i = runs_.size(); i-- > 0;) {
       const run& r = runs_[i];
       for (std::uint32_t j = r.first_part; j < end_of(i); ++j) {
@@ -600,7 +600,7 @@ class checkmate_model : private row_writer {
   }
 
   problem problem_;  // keeps the arrays alive
-  const flat_step& s_;
+  const flat_graph& s_;
   checkmate_model_options options_;
   std::vector<std::uint32_t> op_, position_;  // the needed operations; the place of an operation among them
   std::vector<std::uint8_t> again_;           // of a position: it may run again
@@ -609,7 +609,7 @@ class checkmate_model : private row_writer {
   double weight_ = 1, capacity_ = 0;
   std::vector<std::uint32_t> last_phase_;
   std::vector<std::uint64_t> last_read_;
-  std::vector<std::uint8_t> used_;  // of a tensor: something needed reads it, or it is a step output
+  std::vector<std::uint8_t> used_;  // of a tensor: something needed reads it, or it is a final output
   std::uint32_t first_phase_ = 0;
   std::vector<std::vector<std::uint32_t>> decision_;
   std::size_t decisions_ = 0;
@@ -675,7 +675,7 @@ struct checkmate_solver {
     first.starts = options.starts;
     first.run = options.run;
     // What `exact` does not settle at once may have another start in the chains of blocks.
-    if (p.step().num_operations > refined_solver::small_step && p.has_budget() && clock.poll() == stop_reason::none) {
+    if (p.graph().num_operations > refined_solver::small_step && p.has_budget() && clock.poll() == stop_reason::none) {
       rockmate_options blocks;
       blocks.run = options.run;
       blocks.run.on_progress = {};
@@ -741,7 +741,7 @@ struct checkmate_solver {
     news.solver = name;
     news.stage = "integer program";
     solving.run.on_progress = [&](const progress& of_backend) {
-      news.best_time = best.time;
+      news.best_objective = best.time;
       news.lower_bound = best.lower_bound;
       news.done = of_backend.done;
       clock.report(news);

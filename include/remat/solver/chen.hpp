@@ -24,7 +24,7 @@
 
 namespace remat {
 
-namespace segments {
+namespace detail::segments {
 
 /// The steps of a chain of `length` stages whose segments begin at the stages `begins` (ascending, the first is 1): the
 /// forward keeps the inputs of the segments alone, and all of the last one; then each segment runs again, keeping all,
@@ -54,12 +54,12 @@ namespace segments {
 
 /// Cuts a step at `cuts`, each stage a segment of its own, and takes the schedule if it fits and is faster.
 inline bool accept_cuts(const problem& p, solution& best, const forward_line& line, const cut_list& cuts) {
-  const stage_chain stages(p.step(), line, cuts);
+  const stage_chain stages(p.graph(), line, cuts);
   std::vector<std::uint32_t> begins;
   for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
   const std::vector<chain_step> plan = steps(stages.length(), begins);
-  const bool whole = accept(p, best, schedule_computes(p.step(), stages.expand_whole(plan)));
-  return accept(p, best, schedule_computes(p.step(), stages.expand(plan))) || whole;
+  const bool whole = accept(p, best, schedule_computes(p.graph(), stages.expand_whole(plan)));
+  return accept(p, best, schedule_computes(p.graph(), stages.expand(plan))) || whole;
 }
 
 /// Every k-th of `cuts`, k chosen so that about √n of the n stages between them remain.
@@ -74,14 +74,14 @@ inline void report(run_clock& clock, std::string_view solver, const solution& be
   progress news;
   news.solver = solver;
   news.stage = "segments";
-  news.best_time = best.time;
+  news.best_objective = best.time;
   news.lower_bound = bound;
   news.done = clock.work_done();
   news.total = total;
   clock.report(news);
 }
 
-}  // namespace segments
+}  // namespace detail::segments
 
 struct chen_sqrt_options {
   run_control run{};
@@ -102,13 +102,13 @@ struct chen_sqrt_solver {
     solution best;
     stop_reason stopped = stop_reason::none;
     if (!settled_by_listed_order(p, best)) {
-      const forward_line line = find_forward_line(p.step());
+      const forward_line line = find_forward_line(p.graph());
       for (const cut_list& level : cut_levels(line, line.operations.size())) {
         stopped = clock.poll();
         if (stopped != stop_reason::none) break;
-        segments::accept_cuts(p, best, line, segments::every_sqrt(level));
+        detail::segments::accept_cuts(p, best, line, detail::segments::every_sqrt(level));
         clock.work();
-        segments::report(clock, name, best, p.step().needed_time, 0);
+        detail::segments::report(clock, name, best, p.graph().needed_time, 0);
       }
     }
     conclude(p, best, clock, stopped);
@@ -122,9 +122,9 @@ struct chen_sqrt_solver {
     accept(p, best, store_all_steps(p.stages()));
     cut_list cuts;
     for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
-    std::vector<std::uint32_t> begins = segments::every_sqrt(cuts);
+    std::vector<std::uint32_t> begins = detail::segments::every_sqrt(cuts);
     begins.insert(begins.begin(), 1);
-    accept(p, best, segments::steps(length, begins));
+    accept(p, best, detail::segments::steps(length, begins));
     conclude(p, best, clock, stop_reason::none);
     return best;
   }
@@ -154,7 +154,7 @@ struct chen_greedy_solver {
       conclude(p, best, clock, stopped);
       return best;
     }
-    const forward_line line = find_forward_line(p.step());
+    const forward_line line = find_forward_line(p.graph());
     std::vector<std::int64_t> made(line.made.size() + 1, 0);  // before operations[i]
     std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 0; i < line.made.size(); ++i) {
@@ -179,9 +179,9 @@ struct chen_greedy_solver {
         if (std::find(tried.begin(), tried.end(), cuts) != tried.end()) continue;
         stopped = clock.poll();
         if (stopped != stop_reason::none) break;
-        segments::accept_cuts(p, best, line, cuts);
+        detail::segments::accept_cuts(p, best, line, cuts);
         clock.work();
-        segments::report(clock, name, best, p.step().needed_time, 0);
+        detail::segments::report(clock, name, best, p.graph().needed_time, 0);
         tried.push_back(std::move(cuts));
       }
     }

@@ -25,7 +25,7 @@
 
 namespace remat {
 
-namespace eviction {
+namespace detail::eviction {
 
 /// What eviction prefers: the victim is the tensor of the least
 /// cost^cost_exponent · weight / (bytes^bytes_exponent · distance^distance_exponent),
@@ -45,7 +45,7 @@ struct preference {
 /// One pass over the listed order under a budget. Built once for a problem, run under many preferences.
 class engine {
  public:
-  explicit engine(const problem& p) : step_(p.step()) {
+  explicit engine(const problem& p) : step_(p.graph()) {
     const std::size_t n = step_.num_operations, m = step_.num_tensors;
     for (std::uint32_t o = 0; o < n; ++o)
       if (step_.needed[o]) order_.push_back(o);
@@ -126,7 +126,7 @@ class engine {
     for (std::uint32_t t = 0; t < m; ++t) {
       use_at_[t] = uses_.begin[t];
       next_use_[t] = soonest_[t] = next_use_after(t);
-      if (step_.resident[t]) state_[t] = there;
+      if (step_.always_resident[t]) state_[t] = there;
     }
     if (pref.bytes_exponent != bytes_exponent_) {
       bytes_exponent_ = pref.bytes_exponent;
@@ -151,7 +151,7 @@ class engine {
 
   [[nodiscard]] std::uint32_t next_use_after(std::uint32_t t) const noexcept {
     if (use_at_[t] != uses_.begin[t + 1]) return uses_.values[use_at_[t]];
-    return step_.step_output[t] ? step_.num_operations : never;
+    return step_.final_output[t] ? step_.num_operations : never;
   }
 
   /// The first run of `o`, with everything that has to be made again for it.
@@ -171,11 +171,11 @@ class engine {
   /// At the end of the step: those that were evicted come back, and stay.
   bool make_step_outputs() {
     now_ = step_.num_operations;
-    for (const std::uint32_t t : step_.step_outputs)
+    for (const std::uint32_t t : step_.final_outputs)
       if (readable(t)) ++pins_[t];
     for (std::size_t round = 0; round <= most_restarts; ++round) {
       bool complete = true;
-      for (const std::uint32_t t : step_.step_outputs) {
+      for (const std::uint32_t t : step_.final_outputs) {
         while (!readable(t)) {
           complete = false;
           if (!remakable_[t]) return false;
@@ -221,7 +221,7 @@ class engine {
   static constexpr std::uint32_t most_restarts = 4;
 
   [[nodiscard]] bool readable(std::uint32_t t) const noexcept {
-    return state_[t] == there && (step_.resident[t] || written_[t] == step_.producers[t].size());
+    return state_[t] == there && (step_.always_resident[t] || written_[t] == step_.producers[t].size());
   }
 
   /// Runs `o` after its missing inputs, depth first. Inputs that are there are pinned until it has run.
@@ -319,7 +319,7 @@ class engine {
 
   /// `t` has no later first use.
   void drop_dead(std::uint32_t t) {
-    if (state_[t] != there || step_.resident[t] || pins_[t] != 0) return;
+    if (state_[t] != there || step_.always_resident[t] || pins_[t] != 0) return;
     if (written_[t] != step_.producers[t].size() && step_.producers[t].back() > now_) return;
     soonest_[t] = remakable_[t] ? soonest_use(t) : first_use_through_missing(t);
     if (soonest_[t] == never) remove(t);
@@ -487,7 +487,7 @@ class engine {
     return true;
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   std::vector<std::uint32_t> order_;
   index_rows uses_;
   std::vector<std::uint8_t> rerunnable_, remakable_;
@@ -511,7 +511,7 @@ class engine {
   std::vector<foreseen> foreseen_pool_;
 };
 
-}  // namespace eviction
+}  // namespace detail::eviction
 
 struct evict_options {
   /// Passes under random preferences, after the fixed list of them.
@@ -543,39 +543,40 @@ struct evict_solver {
       conclude(p, best, clock, stopped);
       return best;
     }
-    eviction::engine engine(p);
-    std::vector<float> kept(p.step().num_tensors, 1.0F);
+    detail::eviction::engine engine(p);
+    std::vector<float> kept(p.graph().num_tensors, 1.0F);
     for (const tensor_id t : options.keep) {
       if (index(t) >= kept.size())
         throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
       kept[index(t)] = 1e4F;
     }
     std::vector<float> factor = kept;
-    const auto pass = [&](std::int64_t budget, const eviction::preference& preference, solution& into) {
+    const auto pass = [&](std::int64_t budget, const detail::eviction::preference& preference, solution& into) {
       stopped = clock.poll();
       if (stopped != stop_reason::none) return false;
       // A pass may run operations in vain that `schedule_computes` leaves out: so somewhat more than the best is let
       // be. Without any, a pass that computes too much again is left to `squeeze`, which does better there.
-      const double needed = p.step().needed_time;
+      const double needed = p.graph().needed_time;
       const double first = budget == p.budget() ? 2.5 * needed : 8 * needed;
       const double longest = into.plan ? into.time + 0.1 * (into.time - needed) : first;
       const bool ok = engine.run(budget, preference, factor, longest, clock);
       if (ok) accept(p.with_budget(budget), into, schedule_computes(p, engine.computes()));
-      clock.report({.solver = name, .stage = "eviction", .best_time = into.time, .lower_bound = p.step().needed_time});
+      clock.report(
+          {.solver = name, .stage = "eviction", .best_objective = into.time, .lower_bound = p.graph().needed_time});
       return ok;
     };
-    for (const eviction::preference& preference : preferences) {
+    for (const detail::eviction::preference& preference : preferences) {
       pass(p.budget(), preference, best);
-      if (best.plan && best.time <= p.step().needed_time) break;
+      if (best.plan && best.time <= p.graph().needed_time) break;
     }
     if (!best.plan && options.insist && stopped == stop_reason::none) squeeze(p, factor, pass, best, options.run.seed);
     if (!best.plan && options.insist && stopped == stop_reason::none) insist(p, engine, factor, pass, best);
     // Random preferences: either anew, or the best ones so far with some of the weights changed.
     fast_random random(options.run.seed);
-    eviction::preference best_preference = preferences[0];
+    detail::eviction::preference best_preference = preferences[0];
     std::vector<float> best_factor = kept;
     for (std::uint64_t i = 0; i < options.random_passes && stopped == stop_reason::none; ++i) {
-      eviction::preference preference = best_preference;
+      detail::eviction::preference preference = best_preference;
       if (random.below(4) == 0) {
         preference = preferences[random.below(static_cast<std::uint32_t>(std::size(preferences)))];
         preference.distance_exponent *= 0.5 + random.uniform();
@@ -601,17 +602,17 @@ struct evict_solver {
 
  private:
   /// Chosen greedily over the graphs of tests/data at 0.8 … 0.2 of their peaks, the most useful first.
-  static constexpr eviction::preference preferences[] = {
+  static constexpr detail::eviction::preference preferences[] = {
       {1, 0.7, 0.3, true}, {1, 1, 0},       {1, 0.5, 0.5},       {1, 1, 1, true},
       {1, 1, 0.3},         {1, 1, 2, true}, {1, 0.5, 0.3, true}, {1, 1, 0.3, true},
   };
 
   /// Passes that failed, again with more weight on what they were making when there was no room.
   template <class Pass>
-  static void insist(const problem& p, eviction::engine& engine, std::vector<float>& factor, Pass& pass,
+  static void insist(const problem& p, detail::eviction::engine& engine, std::vector<float>& factor, Pass& pass,
                      solution& best) {
     for (const bool desperate : {false, true})
-      for (eviction::preference preference : preferences) {
+      for (detail::eviction::preference preference : preferences) {
         preference.desperate = desperate;
         std::fill(factor.begin(), factor.end(), 1.0F);
         for (int again = 0; again < 8; ++again) {
@@ -632,14 +633,14 @@ struct evict_solver {
       if (!(wide < 0x1.0p62)) return;
       const auto budget = static_cast<std::int64_t>(wide);
       solution looser;
-      for (const eviction::preference& preference : preferences) pass(budget, preference, looser);
+      for (const detail::eviction::preference& preference : preferences) pass(budget, preference, looser);
       if (!looser.plan) continue;
       for (std::uint64_t attempt = 0; attempt < 4; ++attempt) {
         timeline plan(p);
         plan.load(*looser.plan);
         refine_moves moves(plan, seed + attempt);
         moves.most_repairs = 4000;
-        if (moves.repair(looser.time + 3 * p.step().needed_time))
+        if (moves.repair(looser.time + 3 * p.graph().needed_time))
           accept(p, best, schedule_computes(p, plan.computes()));
       }
       if (best.plan) return;
@@ -653,14 +654,14 @@ struct evict_solver {
     std::vector<std::pair<double, timeline::node>> runs;
     for (int round = 0; round < 4; ++round) {
       const double before = best.time;
-      const double recomputed = best.time - p.step().needed_time;
-      if (round > 0 && recomputed < 0.25 * p.step().needed_time) return;
+      const double recomputed = best.time - p.graph().needed_time;
+      if (round > 0 && recomputed < 0.25 * p.graph().needed_time) return;
       plan.load(*best.plan);
       refine_moves moves(plan, 0);
       moves.most_repairs = round == 0 ? 0 : 12;
       runs.clear();
       for (timeline::node x = plan.next(timeline::head); x != timeline::tail; x = plan.next(x))
-        if (plan.removable(x)) runs.emplace_back(-p.step().time[plan.operation(x)], x);
+        if (plan.removable(x)) runs.emplace_back(-p.graph().time[plan.operation(x)], x);
       std::sort(runs.begin(), runs.end());
       bool changed = false;
       for (const auto& run : runs) {

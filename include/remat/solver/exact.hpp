@@ -30,7 +30,7 @@ struct exact_options {
   run_control run{};
 };
 
-namespace exact_search {
+namespace detail::exact_search {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -97,7 +97,7 @@ class state_table {
 class backward_search {
  public:
   backward_search(const problem& p, const exact_options& options, double incumbent)
-      : s_(p.step()), budget_(p.budget()), options_(options), limit_(cut_off(incumbent)), sub_(p.step()), cut_(sub_) {
+      : s_(p.graph()), budget_(p.budget()), options_(options), limit_(cut_off(incumbent)), sub_(p.graph()), cut_(sub_) {
     number_bits();
     collect_ancestors();
   }
@@ -110,7 +110,7 @@ class backward_search {
     table_.emplace_back(key_words_);
     state_table& table = table_.front();
     work_.assign(key_words_, 0);
-    for (const std::uint32_t t : s_.step_outputs) want(work_, t);
+    for (const std::uint32_t t : s_.final_outputs) want(work_, t);
     for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
     const std::uint32_t root = table.insert(work_).first;
     table[root].remaining = closure_time(close(work_));
@@ -192,7 +192,7 @@ class backward_search {
     first_bit_.assign(s_.num_tensors, none);
     effect_bit_.assign(s_.num_operations, none);
     for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
-      bool wanted = s_.step_output[t] != 0;
+      bool wanted = s_.final_output[t] != 0;
       for (const std::uint32_t reader : s_.consumers[t]) wanted = wanted || s_.needed[reader];
       if (!wanted) continue;
       first_bit_[t] = static_cast<std::uint32_t>(bit_operation_.size());
@@ -404,13 +404,13 @@ class backward_search {
     const double once = closure_time(closure_);
     const double before = x.remaining;
     // The problem that is left: what is live and wholly to be made is its output.
-    sub_.step_outputs.clear();
-    std::fill(sub_.step_output.begin(), sub_.step_output.end(), std::uint8_t{0});
+    sub_.final_outputs.clear();
+    std::fill(sub_.final_output.begin(), sub_.final_output.end(), std::uint8_t{0});
     each(work_, [&](std::uint32_t b) {
       const std::uint32_t t = bit_tensor_[b];
       if (t == none || b != first_bit_[t] || !full(work_, t)) return;
-      sub_.step_outputs.push_back(t);
-      sub_.step_output[t] = 1;
+      sub_.final_outputs.push_back(t);
+      sub_.final_output[t] = 1;
     });
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) sub_.needed[o] = has(closure_, o);
     if (x.parent == none) {
@@ -466,11 +466,11 @@ class backward_search {
     return false;
   }
 
-  const flat_step& s_;
+  const flat_graph& s_;
   const std::int64_t budget_;
   const exact_options& options_;
   const double limit_;
-  flat_step sub_;
+  flat_graph sub_;
   moment_cut cut_;
   std::vector<std::uint32_t> first_bit_, effect_bit_, effects_;  // of a tensor; of an operation
   std::vector<std::uint32_t> bit_operation_, bit_tensor_;        // of a bit
@@ -487,7 +487,7 @@ class backward_search {
   bool complete_ = false;
 };
 
-}  // namespace exact_search
+}  // namespace detail::exact_search
 
 /// The least time of any schedule within the budget, with the proof: any order of first runs, any operation run again.
 ///
@@ -537,14 +537,14 @@ struct exact_solver {
       if (s.plan) accept(p, best, std::move(*s.plan));
       stopped = clock.poll();
     }
-    if (stopped == stop_reason::none && !met() && p.step().num_operations > most_operations) {
+    if (stopped == stop_reason::none && !met() && p.graph().num_operations > most_operations) {
       best.message = "too many operations for an exact search";
     } else if (stopped == stop_reason::none && !met()) {
-      exact_search::backward_search search(p, options, best.time);
+      detail::exact_search::backward_search search(p, options, best.time);
       progress news;
       news.solver = name;
       news.stage = "search";
-      news.best_time = best.time;
+      news.best_objective = best.time;
       news.total = options.most_states;
       stopped = search.run(clock, best.lower_bound, news);
       if (search.found()) accept(p, best, search.schedule_found());

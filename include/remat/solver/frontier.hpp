@@ -74,7 +74,7 @@ bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options
 /// The dual question: a schedule of at most `most_time`, with as little memory as `solver` finds, by bisection over
 /// budgets between the least memory bound and the listed order's peak.
 ///
-/// `most_time`: in the cost model's unit, for instance 1.3 × `p.step().baseline_time`; `p`'s own budget bounds the
+/// `most_time`: in the cost model's unit, for instance 1.3 × `p.graph().baseline_time`; `p`'s own budget bounds the
 /// memory. A probe ends as soon as it has a schedule that is fast enough, and its peak, not its budget, is where the
 /// next one begins. Solvers are heuristic, so the peak is not proven to be the least; `optimal` says that it meets the
 /// least memory bound of every schedule. Without any schedule that is fast enough: `infeasible` where `most_time` is
@@ -84,7 +84,7 @@ bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options
 template <class Solve>
 [[nodiscard]] solution least_memory_by(const problem& p, double most_time, Solve&& solve,
                                        const trade_off_options& options = {}) {
-  const flat_step& s = p.step();
+  const flat_graph& s = p.graph();
   run_clock clock(options.run);
   const double enough = most_time * (1 + 1e-12);
   const bool counted = options.run.work_limit != run_control::no_work_limit;
@@ -102,7 +102,7 @@ template <class Solve>
     if (!counted)  // else the work alone decides
       run.on_progress = [&](const progress& news) {
         if (options.run.on_progress) options.run.on_progress(news);
-        if (news.best_time <= enough) stop.request_stop();
+        if (news.best_objective <= enough) stop.request_stop();
       };
     solution answer = solve(p.with_budget(budget), run);
     work += answer.statistics.work;

@@ -67,13 +67,13 @@ struct hiremate_report {
   double time = std::numeric_limits<double>::infinity();  ///< … with the integer program
 };
 
-namespace hierarchical {
+namespace detail::hierarchical {
 
 /// The options of every group of a hierarchy, from the deepest level up.
 class group_options {
  public:
   group_options(const problem& p, const operation_hierarchy& h, const hiremate_options& options, run_clock& clock)
-      : step_(p.step()), h_(h), options_(options), extract_(p.step(), h), of_group_(h.groups.size()) {
+      : step_(p.graph()), h_(h), options_(options), extract_(p.graph(), h), of_group_(h.groups.size()) {
     for (std::uint32_t depth = h.depth(); depth > 0 && !clock.should_stop(); --depth) solve(depth, clock);
   }
 
@@ -181,7 +181,7 @@ class group_options {
     return found;
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   const operation_hierarchy& h_;
   const hiremate_options& options_;
   part_extractor extract_;
@@ -189,7 +189,7 @@ class group_options {
   hiremate_report report_;
 };
 
-}  // namespace hierarchical
+}  // namespace detail::hierarchical
 
 /// HiRemate: the step in nested groups, each distinct group solved once for many budgets, the whole put together from
 /// the options that these give, and refined. \cite gusak2025hiremate
@@ -254,9 +254,9 @@ struct hiremate_solver {
       partition_options partitioning;
       partitioning.max_group = options.max_group;
       partitioning.max_top = options.max_top;
-      hierarchies.emplace_back("h_partition", h_partition(p.step(), partitioning));
-      hierarchies.emplace_back("repeats", partition_at_repeats(p.step(), partitioning));
-      hierarchies.emplace_back("cuts", partition_at_cuts(p.step(), partitioning));
+      hierarchies.emplace_back("h_partition", h_partition(p.graph(), partitioning));
+      hierarchies.emplace_back("repeats", partition_at_repeats(p.graph(), partitioning));
+      hierarchies.emplace_back("cuts", partition_at_cuts(p.graph(), partitioning));
       for (std::size_t i = hierarchies.size(); i-- > 1;)
         for (std::size_t j = 0; j < i; ++j)
           if (hierarchies[i].second.order == hierarchies[j].second.order &&
@@ -269,9 +269,9 @@ struct hiremate_solver {
     // No part of a step can hold all that makes a sum of forward and backward operations: those are solved flat.
     std::erase_if(hierarchies, [&](const auto& candidate) {
       const operation_hierarchy& h = candidate.second;
-      std::vector<std::uint8_t> forward(p.step().num_operations, 0);
+      std::vector<std::uint8_t> forward(p.graph().num_operations, 0);
       for (std::uint32_t i = 0; i < h.num_forward; ++i) forward[h.order[i]] = 1;
-      return has_mixed_sums(p.step(), forward);
+      return has_mixed_sums(p.graph(), forward);
     });
 
     // Options and the top level, for each hierarchy.
@@ -299,13 +299,13 @@ struct hiremate_solver {
       if (run.on_progress)
         solving.on_progress = [&](progress news) {
           news.solver = name;
-          news.best_time = best.time;
+          news.best_objective = best.time;
           news.lower_bound = best.lower_bound;
           clock.report(news);
         };
       shared.run = solving;
       run_clock options_clock(shared.run);
-      hierarchical::group_options groups(q, h, shared, options_clock);
+      detail::hierarchical::group_options groups(q, h, shared, options_clock);
       clock.work(options_clock.work_done());
       top_level top;
       top.children = groups.children(0);
@@ -313,7 +313,7 @@ struct hiremate_solver {
       report.partition = name_of;
       report.top = top.children.size();
       for (const level_child& c : top.children) report.top_options += c.options.size();
-      const level_builder builder(q.step(), top.children);
+      const level_builder builder(q.graph(), top.children);
       level_search_options searching;
       searching.run.stop = run.stop;
       searching.run.seed = run.seed;
@@ -348,7 +348,7 @@ struct hiremate_solver {
     for (std::size_t i = 0; nested && i < tops.size() && !enough(); ++i) {
       stopped = clock.poll();
       if (stopped != stop_reason::none) return finish();
-      const level_builder builder(q.step(), tops[i].children);
+      const level_builder builder(q.graph(), tops[i].children);
       const level_solution found =
           program(q, builder, tops[i].choices, options, 0.2 / static_cast<double>(tops.size() - i), best, clock);
       if (!found.message.empty()) tops[i].text += "; top level, " + found.message;
@@ -430,7 +430,7 @@ struct hiremate_solver {
     if (options.run.on_progress)
       solving.run.on_progress = [&](progress news) {
         news.solver = name;
-        news.best_time = best.time;  // its own are of the level
+        news.best_objective = best.time;  // its own are of the level
         news.lower_bound = best.lower_bound;
         clock.report(news);
       };

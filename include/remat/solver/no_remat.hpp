@@ -23,10 +23,10 @@ namespace remat {
 /// operation, or the end of the step, needs more than the budget by itself. O(reads and writes) time.
 inline bool settled_by_listed_order(const problem& p, solution& best) {
   std::vector<std::uint32_t> order;
-  for (std::uint32_t o = 0; o < p.step().num_operations; ++o)
-    if (p.step().needed[o]) order.push_back(o);
-  if (accept(p, best, schedule_computes(p.step(), order))) {
-    best.lower_bound = p.step().needed_time;
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+    if (p.graph().needed[o]) order.push_back(o);
+  if (accept(p, best, schedule_computes(p.graph(), order))) {
+    best.lower_bound = p.graph().needed_time;
     best.proven = true;
     return true;
   }
@@ -67,8 +67,8 @@ struct no_remat_solver {
       search.moves = options.moves;
       search.run = options.run;
       const least_peak_order_result found = least_peak_order(p, search);
-      if (accept(p, best, schedule_computes(p.step(), found.operations))) {
-        best.lower_bound = p.step().needed_time;
+      if (accept(p, best, schedule_computes(p.graph(), found.operations))) {
+        best.lower_bound = p.graph().needed_time;
         best.proven = true;
       }
       if (!best.plan)

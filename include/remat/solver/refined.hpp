@@ -63,7 +63,7 @@ struct refined_solver {
         options.run.time_limit == std::chrono::nanoseconds::max() ? options.run.time_limit : options.run.time_limit / 5;
     const turnaround_result bound = analysis.bound(p.budget(), bounding);
     best.proven = true;
-    best.lower_bound = std::max({bound.lower_bound, p.step().needed_time, p.known_bound().value_or(0)});
+    best.lower_bound = std::max({bound.lower_bound, p.graph().needed_time, p.known_bound().value_or(0)});
     if (bound.infeasible) {
       best.message = bound.least_memory.message();
       best.obstacle = bound.least_memory.operation;
@@ -71,7 +71,7 @@ struct refined_solver {
     if (prove(p, best)) return finish();
     const problem q = p.with_known_bound(best.lower_bound);
 
-    if (p.step().num_operations <= small_step && search_exactly(q, options, clock, best)) return finish();
+    if (p.graph().num_operations <= small_step && search_exactly(q, options, clock, best)) return finish();
     std::vector<schedule> starts;
     const auto take = [&](const solution& s) {
       if (!s.plan) return;
@@ -135,7 +135,7 @@ struct refined_solver {
   /// Runs `exact` for a part of the limits, which may raise the bound, find a better schedule, or settle the question:
   /// then it returns true.
   static bool search_exactly(const problem& q, const refined_options& options, run_clock& clock, solution& best) {
-    const std::uint32_t operations = q.step().num_operations;
+    const std::uint32_t operations = q.graph().num_operations;
     const bool small = operations <= small_step;
     if (operations > medium_step || (best.plan && best.time <= best.lower_bound * 1.001)) return false;
     exact_options searching;

@@ -21,7 +21,7 @@
 
 namespace remat {
 
-namespace binomial {
+namespace detail::binomial {
 
 /// The least number of forward steps that bring the backward of a homogeneous chain of l steps to its start, with c
 /// checkpoints beside the input, besides the one forward of each step that saves for its backward:
@@ -92,7 +92,7 @@ namespace binomial {
   return out;
 }
 
-}  // namespace binomial
+}  // namespace detail::binomial
 
 struct revolve_options {
   std::uint32_t max_stages = 150;  ///< of the chain that a graph is cut into
@@ -119,19 +119,19 @@ struct revolve_solver {
       conclude(p, best, clock, stopped);
       return best;
     }
-    const forward_line line = find_forward_line(p.step());
+    const forward_line line = find_forward_line(p.graph());
     const std::size_t most = std::max<std::uint32_t>(options.max_stages, 1) - 1;
     for (const cut_list& cuts : cut_levels(line, most)) {
-      const stage_chain stages(p.step(), line, cuts);
+      const stage_chain stages(p.graph(), line, cuts);
       for (std::uint32_t slots = stages.length(); slots-- > 0;) {
         stopped = clock.poll();
         if (stopped != stop_reason::none) break;
         clock.work();
-        report(clock, best.time, p.step().needed_time);
-        const std::vector<chain_step> steps = binomial::steps(stages.length(), slots);
+        report(clock, best.time, p.graph().needed_time);
+        const std::vector<chain_step> steps = detail::binomial::steps(stages.length(), slots);
         bool fits = false;
         for (const auto& operations : {stages.expand_whole(steps), stages.expand(steps)}) {
-          const schedule plan = schedule_computes(p.step(), operations);
+          const schedule plan = schedule_computes(p.graph(), operations);
           if (!check(p, plan).valid()) continue;
           accept(p, best, plan);
           fits = true;
@@ -158,7 +158,7 @@ struct revolve_solver {
       if (stopped != stop_reason::none) break;
       clock.work();
       report(clock, best.makespan, p.stages().store_all_time());
-      if (accept(p, best, binomial::steps(length, slots))) break;
+      if (accept(p, best, detail::binomial::steps(length, slots))) break;
     }
     conclude(p, best, clock, stopped);
     return best;
@@ -169,7 +169,7 @@ struct revolve_solver {
     progress news;
     news.solver = name;
     news.stage = "checkpoint slots";
-    news.best_time = best;
+    news.best_objective = best;
     news.lower_bound = bound;
     news.done = clock.work_done();
     clock.report(news);

@@ -108,7 +108,7 @@ struct rockmate_solver {
           options_(options),
           clock_(clock),
           best_(best),
-          line_(find_forward_line(p.step())),
+          line_(find_forward_line(p.graph())),
           order_(line_.operations),
           cache_(options.cache ? options.cache : std::make_shared<option_cache>()) {
       order_.insert(order_.end(), line_.rest.begin(), line_.rest.end());
@@ -165,7 +165,7 @@ struct rockmate_solver {
 
     /// Further ways for each stage, [1 … L]; none where that is too much effort.
     [[nodiscard]] std::vector<std::vector<stage_way>> find_ways(const stage_chain& chain) {
-      part_extractor extract(p_.step(), order_, static_cast<std::uint32_t>(line_.operations.size()));
+      part_extractor extract(p_.graph(), order_, static_cast<std::uint32_t>(line_.operations.size()));
       std::vector<step_part> parts;
       std::vector<std::uint32_t> stages;
       std::set<std::uint64_t> fresh;
@@ -195,8 +195,8 @@ struct rockmate_solver {
       if (options_.run.on_progress)
         wishes.run.on_progress = [this](progress news) {
           news.solver = name;
-          news.best_time = best_.time;
-          news.lower_bound = p_.step().needed_time;
+          news.best_objective = best_.time;
+          news.lower_bound = p_.graph().needed_time;
           options_.run.on_progress(news);
         };
       run_clock part_clock(wishes.run, clock_.start());
@@ -231,32 +231,33 @@ struct rockmate_solver {
     /// cannot be much faster.
     stop_reason solve(const cut_list& cuts, bool with_options, std::uint32_t slots) {
       constexpr double slack = 1.3;  // expanded, a schedule recomputes less than the model says
-      const double needed = p_.step().needed_time;
-      const stage_chain chain(p_.step(), line_, cuts);
+      const double needed = p_.graph().needed_time;
+      const stage_chain chain(p_.graph(), line_, cuts);
       std::vector<std::vector<stage_way>> further;
       if (with_options) {
         further = find_ways(chain);
         if (further.empty()) return stop_reason::none;
       }
-      const staged_ways ways(p_.step(), chain, std::move(further));
+      const staged_ways ways(p_.graph(), chain, std::move(further));
       double whole = 0;  // the model's time without recomputation
       for (std::uint32_t s = 1; s <= chain.length(); ++s) whole += chain.forward_time(s) + chain.backward_time(s);
-      const std::int64_t unit = std::max<std::int64_t>(persistent::store_all_bytes(chain) / slots + 1, 1);
-      const persistent::sized_chain sizes =
-          persistent::sized(ways, persistent::to_slots{unit, slots, persistent::rounding::nearest});
+      const std::int64_t unit = std::max<std::int64_t>(detail::persistent::store_all_bytes(chain) / slots + 1, 1);
+      const detail::persistent::sized_chain sizes = detail::persistent::sized(
+          ways, detail::persistent::to_slots{unit, slots, detail::persistent::rounding::nearest});
       double limit = std::numeric_limits<double>::max();
       if (best_.plan)
-        limit = std::max(0.0, whole + (best_.time - needed) * slack - persistent::excess_bound(sizes).least.back());
-      const persistent::excess_bound bound(sizes, limit);
-      persistent::slot_table table(sizes, slots, bound);
+        limit =
+            std::max(0.0, whole + (best_.time - needed) * slack - detail::persistent::excess_bound(sizes).least.back());
+      const detail::persistent::excess_bound bound(sizes, limit);
+      detail::persistent::slot_table table(sizes, slots, bound);
       const std::uint64_t room = options_.run.work_limit - std::min(options_.run.work_limit, clock_.work_done());
       clock_.work(std::min<std::uint64_t>(table.rows(), room));
       if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-      const persistent::fill_outcome end =
+      const detail::persistent::fill_outcome end =
           table.fill(clock_, options_.run.threads, options_.table_bytes,
                      [&](std::uint64_t done, std::uint64_t total) { report(done, total); });
-      if (end == persistent::fill_outcome::stopped) return clock_.poll();
-      if (end == persistent::fill_outcome::too_large || table.first() > slots) return stop_reason::none;
+      if (end == detail::persistent::fill_outcome::stopped) return clock_.poll();
+      if (end == detail::persistent::fill_outcome::too_large || table.first() > slots) return stop_reason::none;
       candidate mine{cuts, with_options, {}};
       stop_reason stopped = stop_reason::none;
       for (std::uint32_t m = table.last() + 1; m-- > table.first() && stopped == stop_reason::none;) {
@@ -268,8 +269,8 @@ struct rockmate_solver {
         if (stopped != stop_reason::none) break;
         clock_.work();
         const std::vector<chain_step> steps = table.steps(m);
-        accept(p_, mine.answer, schedule_computes(p_.step(), ways.expand_whole(steps)));
-        accept(p_, mine.answer, schedule_computes(p_.step(), ways.expand(steps)));
+        accept(p_, mine.answer, schedule_computes(p_.graph(), ways.expand_whole(steps)));
+        accept(p_, mine.answer, schedule_computes(p_.graph(), ways.expand(steps)));
       }
       if (mine.answer.plan) {
         accept(p_, best_, *mine.answer.plan);
@@ -300,7 +301,7 @@ struct rockmate_solver {
       sort_candidates();
       retain_options spending;
       spending.rounds = options_.retain_rounds;
-      spending.enough = p_.step().needed_time * (1 + 1e-12);
+      spending.enough = p_.graph().needed_time * (1 + 1e-12);
       std::uint32_t tried = 0;
       const schedule* last = nullptr;
       for (const candidate& c : candidates_) {
@@ -316,8 +317,8 @@ struct rockmate_solver {
       progress news;
       news.solver = name;
       news.stage = "table";
-      news.best_time = best_.time;
-      news.lower_bound = p_.step().needed_time;
+      news.best_objective = best_.time;
+      news.lower_bound = p_.graph().needed_time;
       news.done = done;
       news.total = total;
       clock_.report(news);

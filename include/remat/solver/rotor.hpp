@@ -33,7 +33,7 @@
 
 namespace remat {
 
-namespace persistent {
+namespace detail::persistent {
 
 /// How bytes become slots.
 enum class rounding : std::uint8_t {
@@ -94,7 +94,7 @@ struct to_slots {
   return unit == 1 ? unit : unit + unit % 2;
 }
 
-}  // namespace persistent
+}  // namespace detail::persistent
 
 /// How `rotor` counts memory.
 enum class rotor_form : std::uint8_t {
@@ -125,7 +125,7 @@ class chain_frontier;
 
 /// The fastest memory-persistent schedule of a chain (what is kept is kept until its backward) within a budget, by
 /// dynamic programming over sub-chains and memory \cite beaumont2019rotor, each stage with several ways to keep
-/// everything if it has them \cite zhao2023rockmate. The recurrence stands at `persistent::slot_table`.
+/// everything if it has them \cite zhao2023rockmate. The recurrence stands at `detail::persistent::slot_table`.
 ///
 /// What the optimum is over: schedules in which a forward keeps nothing, its input, or everything that its backward
 /// needs, in which what is kept stays until the backward that it is kept for, and in which the forwards between two
@@ -143,7 +143,7 @@ class chain_frontier;
 /// once more with twice as many slots; then both lines again, bounded by the answer by then, with sizes rounded up and
 /// the operations of each stage in an order of little memory (`operation_sequence`). At last the memory that the best
 /// schedules leave is spent (`retain`), so that they are no longer memory-persistent, and the fastest is the answer.
-/// Other than in the paper, what crosses several stages is counted once, gradients have their own sizes, step outputs
+/// Other than in the paper, what crosses several stages is counted once, gradients have their own sizes, final outputs
 /// pile up during the backward, and a forward that keeps nothing may take less time. Optimal in the model; for the
 /// graph a heuristic. Where everything can be kept, that is the answer.
 ///
@@ -168,9 +168,9 @@ struct rotor_solver {
       conclude(p, best, clock, stopped);
       return best;
     }
-    std::vector<forward_line> lines{find_forward_line(p.step())};
+    std::vector<forward_line> lines{find_forward_line(p.graph())};
     if (lines[0].operations.size() <= longest_line) {
-      forward_line narrow = find_narrow_line(p.step(), lines[0]);
+      forward_line narrow = find_narrow_line(p.graph(), lines[0]);
       if (narrow.operations != lines[0].operations) lines.push_back(std::move(narrow));
     }
     graph_search search{p, options, clock, best};
@@ -219,7 +219,7 @@ struct rotor_solver {
         if (search.by_slots() == verdict::stopped || options.max_breakpoints <= a_little) break;
         search.by_bytes(options.max_breakpoints);
     }
-    best.lower_bound = c.least_time() + persistent::recompute_bound(search.bytes(), search.room());
+    best.lower_bound = c.least_time() + detail::persistent::recompute_bound(search.bytes(), search.room());
     if (best.persistent_optimum && best.makespan < best.lower_bound) best.lower_bound = best.makespan;  // rounding
     conclude(p, best, clock, search.stopped);
     return best;
@@ -246,7 +246,7 @@ struct rotor_solver {
     progress news;
     news.solver = name;
     news.stage = "table";
-    news.best_time = best;
+    news.best_objective = best;
     news.lower_bound = bound;
     news.done = done;
     news.total = total;
@@ -256,10 +256,10 @@ struct rotor_solver {
   /// Calls `attempt(limit)` with growing limits on D until it says anything but `none`, or `known` was the limit. They
   /// start a little above a lower bound, `from`; once they reach most of the time of all forwards, there is none.
   template <class Attempt>
-  static verdict deepen(const persistent::sized_chain& c, double from, double known, Attempt&& attempt) {
+  static verdict deepen(const detail::persistent::sized_chain& c, double from, double known, Attempt&& attempt) {
     constexpr double unlimited = std::numeric_limits<double>::max();
     double forwards = 0;
-    for (const persistent::sized_stage& s : c.stages) forwards += s.fast;
+    for (const detail::persistent::sized_stage& s : c.stages) forwards += s.fast;
     for (double limit = from * 1.08 + forwards * 0.01;; limit *= 1.35) {
       if (!(limit < forwards * 0.9)) limit = unlimited;
       limit = std::min(limit, known);
@@ -275,10 +275,10 @@ struct rotor_solver {
     run_clock& clock;
     chain_solution& best;
     stop_reason stopped = stop_reason::none;
-    std::optional<persistent::sized_chain> sizes{};  // in bytes
+    std::optional<detail::persistent::sized_chain> sizes{};  // in bytes
 
-    const persistent::sized_chain& bytes() {
-      if (!sizes) sizes = persistent::in_bytes(p.stages(), false);
+    const detail::persistent::sized_chain& bytes() {
+      if (!sizes) sizes = detail::persistent::in_bytes(p.stages(), false);
       return *sizes;
     }
     /// Bytes beside the input of the chain.
@@ -289,10 +289,10 @@ struct rotor_solver {
       stopped = spend(clock, rows);
       if (stopped != stop_reason::none) return verdict::stopped;
       const double least = p.stages().least_time();
-      const persistent::fill_outcome end = fill_table(
+      const detail::persistent::fill_outcome end = fill_table(
           [&](std::uint64_t done, std::uint64_t total) { report(clock, best.makespan, least, done, total); });
-      if (end == persistent::fill_outcome::too_large) return verdict::too_large;
-      if (end == persistent::fill_outcome::filled) return verdict::found;
+      if (end == detail::persistent::fill_outcome::too_large) return verdict::too_large;
+      if (end == detail::persistent::fill_outcome::filled) return verdict::found;
       stopped = clock.poll();
       return verdict::stopped;
     }
@@ -316,33 +316,34 @@ struct rotor_solver {
     }
 
     verdict in_slots(std::uint32_t slots, std::int64_t unit, bool exact_gradient) {
-      const persistent::sized_chain c = persistent::in_slots(p.stages(), unit, slots, !exact_gradient);
+      const detail::persistent::sized_chain c = detail::persistent::in_slots(p.stages(), unit, slots, !exact_gradient);
       const std::int64_t input = p.stages().input_bytes();
       // A budget below the number of slots has one byte in a slot, and fewer of them.
       const std::int64_t slots_left =
           std::min<std::int64_t>(slots, p.budget() / unit) - (input / unit + (input % unit != 0));
       if (slots_left < 0) return verdict::none;
       const auto m = static_cast<std::uint32_t>(slots_left);
-      return deepen(c, persistent::recompute_bound(c, m), std::numeric_limits<double>::infinity(), [&](double limit) {
-        const persistent::excess_bound bound(c, limit);
-        persistent::slot_table table(c, m, bound);
-        const verdict end = fill(table.rows(), [&](const auto& tell) {
-          return table.fill(clock, options.run.threads, options.table_bytes, tell);
-        });
-        if (end != verdict::found) return end;
-        if (table.first() > m) return verdict::none;
-        accept(p, best, table.steps(m));
-        return verdict::found;
-      });
+      return deepen(c, detail::persistent::recompute_bound(c, m), std::numeric_limits<double>::infinity(),
+                    [&](double limit) {
+                      const detail::persistent::excess_bound bound(c, limit);
+                      detail::persistent::slot_table table(c, m, bound);
+                      const verdict end = fill(table.rows(), [&](const auto& tell) {
+                        return table.fill(clock, options.run.threads, options.table_bytes, tell);
+                      });
+                      if (end != verdict::found) return end;
+                      if (table.first() > m) return verdict::none;
+                      accept(p, best, table.steps(m));
+                      return verdict::found;
+                    });
     }
 
     /// Proves the best schedule, or that there is none, or gives up after that many breakpoints.
     verdict by_bytes(std::uint64_t most_work) {
-      const persistent::sized_chain& c = bytes();
-      const double least = persistent::excess_bound(c).least.back();
+      const detail::persistent::sized_chain& c = bytes();
+      const double least = detail::persistent::excess_bound(c).least.back();
       const auto try_limit = [&](double limit) {
-        const persistent::excess_bound bound(c, limit);
-        persistent::exact_table table(c, room(), bound);
+        const detail::persistent::excess_bound bound(c, limit);
+        detail::persistent::exact_table table(c, room(), bound);
         const verdict end = fill(table.rows(), [&](const auto& tell) {
           return table.fill(clock, options.run.threads, options.table_bytes, most_work, tell);
         });
@@ -353,7 +354,7 @@ struct rotor_solver {
         return verdict::found;
       };
       const auto known = [&] { return best.steps ? best.makespan - least : std::numeric_limits<double>::infinity(); };
-      verdict end = deepen(c, persistent::recompute_bound(c, room()), known(), [&](double limit) {
+      verdict end = deepen(c, detail::persistent::recompute_bound(c, room()), known(), [&](double limit) {
         if (limit < std::numeric_limits<double>::max()) return try_limit(limit);
         // Is there any schedule at all? The one of least memory is a bound on the others.
         const verdict any = least_memory();
@@ -366,9 +367,9 @@ struct rotor_solver {
 
     /// A schedule of least memory, if that fits.
     verdict least_memory() {
-      const persistent::sized_chain c = persistent::without_times(bytes());
-      const persistent::excess_bound bound(c);
-      persistent::exact_table table(c, room(), bound);
+      const detail::persistent::sized_chain c = detail::persistent::without_times(bytes());
+      const detail::persistent::excess_bound bound(c);
+      detail::persistent::exact_table table(c, room(), bound);
       const verdict end = fill(table.rows(), [&](const auto& tell) {
         return table.fill(clock, options.run.threads, options.table_bytes, std::numeric_limits<std::uint64_t>::max(),
                           tell);
@@ -434,7 +435,7 @@ struct rotor_solver {
     stop_reason try_line(const forward_line& line, counting how, std::uint32_t slots) {
       const stage_order order = how == counting::safe ? stage_order::least_peak : stage_order::listed;
       for (const cut_list& cuts : chains_to_try(line, options)) {
-        const stop_reason why = try_stages(stage_chain(p.step(), line, cuts, order), how, slots);
+        const stop_reason why = try_stages(stage_chain(p.graph(), line, cuts, order), how, slots);
         if (why != stop_reason::none) return why;
       }
       return stop_reason::none;
@@ -445,32 +446,35 @@ struct rotor_solver {
     stop_reason try_stages(const stage_chain& stages, counting how, std::uint32_t most_slots) {
       // Expanded, a schedule recomputes less than the model says.
       const double slack = how == counting::near ? 1.3 : 1.15;
-      const double needed = p.step().needed_time;
+      const double needed = p.graph().needed_time;
       double whole = 0;  // the model's time without recomputation
       for (std::uint32_t s = 1; s <= stages.length(); ++s) whole += stages.forward_time(s) + stages.backward_time(s);
       for (std::uint32_t slots = most_slots; slots >= std::min(most_slots, 16U); slots /= 2) {
-        std::int64_t unit = persistent::store_all_bytes(stages) / slots + 1;
+        std::int64_t unit = detail::persistent::store_all_bytes(stages) / slots + 1;
         if (how == counting::safe)  // half a slot: never worse than the whole one, which the promise is for
-          unit = slots > options.slots ? std::max<std::int64_t>(persistent::slot_bytes(stages, options.slots) / 2, 1)
-                                       : persistent::slot_bytes(stages, slots);
+          unit = slots > options.slots
+                     ? std::max<std::int64_t>(detail::persistent::slot_bytes(stages, options.slots) / 2, 1)
+                     : detail::persistent::slot_bytes(stages, slots);
         const double bytes =
             static_cast<double>(p.budget()) * most_memory - static_cast<double>(stages.standing_bytes());
         const double room = bytes / static_cast<double>(unit);
         if (room < 0) return stop_reason::none;
         const auto most = room < slots ? static_cast<std::uint32_t>(room) : slots;
-        const persistent::sized_chain c = persistent::in_slots(
-            stages, unit, most, how == counting::near ? persistent::rounding::nearest : persistent::rounding::up);
+        const detail::persistent::sized_chain c = detail::persistent::in_slots(
+            stages, unit, most,
+            how == counting::near ? detail::persistent::rounding::nearest : detail::persistent::rounding::up);
         double limit = std::numeric_limits<double>::max();
         if (best.plan)
-          limit = std::max(0.0, whole + (best.time - needed) * slack - persistent::excess_bound(c).least.back());
-        const persistent::excess_bound bound(c, limit);
-        persistent::slot_table table(c, most, bound);
+          limit =
+              std::max(0.0, whole + (best.time - needed) * slack - detail::persistent::excess_bound(c).least.back());
+        const detail::persistent::excess_bound bound(c, limit);
+        detail::persistent::slot_table table(c, most, bound);
         if (const stop_reason why = spend(clock, table.rows()); why != stop_reason::none) return why;
-        const persistent::fill_outcome end =
+        const detail::persistent::fill_outcome end =
             table.fill(clock, options.run.threads, options.table_bytes,
                        [&](std::uint64_t done, std::uint64_t total) { report(clock, best.time, needed, done, total); });
-        if (end == persistent::fill_outcome::stopped) return clock.poll();
-        if (end == persistent::fill_outcome::too_large) continue;
+        if (end == detail::persistent::fill_outcome::stopped) return clock.poll();
+        if (end == detail::persistent::fill_outcome::too_large) continue;
         if (table.first() > most) return stop_reason::none;
         for (std::uint32_t m = table.last() + 1; m-- > table.first();) {
           if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;  // the same time with less memory
@@ -479,7 +483,7 @@ struct rotor_solver {
           if (why != stop_reason::none) return why;
           clock.work();
           const std::vector<chain_step> steps = table.steps(m);
-          offer(schedule_computes(p.step(), how == counting::near ? stages.expand_whole(steps) : stages.expand(steps)),
+          offer(schedule_computes(p.graph(), how == counting::near ? stages.expand_whole(steps) : stages.expand(steps)),
                 how);
         }
         return stop_reason::none;
@@ -505,7 +509,7 @@ struct rotor_solver {
     void refine() {
       retain_options spending;
       spending.rounds = options.retain_rounds;
-      spending.enough = p.step().needed_time * (1 + 1e-12);
+      spending.enough = p.graph().needed_time * (1 + 1e-12);
       for (std::vector<candidate>& pool : found)
         for (candidate& k : pool) {
           if (clock.should_stop()) return;
@@ -547,23 +551,22 @@ class chain_frontier {
 
   template <class Table>
   struct solved {  // the table refers to the others
-    persistent::sized_chain sizes;
-    persistent::excess_bound bound;
+    detail::persistent::sized_chain sizes;
+    detail::persistent::excess_bound bound;
     Table table;
-    solved(persistent::sized_chain c, double limit, std::int64_t room)
+    solved(detail::persistent::sized_chain c, double limit, std::int64_t room)
         : sizes(std::move(c)),
           bound(sizes, limit),
-          table(
-              sizes,
-              static_cast<
-                  std::conditional_t<std::is_same_v<Table, persistent::slot_table>, std::uint32_t, std::int64_t>>(room),
-              bound) {}
+          table(sizes,
+                static_cast<std::conditional_t<std::is_same_v<Table, detail::persistent::slot_table>, std::uint32_t,
+                                               std::int64_t>>(room),
+                bound) {}
   };
 
   std::vector<point> points_;
   std::vector<std::int64_t> at_;  // of a point: the memory beside the input, in the table's unit
-  std::unique_ptr<solved<persistent::exact_table>> exact_;
-  std::unique_ptr<solved<persistent::slot_table>> slots_;
+  std::unique_ptr<solved<detail::persistent::exact_table>> exact_;
+  std::unique_ptr<solved<detail::persistent::slot_table>> slots_;
   solve_status status_ = solve_status::timeout;
 };
 
@@ -585,14 +588,14 @@ class chain_frontier {
     return out;
   }
   const double limit = std::min(std::numeric_limits<double>::max(), std::max(0.0, most_makespan - c.least_time()));
-  persistent::sized_chain bytes = persistent::in_bytes(c, false);
-  const std::int64_t input = c.input_bytes(), room = persistent::store_all_room(bytes);
-  const auto stopped = [&](persistent::fill_outcome end, std::uint64_t rows) {
+  detail::persistent::sized_chain bytes = detail::persistent::in_bytes(c, false);
+  const std::int64_t input = c.input_bytes(), room = detail::persistent::store_all_room(bytes);
+  const auto stopped = [&](detail::persistent::fill_outcome end, std::uint64_t rows) {
     clock.work(rows);
-    if (end == persistent::fill_outcome::too_large) out.status_ = solve_status::error;
-    if (end == persistent::fill_outcome::stopped)
+    if (end == detail::persistent::fill_outcome::too_large) out.status_ = solve_status::error;
+    if (end == detail::persistent::fill_outcome::stopped)
       out.status_ = clock.poll() == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
-    return end != persistent::fill_outcome::filled;
+    return end != detail::persistent::fill_outcome::filled;
   };
   const auto tell = [&](std::uint64_t done, std::uint64_t total) {
     rotor_solver::report(clock, std::numeric_limits<double>::infinity(), c.least_time(), done, total);
@@ -601,11 +604,12 @@ class chain_frontier {
     constexpr std::uint64_t some = 20'000'000;
     const std::uint64_t work =
         options.form == rotor_form::exact ? options.max_breakpoints : std::min(some, options.max_breakpoints);
-    auto solved = std::make_unique<chain_frontier::solved<persistent::exact_table>>(std::move(bytes), limit, room);
-    const persistent::fill_outcome end =
+    auto solved =
+        std::make_unique<chain_frontier::solved<detail::persistent::exact_table>>(std::move(bytes), limit, room);
+    const detail::persistent::fill_outcome end =
         solved->table.fill(clock, options.run.threads, options.table_bytes, work, tell);
     if (!stopped(end, solved->table.rows())) {
-      for (const persistent::breakpoint& b : solved->table.frontier()) {
+      for (const detail::persistent::breakpoint& b : solved->table.frontier()) {
         out.points_.push_back({b.memory + input, solved->table.cost(b)});
         out.at_.push_back(b.memory);
       }
@@ -613,13 +617,13 @@ class chain_frontier {
       out.status_ = solve_status::feasible;
       return out;
     }
-    if (end == persistent::fill_outcome::stopped || options.form == rotor_form::exact) return out;
+    if (end == detail::persistent::fill_outcome::stopped || options.form == rotor_form::exact) return out;
   }
   const std::int64_t unit = std::max<std::int64_t>((room + input) / options.slots + 1, 1);
   // Rounded up, the sum of all that is kept has up to one slot more of each stage.
   const auto slots = options.slots + static_cast<std::uint32_t>(c.length()) + 2;
-  auto solved = std::make_unique<chain_frontier::solved<persistent::slot_table>>(
-      persistent::in_slots(c, unit, slots, false), limit, slots);
+  auto solved = std::make_unique<chain_frontier::solved<detail::persistent::slot_table>>(
+      detail::persistent::in_slots(c, unit, slots, false), limit, slots);
   if (stopped(solved->table.fill(clock, options.run.threads, options.table_bytes, tell), solved->table.rows()))
     return out;
   const chain_problem p(c);
@@ -640,9 +644,10 @@ class chain_frontier {
 
 /// The least budget in bytes with which any memory-persistent schedule exists. O(L³) time, O(L²) memory.
 [[nodiscard]] inline std::int64_t least_budget(const chain& c) {
-  const persistent::sized_chain timeless = persistent::without_times(persistent::in_bytes(c, false));
-  const persistent::excess_bound bound(timeless);
-  persistent::exact_table table(timeless, persistent::store_all_room(timeless), bound);
+  const detail::persistent::sized_chain timeless =
+      detail::persistent::without_times(detail::persistent::in_bytes(c, false));
+  const detail::persistent::excess_bound bound(timeless);
+  detail::persistent::exact_table table(timeless, detail::persistent::store_all_room(timeless), bound);
   const run_control run;
   table.fill(run_clock(run), 1, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max(),
              [](std::uint64_t, std::uint64_t) {});

@@ -30,7 +30,7 @@
 
 namespace remat {
 
-namespace treewidth {
+namespace detail::treewidth {
 
 /// The recursion of TwRemat, for one problem and one tree of separators; run under any budget.
 ///
@@ -41,7 +41,7 @@ namespace treewidth {
 /// that may read it. Last come the `operations` that are in the parts below.
 class recursion {
  public:
-  recursion(const flat_step& step, separator_tree tree) : step_(step), tree_(std::move(tree)) {
+  recursion(const flat_graph& step, separator_tree tree) : step_(step), tree_(std::move(tree)) {
     const std::size_t n = step.num_operations, m = step.num_tensors;
     ran_at_.assign(step.outputs.values.size(), 0);
     allocation_.assign(m, 0);
@@ -88,11 +88,11 @@ class recursion {
     std::fill(there_.begin(), there_.end(), std::uint8_t{0});
     std::fill(held_.begin(), held_.end(), 0U);
     std::fill(done_.begin(), done_.end(), std::uint8_t{0});
-    for (const std::uint32_t t : step_.step_outputs) ++held_[t];
+    for (const std::uint32_t t : step_.final_outputs) ++held_[t];
     std::vector<std::uint32_t> targets;
     for (std::uint32_t o = 0; o < step_.num_operations; ++o) {
       bool target = step_.has_effect(o);
-      for (const std::uint32_t t : step_.outputs[o]) target = target || step_.step_output[t];
+      for (const std::uint32_t t : step_.outputs[o]) target = target || step_.final_output[t];
       if (target) targets.push_back(o);
     }
     std::vector<std::uint32_t> needed;
@@ -107,7 +107,7 @@ class recursion {
     return !stopped_;
   }
   [[nodiscard]] bool readable(std::uint32_t t) const noexcept {
-    return step_.resident[t] || (there_[t] && written_[t] == step_.producers[t].size());
+    return step_.always_resident[t] || (there_[t] && written_[t] == step_.producers[t].size());
   }
   /// Has `o` written into what is allocated of `t` now?
   [[nodiscard]] bool contributed(std::uint32_t o, std::uint32_t t) const noexcept {
@@ -319,7 +319,7 @@ class recursion {
         const std::uint32_t o = here[call];
         inputs.clear();
         for (const std::uint32_t t : step_.inputs[o]) {
-          if (step_.resident[t]) continue;
+          if (step_.always_resident[t]) continue;
           inputs.push_back(t);
           ++held_[t];
         }
@@ -378,7 +378,7 @@ class recursion {
       for (const std::uint32_t t : step_.inputs[o]) ++uses_[t];
   }
 
-  const flat_step& step_;
+  const flat_graph& step_;
   separator_tree tree_;
   std::int64_t budget_ = 0, memory_ = 0;
   double time_ = 0, longest_ = 0;
@@ -391,7 +391,7 @@ class recursion {
   std::uint32_t stamp_ = 0, trial_stamp_ = 0, closure_ = 0;
 };
 
-}  // namespace treewidth
+}  // namespace detail::treewidth
 
 struct twremat_options {
   /// The tree decomposition to go by, of `operation_graph(p)`, for instance one from `decompose`; none: those of
@@ -427,13 +427,13 @@ struct twremat_solver {
   [[nodiscard]] solution operator()(const problem& p, const twremat_options& options = {}) const {
     run_clock clock(options.run);
     solution best;
-    const flat_step& s = p.step();
+    const flat_graph& s = p.graph();
     stop_reason stopped = clock.poll();
     if (stopped != stop_reason::none || prove(p, best, options.run)) {
       conclude(p, best, clock, stopped);
       return best;
     }
-    std::optional<treewidth::recursion> recursion;
+    std::optional<detail::treewidth::recursion> recursion;
     const undirected_graph graph = operation_graph(p);
     const std::vector<double> weight = weights(s);
     for (std::uint32_t i = 0; i < std::max(options.attempts, most_in_need); ++i) {
@@ -451,7 +451,8 @@ struct twremat_solver {
       // Told of less memory, it takes more apart, and leaves more to `retain`.
       const double share = shares[i % std::size(shares)];
       attempt(p, *recursion, p.has_budget() ? share * static_cast<double>(p.budget()) : 0x1.0p62, options, clock, best);
-      clock.report({.solver = name, .stage = "separators", .best_time = best.time, .lower_bound = best.lower_bound});
+      clock.report(
+          {.solver = name, .stage = "separators", .best_objective = best.time, .lower_bound = best.lower_bound});
     }
     if (!best.plan && stopped == stop_reason::none) {
       evict_options eviction;
@@ -475,9 +476,9 @@ struct twremat_solver {
   static constexpr double longest = 8;  ///< a recursion that takes so many times the needed time is given up
 
   /// One recursion under `budget`, repaired where it is over the problem's, and the memory that is left spent.
-  static void attempt(const problem& p, treewidth::recursion& recursion, double budget, const twremat_options& options,
-                      run_clock& clock, solution& best) {
-    const double needed = p.step().needed_time;
+  static void attempt(const problem& p, detail::treewidth::recursion& recursion, double budget,
+                      const twremat_options& options, run_clock& clock, solution& best) {
+    const double needed = p.graph().needed_time;
     if (!recursion.run(static_cast<std::int64_t>(budget), longest * needed, clock)) return;
     schedule plan = schedule_computes(p, recursion.computes());
     const check_report report = check(p, plan);
@@ -496,7 +497,7 @@ struct twremat_solver {
   }
 
   /// Of each operation: its share of all bytes and of all time. Parts that are equal in these are balanced.
-  static std::vector<double> weights(const flat_step& s) {
+  static std::vector<double> weights(const flat_graph& s) {
     double bytes = 1;
     for (const std::int64_t b : s.bytes) bytes += static_cast<double>(b);
     const double time = s.baseline_time > 0 ? s.baseline_time : 1;

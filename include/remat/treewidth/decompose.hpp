@@ -57,7 +57,7 @@ struct decomposition_result {
   decomposition_statistics statistics{};
 };
 
-namespace decomposing {
+namespace detail::decomposing {
 
 /// A graph that has been reduced to one, or split into several, or neither; and then its best decomposition so far.
 struct piece {
@@ -126,7 +126,7 @@ class solver {
     p.solver = "decompose";
     p.stage = stage;
     if (const piece* worst = widest(root_))
-      p.best_time = static_cast<double>(std::max<std::int64_t>(worst->width, low_));
+      p.best_objective = static_cast<double>(std::max<std::int64_t>(worst->width, low_));
     p.lower_bound = low_;
     clock_.report(p);
   }
@@ -147,10 +147,10 @@ class solver {
       piece& next = *p.below[0];
       if (next.graph.num_vertices() == 0) return;
       if (p.tree.size() != 0) {  // the same order, without those that went first
-        std::vector<std::uint32_t> number(p.graph.num_vertices(), eliminating::none), order;
+        std::vector<std::uint32_t> number(p.graph.num_vertices(), detail::eliminating::none), order;
         for (std::uint32_t i = 0; i < next.vertices.size(); ++i) number[next.vertices[i]] = i;
         for (const std::uint32_t v : elimination_order_of(p.tree, number.size()))
-          if (number[v] != eliminating::none) order.push_back(number[v]);
+          if (number[v] != detail::eliminating::none) order.push_back(number[v]);
         adopt(next, decomposition_of(next.graph, order));
       }
       begin(next);
@@ -176,26 +176,26 @@ class solver {
 
   bool by_components(piece& p) {
     const auto n = static_cast<std::uint32_t>(p.graph.num_vertices());
-    std::vector<std::uint32_t> number(n, eliminating::none);
+    std::vector<std::uint32_t> number(n, detail::eliminating::none);
     std::vector<std::vector<std::uint32_t>> parts;
     for (std::uint32_t root = 0; root < n; ++root) {
-      if (number[root] != eliminating::none) continue;
+      if (number[root] != detail::eliminating::none) continue;
       parts.push_back({root});
       std::vector<std::uint32_t>& part = parts.back();
       number[root] = 0;
       for (std::size_t i = 0; i < part.size(); ++i)
         for (const std::uint32_t u : p.graph.neighbours(part[i]))
-          if (number[u] == eliminating::none) {
+          if (number[u] == detail::eliminating::none) {
             number[u] = 0;
             part.push_back(u);
           }
       if (parts.size() == 1 && part.size() == n) return false;
       std::sort(part.begin(), part.end());
     }
-    std::fill(number.begin(), number.end(), eliminating::none);
+    std::fill(number.begin(), number.end(), detail::eliminating::none);
     for (std::vector<std::uint32_t>& part : parts) {
       auto below = std::make_unique<piece>();
-      below->graph = dissecting::induced(p.graph, part, number);
+      below->graph = detail::dissecting::induced(p.graph, part, number);
       below->vertices = std::move(part);
       p.below.push_back(std::move(below));
     }
@@ -217,13 +217,13 @@ class solver {
       for (const elimination_rule rule : {elimination_rule::min_fill, elimination_rule::sparsest,
                                           elimination_rule::fill_and_degree, elimination_rule::min_degree}) {
         if (must_stop() || p.width <= static_cast<std::int64_t>(low_)) return;
-        eliminating::greedy_options greedy;
+        detail::eliminating::greedy_options greedy;
         greedy.rule = rule;
         greedy.seed = random_.next();
         greedy.give_up = static_cast<std::uint32_t>(p.width);
         greedy.stop = &stop_;
         clock_.work(decomposition_improver::cost_of_greedy(p.graph, static_cast<std::uint64_t>(p.width)));
-        const auto order = eliminating::greedy_order(p.graph, greedy);
+        const auto order = detail::eliminating::greedy_order(p.graph, greedy);
         if (!order.empty()) adopt(p, decomposition_of(p.graph, order));
       }
   }
@@ -258,7 +258,7 @@ class solver {
     if (!any && perhaps.empty()) return;
 
     // The trees that are left of the decomposition.
-    std::vector<std::uint32_t> group(t.size(), eliminating::none), number(n, eliminating::none);
+    std::vector<std::uint32_t> group(t.size(), detail::eliminating::none), number(n, detail::eliminating::none);
     const index_rows links = t.links();
     std::vector<std::vector<std::uint32_t>> parts, joined(t.size());
     for (std::uint32_t e = 0; e < t.edges.size(); ++e) {
@@ -278,7 +278,7 @@ class solver {
         }
     };
     for (std::uint32_t b = 0; b < t.size(); ++b)
-      if (group[b] == eliminating::none) gather(b, eliminating::none);
+      if (group[b] == detail::eliminating::none) gather(b, detail::eliminating::none);
     // What is safe for a reason that lies in the rest of the graph must be so still in its part.
     std::vector<std::unique_ptr<torso>> sides;
     for (const std::uint32_t e : perhaps) {
@@ -299,7 +299,7 @@ class solver {
       gather(t.edges[e].first, k);
       gather(t.edges[e].second, k);
     }
-    std::vector<std::uint32_t> place(parts.size(), eliminating::none);
+    std::vector<std::uint32_t> place(parts.size(), detail::eliminating::none);
     for (std::uint32_t k = 0; k < parts.size(); ++k) {
       if (parts[k].empty()) continue;
       place[k] = static_cast<std::uint32_t>(p.below.size());
@@ -425,14 +425,14 @@ class solver {
       for (const elimination_rule rule :
            {elimination_rule::fill_and_degree, elimination_rule::min_fill, elimination_rule::sparsest}) {
         if (must_stop()) break;
-        eliminating::greedy_options greedy;
+        detail::eliminating::greedy_options greedy;
         greedy.rule = rule;
         greedy.seed = random_.next();
         greedy.rank = rank;
         greedy.give_up = static_cast<std::uint32_t>(p.width);
         greedy.stop = &stop_;
         spent += decomposition_improver::cost_of_greedy(p.graph, static_cast<std::uint64_t>(p.width));
-        const auto order = eliminating::greedy_order(p.graph, greedy);
+        const auto order = detail::eliminating::greedy_order(p.graph, greedy);
         if (!order.empty()) adopt(p, decomposition_of(p.graph, order));
       }
     clock_.work(spent);
@@ -472,7 +472,7 @@ class solver {
     };
     for (const piece::joint& j : p.joints)
       out.edges.emplace_back(holder(j.first, j.vertices), holder(j.second, j.vertices));
-    tree_decomposing::join_trees(out);
+    detail::tree_decomposing::join_trees(out);
     return without_subsets(out);
   }
 
@@ -487,7 +487,7 @@ class solver {
 
   const decompose_options& options_;
   run_clock clock_;
-  eliminating::random_source random_;
+  detail::eliminating::random_source random_;
   std::function<bool()> stop_;
   piece root_;
   std::uint32_t low_ = 0;
@@ -541,7 +541,7 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
   return out;
 }
 
-}  // namespace decomposing
+}  // namespace detail::decomposing
 
 /// A tree decomposition of small width, better the longer it may take, and a proven lower bound.
 ///
@@ -556,8 +556,8 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
 ///
 /// Anytime: `run.time_limit`, `run.stop` and `run.work_limit` end it with the best so far; the first greedy order of
 /// each part is made in any case, and clocks are read every few milliseconds otherwise. Without a limit it ends after
-/// `rounds`. `run.on_progress` gets the width as `best_time`. With a work limit, or none, `run.seed` alone decides the
-/// answer. With a time limit alone, `run.threads` searches go on side by side from different seeds, until one has a
+/// `rounds`. `run.on_progress` gets the width as `best_objective`. With a work limit, or none, `run.seed` alone decides
+/// the answer. With a time limit alone, `run.threads` searches go on side by side from different seeds, until one has a
 /// proof; otherwise there is one. Throws `internal_error` for a defect of its own, and what `on_progress` throws.
 ///
 ///     decompose_options options;
@@ -567,8 +567,8 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
 [[nodiscard]] inline decomposition_result decompose(const undirected_graph& g, const decompose_options& options = {}) {
   if (options.run.threads > 1 && options.run.work_limit == run_control::no_work_limit &&
       options.run.time_limit != std::chrono::nanoseconds::max())
-    return decomposing::solve_together(g, options);
-  return decomposing::solver(g, options).run();
+    return detail::decomposing::solve_together(g, options);
+  return detail::decomposing::solver(g, options).run();
 }
 
 }  // namespace remat

@@ -26,7 +26,7 @@ struct dissection_options {
   std::uint64_t* work = nullptr;                ///< counts elementary steps, if given
 };
 
-namespace dissecting {
+namespace detail::dissecting {
 
 /// The subgraph of some vertices, numbered as they come. `number` is none everywhere, and is again afterwards.
 inline undirected_graph induced(const undirected_graph& g, const std::vector<std::uint32_t>& vertices,
@@ -35,14 +35,14 @@ inline undirected_graph induced(const undirected_graph& g, const std::vector<std
   for (std::uint32_t i = 0; i < vertices.size(); ++i) number[vertices[i]] = i;
   for (std::uint32_t i = 0; i < vertices.size(); ++i)
     for (const std::uint32_t u : g.neighbours(vertices[i]))
-      if (number[u] != eliminating::none && number[u] > i) edges.emplace_back(i, number[u]);
-  for (const std::uint32_t v : vertices) number[v] = eliminating::none;
+      if (number[u] != detail::eliminating::none && number[u] > i) edges.emplace_back(i, number[u]);
+  for (const std::uint32_t v : vertices) number[v] = detail::eliminating::none;
   return undirected_graph(vertices.size(), edges);
 }
 
 /// The best separator of a connected graph among those of some pairs; empty if none was found.
 inline std::vector<std::uint32_t> separate(const undirected_graph& g, const dissection_options& options,
-                                           eliminating::random_source& random) {
+                                           detail::eliminating::random_source& random) {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   flow_cutter cutter(g);
   std::vector<std::uint32_t> best;
@@ -66,7 +66,7 @@ inline std::vector<std::uint32_t> separate(const undirected_graph& g, const diss
   return best;
 }
 
-}  // namespace dissecting
+}  // namespace detail::dissecting
 
 /// Ranks for an elimination order by nested dissection: a separator goes last, before it what it separates, each part
 /// in the same way (as Strasser \cite strasser2017computing builds decompositions with FlowCutter; here the separators
@@ -75,9 +75,9 @@ inline std::vector<std::uint32_t> separate(const undirected_graph& g, const diss
 /// Empty where it was stopped. O(pairs · depth · edges · separator) time.
 [[nodiscard]] inline std::vector<std::uint32_t> dissection_ranks(const undirected_graph& g,
                                                                  const dissection_options& options) {
-  using eliminating::none;
+  using detail::eliminating::none;
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
-  eliminating::random_source random(options.seed);
+  detail::eliminating::random_source random(options.seed);
   std::vector<std::uint32_t> level(n, none), number(n, none), mark(n, 0);
   struct cell {
     std::vector<std::uint32_t> vertices;
@@ -120,7 +120,7 @@ inline std::vector<std::uint32_t> separate(const undirected_graph& g, const diss
         }
     std::vector<std::uint32_t> separator;
     if (size > options.smallest && size + border > options.target)
-      separator = dissecting::separate(dissecting::induced(g, now.vertices, number), options, random);
+      separator = detail::dissecting::separate(detail::dissecting::induced(g, now.vertices, number), options, random);
     if (separator.empty()) {
       for (const std::uint32_t v : now.vertices) placed[v] = 1;
       continue;

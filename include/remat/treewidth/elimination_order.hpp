@@ -30,7 +30,7 @@ enum class elimination_rule : std::uint8_t {
   sparsest          ///< added edges in proportion to the square of the neighbours
 };
 
-namespace eliminating {
+namespace detail::eliminating {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -364,7 +364,7 @@ inline std::vector<std::uint32_t> greedy_order(const undirected_graph& g, const 
   return greedy<sparse_adjacency>(g, options).run();
 }
 
-}  // namespace eliminating
+}  // namespace detail::eliminating
 
 /// The order that a greedy rule gives; ties are broken at random by `seed`. When so few vertices are left that they
 /// cannot make it wider, they follow as they come.
@@ -374,10 +374,10 @@ inline std::vector<std::uint32_t> greedy_order(const undirected_graph& g, const 
 [[nodiscard]] inline std::vector<std::uint32_t> elimination_order(const undirected_graph& g,
                                                                   elimination_rule rule = elimination_rule::min_fill,
                                                                   std::uint64_t seed = 0) {
-  eliminating::greedy_options options;
+  detail::eliminating::greedy_options options;
   options.rule = rule;
   options.seed = seed;
-  return eliminating::greedy_order(g, options);
+  return detail::eliminating::greedy_order(g, options);
 }
 
 /// Maximum cardinality search (Tarjan and Yannakakis \cite tarjan1984chordal): the vertex with the most neighbours
@@ -412,7 +412,7 @@ inline std::vector<std::uint32_t> greedy_order(const undirected_graph& g, const 
 /// O(vertices + edges · α) time. Precondition: `order` is a permutation of the vertices.
 [[nodiscard]] inline std::uint32_t elimination_width(const undirected_graph& g, std::span<const std::uint32_t> order,
                                                      std::vector<std::uint32_t>* width_at = nullptr) {
-  using eliminating::none;
+  using detail::eliminating::none;
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   std::vector<std::uint32_t> position(n), parent(n, none), ancestor(n, none), post;
   for (std::uint32_t i = 0; i < n; ++i) position[order[i]] = i;

@@ -34,8 +34,8 @@ class flow_cutter {
       : g_(g), n_(static_cast<std::uint32_t>(g.num_vertices())), side_{half(n_), half(n_)}, from_(n_), to_(n_) {}
 
   /// Separators between `s` and `t` of at most `most` vertices; of each size the most even one. `stop` as elsewhere.
-  std::vector<separator> run(std::uint32_t s, std::uint32_t t, std::uint32_t most, eliminating::random_source& random,
-                             const std::function<bool()>* stop = nullptr) {
+  std::vector<separator> run(std::uint32_t s, std::uint32_t t, std::uint32_t most,
+                             detail::eliminating::random_source& random, const std::function<bool()>* stop = nullptr) {
     std::vector<separator> found;
     if (s == t || g_.adjacent(s, t)) return found;
     std::fill(from_.begin(), from_.end(), none);
@@ -105,7 +105,7 @@ class flow_cutter {
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
 
  private:
-  static constexpr std::uint32_t none = eliminating::none;
+  static constexpr std::uint32_t none = detail::eliminating::none;
 
   /// One end, and what it reaches: each vertex has an entry and an exit, and carries at most one path.
   struct half {

@@ -29,7 +29,7 @@ namespace remat {
 class decomposition_improver {
  public:
   decomposition_improver(const undirected_graph& g, tree_decomposition tree, std::uint64_t seed)
-      : g_(g), random_(seed), number_(g.num_vertices(), eliminating::none) {
+      : g_(g), random_(seed), number_(g.num_vertices(), detail::eliminating::none) {
     reset(std::move(tree));
   }
 
@@ -68,13 +68,13 @@ class decomposition_improver {
       order.resize(rest.num_vertices());
       for (std::uint32_t v = 0; v < order.size(); ++v) order[v] = v;
     }
-    eliminating::greedy_options greedy;
+    detail::eliminating::greedy_options greedy;
     greedy.give_up = target + 1;
     greedy.stop = stop;
     for (int i = 0; i < 6 && !found; ++i) {
       greedy.rule = static_cast<elimination_rule>(random_.below(4));
       greedy.seed = random_.next();
-      found = !(order = eliminating::greedy_order(rest, greedy)).empty();
+      found = !(order = detail::eliminating::greedy_order(rest, greedy)).empty();
       work_ += cost_of_greedy(rest, target);
     }
     bool refuted = false;
@@ -107,7 +107,7 @@ class decomposition_improver {
       for (const elimination_rule rule : {elimination_rule::min_fill, elimination_rule::fill_and_degree}) {
         greedy.rule = rule;
         greedy.seed = random_.next();
-        found = !(order = eliminating::greedy_order(rest, greedy)).empty();
+        found = !(order = detail::eliminating::greedy_order(rest, greedy)).empty();
         work_ += cost_of_greedy(rest, target);
         if (found) break;
       }
@@ -133,7 +133,7 @@ class decomposition_improver {
     taken[chosen[0]] = 1;
     const auto hold = [&](std::uint32_t b) {
       for (const std::uint32_t v : tree_.bags[b])
-        if (number_[v] == eliminating::none) {
+        if (number_[v] == detail::eliminating::none) {
           number_[v] = 0;
           held.push_back(v);
         }
@@ -150,25 +150,25 @@ class decomposition_improver {
       open[i] = open.back();
       open.pop_back();
       std::size_t more = 0;
-      for (const std::uint32_t v : tree_.bags[b]) more += number_[v] == eliminating::none;
+      for (const std::uint32_t v : tree_.bags[b]) more += number_[v] == detail::eliminating::none;
       if (held.size() + more > most) continue;
       chosen.push_back(b);
       hold(b);
     }
-    for (const std::uint32_t v : held) number_[v] = eliminating::none;
+    for (const std::uint32_t v : held) number_[v] = detail::eliminating::none;
     return chosen;
   }
 
   /// Another decomposition of the part that is no worse.
   bool sidestep(const torso& part, const std::vector<std::uint32_t>& chosen, std::size_t before,
                 const std::function<bool()>* stop) {
-    eliminating::greedy_options greedy;
+    detail::eliminating::greedy_options greedy;
     greedy.give_up = static_cast<std::uint32_t>(width_ + 1);
     greedy.stop = stop;
     greedy.rule = static_cast<elimination_rule>(random_.below(4));
     greedy.seed = random_.next();
     work_ += cost_of_greedy(part.graph, static_cast<std::uint64_t>(width_));
-    const std::vector<std::uint32_t> order = eliminating::greedy_order(part.graph, greedy);
+    const std::vector<std::uint32_t> order = detail::eliminating::greedy_order(part.graph, greedy);
     if (order.empty()) return false;
     tree_decomposition other = decomposition_of(part.graph, order);
     std::size_t after = 0;
@@ -182,7 +182,7 @@ class decomposition_improver {
   /// Puts `other`, a decomposition of the part, in place of the bags `chosen`.
   void replace(const torso& part, const std::vector<std::uint32_t>& chosen, const tree_decomposition& other) {
     tree_decomposition next;
-    std::vector<std::uint32_t> place(tree_.size(), eliminating::none);
+    std::vector<std::uint32_t> place(tree_.size(), detail::eliminating::none);
     std::vector<std::uint8_t> inside(tree_.size(), 0);
     for (const std::uint32_t b : chosen) inside[b] = 1;
     for (std::uint32_t b = 0; b < tree_.size(); ++b) {
@@ -219,7 +219,7 @@ class decomposition_improver {
   }
 
   const undirected_graph& g_;
-  eliminating::random_source random_;
+  detail::eliminating::random_source random_;
   tree_decomposition tree_;
   index_rows links_;
   std::int64_t width_ = -1;

@@ -35,7 +35,7 @@ struct width_search_limits {
   std::uint64_t* spent = nullptr;                                  ///< is given what was looked at
 };
 
-namespace positive_instances {
+namespace detail::positive_instances {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -403,7 +403,7 @@ inline width_decision decide_connected(const undirected_graph& g, std::uint32_t 
   return {};
 }
 
-}  // namespace positive_instances
+}  // namespace detail::positive_instances
 
 /// Most vertices of a connected part for which `decide_width` searches; with more it is `unfinished` at once.
 inline constexpr std::size_t most_for_exact_width = 1024;
@@ -428,17 +428,17 @@ inline constexpr std::size_t most_for_exact_width = 1024;
                                                  const width_search_limits& limits = {}) {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   width_decision out;
-  std::vector<std::uint32_t> number(n, positive_instances::none);
+  std::vector<std::uint32_t> number(n, detail::positive_instances::none);
   std::uint64_t spent = 0;
   out.verdict = width_verdict::found;
   for (std::uint32_t root = 0; root < n; ++root) {
-    if (number[root] != positive_instances::none) continue;
+    if (number[root] != detail::positive_instances::none) continue;
     std::vector<std::uint32_t> part{root};
     number[root] = 0;
     std::vector<undirected_graph::edge> edges;
     for (std::size_t i = 0; i < part.size(); ++i)
       for (const std::uint32_t u : g.neighbours(part[i])) {
-        if (number[u] == positive_instances::none) {
+        if (number[u] == detail::positive_instances::none) {
           number[u] = static_cast<std::uint32_t>(part.size());
           part.push_back(u);
         }
@@ -448,7 +448,8 @@ inline constexpr std::size_t most_for_exact_width = 1024;
     width_search_limits rest = limits;
     if (rest.work != std::numeric_limits<std::uint64_t>::max()) rest.work -= std::min(rest.work, spent);
     rest.spent = &here;
-    const width_decision one = positive_instances::decide_connected(undirected_graph(part.size(), edges), k, rest);
+    const width_decision one =
+        detail::positive_instances::decide_connected(undirected_graph(part.size(), edges), k, rest);
     spent += here;
     if (one.verdict != width_verdict::found) {
       out.verdict = one.verdict;

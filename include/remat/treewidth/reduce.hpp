@@ -29,7 +29,7 @@ struct reduced_graph {
   }
 };
 
-namespace reducing {
+namespace detail::reducing {
 
 class reducer {
  public:
@@ -63,7 +63,7 @@ class reducer {
     }
     out.eliminated = std::move(order_);
     out.lower_bound = low_;
-    std::vector<std::uint32_t> number(n_, eliminating::none);
+    std::vector<std::uint32_t> number(n_, detail::eliminating::none);
     std::vector<undirected_graph::edge> edges;
     for (std::uint32_t v = 0; v < n_; ++v)
       if (!gone_[v]) {
@@ -84,15 +84,15 @@ class reducer {
   bool safe(std::uint32_t v) {
     const std::size_t d = around_.size();
     // The first two that are not joined: if one vertex is in all such pairs, it is one of them.
-    std::uint32_t a = eliminating::none, b = eliminating::none;
-    for (std::size_t i = 0; i < d && a == eliminating::none; ++i)
+    std::uint32_t a = detail::eliminating::none, b = detail::eliminating::none;
+    for (std::size_t i = 0; i < d && a == detail::eliminating::none; ++i)
       for (std::size_t j = i + 1; j < d; ++j)
         if (!graph_.adjacent(around_[i], around_[j])) {
           a = around_[i];
           b = around_[j];
           break;
         }
-    if (a == eliminating::none) {  // islet, twig, simplicial
+    if (a == detail::eliminating::none) {  // islet, twig, simplicial
       low_ = std::max(low_, static_cast<std::uint32_t>(d));
       return true;
     }
@@ -124,10 +124,10 @@ class reducer {
         if (x == v || graph_.degree(x) != 3 || !graph_.adjacent(x, middle) || x == middle || graph_.adjacent(x, b))
           continue;
         graph_.neighbours(x, row_);
-        std::uint32_t c = eliminating::none;
+        std::uint32_t c = detail::eliminating::none;
         for (const std::uint32_t u : row_)
           if (u != middle && u != a) c = u;
-        if (c == v || c == b || c == eliminating::none) continue;
+        if (c == v || c == b || c == detail::eliminating::none) continue;
         for (const std::uint32_t y : third_)
           if (y != v && y != x && y != middle && y != c && graph_.degree(y) == 3 && graph_.adjacent(y, middle) &&
               graph_.adjacent(y, c))
@@ -160,12 +160,12 @@ class reducer {
   }
 
   std::uint32_t n_, low_;
-  eliminating::sparse_adjacency graph_;
+  detail::eliminating::sparse_adjacency graph_;
   std::vector<std::uint8_t> gone_, queued_;
   std::vector<std::uint32_t> queue_, order_, around_, second_, third_, row_;
 };
 
-}  // namespace reducing
+}  // namespace detail::reducing
 
 /// Eliminates vertices for which it is known that some order of least width begins with them, until there are none:
 /// islets, twigs and all simplicial vertices; series and all almost simplicial vertices, buddies and cubes where the
@@ -176,7 +176,7 @@ class reducer {
 /// O(sum over vertices looked at of degree² · log degree) time.
 [[nodiscard]] inline reduced_graph reduce(const undirected_graph& g, std::uint32_t lower_bound = 0,
                                           const std::function<bool()>* stop = nullptr) {
-  return reducing::reducer(g, lower_bound).run(stop);
+  return detail::reducing::reducer(g, lower_bound).run(stop);
 }
 
 }  // namespace remat

@@ -104,12 +104,12 @@ class safe_separator_test {
 
   /// `separator` is a minimal one, ascending. O(|separator|²).
   [[nodiscard]] bool almost_clique(std::span<const std::uint32_t> separator) const {
-    std::uint32_t a = eliminating::none, b = eliminating::none;
+    std::uint32_t a = detail::eliminating::none, b = detail::eliminating::none;
     bool only_a = true, only_b = true;
     for (std::size_t i = 0; i < separator.size(); ++i)
       for (std::size_t j = i + 1; j < separator.size(); ++j) {
         if (g_.adjacent(separator[i], separator[j])) continue;
-        if (a == eliminating::none) {
+        if (a == detail::eliminating::none) {
           a = separator[i];
           b = separator[j];
         }
@@ -122,7 +122,7 @@ class safe_separator_test {
 
   /// O(parts · missing edges · edges).
   [[nodiscard]] bool clique_minor(std::span<const std::uint32_t> separator) {
-    constexpr std::uint32_t in_separator = eliminating::none;
+    constexpr std::uint32_t in_separator = detail::eliminating::none;
     std::fill(part_.begin(), part_.end(), 0U);
     for (const std::uint32_t v : separator) part_[v] = in_separator;
     std::uint32_t parts = 0;
@@ -175,7 +175,7 @@ class safe_separator_test {
   }
   /// A shortest path from s[from], or what has been contracted onto it, to `to`, within the parts but `without`.
   bool path(std::span<const std::uint32_t> s, std::size_t from, std::uint32_t to, std::uint32_t without) {
-    constexpr std::uint32_t in_separator = eliminating::none;
+    constexpr std::uint32_t in_separator = detail::eliminating::none;
     ++stamp_;
     seen_.resize(part_.size(), 0);
     queue_.clear();
@@ -187,11 +187,11 @@ class safe_separator_test {
       before_[u] = v;
       queue_.push_back(u);
     };
-    for (const std::uint32_t u : g_.neighbours(s[from])) reach(u, eliminating::none);
+    for (const std::uint32_t u : g_.neighbours(s[from])) reach(u, detail::eliminating::none);
     for (std::size_t i = 0; i < queue_.size(); ++i) {
       const std::uint32_t v = queue_[i];
       if (g_.adjacent(v, to)) {
-        for (std::uint32_t x = v; x != eliminating::none; x = before_[x]) {
+        for (std::uint32_t x = v; x != detail::eliminating::none; x = before_[x]) {
           path_.push_back(x);
           used_[x] = owner;
         }
@@ -230,7 +230,7 @@ struct torso {
   std::sort(sorted.begin(), sorted.end());
   for (const std::uint32_t b : sorted)
     for (const std::uint32_t v : t.bags[b])
-      if (number[v] == eliminating::none) {
+      if (number[v] == detail::eliminating::none) {
         number[v] = 0;
         out.vertices.push_back(v);
       }
@@ -242,7 +242,7 @@ struct torso {
   const auto bit = [](std::uint32_t v) { return std::uint64_t{1} << (v % 64); };
   for (std::uint32_t i = 0; i < k; ++i)
     for (const std::uint32_t u : g.neighbours(out.vertices[i]))
-      if (number[u] != eliminating::none) joined[words * i + number[u] / 64] |= bit(number[u]);
+      if (number[u] != detail::eliminating::none) joined[words * i + number[u] / 64] |= bit(number[u]);
   for (std::uint32_t i = 0; i < sorted.size(); ++i) {
     const std::uint32_t b = sorted[i];
     for (const std::uint32_t v : t.bags[b]) out.tree.bags.values.push_back(number[v]);
@@ -270,7 +270,7 @@ struct torso {
         if (u < v) edges.emplace_back(u, v);
       }
   out.graph = undirected_graph(k, edges);
-  for (const std::uint32_t v : out.vertices) number[v] = eliminating::none;
+  for (const std::uint32_t v : out.vertices) number[v] = detail::eliminating::none;
   return out;
 }
 

@@ -35,7 +35,7 @@ struct separator_tree {
   }
 };
 
-namespace separating {
+namespace detail::separating {
 
 /// Takes bags out of a tree decomposition, the most central first.
 class builder {
@@ -196,7 +196,7 @@ class builder {
   std::uint32_t parts_ = 0, stamp_ = 0;
 };
 
-}  // namespace separating
+}  // namespace detail::separating
 
 /// Nested separators from a tree decomposition: the bag that leaves the lightest heaviest part, then the same in each
 /// connected part that is left, down to single bags (Kumar et al. \cite kumar2019twremat, section 3, balance by bags;
@@ -207,7 +207,7 @@ class builder {
 /// O((vertices + edges + sum of bag sizes) × depth) time; the depth is logarithmic in the weight where bags allow it.
 [[nodiscard]] inline separator_tree separate(const index_rows& neighbours, const index_rows& bags,
                                              const index_rows& links, std::span<const double> weight) {
-  return separating::builder(neighbours, bags, links, weight).build();
+  return detail::separating::builder(neighbours, bags, links, weight).build();
 }
 
 }  // namespace remat

@@ -40,7 +40,7 @@ struct tree_decomposition {
   [[nodiscard]] index_rows links() const { return undirected_graph(bags.size(), edges).rows(); }
 };
 
-namespace tree_decomposing {
+namespace detail::tree_decomposing {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -73,7 +73,7 @@ inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
   }
 }
 
-}  // namespace tree_decomposing
+}  // namespace detail::tree_decomposing
 
 /// The tree decomposition that an elimination order gives: vertices are taken out in this order, and the neighbours of
 /// each are made a clique as it goes; its bag is itself and these neighbours. Bags that lie in a neighbouring one are
@@ -83,9 +83,9 @@ inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
 /// O(sum of bag sizes of all vertices · log) time. Throws `bad_argument` for what is not a permutation of the vertices.
 [[nodiscard]] inline tree_decomposition decomposition_of(const undirected_graph& g,
                                                          std::span<const std::uint32_t> order) {
-  using tree_decomposing::none;
+  using detail::tree_decomposing::none;
   const std::size_t n = g.num_vertices();
-  tree_decomposing::check_order(n, order);
+  detail::tree_decomposing::check_order(n, order);
   std::vector<std::uint32_t> position(n), bag_of(n, none), above(n, none);
   for (std::uint32_t i = 0; i < n; ++i) position[order[i]] = i;
   // Of each vertex that is reached: its later neighbours in the filled graph, by position, until its parent takes them.
@@ -143,7 +143,7 @@ inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
     out.bags.end_row();
     bag = {};
   }
-  tree_decomposing::join_trees(out);
+  detail::tree_decomposing::join_trees(out);
   return out;
 }
 
@@ -194,7 +194,7 @@ inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
       into[b] = a;
   }
   tree_decomposition out;
-  std::vector<std::uint32_t> number(t.size(), tree_decomposing::none);
+  std::vector<std::uint32_t> number(t.size(), detail::tree_decomposing::none);
   for (std::uint32_t b = 0; b < t.size(); ++b) {
     if (into[b] != b) continue;
     number[b] = static_cast<std::uint32_t>(out.bags.size());

@@ -121,7 +121,7 @@ enum class operation_edges : std::uint8_t {
 /// The operations of a step as an undirected graph: vertex i is operation i (Kumar et al. \cite kumar2019twremat take
 /// the moral one). What is always resident joins nobody; producers that accumulate into one gradient are all joined to
 /// its readers. O(operations + sum over operations of (producers of what it reads)²) time and memory when moral.
-[[nodiscard]] inline undirected_graph operation_graph(const flat_step& step,
+[[nodiscard]] inline undirected_graph operation_graph(const flat_graph& step,
                                                       operation_edges which = operation_edges::moral) {
   std::vector<undirected_graph::edge> edges;
   std::vector<std::uint32_t> makers;
@@ -143,7 +143,7 @@ enum class operation_edges : std::uint8_t {
 /// \overload of a problem's step.
 [[nodiscard]] inline undirected_graph operation_graph(const problem& p,
                                                       operation_edges which = operation_edges::moral) {
-  return operation_graph(p.step(), which);
+  return operation_graph(p.graph(), which);
 }
 
 }  // namespace remat

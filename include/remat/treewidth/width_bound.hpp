@@ -27,7 +27,7 @@ namespace remat {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   std::vector<std::vector<std::uint32_t>> rows(n);
   for (std::uint32_t v = 0; v < n; ++v) rows[v].assign(g.neighbours(v).begin(), g.neighbours(v).end());
-  eliminating::random_source random(seed);
+  detail::eliminating::random_source random(seed);
   struct entry {
     std::uint32_t degree, tie, vertex;
     bool operator<(const entry& o) const noexcept {
@@ -41,7 +41,7 @@ namespace remat {
   };
   for (std::uint32_t v = 0; v < n; ++v) push(v);
   std::vector<std::uint8_t> gone(n, 0);
-  std::vector<std::uint32_t> mark(n, eliminating::none), merged;
+  std::vector<std::uint32_t> mark(n, detail::eliminating::none), merged;
   std::uint32_t bound = 0, left = n, stamp = 0, since = 0;
   while (!queue.empty() && left > bound + 1) {
     const entry top = queue.top();
@@ -55,7 +55,7 @@ namespace remat {
     if (rows[v].empty()) continue;
     ++stamp;
     for (const std::uint32_t u : rows[v]) mark[u] = stamp;
-    std::uint32_t into = rows[v][0], fewest = eliminating::none, ties = 0;
+    std::uint32_t into = rows[v][0], fewest = detail::eliminating::none, ties = 0;
     for (const std::uint32_t u : rows[v]) {
       std::uint32_t common = 0;
       for (const std::uint32_t w : rows[u]) common += mark[w] == stamp;

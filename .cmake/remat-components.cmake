@@ -4,6 +4,7 @@
 # The component of a header, given as a path below include/remat. What is not named here needs the standard library
 # alone and belongs to the core.
 function(remat_component_of path result)
+  string(REPLACE "/impl/" "/" path "${path}")  # definitions belong where their declarations do
   if(path MATCHES "\\.cuh$")
     set(component cuda)
   elseif(path MATCHES "^io/(.*_)?json\\.hpp$")
@@ -14,6 +15,8 @@ function(remat_component_of path result)
     set(component cbc)
   elseif(path STREQUAL "cost/fitted.hpp")
     set(component eigen)
+  elseif(path MATCHES "^src_([a-z]+)\\.hpp$")
+    set(component ${CMAKE_MATCH_1})
   elseif(path MATCHES "^render/(report_html|chart_js)\\.hpp$")
     set(component report)
   else()
@@ -48,6 +51,35 @@ function(remat_add_component name)
       FILE remat-${name}-targets.cmake)
   endif()
   set(remat_components ${remat_components} ${name} PARENT_SCOPE)
+endfunction()
+
+# The target remat::compiled: the definitions of all components that are there, compiled once. A program that links it sees
+# declarations alone. One translation unit for each folder, so that a change compiles little again, and two compilers can
+# work side by side; whoever builds by other means compiles remat/src.hpp, and the remat/src_*.hpp of the packages used.
+function(remat_add_compiled)
+  set(units)
+  foreach(header IN LISTS headers)
+    if(NOT header MATCHES "^([a-z]+)/impl/[a-z0-9_]+\\.hpp$")
+      continue()
+    endif()
+    set(room ${CMAKE_MATCH_1})
+    remat_component_of("${header}" component)
+    if(component IN_LIST remat_components)
+      list(APPEND units ${room}_${component})
+      string(APPEND includes_${room}_${component} "#include \"remat/${header}\"\n")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES units)
+  set(sources)
+  foreach(unit IN LISTS units)
+    set(source "${PROJECT_BINARY_DIR}/compiled/${unit}.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "${includes_${unit}}" @ONLY)
+    list(APPEND sources "${source}")
+  endforeach()
+  add_library(remat_compiled STATIC EXCLUDE_FROM_ALL ${sources})
+  add_library(remat::compiled ALIAS remat_compiled)
+  target_compile_definitions(remat_compiled PUBLIC REMAT_SEPARATE_COMPILATION)
+  target_link_libraries(remat_compiled PUBLIC remat::remat PRIVATE ${remat_found_targets} Threads::Threads)
 endfunction()
 
 # The components, beside the core, whose headers (or whose package's) `file` includes: directly, or through files of ours

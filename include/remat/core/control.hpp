@@ -13,12 +13,14 @@ namespace remat {
 
 /// What a long solve tells its caller from time to time.
 struct progress {
-  std::string_view solver{};                                        ///< name of the solver
-  std::string_view stage{};                                         ///< what it is doing now
-  double best_objective = std::numeric_limits<double>::infinity();  ///< of the best schedule so far, cost model's unit
-  double lower_bound = 0;                                           ///< proven, same unit
-  std::uint64_t done = 0;                                           ///< units of work done …
-  std::uint64_t total = 0;                                          ///< … of that many; 0: not known
+  std::string_view solver{};  ///< name of the solver
+  std::string_view stage{};   ///< what it is doing now
+  /// Of the best answer so far, in the unit of what the solver minimises: the time of a schedule, the width of a tree
+  /// decomposition, the objective of an integer program. Infinite: there is none yet.
+  double best_objective = std::numeric_limits<double>::infinity();
+  double lower_bound = 0;   ///< proven, same unit
+  std::uint64_t done = 0;   ///< units of work done …
+  std::uint64_t total = 0;  ///< … of that many; 0: not known
   std::chrono::nanoseconds elapsed{};
   std::chrono::nanoseconds time_limit{};
 };
@@ -44,6 +46,12 @@ struct run_control {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * share));
 }
 
+/// A part of a limit on work, at least 1; all of it for a share of 1 or more, and where there is no limit.
+[[nodiscard]] inline std::uint64_t share_of(std::uint64_t work, double share) {
+  if (work == run_control::no_work_limit || share >= 1) return work;
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(work) * share));
+}
+
 /// Why a solver stopped early, if it did.
 enum class stop_reason : std::uint8_t { none, cancelled, deadline, work };
 
@@ -66,6 +74,21 @@ class run_clock {
   [[nodiscard]] std::chrono::nanoseconds left() const {
     if (control_->time_limit == std::chrono::nanoseconds::max()) return control_->time_limit;
     return std::max(std::chrono::nanoseconds(0), control_->time_limit - elapsed());
+  }
+
+  /// Work up to the limit, at least 0; `no_work_limit` where there is none.
+  [[nodiscard]] std::uint64_t work_left() const noexcept {
+    if (control_->work_limit == run_control::no_work_limit) return control_->work_limit;
+    return control_->work_limit - std::min(control_->work_limit, work_);
+  }
+  /// The run of a part of this solve: `share` of what is left of each limit, the same stop token, seed and threads, and
+  /// no progress callback. This is the one rule by which a solver shares its limits among its parts.
+  [[nodiscard]] run_control part(double share) const {
+    run_control run = *control_;
+    run.time_limit = share_of(left(), share);
+    run.work_limit = share_of(work_left(), share);
+    run.on_progress = nullptr;
+    return run;
   }
 
   /// Counts `n` elementary moves.

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSL-1.0
+// Law: an answer is a valid schedule within the budget, and no bound is above a schedule's time; `optimal` and
+// `infeasible` are true.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "laws/solvers.hpp"
+#include "remat/core/rounding.hpp"
+#include "remat/schedule/check.hpp"
+#include "support/data.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+
+using namespace remat;
+using namespace remat::test;
+
+namespace {
+
+/// The least time of any schedule, where it is known.
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+void check_law(const problem& p, const solution& s, double least) {
+  CHECK(s.lower_bound >= p.graph().needed_time);
+  if (!std::isnan(least)) CHECK(s.lower_bound <= with_rounding(least));
+  if (s.has_schedule()) {
+    CHECK((s.status == solve_status::optimal || s.status == solve_status::feasible));
+    const check_report report = check(p, *s.plan);
+    CHECK(report.valid());
+    CHECK(report.peak_bytes <= p.budget());
+    CHECK(report.peak_bytes == s.peak_bytes);
+    CHECK(report.time == s.time);
+    CHECK(s.lower_bound <= with_rounding(s.time));
+    CHECK(report.computes == s.statistics.computes);
+    CHECK(report.recomputes == s.statistics.recomputes);
+    if (!std::isnan(least)) CHECK(s.time >= least * (1 - rounding_error));
+    if (s.status == solve_status::optimal) {
+      CHECK(is_optimal(s.time, s.lower_bound));
+      if (!std::isnan(least)) CHECK(is_optimal(s.time, least));
+    }
+  } else {
+    CHECK(s.status != solve_status::optimal);
+    CHECK(s.status != solve_status::feasible);
+    CHECK(s.status != solve_status::cancelled);  // nobody asked for a stop
+    if (s.status == solve_status::infeasible) {
+      CHECK(std::isinf(s.lower_bound));
+      CHECK_FALSE(s.message.empty());
+      if (!std::isnan(least)) CHECK(std::isinf(least));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("on random graphs whose optimum is known") {
+  run_control run;
+  run.work_limit = 500;
+  run.seed = 1;
+  std::map<std::string, int> schedules;
+  int cases = 0, impossible = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const problem whole = random_problem(seed, kind_of_graph(seed));
+    for (const double part : {1.0, 0.75, 0.5}) {
+      const problem p = within(whole, part);
+      const double least = least_time(p);
+      ++cases;
+      impossible += std::isinf(least);
+      for (const law_solver& solver : all_solvers()) {
+        CAPTURE(seed);
+        CAPTURE(part);
+        CAPTURE(solver.name);
+        const solution s = solver.solve(p, run);
+        check_law(p, s, least);
+        schedules[solver.name] += s.has_schedule();
+      }
+    }
+  }
+  // The law would hold of a solver that finds nothing: most find nearly all that there is.
+  CHECK(impossible > 10);
+  for (const char* name : {"evict", "exact", "refined", "twremat", "checkmate (own)", "hiremate (own)", "auto"}) {
+    CAPTURE(name);
+    CHECK(schedules[name] >= (cases - impossible) * 9 / 10);
+  }
+  for (const auto& [name, found] : schedules) {
+    CAPTURE(name);
+    CHECK(found > 0);
+    MESSAGE(name << ": " << cases << " cases, " << found << " schedules of " << cases - impossible);
+  }
+}
+
+TEST_CASE("on bundled graphs") {
+  run_control run;
+  run.work_limit = 300;
+  run.seed = 1;
+  for (const char* name :
+       {"toy-skip-3", "mlp-chain-8", "fno1d-b32-8192", "unet5-b16-256", "rk/gpt2-like-2l", "rk/unet"}) {
+    const problem whole = bundled_problem(name);
+    for (const double part : {1.0, 0.7, 0.5, 0.3, 0.1}) {
+      const problem p = within(whole, part);
+      for (const law_solver& solver : all_solvers()) {
+        CAPTURE(name);
+        CAPTURE(part);
+        CAPTURE(solver.name);
+        check_law(p, solver.solve(p, run), unknown);
+      }
+    }
+  }
+}
+
+TEST_CASE("without a budget the needed operations, each once, are optimal") {
+  const problem p = bundled_problem("unet5-b16-256");
+  run_control run;
+  run.work_limit = 300;
+  for (const law_solver& solver : all_solvers()) {
+    CAPTURE(solver.name);
+    const solution s = solver.solve(p, run);
+    CHECK(s.status == solve_status::optimal);
+    CHECK(s.time == doctest::Approx(p.graph().needed_time));
+  }
+}

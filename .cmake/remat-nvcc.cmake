@@ -32,5 +32,5 @@ function(remat_cuda_program target)
   set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
   # CMake 3.25 does not know how nvcc is told of C++20.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
-  target_link_libraries(${target} PRIVATE remat::remat remat::cuda Threads::Threads)
+  target_link_libraries(${target} PRIVATE remat::compiled remat::cuda Threads::Threads)
 endfunction()

@@ -25,6 +25,7 @@ file(WRITE "${SCRATCH}/lists.cmake" "set(COMPONENTS \"${COMPONENTS}\" CACHE STRI
 set(HEADERS \"${HEADERS}\" CACHE STRING \"\")
 ")
 run("${CMAKE_COMMAND}" -C "${SCRATCH}/lists.cmake" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${SCRATCH}/build"
-  -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" ${settings})
+  -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=$ENV{CMAKE_CXX_COMPILER_LAUNCHER}" ${settings})
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/build" --parallel 1)
 run("${SCRATCH}/build/consumer")
+run("${SCRATCH}/build/consumer_compiled")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 # cmake -DCOMPILER=… -DLANGUAGE=c++|cu -DSETTINGS=… -DSCRATCH=… -P self_contained.cmake: every header compiles alone,
 # included twice, without a warning. The core's headers see no include directory but the library's own.
-# SETTINGS sets OWN (the library's include directories), DEPENDENCIES (those of packages), CORE and OTHERS (headers).
+# SETTINGS sets INCLUDE (the folder of remat/), OWN (the library's include directories), DEPENDENCIES (those of packages), CORE and OTHERS (headers).
 cmake_minimum_required(VERSION 3.25)
 include("${SETTINGS}")
 
@@ -31,6 +31,16 @@ foreach(header IN LISTS CORE OTHERS)
   if(NOT status STREQUAL "0")
     list(APPEND failed "${header}")
     message("${header}:\n${output}")
+  endif()
+  # Declarations alone: what has definitions in impl/ must compile without them, too.
+  string(REGEX REPLACE "/([^/]+)$" "/impl/\\1" definitions "${header}")
+  if(LANGUAGE STREQUAL "c++" AND EXISTS "${INCLUDE}/${definitions}")
+    execute_process(COMMAND "${COMPILER}" ${flags} -DREMAT_SEPARATE_COMPILATION ${own_flags} "${SCRATCH}"
+      RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(NOT status STREQUAL "0")
+      list(APPEND failed "${header} (compiled form)")
+      message("${header}, compiled form, without any package's include directories:\n${output}")
+    endif()
   endif()
   math(EXPR count "${count} + 1")
 endforeach()

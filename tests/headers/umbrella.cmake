@@ -2,17 +2,28 @@
 # cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp, solvers.hpp and
 # execute.hpp together include every header that needs the standard library alone, and no other; solvers.hpp has those of
 # solver/ (but for what describes solvers and solutions), bound/, order/, refine/, treewidth/, hierarchy/, mip/, and chain/ but for chains themselves;
-# execute.hpp those of memory/ and execute/.
+# execute.hpp those of memory/ and execute/. src.hpp includes every definition in impl/ that
+# needs the standard library alone, src_COMPONENT.hpp those of each further component.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
 
 set(expected_remat)
 set(expected_solvers)
 set(expected_execute)
+set(expected_src)
+set(compiled_components)
 file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/*.hpp" "${INCLUDE}/*.cuh")
 foreach(header IN LISTS headers)
   remat_component_of("${header}" component)
-  if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers|execute)\\.hpp$")
+  if(header MATCHES "/impl/" AND NOT header MATCHES "_template\\.hpp$")
+    if(component STREQUAL "core")
+      list(APPEND expected_src "${header}")
+    else()
+      list(APPEND expected_src_${component} "${header}")
+      list(APPEND compiled_components ${component})
+    endif()
+  endif()
+  if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers|execute|src)\\.hpp$|/impl/")
     continue()
   endif()
   if(header MATCHES "^((bound|order|refine|treewidth|hierarchy|mip|solver)/|io/pace|chain/[^c])" AND NOT header MATCHES "^solver/(concepts|solution|chain_solution)\\.hpp$")
@@ -24,7 +35,9 @@ foreach(header IN LISTS headers)
   endif()
 endforeach()
 
-foreach(umbrella remat solvers execute)
+list(REMOVE_DUPLICATES compiled_components)
+list(TRANSFORM compiled_components PREPEND src_)
+foreach(umbrella remat solvers execute src ${compiled_components})
   file(STRINGS "${INCLUDE}/${umbrella}.hpp" included REGEX "^#include \"remat/")
   list(TRANSFORM included REPLACE "^#include \"remat/([^\"]+)\".*" "\\1")
   set(missing ${expected_${umbrella}})

@@ -94,12 +94,11 @@ TEST_CASE("on random graphs whose optimum is known") {
 
 TEST_CASE("on bundled graphs") {
   run_control run;
-  run.work_limit = 300;
+  run.work_limit = 100;
   run.seed = 1;
-  for (const char* name :
-       {"toy-skip-3", "mlp-chain-8", "fno1d-b32-8192", "unet5-b16-256", "rk/gpt2-like-2l", "rk/unet"}) {
+  for (const char* name : {"toy-skip-3", "mlp-chain-8", "fno1d-b32-8192", "rk/gpt2-like-2l"}) {
     const problem whole = bundled_problem(name);
-    for (const double part : {1.0, 0.7, 0.5, 0.3, 0.1}) {
+    for (const double part : {1.0, 0.6, 0.35, 0.1}) {
       const problem p = within(whole, part);
       for (const law_solver& solver : all_solvers()) {
         CAPTURE(name);

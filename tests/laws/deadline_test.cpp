@@ -39,6 +39,7 @@ std::vector<named_problem> long_problems() {
   for (const double part : {0.5, 0.2}) all.push_back({"deep stack at " + std::to_string(part), within(stack, part)});
   all.push_back({"gpt2-medium at 0.4", within(bundled_problem("gpt2-medium-b4-s512"), 0.4)});
   all.push_back({"fno1d at 0.5", within(bundled_problem("fno1d-b32-8192"), 0.5)});
+  all.push_back({"uno2d at 0.4", within(bundled_problem("uno2d-b16-256"), 0.4)});
   return all;
 }
 

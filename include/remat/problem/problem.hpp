@@ -39,6 +39,7 @@ struct flat_graph {
   std::vector<std::uint8_t> once;             ///< of an operation: 0, or why it runs at most once
   std::vector<std::uint8_t> needed;           ///< of an operation: a final output or an effect depends on it
   std::vector<std::uint32_t> final_outputs;   ///< tensors with `final_output`, ascending
+  std::vector<op_phase> phase;                ///< of an operation; empty where the graph says it of none
 
   static constexpr std::uint8_t once_for_effect = 1;  ///< no outputs: exactly once
   static constexpr std::uint8_t once_as_marked = 2;   ///< the graph says that it is not recomputable
@@ -134,6 +135,7 @@ class problem {
     }
     read_inputs(s, graph);
     read_final_outputs(s, graph);
+    read_phases(s, graph);
     read_sizes(s, graph, cost);
     mark_needed(s);
     measure_baseline(s);
@@ -272,6 +274,19 @@ class problem {
     }
     for (std::uint32_t t = 0; t < s.num_tensors; ++t)
       if (s.final_output[t]) s.final_outputs.push_back(t);
+  }
+
+  template <class G>
+  static void read_phases(flat_graph& s, const G& graph) {
+    if constexpr (phased_graph<G>) {
+      bool any = false;
+      s.phase.resize(s.num_operations);
+      for (std::size_t o = 0; o < s.num_operations; ++o) {
+        s.phase[o] = graph.phase(static_cast<op_id>(o));
+        any = any || s.phase[o] != op_phase::unknown;
+      }
+      if (!any) s.phase.clear();
+    }
   }
 
   template <class G, class C>

@@ -18,7 +18,6 @@ namespace {
 using namespace remat;
 
 TEST_CASE("branching ends at the least time of all choices, and is on either side of it before") {
-  const auto never = [] { return false; };
   int branched = 0, open = 0;
   for (std::uint64_t seed = 0; seed < 1200; ++seed) {
     test::random_graph_options options;
@@ -27,7 +26,6 @@ TEST_CASE("branching ends at the least time of all choices, and is on either sid
     const problem p = test::random_problem(seed, options);
     const flat_graph& s = p.graph();
     moment_cut cut(s);
-    moment_branch search(cut);
     for (std::uint32_t k = 0; k < s.num_operations; ++k) {
       if (!s.needed[k]) continue;
       cut.at(k);
@@ -37,7 +35,7 @@ TEST_CASE("branching ends at the least time of all choices, and is on either sid
           if (bytes <= room) least = std::min(least, time);
         });
         INFO("seed ", seed, " operation ", k, " room ", room);
-        const moment_optimum r = search.solve(room, 0, 1e-9, 10000, never);
+        const moment_optimum r = find_moment_optimum(cut, room, 0, 1e-9, 10000);
         if (std::isinf(least)) {
           REQUIRE(r.infeasible);
           continue;
@@ -54,7 +52,7 @@ TEST_CASE("branching ends at the least time of all choices, and is on either sid
         for (const op_id o : r.again) time += s.time[index(o)];
         REQUIRE(time == least);
         branched += r.nodes > 1;
-        const moment_optimum few = search.solve(room, 0, 1e-9, 3, never);
+        const moment_optimum few = find_moment_optimum(cut, room, 0, 1e-9, 3);
         REQUIRE(few.lower <= least);
         REQUIRE(few.upper >= least);
         open += few.lower < least && few.nodes > 1;

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -15,31 +15,31 @@
 
 namespace remat {
 
-/// For each needed operation: the sum of `weight(t)` over the tensors that are allocated while it runs, when the needed
-/// operations run once each in the listed order and every tensor is freed right after its last use; 0 for the others.
-/// O(operations + reads and writes).
+/// Returns for each needed operation the sum of `weight(t)` over the tensors that are allocated while it runs, and 0
+/// for the other operations. The needed operations run once each in the listed order, and each tensor is freed right
+/// after its last use. O(operations + reads and writes) time.
 template <class T, class Weight>
-[[nodiscard]] std::vector<T> listed_order_sums(const flat_graph& s, Weight&& weight) {
-  std::vector<std::uint32_t> last(s.num_tensors, 0);
-  std::vector<std::uint8_t> allocated(s.num_tensors, 0);
-  for (std::uint32_t o = 0; o < s.num_operations; ++o) {
-    if (!s.needed[o]) continue;
-    for (const std::uint32_t t : s.inputs[o]) last[t] = o;
-    for (const std::uint32_t t : s.outputs[o]) last[t] = o;
+[[nodiscard]] std::vector<T> listed_order_sums(const flat_graph& g, Weight&& weight) {
+  std::vector<std::uint32_t> last(g.num_tensors, 0);
+  std::vector<std::uint8_t> allocated(g.num_tensors, 0);
+  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
+    if (!g.needed[o]) continue;
+    for (const std::uint32_t t : g.inputs[o]) last[t] = o;
+    for (const std::uint32_t t : g.outputs[o]) last[t] = o;
   }
-  std::vector<T> sums(s.num_operations, T{});
+  std::vector<T> sums(g.num_operations, T{});
   T now{};
-  for (std::uint32_t o = 0; o < s.num_operations; ++o) {
-    if (!s.needed[o]) continue;
-    for (const std::uint32_t t : s.outputs[o])
+  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
+    if (!g.needed[o]) continue;
+    for (const std::uint32_t t : g.outputs[o])
       if (!allocated[t]) {
         allocated[t] = 1;
         now += weight(t);
       }
     sums[o] = now;
-    for (const auto* rows : {&s.inputs, &s.outputs})
+    for (const auto* rows : {&g.inputs, &g.outputs})
       for (const std::uint32_t t : (*rows)[o])
-        if (allocated[t] && last[t] == o && !s.final_output[t]) {
+        if (allocated[t] && last[t] == o && !g.final_output[t]) {
           allocated[t] = 0;
           now -= weight(t);
         }
@@ -47,184 +47,104 @@ template <class T, class Weight>
   return sums;
 }
 
-/// Bytes in use for operation `o` itself while it runs: its inputs, its outputs, its workspace.
-[[nodiscard]] inline std::int64_t working_set_bytes(const flat_graph& s, std::uint32_t o) {
-  std::int64_t sum = s.workspace[o];
-  for (const std::uint32_t t : s.inputs[o]) sum += s.bytes[t];
-  for (const std::uint32_t t : s.outputs[o]) sum += s.bytes[t];
+/// Returns the bytes of operation `o` itself while it runs: its inputs, its outputs and its workspace.
+[[nodiscard]] inline std::int64_t working_set_bytes(const flat_graph& g, std::uint32_t o) {
+  std::int64_t sum = g.workspace[o];
+  for (const std::uint32_t t : g.inputs[o]) sum += g.bytes[t];
+  for (const std::uint32_t t : g.outputs[o]) sum += g.bytes[t];
   return sum;
 }
 
-/// What one choice of resident tensors at a moment costs.
+/// The cost of one choice of resident tensors at a moment.
 struct moment_choice {
-  double time = 0;         ///< of the operations that must run again
-  std::int64_t bytes = 0;  ///< resident beside the working set of the moment's operation
+  double time = 0;         ///< of the operations that run again
+  std::int64_t bytes = 0;  ///< of the resident tensors, without the working set of the moment's operation
 };
 
-/// The network behind the bounds: what must be resident, or made again, at the moment when operation k runs for the
-/// first time.
+/// A minimum-cut network for one *moment*: the first run of an operation k. Its cuts are the choices of which tensors
+/// are resident at that moment and which are computed again later.
 ///
-/// At that moment the ancestors of k have run (A, with k itself) and its descendants have not (D). The other operations
-/// (U) are split by the schedule: an operation that has not run implies that its descendants have not either. Later,
-/// the operations that have not run must run, and the final outputs must be there; each tensor that they read is
-/// resident at the moment, or all of its producers run later, and what these read is resident or made later in turn. An
-/// operation of the first kind that runs later runs again and is paid for. (docs/bounds.md proves that every schedule
-/// is such a choice.) The cheapest choice at a price for each resident byte is a minimum cut; with the source's side
-/// meaning "true", its nodes are
-///   r(o)  operation o runs later                     pays time(o) unless c(o); infinite where it must not run twice
-///   c(o)  operation o of U has not run yet           implies r(o) and c(o') for each reader o' of its outputs
-///   q(t)  tensor t is read later                     implies w(t), or pays price × bytes(t) for being resident
-///   w(t)  tensor t is made later                     implies r(p) for each producer p
-/// Nodes that can only be equal are one: q(t) with its only reader, w(t) with its only producer. Tensors that k reads
-/// or writes are resident anyway and drop out, as do those without bytes.
+/// At the moment, the ancestors of k have run (A, with k itself) and the descendants of k have not (D). The schedule
+/// decides about the other operations (U); when an operation has not run, its descendants have not run either. After
+/// the moment, all needed operations that have not run must run, and the final outputs must be there. Each tensor that
+/// these operations read is resident at the moment, or all its producers run after it; the same holds for the tensors
+/// that these producers read. An operation that had run before the moment and runs after it runs again, and costs its
+/// time. docs/bounds.md proves that every schedule is such a choice.
 ///
-/// `at(k)`: O(operations + reads and writes). `price`: one maximum flow, warm from the last one where the price rose.
+/// The cheapest choice at a price for each resident byte is a minimum cut. Its nodes are propositions; a node on the
+/// source's side is true.
+///   r(o)  operation o runs after the moment          costs time(o) unless c(o); infinite where o must not run twice
+///   c(o)  operation o of U has not run               implies r(o), and c(o') for each reader o' of its outputs
+///   q(t)  tensor t is read after the moment          implies w(t), or costs price × bytes(t) for a resident t
+///   w(t)  tensor t is computed after the moment      implies r(p) for each producer p
+/// A tensor with one reader has no node q, and a tensor with one producer has no node w: the operation's node replaces
+/// it. Tensors that k reads or writes are resident anyway, and have no nodes; nor have tensors of 0 bytes.
+///
+/// `at(k)` takes O(operations + reads and writes) time. `price` takes one maximum flow, which starts from the last flow
+/// where the price has risen. Both flows poll `stop` before each wave (see `max_flow`).
 class moment_cut {
  public:
-  explicit moment_cut(const flat_graph& step)
-      : step_(&step),
-        side_(step.num_operations),
-        run_node_(step.num_operations, none),
-        wait_node_(step.num_operations, none),
-        mark_(step.num_tensors, 0),
-        readers_(step.num_tensors, 0) {}
+  /// `graph` must outlive this object.
+  explicit moment_cut(const flat_graph& graph)
+      : graph_(&graph),
+        side_(graph.num_operations),
+        run_node_(graph.num_operations, none),
+        wait_node_(graph.num_operations, none),
+        mark_(graph.num_tensors, 0),
+        readers_(graph.num_tensors, 0) {}
 
-  /// The step must outlive this.
-  [[nodiscard]] const flat_graph& graph() const noexcept { return *step_; }
+  [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
   [[nodiscard]] std::uint32_t moment() const noexcept { return moment_; }
-  /// Bytes in use for k itself: its inputs, its outputs, its workspace.
+  /// Bytes of the moment's operation itself: its inputs, its outputs and its workspace.
   [[nodiscard]] std::int64_t working_set() const noexcept { return working_set_; }
-  /// Something that later operations want may not be made again: `least_bytes` may be above 0.
+  /// True when some tensor that is read after the moment cannot be computed again: `least_bytes` may be above 0.
   [[nodiscard]] bool has_unrepeatable() const noexcept { return unrepeatable_; }
-  /// Time of everything that could run again.
+  /// Time of all operations that could run again.
   [[nodiscard]] double total_time() const noexcept { return total_time_; }
-  [[nodiscard]] std::uint64_t waves() const noexcept { return flow_.waves(); }
-  [[nodiscard]] std::uint32_t num_nodes() const noexcept { return flow_.num_nodes(); }
 
   /// Builds the network for the first run of operation `k`. Precondition: k is needed.
-  void at(std::uint32_t k) {
-    assert(step_->needed[k]);
-    moment_ = k;
-    separate();
-    reach();
-    connect();
-    mode_ = mode::unset;
-  }
+  void at(std::uint32_t k);
 
-  /// The least of (time + price × bytes) over all choices, from below: never more than the true least, and less than it
-  /// by at most 2^−50 × (operations + 1) × `total_time()` and a few units in the last place. `price` ≥ 0 in time for a
-  /// byte, at most `highest_price()`. (Where nothing that could run again takes time, the value means nothing but is
-  /// valid.) `stop()` is asked from time to time; true ends the flow early, with a value that is still never too large.
-  template <class Stop>
-  double price(double price, Stop&& stop) {
-    const double scaled = std::ldexp(price, exponent_);
-    if (mode_ != mode::priced || scaled < scaled_price_) {
-      if (mode_ != mode::unset && kept_price_ >= 0 && kept_price_ <= scaled) {
-        flow_.restore(kept_);
-        scaled_price_ = kept_price_;
-        mode_ = mode::priced;
-        raise(scaled);
-      } else {
-        load(scaled);
-      }
-    } else if (scaled > scaled_price_) {
-      raise(scaled);
-    }
-    complete_ = flow_.run(stop);
-    const double value = std::ldexp(static_cast<double>(flow_.value()), -exponent_);
-    return std::max(0.0, std::nextafter(value, 0.0));
-  }
-  double price(double p) {
-    return price(p, [] { return false; });
-  }
+  /// Returns the least of (time + price × bytes) over all choices, from below: it never exceeds the true least, and is
+  /// less by at most 2^−50 × (operations + 1) × `total_time()` and a few units in the last place. When `stop()` returns
+  /// true, the flow ends early; the value still never exceeds the true least.
+  /// `price` is in time for a byte, from 0 to `highest_price()`. Where `total_time()` is 0, the value is a valid bound
+  /// but not close to the least.
+  double price(double price, const std::function<bool()>& stop = {});
   [[nodiscard]] double highest_price() const noexcept {
     return std::ldexp(std::ldexp(1.0, 60) / std::max(1.0, required_bytes_), -exponent_);
   }
-  /// Whether the last flow is maximum.
+  /// True when the last flow is maximum: nothing has stopped it.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
 
-  /// The tensors whose residency is in question at this moment, by position: to fix some of them, as branch and bound
-  /// does. A fixed one is resident at no price and no longer counted in any bytes, or absent: its producers run later,
-  /// at whatever time that takes (`price` is about twice `total_time()` or more where they cannot).
+  /// Candidates are the tensors that may be resident or not at this moment. Branch and bound fixes some of them. A
+  /// resident one has no price, and no bytes that count. An absent one is computed after the moment, whatever time that
+  /// takes; where it cannot be, `price` returns about twice `total_time()` or more.
   enum class fixing : std::uint8_t { free, resident, absent };
   [[nodiscard]] std::size_t num_candidates() const noexcept { return priced_.size(); }
   [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return priced_[i].bytes; }
   [[nodiscard]] tensor_id candidate(std::size_t i) const { return static_cast<tensor_id>(priced_[i].tensor); }
   [[nodiscard]] fixing fixed(std::size_t i) const { return priced_[i].fixed; }
-  /// Whether the last complete flow keeps it resident and pays for that.
+  /// True when the choice of the last complete flow has the candidate resident at its price.
   [[nodiscard]] bool candidate_resident(std::size_t i) const { return is_resident(priced_[i]); }
-  /// Takes effect with the next flow, which starts from nothing. At most 256 may be absent at a time.
-  void fix(std::size_t i, fixing f) {
-    priced_[i].fixed = f;
-    mode_ = mode::unset;
-    kept_price_ = -1;
-  }
+  /// Fixes candidate `i`, or frees it. The next flow starts from nothing. At most 256 may be absent at a time.
+  void fix(std::size_t i, fixing f);
 
-  /// Keeps the present flow: `price` starts from it when it goes back to a price that is not lower.
-  void keep() {
-    flow_.save(kept_);
-    kept_price_ = scaled_price_;
-  }
+  /// Keeps a copy of the present flow. `price` starts from it where the price falls, but not below that of the copy.
+  void keep();
 
-  /// The least bytes that any choice keeps resident beside the working set, whatever it costs. Exact (for a step of
-  /// more than 2^60 bytes: from below).
-  template <class Stop>
-  std::int64_t least_bytes(Stop&& stop) {
-    flow_.clear_flow();
-    int shift = 0;
-    while (std::ldexp(required_bytes_, -shift) > std::ldexp(1.0, 60)) ++shift;
-    set_structure();
-    for (const priced& p : priced_) {
-      const max_flow::capacity c = p.fixed == fixing::free       ? p.bytes >> shift
-                                   : p.fixed == fixing::resident ? 0
-                                                                 : max_flow::infinite >> 9;
-      if (p.arc != none)
-        flow_.set_capacity(p.arc, c);
-      else
-        flow_.raise_source(p.to, c);
-    }
-    for (const std::uint32_t o : reached_) {
-      const max_flow::capacity again = step_->once[o] ? max_flow::infinite : 0;
-      if (side_[o] == before)
-        flow_.set_sink(run_node_[o], again);
-      else
-        flow_.set_capacity(wait_arc_[wait_index(o)], max_flow::infinite, again);
-    }
-    mode_ = mode::bytes;
-    complete_ = flow_.run(stop);
-    return flow_.value() << shift;
-  }
-  std::int64_t least_bytes() {
-    return least_bytes([] { return false; });
-  }
+  /// Returns the least bytes that any choice keeps resident beside the working set, whatever time it takes. Exact up to
+  /// 2^60 bytes in total, from below beyond. `stop` as in `price`.
+  std::int64_t least_bytes(const std::function<bool()>& stop = {});
 
-  /// The choice that the last complete flow found: of the cheapest ones, that with the fewest bytes.
-  [[nodiscard]] moment_choice choice() const {
-    moment_choice c;
-    for (const priced& p : priced_)
-      if (p.fixed == fixing::free && is_resident(p)) c.bytes += p.bytes;
-    for (const std::uint32_t o : reached_)
-      if (runs_again(o)) c.time += step_->time[o];
-    return c;
-  }
+  /// Returns the choice of the last complete flow: of the cheapest choices, the one with the fewest bytes.
+  [[nodiscard]] moment_choice choice() const;
 
-  /// The tensors that the choice keeps resident beside the working set, ascending.
-  [[nodiscard]] std::vector<tensor_id> resident() const {
-    std::vector<tensor_id> kept;
-    for (const priced& p : priced_)
-      if (is_resident(p)) kept.push_back(static_cast<tensor_id>(p.tensor));
-    std::sort(kept.begin(), kept.end());
-    return kept;
-  }
+  /// Returns the tensors that this choice keeps resident beside the working set, ascending.
+  [[nodiscard]] std::vector<tensor_id> resident() const;
 
-  /// The operations that the choice runs again, ascending.
-  [[nodiscard]] std::vector<op_id> again() const {
-    std::vector<op_id> list;
-    for (const std::uint32_t o : reached_)
-      if (runs_again(o)) list.push_back(static_cast<op_id>(o));
-    std::sort(list.begin(), list.end());
-    return list;
-  }
+  /// Returns the operations that this choice runs again, ascending.
+  [[nodiscard]] std::vector<op_id> again() const;
 
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
@@ -232,12 +152,13 @@ class moment_cut {
   enum class mode : std::uint8_t { unset, priced, bytes };
   struct priced {
     std::uint32_t tensor;
-    std::uint32_t arc;  // none: an arc from the source
+    std::uint32_t arc;  // `none` for an arc from the source
     std::uint32_t from, to;
     std::int64_t bytes;
     fixing fixed = fixing::free;
   };
-  // What is known of a tensor at the present moment (mark_).
+  // Flags of a tensor at the present moment (`mark_`): k reads or writes it; an operation of D reads it or it is a
+  // final output; it has been visited; its arcs of order have been added.
   static constexpr std::uint8_t own = 1, required = 2, touched = 4, ordered = 8;
 
   [[nodiscard]] bool is_resident(const priced& p) const {
@@ -248,198 +169,30 @@ class moment_cut {
   }
   [[nodiscard]] std::size_t wait_index(std::uint32_t o) const { return wait_node_[o] - first_wait_; }
 
-  /// A and D.
-  void separate() {
-    const flat_graph& s = *step_;
-    std::fill(side_.begin(), side_.end(), std::uint8_t{open});
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    const auto spread = [&](side mark, const index_rows& edges, const index_rows& next) {
-      work_.assign(1, moment_);
-      while (!work_.empty()) {
-        const std::uint32_t o = work_.back();
-        work_.pop_back();
-        for (const std::uint32_t t : edges[o]) {
-          if (mark_[t] & touched) continue;
-          mark_[t] |= touched;
-          for (const std::uint32_t n : next[t])
-            if (side_[n] == open) {
-              side_[n] = mark;
-              work_.push_back(n);
-            }
-        }
-      }
-    };
-    side_[moment_] = before;
-    spread(before, s.inputs, s.producers);
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    spread(after, s.outputs, s.consumers);
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    working_set_ = working_set_bytes(s, moment_);
-    for (const auto* rows : {&s.inputs, &s.outputs})
-      for (const std::uint32_t t : (*rows)[moment_]) mark_[t] |= own;
-  }
+  /// Finds A and D, and the tensors of k itself.
+  void separate();
 
-  /// Finds the operations that some choice could run later for a reason.
-  void reach() {
-    const flat_graph& s = *step_;
-    for (const std::uint32_t o : reached_) run_node_[o] = wait_node_[o] = none;
-    reached_.clear();
-    touched_.clear();
-    total_time_ = 0;
-    required_bytes_ = 0;
-    unrepeatable_ = false;
-    nodes_ = 0;
-    const auto run_later = [&](std::uint32_t o) {
-      if (side_[o] == after || run_node_[o] != none) return;
-      run_node_[o] = nodes_++;
-      reached_.push_back(o);
-    };
-    const auto read_later = [&](std::uint32_t t, std::uint8_t how) {
-      if ((mark_[t] & own) || s.bytes[t] == 0) return false;
-      if (!(mark_[t] & (touched | required))) {
-        bool made_here = false;  // else D makes it, and later anyway
-        for (const std::uint32_t p : s.producers[t]) made_here = made_here || side_[p] != after;
-        if (!made_here) return false;
-        readers_[t] = 0;
-        touched_.push_back(t);
-        for (const std::uint32_t p : s.producers[t]) run_later(p);
-      }
-      mark_[t] |= how;
-      return true;
-    };
-    for (const std::uint32_t t : s.final_outputs) read_later(t, required);
-    for (std::uint32_t o = moment_ + 1; o < s.num_operations; ++o)
-      if (side_[o] == after && s.needed[o])
-        for (const std::uint32_t t : s.inputs[o]) read_later(t, required);
-    for (std::size_t i = 0; i < reached_.size(); ++i) {
-      const std::uint32_t o = reached_[i];
-      if (s.once[o]) unrepeatable_ = true;
-      if (side_[o] == before && s.once[o]) continue;  // never runs later: what it reads does not matter
-      if (!s.once[o]) total_time_ += s.time[o];
-      for (const std::uint32_t t : s.inputs[o])
-        if (read_later(t, touched)) ++readers_[t];
-      if (side_[o] == open)
-        for (const std::uint32_t t : s.outputs[o])
-          for (const std::uint32_t reader : s.consumers[t])
-            if (s.needed[reader]) run_later(reader);
-    }
-    first_wait_ = nodes_;
-    for (const std::uint32_t o : reached_)
-      if (side_[o] == open) wait_node_[o] = nodes_++;
-    for (const std::uint32_t t : touched_)
-      if (mark_[t] & required) required_bytes_ += static_cast<double>(s.bytes[t]);
-    // Exact for whole times, and small enough that nothing overflows.
-    exponent_ = total_time_ > 0 ? 50 - std::ilogb(total_time_) : 0;
-  }
+  /// Finds the operations that some choice runs after the moment, and gives them nodes.
+  void reach();
 
-  /// Lays out nodes and arcs.
-  void connect() {
-    const flat_graph& s = *step_;
-    flow_.reset(nodes_);
-    priced_.clear();
-    plain_.clear();
-    wait_arc_.clear();
-    for (const std::uint32_t t : touched_) {
-      std::uint32_t producers = 0, made = none;
-      for (const std::uint32_t p : s.producers[t])
-        if (side_[p] != after) {
-          ++producers;
-          made = run_node_[p];
-        }
-      if (producers > 1) {
-        made = flow_.add_node();
-        for (const std::uint32_t p : s.producers[t])
-          if (side_[p] != after) plain_.push_back(flow_.add_arc(made, run_node_[p]));
-      }
-      if (mark_[t] & required) {
-        priced_.push_back({t, none, none, made, s.bytes[t], fixing::free});
-        continue;
-      }
-      std::uint32_t read = none;
-      if (readers_[t] > 1) read = flow_.add_node();
-      for (const std::uint32_t reader : s.consumers[t]) {
-        if (run_node_[reader] == none || (side_[reader] == before && s.once[reader])) continue;
-        if (readers_[t] > 1)
-          plain_.push_back(flow_.add_arc(run_node_[reader], read));
-        else
-          read = run_node_[reader];
-      }
-      const std::uint32_t arc = flow_.add_arc(read, made);
-      priced_.push_back({t, arc, read, made, s.bytes[t], fixing::free});
-    }
-    for (const std::uint32_t o : reached_) {
-      if (side_[o] != open) continue;
-      wait_arc_.push_back(flow_.add_arc(wait_node_[o], run_node_[o]));
-      for (const std::uint32_t t : s.outputs[o]) {
-        if (mark_[t] & ordered) continue;
-        mark_[t] |= ordered;
-        // Each waiting producer makes each reader wait; through a node of their own where both are many.
-        const bool many = s.producers[t].size() > 1 && s.consumers[t].size() > 1;
-        const std::uint32_t middle = many ? flow_.add_node() : none;
-        for (const std::uint32_t p : s.producers[t]) {
-          if (wait_node_[p] == none) continue;
-          if (many) {
-            plain_.push_back(flow_.add_arc(wait_node_[p], middle));
-          } else {
-            for (const std::uint32_t reader : s.consumers[t])
-              if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(wait_node_[p], wait_node_[reader]));
-          }
-        }
-        if (many)
-          for (const std::uint32_t reader : s.consumers[t])
-            if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(middle, wait_node_[reader]));
-      }
-    }
-    flow_.finish();
-    kept_price_ = -1;
-  }
+  /// Builds the nodes of tensors, and all arcs.
+  void connect();
+  void connect_tensor(std::uint32_t t);
+  void connect_waiting(std::uint32_t o);
 
-  void set_structure() {
-    for (const max_flow::arc a : plain_) flow_.set_capacity(a, max_flow::infinite);
-  }
+  /// Sets the arcs of infinite capacity.
+  void set_structure();
 
-  /// Price × bytes in the flow's unit, rounded down. The factor makes up for the three roundings before it.
-  [[nodiscard]] max_flow::capacity priced_capacity(double scaled, const priced& p) const {
-    if (p.fixed == fixing::resident) return 0;
-    if (p.fixed == fixing::absent) return static_cast<max_flow::capacity>(std::ldexp(2 * total_time_, exponent_)) + 2;
-    const double exact = scaled * static_cast<double>(p.bytes) * (1 - 0x1p-51);
-    return exact < 0x1p61 ? static_cast<max_flow::capacity>(exact) : max_flow::infinite;
-  }
+  /// Price × bytes in the flow's unit, rounded down.
+  [[nodiscard]] max_flow::capacity priced_capacity(double scaled, const priced& p) const;
 
-  void load(double scaled) {
-    flow_.clear_flow();
-    set_structure();
-    for (const priced& p : priced_) {
-      const max_flow::capacity c = priced_capacity(scaled, p);
-      if (p.arc != none)
-        flow_.set_capacity(p.arc, c);
-      else
-        flow_.raise_source(p.to, c);
-    }
-    for (const std::uint32_t o : reached_) {
-      const max_flow::capacity time =
-          step_->once[o] ? max_flow::infinite : static_cast<max_flow::capacity>(std::ldexp(step_->time[o], exponent_));
-      if (side_[o] == before)
-        flow_.set_sink(run_node_[o], time);
-      else
-        flow_.set_capacity(wait_arc_[wait_index(o)], max_flow::infinite, time);
-    }
-    scaled_price_ = scaled;
-    mode_ = mode::priced;
-  }
+  /// Sets all capacities for a price, without flow.
+  void load(double scaled);
 
-  void raise(double scaled) {
-    for (const priced& p : priced_) {
-      const max_flow::capacity more = priced_capacity(scaled, p) - priced_capacity(scaled_price_, p);
-      if (p.arc != none)
-        flow_.raise_capacity(p.arc, more);
-      else
-        flow_.raise_source(p.to, more);
-    }
-    scaled_price_ = scaled;
-  }
+  /// Raises the capacities to a higher price, and keeps the flow.
+  void raise(double scaled);
 
-  const flat_graph* step_;
+  const flat_graph* graph_;
   std::uint32_t moment_ = 0;
   std::int64_t working_set_ = 0;
   bool unrepeatable_ = false;
@@ -465,3 +218,7 @@ class moment_cut {
 };
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/bound/impl/moment_cut.hpp"
+#endif

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/bound/turnaround.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/moment_branch.hpp"
+#include "remat/core/linkage.hpp"
+
+namespace remat {
+
+namespace detail::turnaround {
+
+inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+REMAT_INLINE analysis_state::analysis_state(const remat::problem& p)
+    : problem(p), cut(problem.graph()), floor(largest_working_set(p)) {
+  const flat_graph& g = problem.graph();
+  listed = listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
+  for (std::uint32_t o = 0; o < g.num_operations; ++o)
+    if (g.needed[o]) listed[o] += g.workspace[o];
+  producers_time.assign(g.num_tensors, 0);
+  for (std::uint32_t t = 0; t < g.num_tensors; ++t)
+    for (const std::uint32_t o : g.producers[t])
+      producers_time[t] += g.once[o] ? std::numeric_limits<double>::infinity() : g.time[o];
+  has_once = std::any_of(g.once.begin(), g.once.end(), [](std::uint8_t o) { return o != 0; });
+}
+
+/// Returns an upper bound on price × bytes.
+inline double product_from_above(double price, std::int64_t bytes) {
+  return price * static_cast<double>(bytes) * (1 + 0x1p-51);
+}
+
+/// Chooses the moments to try, in turn.
+class moment_order {
+ public:
+  struct attempt {
+    std::uint32_t moment;
+    double value;  // the best bound at this moment
+    double error;  // of the estimate
+  };
+
+  moment_order(const analysis_state& state, std::int64_t budget, std::uint32_t most)
+      : state_(state), graph_(state.problem.graph()), budget_(budget), tried_(graph_.num_operations, 0) {
+    for (std::uint32_t o = 0; o < graph_.num_operations; ++o)
+      if (graph_.needed[o] && state.listed[o] > budget) moments_.push_back(o);
+    count_ = most == 0 ? moments_.size() : std::min<std::size_t>(most, moments_.size());
+    find_tightest(count_ / 2 + 1);
+  }
+
+  /// The number of moments to try.
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+  /// Returns the moment where the listed order holds most bytes. Precondition: count() > 0.
+  [[nodiscard]] std::uint32_t first() const {
+    return *std::max_element(moments_.begin(), moments_.end(),
+                             [&](std::uint32_t a, std::uint32_t b) { return state_.listed[a] < state_.listed[b]; });
+  }
+
+  /// Returns the moment to try as number `i` > 0, or `none`. `price`: the best one so far.
+  [[nodiscard]] std::uint32_t next(std::size_t i, double price) {
+    if (price != estimated_at_) {
+      estimated_at_ = price;
+      estimate(price);
+      for (attempt& a : attempts_) a.error = a.value - estimate_[a.moment];
+    }
+    if (i % 2 == 0) {
+      while (next_tightest_ < tightest_.size() && tried_[tightest_[next_tightest_]]) ++next_tightest_;
+      if (next_tightest_ < tightest_.size()) return tightest_[next_tightest_];
+    }
+    return most_promising();
+  }
+
+  void record(std::uint32_t moment, double value) {
+    tried_[moment] = 1;
+    const auto at = std::lower_bound(attempts_.begin(), attempts_.end(), moment,
+                                     [](const attempt& a, std::uint32_t o) { return a.moment < o; });
+    attempts_.insert(at, {moment, value, estimate_.empty() ? value : value - estimate_[moment]});
+  }
+
+  /// The moments that have been tried, ascending.
+  [[nodiscard]] const std::vector<attempt>& attempts() const noexcept { return attempts_; }
+
+ private:
+  /// Estimates the bound at each moment. An estimate is mostly too low, by about the same at neighbouring moments.
+  void estimate(double price) {
+    const auto worth = [&](std::uint32_t t) {
+      return std::min(price * static_cast<double>(graph_.bytes[t]), state_.producers_time[t]);
+    };
+    estimate_ = listed_order_sums<double>(graph_, worth);
+    for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
+      if (!graph_.needed[o]) continue;
+      estimate_[o] += price * (static_cast<double>(graph_.workspace[o]) - static_cast<double>(budget_));
+      for (const auto* rows : {&graph_.inputs, &graph_.outputs})
+        for (const std::uint32_t t : (*rows)[o])
+          estimate_[o] += price * static_cast<double>(graph_.bytes[t]) - worth(t);
+    }
+  }
+
+  /// Returns the untried moment of the highest corrected estimate.
+  [[nodiscard]] std::uint32_t most_promising() const {
+    std::uint32_t next = none;
+    double most = -std::numeric_limits<double>::infinity();
+    std::size_t j = 0;  // the first attempt behind the moment
+    for (const std::uint32_t o : moments_) {
+      if (tried_[o]) continue;
+      while (j < attempts_.size() && attempts_[j].moment < o) ++j;
+      const double value = estimate_[o] + interpolated_error(o, j);
+      if (value > most) {
+        most = value;
+        next = o;
+      }
+    }
+    return next;
+  }
+
+  /// Interpolates between the errors at the tried moments on both sides of `o`; attempt `j` is the first behind it.
+  [[nodiscard]] double interpolated_error(std::uint32_t o, std::size_t j) const {
+    if (j == 0) return attempts_[0].error;
+    if (j == attempts_.size()) return attempts_[j - 1].error;
+    const double left = o - attempts_[j - 1].moment, right = attempts_[j].moment - o;
+    return (attempts_[j - 1].error * right + attempts_[j].error * left) / (left + right);
+  }
+
+  /// Finds the moments where the listed order has to drop the largest part of the bytes beside the working set.
+  void find_tightest(std::size_t count) {
+    std::vector<std::pair<double, std::uint32_t>> parts;
+    for (const std::uint32_t o : moments_)
+      parts.push_back({-static_cast<double>(state_.listed[o] - budget_) /
+                           static_cast<double>(state_.listed[o] - working_set_bytes(graph_, o)),
+                       o});
+    count = std::min(count, parts.size());
+    std::partial_sort(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count), parts.end());
+    for (std::size_t i = 0; i < count; ++i) tightest_.push_back(parts[i].second);
+  }
+
+  const analysis_state& state_;
+  const flat_graph& graph_;
+  std::int64_t budget_;
+  std::size_t count_ = 0;
+  std::vector<std::uint32_t> moments_;  // where the listed order exceeds the budget, ascending
+  std::vector<std::uint8_t> tried_;     // of an operation
+  std::vector<attempt> attempts_;
+  std::vector<std::uint32_t> tightest_;
+  std::size_t next_tightest_ = 0;
+  std::vector<double> estimate_;  // of an operation, at the price estimated_at_
+  double estimated_at_ = -1;
+};
+
+/// The search for the bound under one budget.
+class budget_search {
+ public:
+  budget_search(analysis_state& state, std::int64_t budget, const turnaround_options& options)
+      : state_(state),
+        graph_(state.problem.graph()),
+        cut_(state.cut),
+        budget_(budget),
+        options_(options),
+        clock_(options.run),
+        tolerance_(relative_tolerance * graph_.needed_time) {}
+
+  turnaround_result run() {
+    result_.least_memory = state_.floor;
+    result_.lower_bound = graph_.needed_time;
+    if (state_.floor.bytes > budget_) return infeasible();
+    moment_order order(state_, budget_, options_.moments);
+    if (order.count() == 0) return result_;
+    std::uint32_t k = order.first();
+    double price = 0;
+    if (start_from_lines()) {
+      k = best_.moment;
+      price = best_.price;
+    }
+    for (std::size_t i = 0; i < order.count(); ++i) {
+      if (i > 0) {
+        if (clock_.should_stop()) break;
+        k = order.next(i, best_.price);
+        if (k == none) break;
+        price = best_.price;
+      }
+      ++result_.moments_tried;
+      if (!try_moment(k, price)) return infeasible();
+      order.record(k, reached_);
+    }
+    if (options_.branch_nodes > 0) branch(order.attempts());
+    finish();
+    return result_;
+  }
+
+ private:
+  static constexpr int most_flows = 64;
+  static constexpr std::uint32_t most_branch_moments = 4;
+  /// A moment is given up when its bound cannot exceed the best one by this part of the needed time.
+  static constexpr double relative_tolerance = 1e-7;
+
+  struct optimum {
+    std::uint32_t moment = none;
+    double price = 0;
+    double value = 0;          // the bound on the recomputation
+    double fitting_price = 0;  // at which the cheapest choice is within the budget; negative where unknown
+  };
+
+  turnaround_result infeasible() {
+    result_.infeasible = true;
+    result_.lower_bound = std::numeric_limits<double>::infinity();
+    result_.flows = flows_;
+    return result_;
+  }
+
+  /// Takes the best line of earlier budgets as the best bound. Returns false where none is above 0.
+  bool start_from_lines() {
+    for (const line& x : state_.lines) {
+      const double value = x.value - product_from_above(x.price, budget_);
+      if (value > best_.value) best_ = {x.moment, x.price, value, -1};
+    }
+    return best_.moment != none;
+  }
+
+  /// Searches for the best price at moment `k` as long as it may improve the best bound; the first price is `price`
+  /// where that is above 0. Returns false where the moment proves that no schedule is within the budget.
+  bool try_moment(std::uint32_t k, double price) {
+    cut_.at(k);
+    reached_ = 0;
+    moment_choice most_again{cut_.total_time(), 0};
+    if (state_.has_once && cut_.has_unrepeatable()) {
+      const std::int64_t least = cut_.least_bytes(stop_);
+      ++flows_;
+      note_memory(k, least);
+      if (least > budget_ - cut_.working_set()) return false;
+      if (!cut_.complete()) return true;
+      most_again = cut_.choice();
+    }
+    search_price(k, price, {0, state_.listed[k] - cut_.working_set()}, most_again);
+    return true;
+  }
+
+  void note_memory(std::uint32_t k, std::int64_t resident) {
+    if (resident + cut_.working_set() <= result_.least_memory.bytes) return;
+    result_.least_memory.bytes = resident + cut_.working_set();
+    result_.least_memory.reason = memory_reason::first_run;
+    result_.least_memory.operation = static_cast<op_id>(k);
+    result_.least_memory.working_set = cut_.working_set();
+    result_.least_memory.also_resident = cut_.complete() ? cut_.resident() : std::vector<tensor_id>{};
+  }
+
+  /// Maximises the bound over the price. `left` is a choice over the budget, `right` one within it.
+  void search_price(std::uint32_t k, double price, moment_choice left, moment_choice right) {
+    const std::int64_t room = budget_ - cut_.working_set();  // ≥ 0, since all working sets fit
+    double fitting_price = -1;
+    for (int flow = 0; flow < most_flows && left.bytes > right.bytes; ++flow) {
+      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
+      const double upper = left.time + meet * static_cast<double>(left.bytes - room);
+      if (upper <= std::max(best_.value, reached_) + tolerance_) {
+        if (flow == 0) reached_ = upper;
+        break;
+      }
+      const double at = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
+      const double cost = cut_.price(at, stop_);
+      ++flows_;
+      const double value = cost - product_from_above(at, room);
+      state_.lines.push_back({k, at, cost + std::nextafter(at * static_cast<double>(cut_.working_set()), 0.0)});
+      if (value > best_.value) best_ = {k, at, value, fitting_price};
+      reached_ = flow == 0 ? value : std::max(reached_, value);
+      if (!cut_.complete()) break;
+      const moment_choice c = cut_.choice();
+      if (c.bytes > room) {
+        if (c.bytes >= left.bytes && flow > 0) break;  // only rounding lies between the two lines
+        left = c;
+        cut_.keep();
+        if (at >= cut_.highest_price()) break;
+      } else {
+        fitting_price = at;
+        if (best_.moment == k) best_.fitting_price = at;
+        if (c.bytes == room || (c.time >= right.time && flow > 0)) break;
+        right = c;
+      }
+    }
+  }
+
+  /// Branch and bound at the tried moments of the highest bounds. Keeps the optimum of the moment that wins.
+  void branch(const std::vector<moment_order::attempt>& tried) {
+    std::vector<std::pair<double, std::uint32_t>> order;
+    for (const moment_order::attempt& a : tried)
+      if (a.value > 0) order.push_back({-a.value, a.moment});
+    std::sort(order.begin(), order.end());
+    if (order.size() > most_branch_moments) order.resize(most_branch_moments);
+    for (const auto& [value, o] : order) {
+      if (clock_.should_stop()) break;
+      cut_.at(o);
+      moment_optimum found = find_moment_optimum(cut_, budget_ - cut_.working_set(), best_.price, tolerance_,
+                                                 options_.branch_nodes, stop_);
+      flows_ += found.flows;
+      if (found.lower >= best_.value && std::isfinite(found.lower)) {
+        best_ = {o, best_.price, found.lower, -1};
+        exact_ = std::move(found);
+      }
+    }
+  }
+
+  void finish() {
+    result_.recomputation = std::max(0.0, best_.value);
+    result_.lower_bound = graph_.needed_time + result_.recomputation;
+    if (result_.recomputation > 0) {
+      result_.moment = static_cast<op_id>(best_.moment);
+      result_.multiplier = best_.price;
+      if (std::isfinite(exact_.upper)) {
+        result_.working_set = working_set_bytes(graph_, best_.moment);
+        result_.choice = exact_.choice;
+        result_.saved = std::move(exact_.saved);
+        result_.again = std::move(exact_.again);
+      } else if (options_.want_saved && !clock_.should_stop()) {
+        recall_choice();
+      }
+    }
+    result_.flows = flows_;
+  }
+
+  /// Finds the choice behind the bound once more. The result has none where the run is stopped meanwhile.
+  void recall_choice() {
+    cut_.at(best_.moment);
+    result_.working_set = cut_.working_set();
+    const std::int64_t room = budget_ - result_.working_set;
+    // Raises the price until the cheapest choice fits: rounding or the clock may have hidden the right price.
+    double price = best_.fitting_price >= 0 ? best_.fitting_price : best_.price;
+    bool fits = false;
+    for (int i = 0; i < 8 && !fits; ++i, price *= 4) {
+      (void)cut_.price(std::min(price, cut_.highest_price()), stop_);
+      ++flows_;
+      if (!cut_.complete()) return;
+      fits = cut_.choice().bytes <= room;
+    }
+    if (!fits) {
+      (void)cut_.least_bytes(stop_);
+      ++flows_;
+      if (!cut_.complete()) return;
+    }
+    result_.choice = cut_.choice();
+    result_.saved = cut_.resident();
+    result_.again = cut_.again();
+  }
+
+  analysis_state& state_;
+  const flat_graph& graph_;
+  moment_cut& cut_;
+  std::int64_t budget_;
+  const turnaround_options& options_;
+  run_clock clock_;
+  std::function<bool()> stop_ = [this] { return clock_.should_stop(); };
+  double tolerance_;
+  double reached_ = 0;  // the best bound at the last moment
+  optimum best_;
+  moment_optimum exact_;  // of branch and bound, at the best moment
+  std::uint32_t flows_ = 0;
+  turnaround_result result_;
+};
+
+}  // namespace detail::turnaround
+
+REMAT_INLINE turnaround_result turnaround_analysis::bound(std::int64_t budget, const turnaround_options& options) {
+  return detail::turnaround::budget_search(state_, budget, options).run();
+}
+
+REMAT_INLINE turnaround_result turnaround_bound(const problem& p, const turnaround_options& options) {
+  return turnaround_analysis(p).bound(p.budget(), options);
+}
+
+}  // namespace remat

@@ -9,6 +9,7 @@
 #include "remat/hierarchy/simulate_level.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
+#include "remat/mip/hierarchical_ilp.hpp"
 #include "remat/mip/level_model.hpp"
 #include "support/random_level.hpp"
 

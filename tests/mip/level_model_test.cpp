@@ -21,8 +21,9 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/hierarchy/simulate_level.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/solver/checkmate.hpp"
+#include "remat/mip/checkmate_model.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_level.hpp"
 
@@ -141,11 +142,11 @@ TEST_CASE("random levels: the program's optimum is that of an exhaustive search 
       for (std::uint32_t k = 0; k < p.runs.size(); ++k) options.moments.push_back(k);
     const level_model program(p, budget, options);
     mip_options solving;
-    solving.run.work_limit = long_run() ? 100000 : 2000;
+    solving.most_nodes = long_run() ? 100000 : 2000;
     const mip_result r = branch_and_bound.solve(program.model(), solving);
     INFO("seed ", seed, " at ", percent, " %: ", budget, ", optimum of the form ", least, ", ", to_string(r.status),
          " ", r.message, " ", r.objective, ", first phase ", program.first_phase(), " of ", p.runs.size());
-    if (r.nodes >= solving.run.work_limit) {
+    if (r.nodes >= solving.most_nodes) {
       ++unsettled;
       continue;
     }
@@ -215,43 +216,6 @@ std::optional<level_problem> operations_as_level(const problem& p) {
   return level;
 }
 
-/// A backend whose word is worth nothing.
-struct lying_backend {
-  static constexpr std::string_view name = "lying";
-  mip_status says = mip_status::optimal;
-  [[nodiscard]] mip_result solve(const mip_model& m, const mip_options& options) const {
-    mip_result r;
-    r.status = says;
-    std::mt19937_64 engine(m.num_columns());
-    for (int i = 0; i < 20; ++i) {
-      r.values.clear();
-      for (std::size_t j = 0; j < m.num_columns(); ++j)
-        r.values.push_back(static_cast<double>(engine() % 1000) / (i < 10 ? 1000 : 1900));
-      r.objective = r.bound = m.objective(r.values);
-      if (options.on_incumbent) options.on_incumbent(r.values, r.objective);
-    }
-    return r;
-  }
-};
-static_assert(mip_backend<lying_backend>);
-
-/// What must hold of every answer.
-void check_answer(const level_problem& p, std::int64_t budget, const level_solution& s) {
-  INFO(s.message);
-  if (!s.found) {
-    CHECK(s.choices.empty());
-    CHECK(s.time == infinite);
-    return;
-  }
-  const level_report r = simulate_level(p, s.choices);
-  CHECK(r.legal);
-  CHECK(r.time == s.time);
-  CHECK(r.peak_bytes == s.peak_bytes);
-  CHECK(r.peak_bytes <= budget);
-  CHECK(s.status != mip_status::infeasible);
-  CHECK(s.status != mip_status::no_solution);
-}
-
 }  // namespace
 
 TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
@@ -265,7 +229,7 @@ TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
     const checkmate_model of_operations(p);
     const level_model of_level(*level, p.budget());
     mip_options solving;
-    solving.run.work_limit = 2000;
+    solving.most_nodes = 2000;
     const mip_result a = branch_and_bound.solve(of_operations.model(), solving);
     const mip_result b = branch_and_bound.solve(of_level.model(), solving);
     INFO("seed ", seed, ": ", to_string(a.status), " ", to_string(b.status));
@@ -282,42 +246,6 @@ TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
   MESSAGE(possible, " with a schedule, ", again, " of them with recomputation, ", impossible, " without");
   CHECK(again > 20);
   CHECK(impossible > 20);
-}
-
-TEST_CASE("the solver: starts count, the answer is never worse, and the same every time") {
-  std::size_t found = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const level_problem p = test::random_training_level(seed + 9000, 3, 3);
-    const std::int64_t budget = budget_of(p, 40);
-    INFO("seed ", seed);
-    hierarchical_ilp_options options;
-    options.run.work_limit = 3000;
-    const level_solution plain = hierarchical_ilp(branch_and_bound, p, budget, options);
-    check_answer(p, budget, plain);
-    options.starts = {test::run_once(p, 0), test::run_once(p, 1), plain.choices};
-    double start = infinite;
-    for (const choices& c : options.starts) {
-      const level_report r = simulate_level(p, c);
-      if (r.legal && r.peak_bytes <= budget) start = std::min(start, r.time);
-    }
-    options.warm_start = seed % 2 == 0;
-    const level_solution s = hierarchical_ilp(branch_and_bound, p, budget, options);
-    check_answer(p, budget, s);
-    REQUIRE(s.time <= start);
-    REQUIRE(s.found == plain.found);
-    if (plain.status == mip_status::optimal) {
-      REQUIRE(s.status == mip_status::optimal);
-      REQUIRE(s.time == plain.time);
-      REQUIRE(s.lower_bound <= s.time * (1 + 1e-6));
-      REQUIRE(s.lower_bound >= s.time * (1 - 1e-6));
-    }
-    const level_solution t = hierarchical_ilp(branch_and_bound, p, budget, options);
-    REQUIRE(t.choices == s.choices);
-    REQUIRE(t.message == s.message);
-    found += s.found;
-  }
-  MESSAGE(found, " with an answer");
-  CHECK(found > 30);
 }
 
 TEST_CASE("a schedule is encoded as it is, or as one that takes no longer") {
@@ -374,73 +302,11 @@ TEST_CASE("a schedule is encoded as it is, or as one that takes no longer") {
   CHECK(refused < encoded / 10);
 }
 
-TEST_CASE("a backend that lies: no invalid answer") {
-  const level_problem p = test::random_training_level(9005, 4, 3);
-  const std::int64_t budget = budget_of(p, 60);
-  const level_solution proper = hierarchical_ilp(branch_and_bound, p, budget, {});
-  REQUIRE(proper.found);
-  for (const mip_status says :
-       {mip_status::optimal, mip_status::infeasible, mip_status::failed, mip_status::feasible}) {
-    const level_solution s = hierarchical_ilp(lying_backend{says}, p, budget, {});
-    check_answer(p, budget, s);
-    CHECK(s.message.find("were no schedules") != std::string::npos);
-    const level_solution t = hierarchical_ilp(lying_backend{says}, p, budget, {.starts = {proper.choices}});
-    check_answer(p, budget, t);
-    CHECK(t.found);
-    CHECK(t.time <= proper.time);
-  }
-}
-
-TEST_CASE("budgets and limits: nothing possible, nothing to do, stopped, too large") {
-  const level_problem p = test::random_training_level(9005, 4, 3);
-  for (const std::int64_t budget : {std::int64_t{-5}, std::int64_t{0}, std::int64_t{5}}) {
-    const level_solution s = hierarchical_ilp(branch_and_bound, p, budget, {});
-    CHECK_FALSE(s.found);
-    CHECK(s.status == mip_status::infeasible);
-    CHECK(s.lower_bound == infinite);
-    CHECK_FALSE(level_model(p, budget).encode(test::run_once(p, 0)).has_value());
-  }
-  // With room for everything the program decides on variants alone.
-  const level_model wide(p, 1'000'000);
-  CHECK(wide.first_phase() == p.runs.size());
-  const level_solution s = hierarchical_ilp(branch_and_bound, p, 1'000'000, {});
-  CHECK(s.status == mip_status::optimal);
-  CHECK(s.choices.size() == p.runs.size());
-
-  std::stop_source source;
-  source.request_stop();
-  const std::int64_t tight = budget_of(p, 50);
-  for (const run_control& run :
-       {run_control{.stop = source.get_token()}, run_control{.time_limit = std::chrono::nanoseconds(0)}}) {
-    hierarchical_ilp_options options;
-    options.run = run;
-    const level_solution t = hierarchical_ilp(branch_and_bound, p, tight, options);
-    CHECK_FALSE(t.found);
-    CHECK(t.status == mip_status::no_solution);
-    CHECK(t.message == "stopped before the integer program");
-  }
-  const level_solution enough =
-      hierarchical_ilp(branch_and_bound, p, 1'000'000, {.starts = {test::run_once(p, 0)}, .good_enough = 100});
-  CHECK(enough.message.find("good enough") != std::string::npos);
-  const level_solution large = hierarchical_ilp(branch_and_bound, p, tight, {.most_columns = 50});
-  CHECK(large.message.find("more than most_columns") != std::string::npos);
-  CHECK(large.status == mip_status::no_solution);
-  const level_solution larger = hierarchical_ilp(branch_and_bound, p, tight, {.most_columns = 1});
-  CHECK(larger.message.find("more than most_columns") != std::string::npos);
-
-  const level_solution nothing = hierarchical_ilp(branch_and_bound, level_problem{}, 0, {});
-  CHECK(nothing.status == mip_status::optimal);
-  CHECK(nothing.found);
-  CHECK(nothing.time == 0);
-}
-
 TEST_CASE("a level that is none is bad_argument") {
   level_problem p = test::random_training_level(1, 2, 2);
   CHECK_THROWS_WITH_AS(level_model(p, 100, {.moments = {99}}), doctest::Contains("moment 99 is no run"), bad_argument);
   p.runs[1].variants.clear();
   CHECK_THROWS_WITH_AS(level_model(p, 100), doctest::Contains("run 1 has no variant"), bad_argument);
-  CHECK_THROWS_WITH_AS((void)hierarchical_ilp(branch_and_bound, p, 100, {}), doctest::Contains("run 1 has no variant"),
-                       bad_argument);
 }
 
 TEST_CASE("the branch and bound does not believe a tableau that has drifted") {

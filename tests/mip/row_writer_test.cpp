@@ -14,43 +14,33 @@ namespace {
 
 using namespace remat;  // NOLINT: a test
 
-struct program : row_writer {
-  using row_writer::fresh;
-  using row_writer::infinite;
-  using row_writer::one;
-  using row_writer::row;
-  using row_writer::say_if_impossible;
-  using row_writer::value;
-  [[nodiscard]] const mip_model& model() const { return model_; }
-};
-
 }  // namespace
 
 TEST_CASE("constants go to the other side, single columns become bounds") {
-  program p;
-  const auto x = p.fresh(), y = p.fresh(true);
-  p.row(1, {{x, 2}, {y, 1}, {program::one(), 3}}, 5);
+  row_writer p;
+  const auto x = p.new_column(), y = p.new_column(true);
+  p.add_row(1, {{x, 2}, {y, 1}, {mip_value::one(), 3}}, 5);
   REQUIRE(p.model().num_rows() == 1);
-  p.row(-1, {{x, -2}, {program::one(), 0.5}}, 0);  // 0.25 ≤ x ≤ 0.75
+  p.add_row(-1, {{x, -2}, {mip_value::one(), 0.5}}, 0);  // 0.25 ≤ x ≤ 0.75
   CHECK(p.model().num_rows() == 1);
   CHECK(p.model().lower(x.column) == doctest::Approx(0.25));
   CHECK(p.model().upper(x.column) == doctest::Approx(0.75));
-  p.row(0, {{program::one(), 1}}, 1);  // true
-  p.say_if_impossible();
+  p.add_row(0, {{mip_value::one(), 1}}, 1);  // true
+  p.finish();
   CHECK(p.model().num_rows() == 1);
-  CHECK(program::one().is(1));
-  CHECK_FALSE(x.is(0));
+  CHECK(mip_value::one().is_constant(1));
+  CHECK_FALSE(x.is_constant(0));
 }
 
 TEST_CASE("what cannot hold makes the program infeasible") {
   for (int kind = 0; kind < 2; ++kind) {
-    program p;
-    const auto x = p.fresh();
+    row_writer p;
+    const auto x = p.new_column();
     if (kind == 0)
-      p.row(2, {{program::one(), 1}}, program::infinite);
+      p.add_row(2, {{mip_value::one(), 1}}, row_writer::infinite);
     else
-      p.row(3, {{x, 2}}, program::infinite);
-    p.say_if_impossible();
+      p.add_row(3, {{x, 2}}, row_writer::infinite);
+    p.finish();
     CHECK(branch_and_bound.solve(p.model(), {}).status == mip_status::infeasible);
   }
 }
@@ -64,13 +54,13 @@ TEST_CASE("random rows: columns that are constants in one program and fixed in a
     std::vector<int> fixed(columns, -1);  // or 0, 1
     for (int& f : fixed)
       if (below(2) == 0) f = below(2);
-    program folded;
+    row_writer folded;
     mip_model plain;
-    std::vector<program::value> v(columns);
+    std::vector<mip_value> v(columns);
     for (std::size_t j = 0; j < columns; ++j) {
       const double fix = fixed[j];
       plain.add_integer(0, fixed[j] < 0 ? 0 : fix, fixed[j] < 0 ? 1 : fix);
-      v[j] = fixed[j] < 0 ? folded.fresh(true) : program::value{mip_model::none, fix};
+      v[j] = fixed[j] < 0 ? folded.new_column(true) : mip_value{mip_model::none, fix};
     }
     const int rows = 1 + below(4);
     for (int i = 0; i < rows; ++i) {
@@ -84,11 +74,11 @@ TEST_CASE("random rows: columns that are constants in one program and fixed in a
       const double lower = below(5) - 3, upper = lower + below(3);
       plain.add_row(lower, terms, upper);
       // Terms with the coefficient 0 are none.
-      std::initializer_list<std::pair<program::value, double>> all = {
+      std::initializer_list<std::pair<mip_value, double>> all = {
           {v[0], c[0]}, {v[1], c[1]}, {v[2], c[2]}, {v[3], c[3]}, {v[4], c[4]}};
-      folded.row(lower, all, upper);
+      folded.add_row(lower, all, upper);
     }
-    folded.say_if_impossible();
+    folded.finish();
     const mip_status a = branch_and_bound.solve(plain, {}).status,
                      b = branch_and_bound.solve(folded.model(), {}).status;
     INFO("seed ", seed);

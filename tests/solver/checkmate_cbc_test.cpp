@@ -16,6 +16,8 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/mip/branch_and_bound.hpp"
+#include "remat/mip/checkmate_model.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/answer.hpp"
 #include "support/random_graph.hpp"

@@ -15,8 +15,8 @@
 
 namespace remat {
 
-/// How a backend's search ended. `feasible`: there are values, not proven to be the best. `no_solution`: stopped before
-/// there were any; that proves nothing. `failed`: the backend broke down; `mip_result::message` says how.
+/// How a backend's search ended. `feasible`: it found values, and did not prove that they are the best. `no_solution`:
+/// it was stopped before it found any, which proves nothing. `failed`: it broke down; `mip_result::message` says how.
 enum class mip_status : std::uint8_t { optimal, feasible, infeasible, unbounded, no_solution, failed };
 
 [[nodiscard]] constexpr std::string_view to_string(mip_status s) noexcept {
@@ -38,22 +38,30 @@ enum class mip_status : std::uint8_t { optimal, feasible, infeasible, unbounded,
 }
 
 struct mip_options {
-  /// Values to start from, one for every column; empty: none. What breaks the model is not used.
+  static constexpr std::uint64_t no_node_limit = std::numeric_limits<std::uint64_t>::max();
+
+  /// Values to start from, one for every column; empty: none. Values that break the model are not used.
   std::vector<double> start{};
-  double relative_gap = 0;  ///< optimal enough: objective − bound ≤ this × |objective|
-  /// Called with every better solution (values, objective) and every better bound.
+  double relative_gap = 0;  ///< the search ends as optimal when objective − bound ≤ this × |objective|
+  std::uint64_t most_nodes = no_node_limit;  ///< nodes of the search tree
+  /// Called with every better solution (values, objective), and with every better bound.
   std::function<void(std::span<const double>, double)> on_incumbent{};
   std::function<void(double)> on_bound{};
-  /// `work_limit`: nodes of the search tree. `on_progress` gets objective and bound as times.
+  /// A unit of work is a node of the search tree, or `mip_operations_per_work` elementary operations of the linear
+  /// programs of a node that takes more of them. `on_progress` gets the objective and the bound.
   run_control run{};
 };
 
-/// A backend's answer. Floating point: objective and bound are what the backend says within its tolerances, no proof.
+/// About 10 ms of a linear program by the simplex method: operations on single coefficients.
+inline constexpr std::uint64_t mip_operations_per_work = std::uint64_t{1} << 24;
+
+/// A backend's answer. Objective and bound are floating point and hold within the backend's tolerances: they prove
+/// nothing.
 struct mip_result {
   mip_status status = mip_status::no_solution;
   std::vector<double> values{};                                ///< integer columns have whole values
   double objective = std::numeric_limits<double>::infinity();  ///< of the values
-  double bound = -std::numeric_limits<double>::infinity();     ///< no solution is below; infinite: there is none
+  double bound = -std::numeric_limits<double>::infinity();     ///< on the objective of all solutions; +∞: none exists
   std::uint64_t nodes = 0;                                     ///< of the search tree
   double seconds = 0;                                          ///< wall clock
   std::string message{};                                       ///< one line for people; may be empty
@@ -61,10 +69,11 @@ struct mip_result {
 
 /// A backend that solves `mip_model`s: a stateless object with a name.
 ///
-/// `b.solve(model, options)` keeps the model as it is and may be called from several threads at once. It honours the
-/// stop token and the time limit of `options.run` (each model says how soon), calls the callbacks on the thread that
-/// called it, lets through what they throw, and returns the best values found by then, never worse than a valid start.
-/// The values meet the model within 1e-5 as `mip_model::violation` measures it.
+/// `b.solve(model, options)` does not change the model, and may be called from several threads at once. It obeys the
+/// stop token and the limits of `options.run` (each backend says how soon). It calls the callbacks on the thread that
+/// called it, and lets their exceptions through. It returns the best values found by then, never worse than a valid
+/// start. The values meet the model within 1e-5 as `mip_model::violation` measures it. It throws `bad_argument` for a
+/// `relative_gap` that is NaN or negative.
 ///
 /// Models: `branch_and_bound_backend`, `cbc_backend`.
 template <class B>

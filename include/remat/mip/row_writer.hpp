@@ -11,37 +11,48 @@
 
 namespace remat {
 
-/// A column of a model, or a constant: what has been decided before needs no column.
+/// A term's variable: a column of a model, or a constant for something that was decided before the model was built.
 struct mip_value {
   std::uint32_t column = mip_model::none;
   double constant = 0;
 
-  [[nodiscard]] bool is(double c) const noexcept { return column == mip_model::none && constant == c; }
+  [[nodiscard]] static constexpr mip_value one() noexcept { return {mip_model::none, 1}; }
+  [[nodiscard]] bool is_constant() const noexcept { return column == mip_model::none; }
+  [[nodiscard]] bool is_constant(double c) const noexcept { return is_constant() && constant == c; }
+  friend bool operator==(const mip_value&, const mip_value&) = default;
 };
 
-/// Base of programs that are built of rows whose terms may turn out to be constants. A row that is left with one column
-/// becomes its bounds; one without any is true, or the program impossible.
+/// Builds a model from rows whose variables may be constants.
+///
+/// A row that is left with one column becomes bounds of that column. A row without columns is either true and left
+/// out, or it makes the whole model infeasible. A row is written with `add_row`, or term by term: `add_term` for each
+/// term, then `end_row`.
 class row_writer {
- protected:
-  using value = mip_value;
+ public:
   static constexpr std::uint32_t none = mip_model::none;
   static constexpr double infinite = mip_model::infinite;
-  [[nodiscard]] static constexpr value one() noexcept { return {none, 1}; }
 
-  /// Adds lower ≤ Σ coefficient · value ≤ upper.
-  void row(double lower, std::initializer_list<std::pair<value, double>> terms, double upper) {
-    row_.clear();
-    for (const auto& [v, c] : terms) add(v, c);
-    close(lower, upper);
+  [[nodiscard]] const mip_model& model() const noexcept { return model_; }
+  /// True when some row cannot hold.
+  [[nodiscard]] bool is_impossible() const noexcept { return impossible_; }
+
+  /// A new column from 0 to 1 that costs nothing.
+  [[nodiscard]] mip_value new_column(bool integer = false) {
+    return {integer ? model_.add_integer(0, 0, 1) : model_.add_column(0, 0, 1), 0};
   }
-  /// … term by term: `add` each, then `close`.
-  void add(const value& v, double coefficient) {
-    if (v.column != none && coefficient != 0)
-      row_.push_back({v.column, coefficient});
-    else if (v.column == none)
-      row_constant_ += v.constant * coefficient;
+
+  /// Adds the row lower ≤ Σ coefficient · value ≤ upper.
+  void add_row(double lower, std::initializer_list<std::pair<mip_value, double>> terms, double upper) {
+    for (const auto& [value, coefficient] : terms) add_term(value, coefficient);
+    end_row(lower, upper);
   }
-  void close(double lower, double upper) {
+  void add_term(const mip_value& value, double coefficient) {
+    if (value.is_constant())
+      row_constant_ += value.constant * coefficient;
+    else if (coefficient != 0)
+      row_.push_back({value.column, coefficient});
+  }
+  void end_row(double lower, double upper) {
     lower -= row_constant_;
     upper -= row_constant_;
     row_constant_ = 0;
@@ -56,31 +67,32 @@ class row_writer {
     }
     row_.clear();
   }
-  void tighten(std::uint32_t column, double lower, double upper) {
-    lower = std::max(lower, model_.lower(column));
-    upper = std::min(upper, model_.upper(column));
-    if (lower > upper) {
-      if (lower > upper + tolerance) impossible_ = true;
-      return;
-    }
-    model_.set_bounds(column, lower, upper);
-  }
-  /// A new column of 0 … 1.
-  [[nodiscard]] value fresh(bool integer = false) {
-    return {integer ? model_.add_integer(0, 0, 1) : model_.add_column(0, 0, 1), 0};
-  }
-  /// At the end: a row that cannot hold stands for those that were not written.
-  void say_if_impossible() {
+
+  /// Makes the finished model infeasible: no solution of the problem is of the model's form.
+  void set_impossible() noexcept { impossible_ = true; }
+  /// To be called last: if some row cannot hold, adds one row that makes the model infeasible.
+  void finish() {
     if (impossible_) model_.add_row(1, {{model_.add_column(0, 0, 0), 1}}, 1);
   }
 
+ protected:
   mip_model model_;
-  std::vector<mip_term> row_;  // being written
-  double row_constant_ = 0;
-  bool impossible_ = false;  // some row cannot hold
 
  private:
   static constexpr double tolerance = 1e-9;
+
+  void tighten(std::uint32_t column, double lower, double upper) {
+    lower = std::max(lower, model_.lower(column));
+    upper = std::min(upper, model_.upper(column));
+    if (lower <= upper)
+      model_.set_bounds(column, lower, upper);
+    else if (lower > upper + tolerance)
+      impossible_ = true;
+  }
+
+  std::vector<mip_term> row_;  // the row that is being written
+  double row_constant_ = 0;
+  bool impossible_ = false;
 };
 
 }  // namespace remat

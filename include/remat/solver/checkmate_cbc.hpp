@@ -6,7 +6,7 @@
 
 namespace remat {
 
-/// Checkmate's integer program on COIN-OR CBC: `checkmate_solver`, `cbc_backend`.
+/// Checkmate's integer program on COIN-OR CBC: see `checkmate_solver` and `cbc_backend`.
 inline constexpr checkmate_solver<cbc_backend> checkmate{};
 
 }  // namespace remat

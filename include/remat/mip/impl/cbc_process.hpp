@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/mip/cbc_process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#endif
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remat/core/linkage.hpp"
+
+namespace remat::detail::cbc_process {
+
+static_assert(sizeof(pid_t) <= sizeof(int));
+
+REMAT_INLINE void child_output::write(const void* data, std::size_t bytes) const noexcept {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(descriptor_, at, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) ::_exit(2);
+    at += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+}
+
+[[noreturn]] inline void exit_child() { ::_exit(3); }
+
+inline void reset_signals() noexcept {
+  struct sigaction action {};
+  for (int s = 1; s < 65; ++s) {
+    // Ctrl-C goes to the whole group of processes; only the parent reacts to it.
+    action.sa_handler = s == SIGPIPE || s == SIGINT || s == SIGQUIT || s == SIGHUP ? SIG_IGN : SIG_DFL;
+    (void)::sigaction(s, &action, nullptr);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  (void)::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+}
+
+/// Leaves descriptors 0 to 2 open to /dev/null, the pipe as 3, and closes all others.
+inline void replace_descriptors(int pipe) noexcept {
+  pipe = ::fcntl(pipe, F_DUPFD, 3);
+  const int nowhere = ::open("/dev/null", O_RDWR);
+  if (pipe < 0 || nowhere < 0) ::_exit(2);
+  for (int d = 0; d < 3; ++d) (void)::dup2(nowhere, d);
+  if (pipe != 3) (void)::dup2(pipe, 3);
+#if defined(__linux__) && defined(SYS_close_range)
+  (void)::syscall(SYS_close_range, 4U, ~0U, 0U);
+#endif
+}
+
+inline void limit_memory(std::uint64_t more_bytes) noexcept {
+  const rlimit no_core{0, 0};
+  (void)::setrlimit(RLIMIT_CORE, &no_core);
+  if (more_bytes > 0) {
+    unsigned long long pages = 0;  // in use now
+    if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
+      if (std::fscanf(f, "%llu", &pages) != 1) pages = 0;
+      std::fclose(f);
+    }
+    const rlimit memory{pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + more_bytes, RLIM_INFINITY};
+    (void)::setrlimit(RLIMIT_AS, &memory);
+  }
+  if (std::FILE* f = std::fopen("/proc/self/oom_score_adj", "w")) {
+    std::fputs("1000", f);  // where memory runs out, the system ends this process and not the parent
+    std::fclose(f);
+  }
+}
+
+/// The life of the child, from `fork` to its end. `parent`: the process that forked. `pipe`: the end to write to.
+[[noreturn]] inline void run_child(const std::function<void(const child_output&)>& body, std::uint64_t memory_limit,
+                                   pid_t parent, int pipe) noexcept {
+  std::set_terminate([] { ::_exit(3); });
+  std::atexit(exit_child);  // `exit` must not run what the parent has registered
+  reset_signals();
+#ifdef __linux__
+  (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+  if (::getppid() != parent) ::_exit(2);
+  replace_descriptors(pipe);
+  limit_memory(memory_limit);
+  try {
+    body(child_output(3));
+    ::_exit(0);
+  } catch (...) {
+    ::_exit(1);
+  }
+}
+
+REMAT_INLINE child_process::~child_process() {
+  kill();
+  if (pipe_ >= 0) ::close(pipe_);
+}
+
+REMAT_INLINE bool child_process::start(const std::function<void(const child_output&)>& body,
+                                       std::uint64_t memory_limit) {
+  int ends[2];
+#ifdef __linux__
+  if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+#else
+  if (::pipe(ends) != 0) return false;
+#endif
+  const pid_t parent = ::getpid();
+  // No handler of the parent's may run in the child: signals wait until it has reset them.
+  sigset_t all, before;
+  sigfillset(&all);
+  (void)::pthread_sigmask(SIG_SETMASK, &all, &before);
+  id_ = ::fork();
+  if (id_ == 0) run_child(body, memory_limit, parent, ends[1]);
+  (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::close(ends[1]);
+  pipe_ = ends[0];
+  if (id_ < 0) return false;
+  (void)::fcntl(pipe_, F_SETFL, ::fcntl(pipe_, F_GETFL) | O_NONBLOCK);
+  return true;
+}
+
+REMAT_INLINE bool child_process::wait(std::chrono::milliseconds longest) const {
+  pollfd p{pipe_, POLLIN, 0};
+  const int n = ::poll(&p, 1, static_cast<int>(longest.count()));
+  return n <= 0 || (p.revents & POLLIN) != 0;
+}
+
+REMAT_INLINE bool child_process::read(std::vector<char>& bytes) const {
+  char part[1 << 16];
+  for (;;) {
+    const ssize_t n = ::read(pipe_, part, sizeof part);
+    if (n > 0) {
+      bytes.insert(bytes.end(), part, part + n);
+      if (is_large(bytes)) return true;
+      continue;
+    }
+    if (n < 0 && errno == EINTR) continue;
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  }
+}
+
+REMAT_INLINE bool child_process::has_exited() {
+  if (id_ <= 0) return true;
+  const pid_t r = ::waitpid(id_, &status_, WNOHANG);
+  if (r == id_ || (r < 0 && errno == ECHILD)) id_ = -1;  // ECHILD: reaped by somebody else
+  return id_ <= 0;
+}
+
+REMAT_INLINE std::string child_process::ending() const {
+  if (id_ > 0 || status_ == 0) return {};
+  if (WIFSIGNALED(status_)) return " (signal " + std::to_string(WTERMSIG(status_)) + ")";
+  return " (exit status " + std::to_string(WEXITSTATUS(status_)) + ")";
+}
+
+REMAT_INLINE void child_process::kill() {
+  if (has_exited()) return;
+  (void)::kill(id_, SIGKILL);
+  for (int i = 0; i < 500 && !has_exited(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (id_ <= 0) return;
+  try {
+    std::thread([id = id_] { (void)::waitpid(id, nullptr, 0); }).detach();
+  } catch (...) {
+    // Without a thread, the child stays in the system's table until this process ends.
+  }
+  id_ = -1;
+}
+
+}  // namespace remat::detail::cbc_process

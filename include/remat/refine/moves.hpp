@@ -8,33 +8,11 @@
 #include <limits>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/timeline.hpp"
 
 namespace remat {
-
-/// A small fast generator (xorshift64*) \cite vigna2016xorshift: the same sequence everywhere for a seed.
-class fast_random {
- public:
-  explicit fast_random(std::uint64_t seed) noexcept : state_(seed * 0x9e3779b97f4a7c15ULL + 0x1234567887654321ULL) {
-    for (int i = 0; i < 8; ++i) (void)next();
-  }
-  std::uint64_t next() noexcept {
-    state_ ^= state_ >> 12;
-    state_ ^= state_ << 25;
-    state_ ^= state_ >> 27;
-    return state_ * 0x2545f4914f6cdd1dULL;
-  }
-  /// 0 … n − 1. Precondition: n > 0.
-  std::uint32_t below(std::uint32_t n) noexcept {
-    return static_cast<std::uint32_t>(((next() >> 32) * static_cast<std::uint64_t>(n)) >> 32);
-  }
-  /// In [0, 1).
-  double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
-
- private:
-  std::uint64_t state_;
-};
 
 /// The moves of refinement on one timeline.
 ///
@@ -229,7 +207,7 @@ class refine_moves {
 
   timeline& plan_;
   const flat_graph& step_;
-  fast_random random_;
+  random_source random_;
   std::vector<std::uint32_t> droppable_, stack_, seen_;
   std::uint32_t stamp_ = 0;
 };

@@ -16,6 +16,7 @@
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/random.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/moves.hpp"
 #include "remat/refine/timeline.hpp"
@@ -572,7 +573,7 @@ struct evict_solver {
     if (!best.plan && options.insist && stopped == stop_reason::none) squeeze(p, factor, pass, best, options.run.seed);
     if (!best.plan && options.insist && stopped == stop_reason::none) insist(p, engine, factor, pass, best);
     // Random preferences: either anew, or the best ones so far with some of the weights changed.
-    fast_random random(options.run.seed);
+    random_source random(options.run.seed);
     detail::eviction::preference best_preference = preferences[0];
     std::vector<float> best_factor = kept;
     for (std::uint64_t i = 0; i < options.random_passes && stopped == stop_reason::none; ++i) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -63,6 +64,7 @@ class refine_moves {
   /// Drops idle tensors until the schedule fits the budget, for at most `allowed` time.
   bool repair(double allowed) {
     std::size_t tries = 0;
+    stopped_ = false;
     while (plan_.excess() > 0) {
       if (++tries > most_repairs || plan_.time() > allowed) return false;
       const node v = plan_.violated();
@@ -72,7 +74,21 @@ class refine_moves {
   }
   std::size_t most_repairs = 12;
 
+  /// Called once per `poll_stride` steps of a repair's search; if it returns true, the repair gives up.
+  std::function<bool()> must_stop{};
+  static constexpr std::uint32_t poll_stride = 4096;
+
  private:
+  /// Counts steps of a search. Returns whether `must_stop` has ended the repair.
+  bool tick(std::uint32_t steps = 1) {
+    steps_ += steps;
+    if (steps_ >= poll_stride) {
+      steps_ = 0;
+      stopped_ = stopped_ || (must_stop && must_stop());
+    }
+    return stopped_;
+  }
+
   double tolerance() {
     if (temperature <= 0) return 0;
     return -temperature * std::log(1.0 - random_.uniform());
@@ -117,7 +133,7 @@ class refine_moves {
       const std::uint32_t o = stack_.back();
       stack_.pop_back();
       sum += step_.time[o];
-      if (sum > most) return std::numeric_limits<double>::infinity();
+      if (sum > most || tick()) return std::numeric_limits<double>::infinity();
       for (const std::uint32_t u : step_.inputs[o]) {
         if (plan_.live_before(u, y)) continue;
         if (step_.producers[u].size() != 1) return std::numeric_limits<double>::infinity();
@@ -141,6 +157,7 @@ class refine_moves {
     for (const std::uint32_t t : droppable_) {
       const std::int64_t bytes = step_.bytes[t];
       if (bytes < over / 16) break;
+      if (tick()) return false;
       const auto events = plan_.events(t);
       const std::size_t i = plan_.first_event_from(t, v);
       if (i == 0 || i == events.size() || events[i].write || events[i].at == v) continue;
@@ -209,7 +226,8 @@ class refine_moves {
   const flat_graph& step_;
   random_source random_;
   std::vector<std::uint32_t> droppable_, stack_, seen_;
-  std::uint32_t stamp_ = 0;
+  std::uint32_t stamp_ = 0, steps_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace remat

@@ -53,6 +53,10 @@ struct retain_options {
   timeline plan(p);
   refine_moves moves(plan, 0);
   moves.most_repairs = options.most_repairs;
+  moves.must_stop = [&clock] {
+    clock.work();
+    return clock.should_stop();
+  };
   for (std::uint32_t round = 1; round < options.rounds && !clock.should_stop(); ++round) {
     plan.load(start);
     if (plan.time() <= options.enough) break;

@@ -11,6 +11,10 @@
 
 #include "../support/exhaustive.hpp"
 #include "../support/random_graph.hpp"
+#include "remat/bound/least_memory.hpp"
+#include "remat/order/least_peak.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/concepts.hpp"
 
 namespace {

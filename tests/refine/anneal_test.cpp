@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <stop_token>
@@ -79,6 +80,16 @@ TEST_CASE("a seed and a work limit decide the answer, whatever the threads") {
   CHECK(different_seeds > 0);
 }
 
+TEST_CASE("a work limit is never exceeded") {
+  const start s = begin(3, 40);
+  REQUIRE_FALSE(s.plans.empty());
+  for (const std::uint64_t limit : {0U, 1U, 7U, 100U, 5001U}) {
+    const refine_result r = refine(s.p, s.plans, {.run = {.work_limit = limit, .threads = 2}});
+    CHECK(r.moves <= limit);
+    if (r.stopped == stop_reason::work && r.time > s.p.graph().needed_time) CHECK(r.moves == limit);
+  }
+}
+
 TEST_CASE("a deadline is kept, a stop is heeded, progress is reported on the calling thread") {
   const start s = begin(3, 40);
   REQUIRE_FALSE(s.plans.empty());
@@ -110,6 +121,7 @@ TEST_CASE("what cannot be a start is refused") {
   CHECK_THROWS_AS((void)refine(s.p, std::vector<schedule>{}), bad_argument);
   CHECK_THROWS_AS((void)refine(s.p, std::vector<schedule>{schedule{}}), bad_argument);
   CHECK_THROWS_AS((void)refine(s.p.with_budget(0), s.plans), bad_argument);
+  CHECK_THROWS_AS((void)refine(s.p, s.plans, {.lower_bound = std::nan("")}), bad_argument);
 }
 
 TEST_CASE("an exception from the progress callback leaves the search") {

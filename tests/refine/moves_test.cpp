@@ -43,19 +43,3 @@ TEST_CASE("moves keep a schedule legal and within the budget, and without temper
   CHECK(tried > 200);
   CHECK(faster > 20);
 }
-
-TEST_CASE("the generator is the same everywhere, and even") {
-  fast_random random(1);
-  std::uint64_t sum = 0;
-  std::size_t low = 0;
-  for (int i = 0; i < 10000; ++i) {
-    sum += random.below(10);
-    low += random.uniform() < 0.5;
-  }
-  CHECK(sum > 44000);
-  CHECK(sum < 46000);
-  CHECK(low > 4800);
-  CHECK(low < 5200);
-  CHECK(fast_random(5).next() == fast_random(5).next());
-  CHECK(fast_random(5).next() != fast_random(6).next());
-}

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/refine/moves.hpp"
 #include "remat/refine/timeline.hpp"
 #include "remat/schedule/check.hpp"
@@ -30,7 +31,7 @@ TEST_CASE("the peak is the checker's, and what goes leaves a legal schedule with
       REQUIRE(line.peak() == peak);
       if (line.size() == 0) continue;
       std::size_t left = line.size();
-      fast_random random(seed);
+      random_source random(seed);
       for (int round = 0; round < 20; ++round) {
         const std::uint32_t x = random.below(static_cast<std::uint32_t>(line.size()));
         if (!line.removable(x)) continue;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/refine/moves.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -72,7 +73,7 @@ TEST_CASE("random edits keep memory exact, and undo restores everything") {
     if (!check(free, made.plan).valid()) continue;
     timeline plan(p);
     plan.load(made.plan);
-    fast_random random(seed);
+    random_source random(seed);
     for (int round = 0; round < 30; ++round) {
       const std::vector<std::uint32_t> before = plan.computes();
       const std::int64_t excess = plan.excess();

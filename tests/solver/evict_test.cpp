@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"

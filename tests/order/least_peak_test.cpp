@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/order/stage_order.hpp"
+#include "remat/order/least_peak.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,9 +11,14 @@
 #include <random>
 #include <vector>
 
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "support/random_graph.hpp"
+
 namespace {
 
 using remat::operation_sequence;
+using remat::problem;
 
 struct tensor {
   std::int64_t bytes = 0;
@@ -148,6 +153,29 @@ TEST_CASE("many operations: legal, never worse, often better") {
     better += peak < sequence.peak(order);
   }
   CHECK(better > 20);
+}
+
+TEST_CASE("the peak that the search states is the checker's, for any rule and limit") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    remat::test::random_graph_options options;
+    options.operations = 40;
+    const problem p = remat::test::random_problem(seed, options);
+    remat::least_peak_options search;
+    search.exact_states = seed % 2 ? 100'000 : 10;
+    search.moves = 200;
+    search.run.work_limit = seed % 3 == 0 ? seed * 7 : remat::run_control::no_work_limit;
+    const remat::least_peak_order_result found = remat::least_peak_order(p, search);
+    const remat::check_report report = remat::check(p, remat::schedule_computes(p.graph(), found.operations));
+    CHECK(report.valid());
+    CHECK(report.peak_bytes == found.peak_bytes);
+    CHECK(report.recomputes == 0);
+    std::vector<std::uint32_t> listed;
+    for (std::uint32_t k = 0; k < p.graph().num_operations; ++k)
+      if (p.graph().needed[k]) listed.push_back(k);
+    CHECK(found.peak_bytes <= remat::check(p, remat::schedule_computes(p.graph(), listed)).peak_bytes);
+    CHECK(remat::least_peak_order(p, search).operations == found.operations);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/refine/eviction_pass.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <stop_token>
+#include <vector>
+
+#include "remat/core/control.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+
+constexpr double any_time = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+TEST_CASE("a pass that reaches the end gives a legal schedule within the budget") {
+  std::size_t complete = 0, recomputed = 0, out_of_memory = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 6 + static_cast<std::uint32_t>(seed % 20)});
+    const std::vector<float> factor(p.graph().num_tensors, 1.0F);
+    eviction_pass pass(p);
+    const run_control control;
+    run_clock clock(control);
+    for (const int percent : {100, 70, 50}) {
+      const std::int64_t budget = p.graph().baseline_peak * percent / 100;
+      for (const bool foresee : {false, true}) {
+        const bool ok = pass.run(budget, {.foresee_recomputations = foresee}, factor, any_time, clock);
+        if (!ok) {
+          ++out_of_memory;
+          continue;
+        }
+        const check_report r = check(p.with_budget(budget), schedule_computes(p, pass.computes()));
+        REQUIRE_MESSAGE(r.valid(), r.message());
+        ++complete;
+        recomputed += r.recomputes > 0;
+      }
+    }
+  }
+  CHECK(complete > 1200);
+  CHECK(recomputed > 100);
+  CHECK(out_of_memory > 100);
+}
+
+TEST_CASE("a pass ends at a stop, at a work limit, and beyond the longest time") {
+  const problem p = test::random_problem(1, {.operations = 2000});
+  const std::vector<float> factor(p.graph().num_tensors, 1.0F);
+  eviction_pass pass(p);
+  const auto run = [&](const run_control& control, double longest) {
+    run_clock clock(control);
+    return pass.run(p.graph().baseline_peak, {}, factor, longest, clock);
+  };
+  CHECK(run({}, any_time));
+  CHECK_FALSE(run({}, p.graph().needed_time / 2));
+  CHECK_FALSE(run({.work_limit = 100}, any_time));
+  std::stop_source source;
+  source.request_stop();
+  CHECK_FALSE(run({.stop = source.get_token()}, any_time));
+}

@@ -43,9 +43,14 @@ struct hierarchy_report {
   const auto named = [](const char* what, std::size_t i) { return std::string(what) + " " + std::to_string(i); };
   const std::uint32_t n = s.num_operations;
   const std::size_t groups = h.groups.size();
-  if (groups == 0 || h.children.size() != groups || h.group_of.size() != n || h.anchor.size() != n ||
+  if (groups == 0 || h.children.begin.size() != groups + 1 || h.group_of.size() != n || h.anchor.size() != n ||
       h.num_forward > h.order.size()) {
     say("the arrays do not belong to a hierarchy of " + std::to_string(n) + " operations");
+    return out;
+  }
+  const auto& begin = h.children.begin;
+  if (begin.front() != 0 || begin.back() > h.children.values.size() || !std::is_sorted(begin.begin(), begin.end())) {
+    say("the rows of `children` do not fit their array");
     return out;
   }
 

@@ -8,13 +8,11 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -22,14 +20,13 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/part_option.hpp"
+#include "remat/hierarchy/sub_solver.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/solver/refined.hpp"
-#include "remat/solver/solution.hpp"
-#include "remat/solver/twremat.hpp"
 
 namespace remat {
 
@@ -87,16 +84,19 @@ class option_cache {
   std::map<std::uint64_t, std::vector<entry>> entries_;
 };
 
-/// How options are looked for.
+/// How options are searched for.
 struct option_search {
   std::uint32_t peaks = 3;        ///< peak budgets below the one that does not bind
-  std::size_t most_budgets = 20;  ///< save budgets for each of them
+  std::size_t most_budgets = 20;  ///< save budgets for each peak budget
   std::size_t most_options = 12;  ///< of a part, spread over saved bytes
-  std::uint64_t moves = 4000;     ///< of `refined`, for each budget
+  std::uint64_t moves = 4000;     ///< work limit of the thorough solver, for each pair of budgets
+  part_solvers solvers{};         ///< who solves the parts; `default_part_solvers()` in `solver/part_solvers.hpp`
   std::shared_ptr<option_cache> cache{};
-  /// Schedules of `part_runs::problem_within` to start from, for part i within these budgets: from a hierarchy below.
-  /// Called by several threads at once, for different parts.
-  std::function<std::vector<schedule>(std::size_t i, const part_runs&, std::int64_t peak, std::int64_t save)> starts{};
+  /// Schedules of `part_runs::problem_within(peak, save)` to start from, for part i: from a hierarchy below. It counts
+  /// its work on the clock, and stops when that says so. Called by several threads at once, for different parts.
+  std::function<std::vector<schedule>(std::size_t i, const part_runs&, std::int64_t peak, std::int64_t save,
+                                      run_clock&)>
+      starts{};
   run_control run{};
 };
 
@@ -106,26 +106,28 @@ struct option_table {
   std::size_t distinct = 0;                         ///< parts that differ by more than names and times
   std::size_t reused = 0;                           ///< of these, known from the cache
   std::size_t solves = 0;                           ///< problems that were solved
-  std::size_t proven = 0;                           ///< of these, solved to a proven optimum
+  std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
   std::uint64_t work = 0;
   stop_reason stopped = stop_reason::none;
 };
 
 namespace detail::option_finding {
 
-/// What one part and one peak budget gave.
+/// The answers for one part under one peak budget.
 struct finding {
   struct answer {
     std::int64_t held = 0;  ///< `held_at_turn`
     schedule plan{};        ///< of `problem_within`
     part_option option{};
   };
-  std::vector<answer> answers{};  ///< what is held falls
+  std::vector<answer> answers{};  ///< `held` falls
   std::size_t solves = 0, proven = 0;
   std::uint64_t work = 0;
+  bool whole = true;  ///< no limit but `option_search::moves` had a say
 };
 
-/// Bytes that the turn is charged for an option: what is kept, and what the backward reads of the forward's outputs.
+/// Bytes that the turn is charged for an option: those kept for the backward, and those that the backward reads of the
+/// forward's outputs.
 [[nodiscard]] inline std::int64_t held_at_turn(const part_runs& runs, const part_option& option) {
   std::int64_t bytes = option.saved_bytes;
   for (const std::uint32_t t : option.backward_reads)
@@ -133,216 +135,285 @@ struct finding {
   return bytes;
 }
 
-/// The staircase of save budgets under one peak budget: from what everything takes, each budget just below what the
-/// last answer held. `before` is the staircase of a larger peak budget: what was found there and fits here as well need
-/// not be looked for again.
-template <class Stop>
-[[nodiscard]] finding climb_down(const part_runs& runs, std::size_t part, std::uint32_t level, const finding& before,
-                                 const option_search& search, const Stop& stopped) {
-  finding out;
-  constexpr double far = 1.02;  // from the bound
-  const part_option all = runs.keep_everything();
-  const std::int64_t everything = held_at_turn(runs, all), gradients = runs.gradient_input_bytes();
-  // Without a workspace at the turn.
-  const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
-  const std::int64_t most = std::max(free.graph().baseline_peak, everything + gradients);
-  std::int64_t peak = most;
-  if (level > 0) {
-    const std::int64_t least = largest_working_set(free).bytes;
-    peak = least + (most - least) / (search.peaks + 1) * (search.peaks + 1 - level);
-    if (peak >= most) return out;
+/// The staircase of save budgets of one part under one peak budget: from the bytes of everything, each save budget just
+/// below what the last answer held.
+class staircase {
+ public:
+  /// `limits`: time and work for the whole staircase.
+  staircase(const part_runs& runs, std::size_t part, const option_search& search, const run_control& limits)
+      : runs_(runs), part_(part), search_(search), limits_(limits), clock_(limits_) {}
+
+  /// `before`: the staircase of a larger peak budget; its answers that fit here as well are not searched for again.
+  [[nodiscard]] finding climb_down(std::uint32_t level, const finding& before) {
+    const std::int64_t everything = held_at_turn(runs_, runs_.keep_everything());
+    if (!choose_peak(level, everything)) return std::move(out_);
+    std::int64_t save = level == 0 ? everything - 1 : everything;
+    for (std::size_t k = 1; k <= search_.most_budgets && save >= 0; ++k) {
+      std::optional<finding::answer> found = answer_within(save, before, search_.most_budgets - k + 1);
+      if (!found) break;
+      const std::int64_t held = found->held;
+      out_.answers.push_back(std::move(*found));
+      if (held == 0) break;
+      // Down to the next step, and at least by an equal share.
+      const auto step = static_cast<std::int64_t>(static_cast<double>(everything) * static_cast<double>(k) /
+                                                  static_cast<double>(search_.most_budgets));
+      save = std::max<std::int64_t>(0, std::min({held - 1, save - 1, everything - step}));
+    }
+    if (clock_.should_stop()) out_.whole = false;
+    out_.work = clock_.work_done();
+    return std::move(out_);
   }
-  std::int64_t save = level == 0 ? everything - 1 : everything;
-  for (std::size_t k = 1; k <= search.most_budgets && save >= 0 && !stopped(); ++k) {
-    const problem p = runs.problem_within(peak, std::min(save, peak));
-    finding::answer found;
+
+ private:
+  static constexpr double far = 1.02;  ///< times the bound: the tight solver is asked as well
+
+  /// Level 0: a peak budget that does not bind. Returns whether the level differs from level 0.
+  [[nodiscard]] bool choose_peak(std::uint32_t level, std::int64_t everything) {
+    const std::int64_t gradients = runs_.gradient_input_bytes();
+    // Without a workspace at the turn.
+    const problem free = runs_.problem_within(gradients, 0).with_budget(problem::unlimited);
+    const std::int64_t most = std::max(free.graph().baseline_peak, everything + gradients);
+    peak_ = most;
+    if (level == 0) return true;
+    const std::int64_t least = largest_working_set(free).bytes;
+    peak_ = least + (most - least) / (search_.peaks + 1) * (search_.peaks + 1 - level);
+    return peak_ < most;
+  }
+
+  /// The fastest way found within the budgets. `budgets_left`: save budgets that share the rest of the work.
+  [[nodiscard]] std::optional<finding::answer> answer_within(std::int64_t save, const finding& before,
+                                                             std::size_t budgets_left) {
+    if (clock_.should_stop()) {
+      out_.whole = false;
+      return std::nullopt;
+    }
+    const problem p = runs_.problem_within(peak_, std::min(save, peak_));
     const auto known = std::find_if(before.answers.begin(), before.answers.end(),
                                     [&](const finding::answer& a) { return a.held <= save; });
-    if (known != before.answers.end() && check(p, known->plan).valid()) {
-      found = *known;
-    } else {
-      refined_options options;
-      if (search.starts) options.starts = search.starts(part, runs, peak, std::min(save, peak));
-      options.run.work_limit = search.moves;
-      options.run.seed = search.run.seed;
-      options.run.stop = search.run.stop;
-      solution s = refined(p, options);
-      ++out.solves;
-      out.work += s.statistics.work;
-      if (s.status != solve_status::infeasible && (!s.plan || s.time > s.lower_bound * far)) {
-        // Where memory is very tight, nested separators may end elsewhere.
-        twremat_options other;
-        other.run.stop = search.run.stop;
-        solution t = twremat(p, other);
-        ++out.solves;
-        if (t.plan && (!s.plan || t.time < s.time)) {
-          options.starts.push_back(std::move(*t.plan));
-          s = refined(p, options);
-          ++out.solves;
-          out.work += s.statistics.work;
-        }
-      }
-      if (s.status == solve_status::optimal || s.status == solve_status::infeasible) ++out.proven;
-      if (!s.plan) break;
-      std::optional<part_option> option = runs.option_of(*s.plan);
-      if (!option) break;
-      found.held = held_at_turn(runs, *option);
-      found.plan = std::move(*s.plan);
-      found.option = std::move(*option);
+    if (known != before.answers.end() && check(p, known->plan).valid()) return *known;
+    // A solve that cannot even read its problem is not begun.
+    if (clock_.work_left() < least_work(p)) {
+      out_.whole = false;
+      return std::nullopt;
     }
-    const std::int64_t held = found.held;
-    out.answers.push_back(std::move(found));
-    if (held == 0) break;
-    // Down to the next step, and at least by an equal share.
-    const auto step = static_cast<std::int64_t>(static_cast<double>(everything) * static_cast<double>(k) /
-                                                static_cast<double>(search.most_budgets));
-    save = std::max<std::int64_t>(0, std::min({held - 1, save - 1, everything - step}));
+    std::optional<schedule> plan = solve(p, save, budgets_left);
+    if (!plan) return std::nullopt;
+    std::optional<part_option> option = runs_.option_of(*plan);
+    if (!option) return std::nullopt;
+    finding::answer found;
+    found.held = held_at_turn(runs_, *option);
+    found.plan = std::move(*plan);
+    found.option = std::move(*option);
+    return found;
   }
-  return out;
-}
+
+  [[nodiscard]] std::optional<schedule> solve(const problem& p, std::int64_t save, std::size_t budgets_left) {
+    std::vector<schedule> starts;
+    if (search_.starts) starts = search_.starts(part_, runs_, peak_, std::min(save, peak_), clock_);
+    sub_solution s = ask_thorough(p, starts, budgets_left);
+    if (search_.solvers.tight && !s.infeasible() && (!s.plan || s.time > s.lower_bound * far) &&
+        !clock_.should_stop()) {
+      sub_solution t = ask(search_.solvers.tight, p, {}, clock_.work_left());
+      if (t.plan && (!s.plan || t.time < s.time)) {
+        starts.push_back(*t.plan);
+        sub_solution again = ask_thorough(p, starts, budgets_left);
+        // A solve that is stopped at once may not have got to its starts.
+        s = again.plan && again.time <= t.time ? std::move(again) : std::move(t);
+      }
+    }
+    if (s.optimal() || s.infeasible()) ++out_.proven;
+    return std::move(s.plan);
+  }
+
+  /// With an equal share of the work that is left, and at most `moves`.
+  [[nodiscard]] sub_solution ask_thorough(const problem& p, std::span<const schedule> starts,
+                                          std::size_t budgets_left) {
+    const std::uint64_t share = share_of(clock_.work_left(), 1.0 / static_cast<double>(budgets_left));
+    if (share < search_.moves) out_.whole = false;
+    return ask(search_.solvers.thorough, p, starts, std::min(share, search_.moves));
+  }
+  [[nodiscard]] sub_solution ask(const sub_solver& solver, const problem& p, std::span<const schedule> starts,
+                                 std::uint64_t work) {
+    run_control run = clock_.part(1);
+    run.threads = 1;
+    run.work_limit = work;
+    sub_solution s = solver(p, starts, run);
+    ++out_.solves;
+    clock_.work(std::max(s.work, least_work(p)));
+    return s;
+  }
+  [[nodiscard]] static std::uint64_t least_work(const problem& p) { return p.graph().num_operations; }
+
+  const part_runs& runs_;
+  std::size_t part_;
+  const option_search& search_;
+  run_control limits_;
+  run_clock clock_;
+  std::int64_t peak_ = 0;
+  finding out_{};
+};
+
+/// One call of `find_options`.
+class finder {
+ public:
+  finder(std::span<const step_part> parts, const option_search& search, run_clock& clock)
+      : parts_(parts), search_(search), clock_(clock), classes_(classify(parts, option_cache::likeness())) {
+    if (!search.solvers.thorough)
+      throw bad_argument("find_options: option_search::solvers has no thorough solver; see default_part_solvers()");
+    runs_.reserve(parts.size());
+    for (const step_part& part : parts) runs_.emplace_back(part);
+    out_.options.resize(parts.size());
+    out_.distinct = classes_.representative.size();
+    found_.resize(classes_.representative.size());
+  }
+
+  [[nodiscard]] option_table run() {
+    take_known();
+    // All parts under the largest peak budget first: a limit should leave something to each.
+    for (std::uint32_t level = 0; level <= search_.peaks && !cut_short_; ++level) solve_level(level);
+    if (cut_short_) out_.stopped = clock_.poll();
+    collect();
+    for (std::uint32_t i = 0; i < parts_.size(); ++i) {
+      const std::uint32_t from = classes_.representative[classes_.class_of[i]];
+      if (i == from) continue;
+      for (const part_option& o : out_.options[from])
+        if (std::optional<part_option> mine = translate(o, classes_.to_representative[i], runs_[i]))
+          out_.options[i].push_back(std::move(*mine));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] option_cache::settings settings() const {
+    return {search_.peaks, search_.most_budgets, search_.most_options, search_.moves, search_.run.seed};
+  }
+
+  /// Options that the cache knows; the other classes are to be solved.
+  void take_known() {
+    for (std::uint32_t c = 0; c < found_.size(); ++c) {
+      const std::uint32_t i = classes_.representative[c];
+      if (search_.cache)
+        if (std::optional<std::vector<part_option>> options = search_.cache->find(runs_[i], settings())) {
+          out_.options[i] = std::move(*options);
+          ++out_.reused;
+          continue;
+        }
+      found_[c].resize(search_.peaks + 1);
+      to_solve_.push_back(c);
+      operations_ += parts_[i].operations.size();
+    }
+  }
+
+  /// The peak budget of this level for every class. A class gets work by its operations, whatever the others do: so the
+  /// answer is the same for any number of threads.
+  void solve_level(std::uint32_t level) {
+    const std::uint64_t work = share_of(clock_.work_left(), 1.0 / (search_.peaks + 1 - level));
+    std::atomic<std::size_t> next{0};
+    const auto take_turns = [&](bool calling) {
+      for (std::size_t k; (k = next.fetch_add(1)) < to_solve_.size();) {
+        if (out_of_time()) {
+          cut_short_ = true;
+          break;
+        }
+        solve_class(to_solve_[k], level, work);
+        const std::size_t finished = done_.fetch_add(1) + 1;
+        if (calling) report(finished);
+      }
+    };
+    const std::size_t threads =
+        std::clamp<std::size_t>(search_.run.threads, 1, std::max<std::size_t>(to_solve_.size(), 1));
+    std::vector<std::exception_ptr> failed(threads);
+    const auto guarded = [&](std::size_t k) {
+      try {
+        take_turns(k == 0);
+      } catch (...) {
+        failed[k] = std::current_exception();
+        next = to_solve_.size();
+      }
+    };
+    {
+      std::vector<std::jthread> team;
+      for (std::size_t k = 1; k < threads; ++k) team.emplace_back([&, k] { guarded(k); });
+      guarded(0);
+    }
+    for (const std::exception_ptr& e : failed)
+      if (e) std::rethrow_exception(e);
+    for (const std::uint32_t c : to_solve_) clock_.work(found_[c][level].work);
+  }
+
+  void solve_class(std::uint32_t c, std::uint32_t level, std::uint64_t work) {
+    static const finding nothing;
+    const std::uint32_t i = classes_.representative[c];
+    run_control limits;
+    limits.stop = search_.run.stop;
+    limits.seed = search_.run.seed;
+    limits.time_limit = clock_.left();
+    limits.work_limit =
+        share_of(work, static_cast<double>(parts_[i].operations.size()) / static_cast<double>(operations_));
+    staircase stairs(runs_[i], i, search_, limits);
+    found_[c][level] = stairs.climb_down(level, level == 0 ? nothing : found_[c][level - 1]);
+    if (out_of_time()) cut_short_ = true;
+  }
+
+  [[nodiscard]] bool out_of_time() const {
+    return search_.run.stop.stop_requested() || clock_.left() <= std::chrono::nanoseconds(0);
+  }
+
+  void report(std::size_t finished) {
+    progress news;
+    news.stage = "sub-graphs";
+    news.done = finished / (search_.peaks + 1);
+    news.total = to_solve_.size();
+    clock_.report(news);
+  }
+
+  /// The options of the solved classes, from all peak budgets.
+  void collect() {
+    for (const std::uint32_t c : to_solve_) {
+      const std::uint32_t i = classes_.representative[c];
+      std::vector<part_option>& options = out_.options[i];
+      options.push_back(runs_[i].keep_everything());
+      bool whole = !cut_short_;
+      for (finding& f : found_[c]) {
+        out_.solves += f.solves;
+        out_.proven += f.proven;
+        out_.work += f.work;
+        whole = whole && f.whole;
+        for (finding::answer& a : f.answers) options.push_back(std::move(a.option));
+      }
+      keep_pareto_optimal(options, runs_[i]);
+      thin_out(options, std::max<std::size_t>(search_.most_options, 2));
+      if (search_.cache && whole) search_.cache->add(parts_[i], settings(), options);
+    }
+  }
+
+  std::span<const step_part> parts_;
+  const option_search& search_;
+  run_clock& clock_;
+  part_classes classes_;
+  std::vector<part_runs> runs_;
+  std::vector<std::vector<finding>> found_;  // of a class that is solved: by peak budget
+  std::vector<std::uint32_t> to_solve_;      // classes
+  std::size_t operations_ = 0;               // of the representatives of these
+  std::atomic<bool> cut_short_{false};
+  std::atomic<std::size_t> done_{0};
+  option_table out_{};
+};
 
 }  // namespace detail::option_finding
 
 /// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
-/// for ever smaller save budgets, each by `refined` (far from its bound, from `twremat` as well) on the part as a
-/// problem of its own. Small parts are so solved to the proven optimum of their budgets.
-/// \cite zhao2023rockmate \cite gusak2025hiremate
+/// for ever smaller save budgets, each by the thorough solver (far from its bound, from the tight solver's answer as
+/// well) on the part as a problem of its own. \cite zhao2023rockmate \cite gusak2025hiremate
 ///
-/// Parts that are equal up to renaming and times are solved once. On `search.run.threads` threads; the answer is the
-/// same for any number of them. Polls before each problem, of which `moves` bounds the time; what has not been looked
-/// for when it stops has fewer options. A time limit counts from `clock`'s start.
+/// Parts that are equal up to renaming and times are solved once, on `search.run.threads` threads; the answer is the
+/// same for any number of them. Limits are those of `clock`: a peak budget gets an equal share of the work that is
+/// left, a part one by its operations, a save budget an equal share of what its part has left, and at most `moves`. A
+/// part whose work is spent has fewer options. Polls before each problem; the sub-solvers keep the time limit and the
+/// stop token themselves. Throws `bad_argument` without a thorough solver.
 [[nodiscard]] inline option_table find_options(std::span<const step_part> parts, const option_search& search,
                                                run_clock& clock) {
-  option_table out;
-  out.options.resize(parts.size());
-  const option_cache::settings with{search.peaks, search.most_budgets, search.most_options, search.moves,
-                                    search.run.seed};
-
-  // Classes of equal parts.
-  struct known_class {
-    std::uint32_t representative;
-    bool solve = false;
-    std::vector<detail::option_finding::finding> found{};
-  };
-  std::vector<known_class> classes;
-  std::map<std::uint64_t, std::vector<std::uint32_t>> by_fingerprint;
-  std::vector<std::uint32_t> class_of(parts.size());
-  std::vector<part_mapping> mapping(parts.size());
-  std::vector<part_runs> runs;
-  runs.reserve(parts.size());
-  for (std::uint32_t i = 0; i < parts.size(); ++i) {
-    runs.emplace_back(parts[i]);
-    std::vector<std::uint32_t>& alike = by_fingerprint[fingerprint(parts[i], option_cache::likeness())];
-    bool known = false;
-    for (const std::uint32_t c : alike)
-      if (std::optional<part_mapping> m =
-              find_isomorphism(parts[i], parts[classes[c].representative], option_cache::likeness())) {
-        class_of[i] = c;
-        mapping[i] = std::move(*m);
-        known = true;
-        break;
-      }
-    if (known) continue;
-    class_of[i] = static_cast<std::uint32_t>(classes.size());
-    alike.push_back(class_of[i]);
-    classes.push_back({i});
-  }
-  out.distinct = classes.size();
-
-  std::vector<std::uint32_t> todo;
-  for (std::uint32_t c = 0; c < classes.size(); ++c) {
-    known_class& k = classes[c];
-    const std::uint32_t i = k.representative;
-    if (search.cache)
-      if (std::optional<std::vector<part_option>> options = search.cache->find(runs[i], with)) {
-        out.options[i] = std::move(*options);
-        ++out.reused;
-        continue;
-      }
-    k.solve = true;
-    k.found.resize(search.peaks + 1);
-    todo.push_back(c);
-  }
-
-  const auto stop_now = [&] { return search.run.stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0); };
-  std::atomic<bool> cut_short{false};
-  std::atomic<std::size_t> done{0};
-  // All parts under the largest peak budget first: a deadline should leave something to each.
-  for (std::uint32_t level = 0; level <= search.peaks && !cut_short; ++level) {
-    std::atomic<std::size_t> next{0};
-    const auto work = [&](bool calling) {
-      for (std::size_t k; (k = next.fetch_add(1)) < todo.size();) {
-        if (stop_now()) {
-          cut_short = true;
-          break;
-        }
-        known_class& c = classes[todo[k]];
-        static const detail::option_finding::finding nothing;
-        c.found[level] = detail::option_finding::climb_down(runs[c.representative], c.representative, level,
-                                                            level == 0 ? nothing : c.found[level - 1], search, [&] {
-                                                              const bool now = stop_now();
-                                                              if (now) cut_short = true;
-                                                              return now;
-                                                            });
-        const std::size_t finished = done.fetch_add(1) + 1;
-        if (calling) {
-          progress news;
-          news.stage = "sub-graphs";
-          news.done = finished / (search.peaks + 1);
-          news.total = todo.size();
-          clock.report(news);
-        }
-      }
-    };
-    const std::size_t threads = std::clamp<std::size_t>(search.run.threads, 1, std::max<std::size_t>(todo.size(), 1));
-    std::vector<std::exception_ptr> failed(threads);
-    {
-      std::vector<std::jthread> team;
-      for (std::size_t k = 1; k < threads; ++k)
-        team.emplace_back([&, k] {
-          try {
-            work(false);
-          } catch (...) {
-            failed[k] = std::current_exception();
-            next = todo.size();
-          }
-        });
-      try {
-        work(true);
-      } catch (...) {
-        failed[0] = std::current_exception();
-        next = todo.size();
-      }
-    }
-    for (const std::exception_ptr& e : failed)
-      if (e) std::rethrow_exception(e);
-  }
-
-  for (known_class& c : classes) {
-    const std::uint32_t i = c.representative;
-    if (!c.solve) continue;
-    std::vector<part_option>& options = out.options[i];
-    options.push_back(runs[i].keep_everything());
-    for (detail::option_finding::finding& f : c.found) {
-      out.solves += f.solves;
-      out.proven += f.proven;
-      out.work += f.work;
-      for (detail::option_finding::finding::answer& a : f.answers) options.push_back(std::move(a.option));
-    }
-    keep_pareto_optimal(options, runs[i]);
-    thin_out(options, std::max<std::size_t>(search.most_options, 2));
-    if (search.cache && !cut_short) search.cache->add(parts[i], with, options);
-  }
-  for (std::uint32_t i = 0; i < parts.size(); ++i) {
-    const std::uint32_t from = classes[class_of[i]].representative;
-    if (i == from) continue;
-    for (const part_option& o : out.options[from])
-      if (std::optional<part_option> mine = translate(o, mapping[i], runs[i]))
-        out.options[i].push_back(std::move(*mine));
-  }
-  clock.work(out.work);
-  if (cut_short) out.stopped = clock.poll();
-  return out;
+  return detail::option_finding::finder(parts, search, clock).run();
 }
 
 }  // namespace remat

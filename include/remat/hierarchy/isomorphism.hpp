@@ -397,42 +397,52 @@ class matcher {
   return out;
 }
 
-/// The groups of a hierarchy in classes that are equal up to renaming.
-struct group_classes {
-  std::vector<std::uint32_t> class_of{};          ///< group → class; classes are numbered as they come
-  std::vector<std::uint32_t> representative{};    ///< class → its first group
-  std::vector<step_part> part{};                  ///< class → the representative's
-  std::vector<part_mapping> to_representative{};  ///< group → from `part_extractor(s, h)(group)` to `part`
+/// Parts in classes that are equal up to renaming.
+struct part_classes {
+  std::vector<std::uint32_t> class_of{};          ///< part → class; classes are numbered by their first part
+  std::vector<std::uint32_t> representative{};    ///< class → its first part
+  std::vector<part_mapping> to_representative{};  ///< part → its mapping onto the representative
 };
 
-/// O(sum over the groups of their reads and writes · log) time, apart from choices (see `find_isomorphism`).
+/// O(sum over the parts of their reads and writes · log) time, apart from choices (see `find_isomorphism`).
+[[nodiscard]] inline part_classes classify(std::span<const step_part> parts, const isomorphism_options& options = {}) {
+  part_classes out;
+  std::map<std::uint64_t, std::vector<std::uint32_t>> with_fingerprint;  // → classes
+  for (std::uint32_t i = 0; i < parts.size(); ++i) {
+    std::vector<std::uint32_t>& alike = with_fingerprint[fingerprint(parts[i], options)];
+    std::optional<part_mapping> mapping;
+    for (std::size_t k = 0; k < alike.size() && !mapping; ++k) {
+      mapping = find_isomorphism(parts[i], parts[out.representative[alike[k]]], options);
+      if (mapping) out.class_of.push_back(alike[k]);
+    }
+    if (!mapping) {
+      const auto c = static_cast<std::uint32_t>(out.representative.size());
+      alike.push_back(c);
+      out.class_of.push_back(c);
+      out.representative.push_back(i);
+      mapping.emplace();
+      for (std::uint32_t k = 0; k < parts[i].operations.size(); ++k) mapping->operation.push_back(k);
+      for (std::uint32_t k = 0; k < parts[i].tensors.size(); ++k) mapping->tensor.push_back(k);
+    }
+    out.to_representative.push_back(std::move(*mapping));
+  }
+  return out;
+}
+
+/// The groups of a hierarchy in classes; "part" reads "group" below.
+struct group_classes : part_classes {
+  std::vector<step_part> part{};  ///< class → the representative, as `part_extractor` gives it
+};
+
+/// \overload
 [[nodiscard]] inline group_classes classify(const flat_graph& s, const operation_hierarchy& h,
                                             const isomorphism_options& options = {}) {
-  group_classes out;
-  std::map<std::uint64_t, std::vector<std::uint32_t>> classes;  // with a fingerprint
   part_extractor extract(s, h);
-  for (std::uint32_t g = 0; g < h.groups.size(); ++g) {
-    step_part p = extract(g);
-    std::vector<std::uint32_t>& alike = classes[fingerprint(p, options)];
-    std::uint32_t found = operation_hierarchy::none;
-    part_mapping mapping;
-    for (const std::uint32_t c : alike)
-      if (std::optional<part_mapping> m = find_isomorphism(p, out.part[c], options)) {
-        found = c;
-        mapping = std::move(*m);
-        break;
-      }
-    if (found == operation_hierarchy::none) {
-      found = static_cast<std::uint32_t>(out.part.size());
-      for (std::uint32_t i = 0; i < p.operations.size(); ++i) mapping.operation.push_back(i);
-      for (std::uint32_t i = 0; i < p.tensors.size(); ++i) mapping.tensor.push_back(i);
-      alike.push_back(found);
-      out.representative.push_back(g);
-      out.part.push_back(std::move(p));
-    }
-    out.class_of.push_back(found);
-    out.to_representative.push_back(std::move(mapping));
-  }
+  std::vector<step_part> parts;
+  for (std::uint32_t g = 0; g < h.groups.size(); ++g) parts.push_back(extract(g));
+  group_classes out;
+  static_cast<part_classes&>(out) = classify(parts, options);
+  for (const std::uint32_t g : out.representative) out.part.push_back(std::move(parts[g]));
   return out;
 }
 

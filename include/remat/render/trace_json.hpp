@@ -38,12 +38,6 @@ struct trace_options {
   const stream_assignment* streams = nullptr;
 };
 
-/// Refinement: the graph says to which part of the step an operation belongs.
-template <class G>
-concept phased_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
-  { g.phase(o) } -> std::same_as<op_phase>;
-};
-
 /// The parts of writing a trace.
 namespace detail::trace_json {
 
@@ -330,7 +324,7 @@ class timeline {
 template <class G>
 [[nodiscard]] std::string_view phase_name([[maybe_unused]] const G& graph, [[maybe_unused]] op_id o) {
   if constexpr (phased_graph<G>) {
-    constexpr std::array<std::string_view, 3> names{"forward", "loss", "backward"};
+    constexpr std::array<std::string_view, 4> names{"forward", "loss", "backward", "operation"};
     return names[static_cast<std::size_t>(graph.phase(o))];
   } else {
     return "operation";

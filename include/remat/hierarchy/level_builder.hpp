@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/cost/measured.hpp"
-#include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/level_problem.hpp"
@@ -98,65 +96,40 @@ class level_builder {
   /// level they do not.
   [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget,
                                      bool careful = true) const {
-    training_graph g;
-    for (const std::int64_t bytes : level_.bytes) {
-      tensor_spec spec;
-      spec.bytes = bytes;
-      g.add_tensor(std::move(spec));
-    }
-    // What has no outputs, or completes what others make, takes place in the first run, so that must not be left out:
-    // it makes a token, which all behind it read.
-    std::vector<tensor_id> tokens;
-    // Runs in whose chosen variant nobody writes a tensor must not leave it without a producer.
+    flat_graph g;
+    g.num_operations = static_cast<std::uint32_t>(level_.runs.size());
+    g.bytes = level_.bytes;
+    // An operation with an effect (no outputs, or a part of a sum) runs in the first run of its kind, which must not be
+    // left out: it makes a token, which all later runs read.
+    std::vector<std::uint32_t> tokens;
+    // A tensor that no chosen variant writes is left out of the final outputs.
     std::vector<std::uint8_t> made(level_.bytes.size(), 0);
     for (std::uint32_t r = 0; r < level_.runs.size(); ++r) {
-      const level_problem::variant& v = level_.runs[r].variants[variant_for(r, option)];
-      operation_spec spec;
-      std::int64_t written = 0;
-      spec.inputs = tokens;
-      for (const std::uint32_t t : v.reads) spec.inputs.push_back(static_cast<tensor_id>(t));
-      for (const std::uint32_t t : v.writes) {
-        spec.outputs.push_back(static_cast<tensor_id>(t));
-        written += level_.bytes[t];
-        made[t] = 1;
+      const std::uint32_t chosen = variant_for(r, option);
+      const level_problem::variant& v = level_.runs[r].variants[chosen];
+      g.inputs.values.insert(g.inputs.values.end(), tokens.begin(), tokens.end());
+      g.inputs.values.insert(g.inputs.values.end(), v.reads.begin(), v.reads.end());
+      g.inputs.end_row();
+      g.outputs.values.insert(g.outputs.values.end(), v.writes.begin(), v.writes.end());
+      for (const std::uint32_t t : v.writes) made[t] = 1;
+      if (has_effect(r, chosen)) {
+        tokens.push_back(static_cast<std::uint32_t>(g.bytes.size()));
+        g.bytes.push_back(0);
+        g.outputs.values.push_back(tokens.back());
       }
-      spec.seconds = v.time;
-      std::int64_t peak = v.peak_bytes;
-      for (const level_problem::inner_peak& p : v.inner) peak = std::max(peak, p.bytes);
-      spec.workspace = std::max<std::int64_t>(0, peak - written);
-      const meaning& m = meaning_[r];
-      bool effect = false;
-      if (m.child != none)
-        for (const std::uint32_t o : operations_of(r, variant_for(r, option))) effect = effect || effect_[m.child][o];
-      if (careful && m.child != none) {
-        const part_option& way = children_[m.child].options[option[m.child]];
-        if (m.backward) {
-          spec.workspace = std::max(spec.workspace, way.backward_peak_again_bytes);
-        } else {
-          // It may be made to run for others alone (`choices_of`), which keeps no phantom.
-          const std::uint32_t meant = forward_option_[r][variant_for(r, option)];
-          std::int64_t again = fast_[m.child].forward_peak_again_bytes;
-          if (meant != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
-          spec.workspace = std::max(spec.workspace, again);
-        }
-      }
-      spec.recomputable = level_.runs[r].again;
-      if (backward_again_[r]) {
-        spec.recomputable = true;
-        for (const std::uint32_t o : operations_of(r, variant_for(r, option)))
-          spec.recomputable = spec.recomputable && children_[m.child].part.operation[o].once == 0;
-      }
-      if (effect) {
-        tokens.push_back(g.add_tensor({}));
-        spec.outputs.push_back(tokens.back());
-        g.add_final_output(tokens.back());
-      }
-      g.add_operation(std::move(spec));
+      g.outputs.end_row();
+      g.time.push_back(v.time);
+      g.workspace.push_back(workspace_of(r, option, careful));
+      g.once.push_back(may_run_again(r, chosen) ? std::uint8_t{0} : flat_graph::once_as_marked);
     }
+    g.num_tensors = static_cast<std::uint32_t>(g.bytes.size());
+    g.always_resident.assign(g.num_tensors, 0);
+    g.final_outputs = tokens;
     for (const std::uint32_t t : level_.outputs)
-      if (made[t]) g.add_final_output(static_cast<tensor_id>(t));
-    return problem(g, measured_cost{}, budget);
+      if (made[t]) g.final_outputs.push_back(t);
+    return problem::from_flat(std::move(g), budget);
   }
+
   /// The choices of a schedule of `with_options`. A forward that runs again before its backward has run keeps nothing
   /// the times before the last. What the schedule does without, because nobody wants it, runs where it would have been.
   [[nodiscard]] std::vector<level_problem::choice> choices_of(const schedule& plan,
@@ -232,6 +205,40 @@ class level_builder {
     if (option == none) return fast_[m.child].forward;
     const part_option& way = children_[m.child].options[option];
     return m.backward ? way.backward : way.forward;
+  }
+
+  /// An operation of the run has an effect beside the tensors that others want.
+  [[nodiscard]] bool has_effect(std::uint32_t run, std::uint32_t variant) const {
+    const meaning& m = meaning_[run];
+    if (m.child == none) return false;
+    const std::vector<std::uint32_t>& operations = operations_of(run, variant);
+    return std::any_of(operations.begin(), operations.end(), [&](std::uint32_t o) { return effect_[m.child][o] != 0; });
+  }
+  /// In `with_options`: also backwards, where all their operations may.
+  [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const {
+    if (!backward_again_[run]) return level_.runs[run].again;
+    const step_part& part = children_[meaning_[run].child].part;
+    const std::vector<std::uint32_t>& operations = operations_of(run, variant);
+    return std::all_of(operations.begin(), operations.end(),
+                       [&](std::uint32_t o) { return part.operation[o].once == 0; });
+  }
+  /// Bytes that a run needs beside what it writes, in `with_options`.
+  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> option,
+                                          bool careful) const {
+    const std::uint32_t variant = variant_for(run, option);
+    const level_problem::variant& v = level_.runs[run].variants[variant];
+    std::int64_t written = 0, peak = v.peak_bytes;
+    for (const std::uint32_t t : v.writes) written += level_.bytes[t];
+    for (const level_problem::inner_peak& p : v.inner) peak = std::max(peak, p.bytes);
+    std::int64_t workspace = std::max<std::int64_t>(0, peak - written);
+    const meaning& m = meaning_[run];
+    if (!careful || m.child == none) return workspace;
+    const part_option& way = children_[m.child].options[option[m.child]];
+    if (m.backward) return std::max(workspace, way.backward_peak_again_bytes);
+    // The forward may be made to run for others alone (`choices_of`), which keeps no phantom.
+    std::int64_t again = fast_[m.child].forward_peak_again_bytes;
+    if (forward_option_[run][variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
+    return std::max(workspace, again);
   }
 
   [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const {

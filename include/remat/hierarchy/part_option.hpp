@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/cost/measured.hpp"
-#include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -191,51 +189,54 @@ class part_runs {
   /// The part as a problem with these budgets; see above. What its forward makes for others, and gradients that come
   /// from others, count. A schedule is an option by `option_of`.
   [[nodiscard]] problem problem_within(std::int64_t peak_bytes, std::int64_t save_bytes) const {
-    training_graph g;
-    for (std::uint32_t t = 0; t < tensors_; ++t) {
-      tensor_spec spec;
-      spec.bytes = part_.tensor[t].bytes;
-      if (inside_[t] == 0 && !is_gradient_input(t)) spec.kind = tensor_kind::input;
-      g.add_tensor(std::move(spec));
+    const auto n = static_cast<std::uint32_t>(part_.operations.size()), tensors = static_cast<std::uint32_t>(tensors_);
+    const std::uint32_t taken = tensors, turned = tensors + 1;
+    flat_graph g;
+    g.num_operations = n + 2;
+    g.num_tensors = tensors + 2;
+    for (std::uint32_t t = 0; t < tensors; ++t) {
+      g.bytes.push_back(part_.tensor[t].bytes);
+      g.always_resident.push_back(inside_[t] == 0 && !is_gradient_input(t));
     }
-    const tensor_id taken = g.add_tensor({}), turned = g.add_tensor({});
-    const auto ids = [](std::span<const std::uint32_t> row) {
-      std::vector<tensor_id> out;
-      for (const std::uint32_t t : row) out.push_back(static_cast<tensor_id>(t));
-      return out;
+    for (int token = 0; token < 2; ++token) {
+      g.bytes.push_back(0);
+      g.always_resident.push_back(0);
+    }
+    const auto append = [](index_rows& rows, std::span<const std::uint32_t> row) {
+      rows.values.insert(rows.values.end(), row.begin(), row.end());
+    };
+    const auto end_operation = [&](double time, std::int64_t workspace, bool once) {
+      g.inputs.end_row();
+      g.outputs.end_row();
+      g.time.push_back(time);
+      g.workspace.push_back(workspace);
+      g.once.push_back(once ? flat_graph::once_as_marked : std::uint8_t{0});
     };
     const auto add = [&](std::uint32_t o) {
-      operation_spec spec;
-      spec.inputs = ids(part_.reads[o]);
+      append(g.inputs, part_.reads[o]);
       // A part without gradients from others, the last one of a chain, has a backward behind the turn as well.
-      if (o >= num_forward_) spec.inputs.push_back(turned);
-      spec.outputs = ids(part_.writes[o]);
-      spec.seconds = part_.operation[o].time;
-      spec.workspace = part_.operation[o].workspace;
-      spec.recomputable = !once_[o];
-      g.add_operation(std::move(spec));
+      if (o >= num_forward_) g.inputs.values.push_back(turned);
+      append(g.outputs, part_.writes[o]);
+      end_operation(part_.operation[o].time, part_.operation[o].workspace, once_[o] != 0);
     };
     for (std::uint32_t o = 0; o < num_forward_; ++o) add(o);
-    operation_spec take, turn;
-    take.seconds = turn.seconds = 0;
-    take.recomputable = turn.recomputable = false;
-    take.outputs = {taken};
-    turn.inputs = {taken};
-    turn.outputs = {turned};
-    for (std::uint32_t t = 0; t < tensors_; ++t) {
-      // What the backward adds to is not whole before the turn.
-      if (is_output(t) && (role_[t] & made_by_backward) == 0) take.inputs.push_back(static_cast<tensor_id>(t));
-      if (is_gradient_input(t)) turn.outputs.push_back(static_cast<tensor_id>(t));
-    }
-    turn.workspace = std::max<std::int64_t>(0, peak_bytes - save_bytes - gradient_input_bytes());
-    g.add_operation(std::move(take));
-    g.add_operation(std::move(turn));
-    for (std::uint32_t o = num_forward_; o < part_.operations.size(); ++o) add(o);
-    g.add_final_output(turned);
-    // Outputs of the forward are others' affair after *take*, those of the step, too.
-    for (std::uint32_t t = 0; t < tensors_; ++t)
-      if (is_gradient_output(t)) g.add_final_output(static_cast<tensor_id>(t));
-    return problem(g, measured_cost{}, peak_bytes);
+    // Take. A tensor that the backward adds to is not complete before the turn.
+    for (std::uint32_t t = 0; t < tensors; ++t)
+      if (is_output(t) && (role_[t] & made_by_backward) == 0) g.inputs.values.push_back(t);
+    g.outputs.values.push_back(taken);
+    end_operation(0, 0, true);
+    // Turn.
+    g.inputs.values.push_back(taken);
+    for (std::uint32_t t = 0; t < tensors; ++t)
+      if (is_gradient_input(t)) g.outputs.values.push_back(t);
+    g.outputs.values.push_back(turned);
+    end_operation(0, std::max<std::int64_t>(0, peak_bytes - save_bytes - gradient_input_bytes()), true);
+    for (std::uint32_t o = num_forward_; o < n; ++o) add(o);
+    // The outputs of the forward, also final ones, are held by others after *take*.
+    for (std::uint32_t t = 0; t < tensors; ++t)
+      if (is_gradient_output(t)) g.final_outputs.push_back(t);
+    g.final_outputs.push_back(turned);
+    return problem::from_flat(std::move(g), peak_bytes);
   }
 
   /// The option of a schedule of `problem_within`. Nothing where `plan` is none.

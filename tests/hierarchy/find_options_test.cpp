@@ -115,8 +115,7 @@ TEST_CASE("random parts: options are measured, sorted, and each is the fastest f
         order.push_back(runs.num_forward());
         order.push_back(runs.num_forward() + 1);
         for (const std::uint32_t k : o.backward) order.push_back(k < runs.num_forward() ? k : k + 2);
-        const std::int64_t held = detail::option_finding::held_at_turn(runs, o),
-                           gradients = runs.gradient_input_bytes();
+        const std::int64_t held = runs.held_at_turn(o), gradients = runs.gradient_input_bytes();
         const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
         const check_report report = check(free, schedule_computes(free, order));
         INFO("seed ", seed, ", part that begins at operation ", parts[i].operations[0], ": ", report.message());

@@ -12,25 +12,27 @@
 namespace remat {
 
 struct hierarchy_limits {
-  std::uint32_t max_group = std::numeric_limits<std::uint32_t>::max();  ///< children of a group that is no sequence
-  std::uint32_t max_top = std::numeric_limits<std::uint32_t>::max();    ///< of the whole step
+  std::uint32_t max_group =
+      std::numeric_limits<std::uint32_t>::max();                      ///< most children of a group that is no sequence
+  std::uint32_t max_top = std::numeric_limits<std::uint32_t>::max();  ///< most children of the whole graph, likewise
 };
 
-/// What `check_hierarchy` found.
+/// The result of `check_hierarchy`.
 struct hierarchy_report {
   std::vector<std::string> violations{};  ///< at most ten, in words
 
   [[nodiscard]] bool valid() const noexcept { return violations.empty(); }
 };
 
-/// Whether `h` is a hierarchy of the step, from the definition alone: `order` holds the needed operations, each once,
-/// in a topological order with the forward ones first; every group is one interval of the forward ones that its
-/// children make up in turn, hence convex, and the backward operations that are anchored there; sequences are
-/// sequences; the numbers of children are within the limits. It shares nothing with what makes hierarchies.
+/// Checks from the definition that `h` is a hierarchy of the graph. `order` must hold the needed operations, each once,
+/// in a topological order with the forward ones first. Every group must be one interval of forward operations, divided
+/// among its children in turn and hence convex, and the backward operations that are anchored there. The marks of
+/// sequences must be right, and the numbers of children within the limits. The checker shares no code with the
+/// partitions.
 ///
-/// Which forward operation is the anchor of a backward one is not looked at. Never throws for a wrong hierarchy.
-/// O((operations + reads and writes) · depth) time.
-[[nodiscard]] hierarchy_report check_hierarchy(const flat_graph& s, const operation_hierarchy& h,
+/// The rule by which a backward operation gets its anchor is not checked. Never throws for a wrong hierarchy, which may
+/// be that of another graph. O((operations + reads and writes) · depth) time.
+[[nodiscard]] hierarchy_report check_hierarchy(const flat_graph& graph, const operation_hierarchy& h,
                                                const hierarchy_limits& limits = {});
 
 }  // namespace remat

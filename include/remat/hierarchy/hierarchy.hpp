@@ -13,11 +13,9 @@
 
 namespace remat {
 
-/// Which operations are forward, for a step that does not say: the needed ones listed before the turn
-/// (`find_forward_end`); all of them where nothing stands before it.
-///
-/// One byte for each operation, 0 for what is not needed. O(operations + reads and writes) time.
-[[nodiscard]] std::vector<std::uint8_t> forward_operations(const flat_graph& s);
+/// Marks the forward operations: the needed ones listed before the turn (`find_forward_end`), or all needed ones where
+/// none is listed before it. Returns one byte for each operation. O(operations + reads and writes) time.
+[[nodiscard]] std::vector<std::uint8_t> forward_operations(const flat_graph& graph);
 
 /// The operations of a step in nested groups: each is a part of the forward with the backward that belongs to it.
 ///
@@ -78,7 +76,7 @@ struct operation_hierarchy {
 /// O((operations + reads and writes) · (depth + log operations)) time, where tensors with several producers count a
 /// read once for each. Throws `bad_argument` for an index out of range, a group that is empty or inside itself or not
 /// convex beside its neighbours, and a forward operation that reads what a backward operation makes.
-[[nodiscard]] operation_hierarchy make_hierarchy(const flat_graph& s, const std::vector<std::uint8_t>& forward,
+[[nodiscard]] operation_hierarchy make_hierarchy(const flat_graph& graph, const std::vector<std::uint8_t>& forward,
                                                  std::vector<std::uint32_t> group_of_operation,
                                                  std::vector<std::uint32_t> parent_of_group);
 

@@ -15,50 +15,50 @@
 
 namespace remat {
 
-/// A child of a level: a forward operation with the backward operations that belong to it, or a group of such.
+/// A child of a level: a group, or a forward operation with the backward operations anchored at it.
 struct level_child {
   step_part part{};
   std::vector<part_option> options{};  ///< at least one
 };
 
-/// The children of a group of a hierarchy (0: the whole step), in turn; each has the option that keeps everything.
-/// O(reads and writes of the group's operations) time beside what `extract` takes.
+/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the option that keeps
+/// everything. O(reads and writes of the group's operations) time beside that of `extract`.
 [[nodiscard]] std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
                                                    part_extractor& extract);
 
-/// One level of a hierarchy as a `level_problem`, and back: the forward of each child in turn, then for a group (as in
-/// `part_runs`) *take* and *turn*, then their backwards in the opposite turn.
+/// Builds the `level_problem` of one level, and translates its schedules back: the forwards of the children in turn,
+/// for a group then *take* and *turn* (as in `part_runs`), then the backwards of the children in opposite turn.
 ///
-/// The forward of a child runs for what others read alone, or with one of its options; the backward with an option.
-/// What an option keeps for the backward alone is one tensor, its phantom; options that keep the same after the same
-/// forward share it. \cite gusak2025hiremate
+/// The forward of a child runs either for its outputs alone or with one of its options; the backward runs with an
+/// option. The tensors that an option keeps are one tensor of the level, its phantom. Options that keep the same
+/// tensors after the same forward share their phantom. \cite gusak2025hiremate
 class level_builder {
  public:
   static constexpr std::uint32_t none = level_problem::none;
 
-  /// The whole step. Looks at the step and the children while it is used; both have to outlive it.
-  level_builder(const flat_graph& s, std::span<const level_child> children);
-  /// A group: `whole` is the part that the children are of.
-  level_builder(const flat_graph& s, std::span<const level_child> children, const part_runs& whole,
+  /// The whole graph. Keeps references to the graph and the children.
+  level_builder(const flat_graph& g, std::span<const level_child> children);
+  /// A group, within budgets in bytes. `whole` is the part to which the children belong.
+  level_builder(const flat_graph& g, std::span<const level_child> children, const part_runs& whole,
                 std::int64_t peak_bytes, std::int64_t save_bytes);
 
   [[nodiscard]] const level_problem& level() const noexcept { return level_; }
   [[nodiscard]] std::size_t num_children() const noexcept { return children_.size(); }
 
-  /// The operations of the step that a schedule of the level runs.
+  /// The operations of the graph that a schedule of the level runs, in order.
   [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const level_problem::choice> choices) const;
 
-  /// The level with one option chosen for each child, as an ordinary problem: its operations are the level's runs. For
-  /// any solver; `choices_of` turns a schedule into one of the level.
-  /// What a run needs depends on what is there: where a forward runs again while its outputs are held, what it needs
-  /// before it makes them comes on top. `careful` counts that always: what a schedule expands to never needs more
-  /// memory than the schedule says. Else it is never counted. Backwards may run again here, if that is allowed; in the
-  /// level they do not.
+  /// The level with one option chosen for each child, as an ordinary problem for any solver: its operations are the
+  /// runs of the level. `choices_of` translates a schedule. A forward that runs again while its outputs are resident
+  /// needs more memory than one that has yet to make them. `careful` always counts this memory, so an expanded schedule
+  /// never needs more than the schedule says; otherwise it is never counted. Backwards may run again where their
+  /// operations allow it, although they do not in the level.
   [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget,
                                      bool careful = true) const;
 
-  /// The choices of a schedule of `with_options`. A forward that runs again before its backward has run keeps nothing
-  /// the times before the last. What the schedule does without, because nobody wants it, runs where it would have been.
+  /// The choices of a schedule of `with_options`. Of several runs of a forward before its backward, only the last one
+  /// keeps tensors. Runs that the schedule leaves out, because no operation reads their tensors, take place in the
+  /// listed order.
   [[nodiscard]] std::vector<level_problem::choice> choices_of(const schedule& plan,
                                                               std::span<const std::uint32_t> option) const;
 
@@ -68,8 +68,8 @@ class level_builder {
     bool backward = false;
   };
 
-  // What a child adds to and then reads is complete with that: it reads it, and the others are who makes it. Where
-  // these are outside of the group, too, it is no tensor of the level.
+  // A sum to which a child adds and which it then reads is complete with that child: for the level, the child reads it
+  // and the others make it. Where these are outside of the group, the sum is no tensor of the level.
   [[nodiscard]] static bool makes_forward(const part_runs& child, std::uint32_t t) {
     return child.is_output(t) && !child.is_forward_sum(t);
   }
@@ -77,13 +77,13 @@ class level_builder {
     return child.is_gradient_output(t) && !child.is_gradient_input(t);
   }
 
-  /// Of each operation: it has no outputs, or adds to what the child reads and others make, too.
+  /// For each operation: it has no outputs, or adds to a sum that the child reads and to which others add.
   [[nodiscard]] static std::vector<std::uint8_t> effects_of(const part_runs& child);
   [[nodiscard]] bool has_backward(std::uint32_t child) const;
-  /// What a run does.
+  /// The operations of a variant of a run.
   [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const;
 
-  /// An operation of the run has an effect beside the tensors that others want.
+  /// True when an operation of the run has an effect (`effects_of`).
   [[nodiscard]] bool has_effect(std::uint32_t run, std::uint32_t variant) const;
   /// In `with_options`: also backwards, where all their operations may.
   [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const;
@@ -95,7 +95,7 @@ class level_builder {
   [[nodiscard]] std::vector<std::uint32_t> in_level(const level_child& c,
                                                     const std::vector<std::uint32_t>& tensors) const;
 
-  /// What happens after others' tensors have been read for the last time is an inner peak: the correction terms.
+  /// A variant; the stretches after the last reads of others' tensors are its inner peaks (the correction terms).
   [[nodiscard]] level_problem::variant variant(const level_child& c, double time,
                                                const std::vector<part_option::stretch>& stretches,
                                                std::vector<std::uint32_t> reads,
@@ -105,7 +105,7 @@ class level_builder {
 
   std::uint32_t number(std::uint32_t t);
 
-  const flat_graph& step_;
+  const flat_graph& graph_;
   std::span<const level_child> children_;
   level_problem level_;
   std::vector<std::uint32_t> local_;               // tensor of the step → of the level

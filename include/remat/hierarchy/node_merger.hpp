@@ -19,23 +19,24 @@ namespace detail::partitioning {
 
 inline constexpr std::uint32_t none = operation_hierarchy::none;
 
-/// Groups as they are made: what `make_hierarchy` takes.
+/// The groups made so far, as `make_hierarchy` takes them.
 struct grouping {
   std::vector<std::uint32_t> of_operation, of_group;
 
   explicit grouping(std::uint32_t operations) : of_operation(operations, none) {}
-  /// A new group of atoms: an operation is its index, a group the number of operations + its index.
+  /// Adds a group of atoms. An operation is named by its index, a group by the number of operations + its index.
+  /// Returns the name of the group.
   std::uint32_t add(std::span<const std::uint32_t> atoms);
 };
 
-/// Merges the nodes of one level, best first, until there are few.
+/// Merges the nodes of one level of a partition, best candidate first, until few are left (see `h_partition`).
 ///
-/// A node is an atom (an operation, or a group that is finished), or several of them that will be a group when the
-/// round ends. Nodes are read through a union-find structure: a tensor lists the nodes that make and read it as they
-/// were once, and the list is brought up to date when it is read.
+/// A node is an atom (an operation, or a finished group) or a set of atoms that becomes a group when the round ends.
+/// The makers and readers of a tensor are lists of nodes at the time when the lists were made; a union-find structure
+/// gives the present nodes, and each list is shortened when it is read.
 class node_merger {
  public:
-  node_merger(const flat_graph& s, const std::vector<std::uint8_t>& forward, std::uint32_t max_group, double alpha,
+  node_merger(const flat_graph& g, const std::vector<std::uint8_t>& forward, std::uint32_t max_group, double alpha,
               grouping& groups);
 
   /// An atom, and the operations in it.
@@ -44,18 +45,18 @@ class node_merger {
     std::vector<std::uint32_t> operations{};
   };
 
-  /// `parts` in a topological order; tensors that other forward operations make or read are inputs and outputs. Returns
-  /// what is left on top: at most `most_left` atoms, or a pure sequence.
+  /// Merges `parts`, which are in a topological order. Tensors that forward operations outside of them make or read are
+  /// inputs and outputs. Returns the atoms that are left: at most `most_left`, or a pure sequence.
   std::vector<std::uint32_t> run(const std::vector<part>& parts, std::uint32_t most_left);
 
  private:
-  // Of a tensor, by forward operations that are not on this level; and that it is an output of the step.
+  // Bits of a tensor: forward operations outside of this level make it or read it; it is a final output.
   static constexpr std::uint8_t made_beyond = 1, read_beyond = 2, stays = 4;
 
   enum class rank : std::uint8_t { flow_or_sequence, long_sequence, neighbours, nothing };
 
   struct node {
-    std::vector<std::uint32_t> atoms{};  // one: the node is whole
+    std::vector<std::uint32_t> atoms{};  // a single one: the node is finished
     std::uint32_t operations = 0;
     std::uint32_t listed = 0;                     // its first operation
     std::vector<std::uint32_t> makes{}, reads{};  // tensors that other nodes read, make
@@ -134,8 +135,8 @@ class node_merger {
   /// From v to where the paths from it meet again, and that without either end.
   void consider_flow(std::uint32_t v, found& best);
 
-  /// v and what it is nearest to: the last before it that it reads, else the first that reads it, else what is next to
-  /// it. In the order as it is they make a convex pair.
+  /// The pair of v and its nearest node: the last one before v that v reads, else the first one that reads v, else the
+  /// one before v in the order. The present order shows that the pair is convex.
   void consider_neighbour(std::uint32_t v, found& best);
 
   void watch(std::uint32_t v, std::uint32_t watcher);
@@ -147,10 +148,10 @@ class node_merger {
   /// Makes one node of `set`, which is convex. Returns it.
   std::uint32_t merge(std::vector<std::uint32_t> set);
 
-  /// Looks again at whatever has a new neighbour.
+  /// Finds new candidates for the nodes that have a new neighbour.
   void refresh(std::uint32_t s);
 
-  /// Merges while something can be merged. Returns whether the level is done.
+  /// Merges until no candidate is left. Returns true when the level is done.
   bool round(bool neighbours);
 
   /// Merges best first until there are few nodes, and then all that are as good as the last: equal parts stay equal.

@@ -13,102 +13,105 @@
 
 namespace remat {
 
-/// One way to run a part of a step: a forward that keeps some of what it makes, and a backward that starts from that.
-/// Operations and tensors are indices of the part's lists, so an option of one part is one of every part that is equal
-/// to it up to renaming. \cite zhao2023rockmate
+/// One way to run a part of a graph: a forward that keeps some of its tensors, and a backward that starts from these.
+/// Operations and tensors are indices of the part's lists, so an option of one part is an option of every part that is
+/// equal to it up to renaming. \cite zhao2023rockmate
 ///
-/// Bytes are counted beyond what others hold: the inputs of the part, what its forward makes for others while its
-/// backward runs, and gradients that others read, too.
+/// Below, *others* are the operations outside of the part. Bytes that others hold are not counted: the inputs of the
+/// part; while its backward runs, the outputs of its forward; and gradients that others read as well.
 struct part_option {
-  /// The most that is needed from when others' tensors have been read for the last time on.
+  /// The peak of a stretch that begins when the part has read some tensors of others for the last time.
   struct stretch {
-    std::int64_t bytes = 0;             ///< as in the peaks, with `gone` counted as there
-    std::vector<std::uint32_t> gone{};  ///< tensors of others, ascending
+    std::int64_t bytes = 0;             ///< the peak, where the tensors of `gone` are counted as resident
+    std::vector<std::uint32_t> gone{};  ///< the tensors of others that were read for the last time, ascending
   };
-  std::vector<std::uint32_t> forward{}, backward{};  ///< operations, in order; an operation may be in it more than once
+  std::vector<std::uint32_t> forward{}, backward{};  ///< operations in order, with repetitions
   double forward_time = 0, backward_time = 0;
-  std::int64_t saved_bytes = 0;                ///< of `kept`
-  std::int64_t forward_peak_bytes = 0;         ///< what the forward makes for others included
-  std::int64_t backward_peak_bytes = 0;        ///< beyond what is there before; what it drops of its own comes off
-  std::int64_t forward_peak_again_bytes = 0;   ///< the same where what the forward makes for others is there already
-  std::int64_t backward_peak_again_bytes = 0;  ///< the same where the gradients that may be there are there already
-  /// Stretches that need more than any before them, in order; at the first one nothing is gone. The last bytes are the
-  /// peak.
+  std::int64_t saved_bytes = 0;         ///< the bytes of `kept`
+  std::int64_t forward_peak_bytes = 0;  ///< with the outputs for others
+  std::int64_t backward_peak_bytes =
+      0;  ///< beyond the resident bytes at its start; tensors that it frees are subtracted
+  std::int64_t forward_peak_again_bytes = 0;   ///< `forward_peak_bytes` where the outputs are resident already
+  std::int64_t backward_peak_again_bytes = 0;  ///< `backward_peak_bytes` where gradients may be resident already
+  /// The stretches with a higher peak than all before them, in order. In the first one nothing is gone; the last one
+  /// has the peak of the whole.
   std::vector<stretch> forward_stretches{}, backward_stretches{};
   // Tensors, ascending.
-  std::vector<std::uint32_t> kept{};            ///< from the forward for the backward, and for nobody else
+  std::vector<std::uint32_t> kept{};            ///< made by the forward, read by the backward, and by no others
   std::vector<std::uint32_t> forward_reads{};   ///< made by others
-  std::vector<std::uint32_t> backward_reads{};  ///< made by others, or by the forward for others, too
+  std::vector<std::uint32_t> backward_reads{};  ///< made by others, or by the forward for others as well
 
   [[nodiscard]] double time() const noexcept { return forward_time + backward_time; }
 };
 
-/// Whether a forward and a backward operation add to the same tensor. `forward`: one byte for each operation.
+/// True when a forward and a backward operation write the same tensor. `forward`: one byte for each operation.
 /// O(writes) time.
-[[nodiscard]] bool has_mixed_sums(const flat_graph& s, std::span<const std::uint8_t> forward);
+[[nodiscard]] bool has_mixed_sums(const flat_graph& g, std::span<const std::uint8_t> forward);
 
-/// What the ways to run a part have in common, and how they are measured. Precondition: no tensor is written by forward
-/// and by backward operations (`has_mixed_sums` tells).
+/// A part as a problem of its own, and the measurement of its options. Precondition: no tensor is written by forward
+/// and by backward operations (`has_mixed_sums`).
 ///
-/// As a problem of its own (`problem_within`), a part is: its forward; *take*, which reads all that the forward makes
-/// for others; *turn*, which makes the gradients that come from others; its backward. Inputs from outside are there all
-/// the time and take nothing. What is held at the turn for the backward is held to the save budget by a workspace of
-/// the turn. So every solver of problems gives options.
+/// `problem_within` gives the part as a problem: its forward; an operation *take*, which reads the outputs of the
+/// forward; an operation *turn*, which makes the gradients that come from others; its backward. Inputs from others are
+/// always resident. The turn has a workspace of (peak budget − save budget), so that no more than the save budget is
+/// held at the turn. Every solver of problems can so find options.
 class part_runs {
  public:
-  /// Looks at the part while it is used.
+  /// Keeps a reference to `part`. O(size of the part) time.
   explicit part_runs(const step_part& part);
 
   [[nodiscard]] const step_part& part() const noexcept { return part_; }
   /// The operations [0, num_forward()) are forward.
   [[nodiscard]] std::uint32_t num_forward() const noexcept { return num_forward_; }
-  /// Something in the forward must not run twice, so the forward must not.
+  /// True when some operation of the forward must not run twice; the forward as a whole then runs once.
   [[nodiscard]] bool forward_once() const noexcept { return forward_once_; }
-  /// Something in the backward must not run twice, or adds to a sum.
+  /// True when some operation of the backward must not run twice, or adds to a sum.
   [[nodiscard]] bool backward_once() const noexcept { return backward_once_; }
-  /// The forward makes it and others want it, or add to it before the part reads it.
+  /// True when the forward makes tensor t, and others read it, or add to it before the part reads it.
   [[nodiscard]] bool is_output(std::uint32_t t) const noexcept;
-  /// The backward makes it, or adds to it, and others want it.
+  /// True when the backward makes tensor t or adds to it, and others read it.
   [[nodiscard]] bool is_gradient_output(std::uint32_t t) const noexcept {
     return (role_[t] & made_by_backward) != 0 && others(t) >= step_part::read_by_forward;
   }
-  /// The backward reads it, and others make it, or add to it, in the backward.
+  /// True when the backward reads tensor t, and others make it or add to it in their backward.
   [[nodiscard]] bool is_gradient_input(std::uint32_t t) const noexcept {
     return (role_[t] & read_by_backward) != 0 && (others(t) & step_part::made_by_backward) != 0;
   }
-  /// The forward reads it, and both the part and others add to it before.
+  /// True when the forward reads tensor t, and both the part and others add to it before.
   [[nodiscard]] bool is_forward_sum(std::uint32_t t) const noexcept {
     return (role_[t] & read_by_forward) != 0 && (role_[t] & made_by_forward) != 0 &&
            (others(t) & step_part::made_by_forward) != 0;
   }
   [[nodiscard]] std::int64_t gradient_input_bytes() const noexcept;
-  /// The option with these operations, without those whose results nobody wants; without a backward, it keeps nothing.
-  /// Nothing where an operation reads what has not been made. O(reads and writes of the operations + tensors) time.
+
+  /// The option with these operations; those whose results nobody reads are left out. With an empty backward the option
+  /// keeps nothing. Returns nothing when an operation reads a tensor that has not been made. O(reads and writes of the
+  /// operations + tensors) time.
   [[nodiscard]] std::optional<part_option> measure(std::span<const std::uint32_t> forward,
                                                    std::span<const std::uint32_t> backward) const;
 
-  /// Everything in the listed order, once: nothing is computed again.
+  /// The option that runs every operation once, in the listed order.
   [[nodiscard]] part_option keep_everything() const;
-  /// A forward that keeps nothing for its backward: of an option's operations those that make what others want.
+  /// The option without a backward: those of the given operations that make the outputs.
   [[nodiscard]] part_option keep_nothing(std::span<const std::uint32_t> forward) const { return *measure(forward, {}); }
 
-  /// The part as a problem with these budgets; see above. What its forward makes for others, and gradients that come
-  /// from others, count. A schedule is an option by `option_of`.
+  /// The part as a problem with these budgets, as said above. Outputs of the forward and gradients from others are
+  /// counted. `option_of` makes an option of a schedule.
   [[nodiscard]] problem problem_within(std::int64_t peak_bytes, std::int64_t save_bytes) const;
 
   /// Bytes that count against the save budget: the kept ones, and those that the backward reads of the forward's
   /// outputs.
   [[nodiscard]] std::int64_t held_at_turn(const part_option& option) const;
 
-  /// The option of a schedule of `problem_within`. Nothing where `plan` is none.
+  /// The option of a schedule of `problem_within`. Returns nothing for other schedules.
   [[nodiscard]] std::optional<part_option> option_of(const schedule& plan) const;
 
  private:
-  // Of a tensor, what the part itself does with it.
+  // The roles of a tensor inside the part.
   static constexpr std::uint8_t made_by_forward = 1, made_by_backward = 2, read_by_forward = 4, read_by_backward = 8;
   static constexpr std::uint32_t is_free = 1U << 31U;
 
-  /// Computes and frees (tensor + is_free), and what has to be there before.
+  /// Computes (operation) and frees (tensor | is_free) in order, and the tensors that must be resident at the start.
   struct events {
     std::vector<std::uint32_t> steps{};
     std::vector<std::uint8_t> at_start{};
@@ -116,15 +119,16 @@ class part_runs {
 
   [[nodiscard]] std::uint8_t others(std::uint32_t t) const noexcept { return part_.tensor[t].roles; }
 
-  /// As `schedule_computes`, for a stretch that ends with `wanted`.
-  /// `makers`: of a tensor, the operations that have to be met until it need not have been there before.
-  [[nodiscard]] events tidy(std::span<const std::uint32_t> operations, const std::vector<std::uint8_t>& wanted,
-                            const std::vector<std::uint32_t>& makers) const;
+  /// As `schedule_computes`, for operations that end with the tensors of `wanted` resident.
+  /// `makers`: for each tensor the number of operations that make it; when all of them run, it need not be resident at
+  /// the start.
+  [[nodiscard]] events place_frees(std::span<const std::uint32_t> operations, const std::vector<std::uint8_t>& wanted,
+                                   const std::vector<std::uint32_t>& makers) const;
 
-  /// The operations, and their time.
-  double take_down(const events& what, std::vector<std::uint32_t>& operations) const;
+  /// Appends the operations of `what` to `operations`. Returns their time.
+  double append_computes(const events& what, std::vector<std::uint32_t>& operations) const;
 
-  /// The peak. What is in `there` others hold already.
+  /// The peak of `what`, where others hold the tensors of `there`.
   [[nodiscard]] std::int64_t replay(const events& what, bool backward, std::vector<std::uint8_t> there,
                                     std::vector<part_option::stretch>* stretches = nullptr) const;
 
@@ -132,22 +136,22 @@ class part_runs {
   std::size_t tensors_;
   std::uint32_t num_forward_ = 0;
   std::vector<std::uint8_t> role_, once_;
-  // Of a tensor: operations of the part that make it, and forward ones among them.
+  // For each tensor the number of operations of the part that make it, and of forward ones among them.
   std::vector<std::uint32_t> inside_, inside_forward_;
   bool forward_once_ = false, backward_once_ = false;
 };
 
-/// `option` of part `a` as one of part `b`, which is equal to `a` up to renaming (`mapping`: from `b` to `a`), measured
-/// there.
+/// Translates an option of part a to part b, which is equal to a up to renaming, and measures it there. `mapping` is
+/// from b to a.
 [[nodiscard]] std::optional<part_option> translate(const part_option& option, const part_mapping& mapping,
                                                    const part_runs& b);
 
-/// Leaves out options that another one is at least as good as: in time, saved bytes, both peaks, and bytes that the
-/// backward reads of what others hold. The rest in the order of saved bytes, most first, and then time. O(n²) time.
+/// Removes the options that another option dominates: in time, saved bytes, both peaks, and bytes of others' tensors
+/// that the backward reads. Sorts the rest by falling saved bytes, then by time. O(n²) time.
 void keep_pareto_optimal(std::vector<part_option>& options, const part_runs& runs);
 
-/// At most `most` of Pareto-optimal options: the two ends, and then what is farthest in saved bytes from those chosen.
-/// Precondition: `most` ≥ 2. O(n · most) time.
+/// Keeps at most `most` options of a list that `keep_pareto_optimal` sorted: both ends, then repeatedly the option
+/// whose saved bytes are farthest from those chosen. Precondition: `most` ≥ 2. O(n · most) time.
 void thin_out(std::vector<part_option>& options, std::size_t most);
 
 }  // namespace remat

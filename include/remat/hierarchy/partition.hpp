@@ -10,47 +10,50 @@
 namespace remat {
 
 struct partition_options {
-  std::uint32_t max_group = 20;  ///< children of a group, M_l; a pure sequence may have more. At least 2
-  std::uint32_t max_top = 30;    ///< children of the whole step, M_t; a pure sequence may have more. At least 1
-  double alpha = 0.5;            ///< how much a merge counts the operations that it puts together
-  /// Which operations are forward, one byte each; empty: `forward_operations`.
+  std::uint32_t max_group = 20;  ///< M_l: most children of a group that is no pure sequence; at least 2
+  std::uint32_t max_top = 30;    ///< M_t: most children of the whole graph unless a pure sequence; at least 1
+  double alpha = 0.5;            ///< exponent of the number of operations in the score of a merge
+  /// One byte for each operation: it is forward. Empty: `forward_operations`.
   std::vector<std::uint8_t> forward{};
 };
 
-/// H-Partition: groups of forward operations that few bytes enter and leave, nested from the bottom to the top, with
-/// the backward that belongs to each (see `operation_hierarchy`). \cite gusak2025hiremate
+/// H-Partition: nested groups of forward operations with few bytes at their borders, built from the bottom up, each
+/// with the backward that belongs to it (see `operation_hierarchy`). \cite gusak2025hiremate
 ///
-/// A round merges the best candidate into one node, and so on. Candidates are maximal sequences (each node's only user
-/// is the next) and flows (from a node to where the paths from it meet again, with or without either end; nodes that
-/// nobody in the forward part reads come along). Best is the least (bytes of inputs + bytes of outputs) · (number of
-/// operations)^alpha, then what is listed first; outputs are what other forward operations read, and final outputs.
-/// What is merged twice in a round becomes one group. A group has at most `max_group` children, or is a pure sequence
-/// of any length. When nothing can be merged, the groups are frozen and the next round begins with each as one node; it
-/// all ends when at most `max_top` nodes are left, or they are a pure sequence.
+/// A round repeatedly merges the best candidate into one node. Candidates are maximal sequences (each node's only user
+/// is the next) and flows (from a node to the node where all paths from it meet again, with or without either end;
+/// nodes that no forward operation reads are included). The best candidate has the least (bytes of inputs + bytes of
+/// outputs) · (number of operations)^alpha, then the first listed operation; outputs are final outputs and tensors that
+/// other forward operations read. Nodes that are merged several times in a round become one group. A group has at most
+/// `max_group` children, or is a pure sequence of any length. When no candidate is left, the groups are frozen, and the
+/// next round begins with each group as one node. The last round ends with at most `max_top` nodes, or with a pure
+/// sequence.
 ///
-/// Differs from the paper: all merges that are as good as the last one are made, too, so that equal parts stay equal;
-/// sequences of more than `max_group` nodes come when nothing else is left; a round after one that left more than
-/// three quarters of the nodes also takes pairs (a node and the last before it that it reads, or whatever is next to it
-/// where nothing is connected), so that every graph gets to `max_top`.
+/// Differs from the paper: merges with the same score as the last one are made as well, so that equal parts stay equal;
+/// sequences of more than `max_group` nodes are merged when no other candidate is left; after a round that left more
+/// than three quarters of the nodes, pairs are candidates as well (a node and the last node before it that it reads, or
+/// its neighbour in the order where nothing is connected), so that every graph reaches `max_top`.
 ///
-/// Near-linear on graphs whose nodes have few users: each merge looks again at nodes around it, O(max_group) steps for
-/// each, and reorders the operations listed between. Deterministic. Throws `bad_argument` for unusable options.
+/// Near-linear time on graphs whose nodes have few users: a merge looks again at the nodes around it, O(max_group)
+/// steps for each, and reorders the operations listed between. Deterministic. Throws `bad_argument` for `max_group`
+/// below 2, `max_top` 0, an `alpha` that is not finite, and `forward` of a wrong length.
 ///
 ///     const operation_hierarchy h = h_partition(problem.graph());
 ///     for (std::size_t g = h.groups.size(); g-- > 1;)  // bottom up
 ///       solve(h.forward(g), h.backward(g));
-[[nodiscard]] operation_hierarchy h_partition(const flat_graph& s, const partition_options& options = {});
+[[nodiscard]] operation_hierarchy h_partition(const flat_graph& g, const partition_options& options = {});
 
-/// Sections of the listed order of at most `max_group` forward operations, cut where the fewest bytes cross in all (and
-/// then in the fewest places); `h_partition` of the sections follows. O(operations · max_group) time before that.
-/// Throws as `h_partition`.
-[[nodiscard]] operation_hierarchy partition_at_cuts(const flat_graph& s, const partition_options& options = {});
+/// Cuts the listed order into sections of at most `max_group` forward operations, such that the fewest bytes in all
+/// cross the cuts (of equal sums, with the fewest cuts); then merges the sections as `h_partition` does.
+/// O(operations · max_group) time before the merging. Throws as `h_partition`.
+[[nodiscard]] operation_hierarchy partition_at_cuts(const flat_graph& g, const partition_options& options = {});
 
-/// Sections that repeat each other in the listed order: where the most operations in a row are like the ones p before
-/// (time, workspace, bytes read and written), each p of them are a section, which begins where the fewest bytes cross;
-/// before and behind likewise. Sections are partitioned, and then the whole, by `h_partition`. Periods of up to 1024
-/// operations are found. O(operations · (1024 + log)) time for each length that repeats. Throws as `h_partition`.
-[[nodiscard]] operation_hierarchy partition_at_repeats(const flat_graph& s, const partition_options& options = {});
+/// Cuts the listed order where it repeats itself. Finds the period p and the longest run of operations each of which
+/// equals the operation p places before it (in time, workspace, bytes read and written); every p of these are a
+/// section, which begins where the fewest bytes cross. The operations before and behind the run are treated likewise.
+/// The sections, and then the whole, are merged as `h_partition` does. Periods are at most 1024 operations.
+/// O(operations · (1024 + log)) time for each period found. Throws as `h_partition`.
+[[nodiscard]] operation_hierarchy partition_at_repeats(const flat_graph& g, const partition_options& options = {});
 
 }  // namespace remat
 

@@ -11,42 +11,42 @@
 
 namespace remat {
 
-/// For each tensor of a level the first and the last run that writes it: the same where it is made by one run alone,
-/// `level_problem::none` where by none.
+/// For each tensor of a level the first and the last run that writes it; `level_problem::none` for a tensor that no run
+/// writes.
 struct level_writers {
   std::vector<std::uint32_t> first{}, last{};
 
-  /// Precondition: the tensors of all variants are there.
+  /// Precondition: the tensors of all variants exist. O(size of the level) time.
   explicit level_writers(const level_problem& level);
-  /// Several runs add to it.
+  /// True when several runs write tensor x.
   [[nodiscard]] bool several(std::uint32_t x) const { return first[x] != last[x]; }
 };
 
-/// Throws `bad_argument`, naming the place, unless `level` is one: every run has a variant; tensors exist and are
-/// listed ascending, each once; sizes, peaks and times are finite and not negative, all sizes together below 2^60; what
-/// is read is written by earlier runs alone, and by some; a tensor of several runs is written by all variants of these,
-/// none of which may run again. O(size of the level) time.
+/// Throws `bad_argument`, naming the place, unless the level is valid: every run has a variant; tensors exist and are
+/// listed ascending, each once; sizes, peaks and times are finite and not negative, and all sizes together are at most
+/// 2^60; a tensor that is read is written by at least one run, and only by earlier ones; a tensor of several runs is
+/// written by all variants of these runs, none of which may run again. O(size of the level) time.
 void require_valid(const level_problem& level);
 
-/// What a sequence of choices comes to.
+/// The result of `simulate_level`.
 struct level_report {
   bool legal = false;
   double time = 0;
-  std::int64_t peak_bytes = 0;  ///< what is there when a run begins and its peak, or what is there afterwards
-  std::size_t wrong = 0;        ///< where the sequence is not legal: the first choice that is wrong
+  std::int64_t peak_bytes = 0;  ///< the most bytes during any run, or after it
+  std::size_t wrong = 0;        ///< the first illegal choice, if one is
   std::string message{};        ///< one line; empty if legal
 };
 
-/// Whether `choices` is a schedule of the level, from the definition alone, and what it takes. It shares nothing with
-/// what makes schedules.
+/// Checks from the definition that `choices` is a schedule of the level, and measures its time and peak. Shares no code
+/// with the solvers.
 ///
-/// Frees are as early as can be: a tensor is there while a later choice reads it before it is written again, or it is
-/// an output; one that several runs write, from the first of them to the last, and on to its last read. Exact in
-/// integers. Precondition: `require_valid(level)`. O(choices × tensors of each) time.
+/// Tensors are freed as early as possible: a tensor is resident while a later choice reads it before it is written
+/// again, or when it is an output; a tensor of several runs from the first of these runs to its last read. Bytes are
+/// exact. Precondition: `require_valid(level)` does not throw. O(choices × tensors of each) time.
 [[nodiscard]] level_report simulate_level(const level_problem& level, std::span<const level_problem::choice> choices);
 
-/// The choices without the runs that are in vain: not the first of theirs, and nothing that they write is read before
-/// it is written again. Precondition: `simulate_level` calls them legal. Time and peak are not more than before.
+/// Removes runs in vain: repeated runs none of whose tensors is read before it is written again. Precondition:
+/// `simulate_level` calls the choices legal. Neither time nor peak grows.
 [[nodiscard]] std::vector<level_problem::choice> without_runs_in_vain(const level_problem& level,
                                                                       std::span<const level_problem::choice> choices);
 

@@ -14,7 +14,7 @@
 
 namespace remat {
 
-REMAT_INLINE hierarchy_report check_hierarchy(const flat_graph& s, const operation_hierarchy& h,
+REMAT_INLINE hierarchy_report check_hierarchy(const flat_graph& graph, const operation_hierarchy& h,
                                               const hierarchy_limits& limits) {
   constexpr std::uint32_t none = operation_hierarchy::none;
   hierarchy_report out;
@@ -22,7 +22,7 @@ REMAT_INLINE hierarchy_report check_hierarchy(const flat_graph& s, const operati
     if (out.violations.size() < 10) out.violations.push_back(std::move(text));
   };
   const auto named = [](const char* what, std::size_t i) { return std::string(what) + " " + std::to_string(i); };
-  const std::uint32_t n = s.num_operations;
+  const std::uint32_t n = graph.num_operations;
   const std::size_t groups = h.groups.size();
   if (groups == 0 || h.children.begin.size() != groups + 1 || h.group_of.size() != n || h.anchor.size() != n ||
       h.num_forward > h.order.size()) {
@@ -39,20 +39,21 @@ REMAT_INLINE hierarchy_report check_hierarchy(const flat_graph& s, const operati
   std::vector<std::uint32_t> place(n, none);
   for (std::uint32_t i = 0; i < h.order.size(); ++i) {
     const std::uint32_t o = h.order[i];
-    if (o >= n || !s.needed[o])
-      say("place " + std::to_string(i) + " of the order holds " + std::to_string(o) + ", which is no needed operation");
+    if (o >= n || !graph.needed[o])
+      say("place " + std::to_string(i) + " of the order holds " + std::to_string(o) +
+          ", which is not a needed operation");
     else if (place[o] != none)
       say(named("operation", o) + " is in the order twice");
     else
       place[o] = i;
   }
   for (std::uint32_t o = 0; o < n; ++o)
-    if (s.needed[o] && place[o] == none) say(named("operation", o) + " is not in the order");
+    if (graph.needed[o] && place[o] == none) say(named("operation", o) + " is not in the order");
   for (std::uint32_t o = 0; o < n; ++o) {
     if (place[o] == none) continue;
-    for (const std::uint32_t t : s.inputs[o])
-      for (const std::uint32_t maker : s.producers[t])
-        if (s.needed[maker] && place[maker] != none && place[maker] > place[o])
+    for (const std::uint32_t t : graph.inputs[o])
+      for (const std::uint32_t maker : graph.producers[t])
+        if (graph.needed[maker] && place[maker] != none && place[maker] > place[o])
           say(named("operation", o) + " stands before " + named("operation", maker) + ", whose tensor it reads");
   }
   if (!out.valid()) return out;
@@ -86,7 +87,7 @@ REMAT_INLINE hierarchy_report check_hierarchy(const flat_graph& s, const operati
                         group.backward_begin <= group.backward_end && group.backward_begin >= h.num_forward &&
                         group.backward_end <= total;
     if (!ranges || (g > 0 && (group.parent >= g || group.forward_begin == group.forward_end))) {
-      say(named("group", g) + " has a range that is none, or stands before its parent");
+      say(named("group", g) + " has an impossible range, or is listed before its parent");
       return out;
     }
     if (g > 0 && group.depth != h.groups[group.parent].depth + 1) say(named("group", g) + " has a wrong depth");
@@ -138,8 +139,8 @@ REMAT_INLINE hierarchy_report check_hierarchy(const flat_graph& s, const operati
       const std::uint32_t end = end_of(children[i]), next_end = end_of(children[i + 1]);
       bool read = false;
       for (; at < end; ++at)
-        for (const std::uint32_t t : s.outputs[h.order[at]])
-          for (const std::uint32_t reader : s.consumers[t]) {
+        for (const std::uint32_t t : graph.outputs[h.order[at]])
+          for (const std::uint32_t reader : graph.consumers[t]) {
             if (place[reader] == none || place[reader] >= h.num_forward || place[reader] < end) continue;
             read = true;
             sequence = sequence && place[reader] < next_end;

@@ -27,7 +27,7 @@ class arranger {
 
   arranger(const flat_graph& s, const std::vector<std::uint8_t>& forward, std::vector<std::uint32_t> group_of_operation,
            std::vector<std::uint32_t> parent_of_group)
-      : step_(s),
+      : graph_(s),
         forward_(forward),
         n_(s.num_operations),
         groups_(static_cast<std::uint32_t>(parent_of_group.size())),
@@ -48,7 +48,7 @@ class arranger {
   }
 
  private:
-  [[nodiscard]] bool is_forward(std::uint32_t o) const { return step_.needed[o] && forward_[o]; }
+  [[nodiscard]] bool is_forward(std::uint32_t o) const { return graph_.needed[o] && forward_[o]; }
   /// The node above an operation or group: `root_` or n_ + a group.
   [[nodiscard]] std::uint32_t above(std::uint32_t node) const { return up_[node] == none ? root_ : n_ + up_[node]; }
 
@@ -58,9 +58,9 @@ class arranger {
       if (up_[o] != none && up_[o] >= groups_)
         throw bad_argument("operation " + std::to_string(o) + " is in group " + std::to_string(up_[o]) +
                            ", but there are " + std::to_string(groups_));
-      for (const std::uint32_t t : step_.inputs[o])
-        for (const std::uint32_t maker : step_.producers[t])
-          if (step_.needed[maker] && !forward_[maker])
+      for (const std::uint32_t t : graph_.inputs[o])
+        for (const std::uint32_t maker : graph_.producers[t])
+          if (graph_.needed[maker] && !forward_[maker])
             throw bad_argument("operation " + std::to_string(o) + " is marked as forward, but reads tensor " +
                                std::to_string(t) + " of operation " + std::to_string(maker) + ", which is not");
     }
@@ -120,10 +120,10 @@ class arranger {
 
     // Each read is an edge between two children of the innermost group that holds both ends.
     std::vector<std::uint8_t> read_outside(std::size_t{root_} + 1, 0);  // of the node's own group, in the forward part
-    for (std::uint32_t t = 0; t < step_.num_tensors; ++t)
-      for (const std::uint32_t reader : step_.consumers[t]) {
+    for (std::uint32_t t = 0; t < graph_.num_tensors; ++t)
+      for (const std::uint32_t reader : graph_.consumers[t]) {
         if (!is_forward(reader)) continue;
-        for (const std::uint32_t maker : step_.producers[t]) {
+        for (const std::uint32_t maker : graph_.producers[t]) {
           if (!is_forward(maker)) continue;
           std::uint32_t a = maker, b = reader;
           while (depth_[a] > depth_[b]) climb(a, read_outside);
@@ -221,13 +221,13 @@ class arranger {
     std::vector<std::uint32_t> place(n_, none);  // of a forward operation; of a backward one its anchor's
     // Tensor → where it is made or read in the forward part, ascending.
     index_rows touched;
-    touched.begin.assign(std::size_t{step_.num_tensors} + 1, 0);
+    touched.begin.assign(std::size_t{graph_.num_tensors} + 1, 0);
     for (int filling = 0; filling < 2; ++filling) {
       std::vector<std::uint32_t> next(touched.begin.begin(), touched.begin.end() - 1);
       for (std::uint32_t i = 0; i < out_.num_forward; ++i) {
         const std::uint32_t o = out_.order[i];
         place[o] = i;
-        for (const auto* rows : {&step_.inputs, &step_.outputs})
+        for (const auto* rows : {&graph_.inputs, &graph_.outputs})
           for (const std::uint32_t t : (*rows)[o]) {
             if (filling)
               touched.values[next[t]++] = i;
@@ -236,7 +236,7 @@ class arranger {
           }
       }
       if (filling) break;
-      for (std::size_t t = 0; t < step_.num_tensors; ++t) touched.begin[t + 1] += touched.begin[t];
+      for (std::size_t t = 0; t < graph_.num_tensors; ++t) touched.begin[t + 1] += touched.begin[t];
       touched.values.resize(touched.begin.back());
     }
 
@@ -245,16 +245,16 @@ class arranger {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> behind;  // how far from the end; the operation
     std::vector<std::uint32_t> near;
     for (std::uint32_t o = 0; o < n_; ++o) {
-      if (!step_.needed[o] || forward_[o]) continue;
+      if (!graph_.needed[o] || forward_[o]) continue;
       if (out_.num_forward == 0)
         throw bad_argument("operation " + std::to_string(o) + " is backward, but no needed operation is forward");
       const std::uint32_t end = out_.num_forward - 1;
       std::uint32_t limit = end, best = none, most = 0;
-      for (const std::uint32_t t : step_.inputs[o])
-        for (const std::uint32_t maker : step_.producers[t])
-          if (step_.needed[maker] && !forward_[maker]) limit = std::min(limit, place[maker]);
+      for (const std::uint32_t t : graph_.inputs[o])
+        for (const std::uint32_t maker : graph_.producers[t])
+          if (graph_.needed[maker] && !forward_[maker]) limit = std::min(limit, place[maker]);
       near.clear();
-      for (const std::uint32_t t : step_.inputs[o]) {
+      for (const std::uint32_t t : graph_.inputs[o]) {
         const auto row = touched[t];
         auto at = std::upper_bound(row.begin(), row.end(), limit);
         for (std::uint32_t i = 0; i < looked_at && at != row.begin(); ++i) near.push_back(*--at);
@@ -286,7 +286,7 @@ class arranger {
     }
   }
 
-  const flat_graph& step_;
+  const flat_graph& graph_;
   const std::vector<std::uint8_t>& forward_;
   std::uint32_t n_, groups_, root_ = 0;  // nodes: the operations, the groups as given, the root
   std::vector<std::uint32_t> up_, depth_;
@@ -297,16 +297,16 @@ class arranger {
 
 }  // namespace detail::nesting
 
-REMAT_INLINE std::vector<std::uint8_t> forward_operations(const flat_graph& s) {
-  std::vector<std::uint8_t> forward(s.needed);
-  std::fill(forward.begin() + find_forward_end(s), forward.end(), std::uint8_t{0});
-  return std::find(forward.begin(), forward.end(), std::uint8_t{1}) == forward.end() ? s.needed : forward;
+REMAT_INLINE std::vector<std::uint8_t> forward_operations(const flat_graph& graph) {
+  std::vector<std::uint8_t> forward(graph.needed);
+  std::fill(forward.begin() + find_forward_end(graph), forward.end(), std::uint8_t{0});
+  return std::find(forward.begin(), forward.end(), std::uint8_t{1}) == forward.end() ? graph.needed : forward;
 }
 
-REMAT_INLINE operation_hierarchy make_hierarchy(const flat_graph& s, const std::vector<std::uint8_t>& forward,
+REMAT_INLINE operation_hierarchy make_hierarchy(const flat_graph& graph, const std::vector<std::uint8_t>& forward,
                                                 std::vector<std::uint32_t> group_of_operation,
                                                 std::vector<std::uint32_t> parent_of_group) {
-  return detail::nesting::arranger(s, forward, std::move(group_of_operation), std::move(parent_of_group)).run();
+  return detail::nesting::arranger(graph, forward, std::move(group_of_operation), std::move(parent_of_group)).run();
 }
 
 }  // namespace remat

@@ -31,7 +31,7 @@ using color = std::uint64_t;
   return z ^ (z >> 31U);
 }
 
-/// Colors of a part's operations and tensors: what corresponds has equal ones.
+/// Colors of a part's operations and tensors: corresponding ones have equal colors.
 struct coloring {
   std::vector<color> operation{}, tensor{};
 
@@ -58,10 +58,10 @@ inline coloring first_coloring(const step_part& p, bool times) {
   return c;
 }
 
-/// Makes colors tell apart what the colors around them tell apart: sweeps along the topological order and back, so that
-/// one carries news through the whole part, until the number of colors stays.
+/// Refines the colors by those of the neighbours: sweeps along the topological order and back, so that one sweep
+/// carries a difference through the whole part, until the number of colors no longer grows.
 inline void refine(const step_part& p, coloring& c) {
-  // Sums of mixed colors stand for multisets: the order of rows means nothing.
+  // A sum of mixed colors represents a multiset: the order of rows does not matter.
   std::vector<color> gathered(c.tensor.size());
   const auto salted = [](color salt, color x) { return mix(salt, x); };
   for (std::size_t before = 0, now = c.count(); now > before;) {
@@ -108,8 +108,8 @@ inline color fingerprint_of(const coloring& c) {
   return x;
 }
 
-/// Searches for a mapping: colors that several share are told apart by choosing one of them here and, in turn, each of
-/// them there.
+/// Searches for a mapping. Where several nodes share a color, one of them in `a` is matched with each of them in `b` in
+/// turn.
 class matcher {
  public:
   matcher(const step_part& a, const step_part& b, const isomorphism_options& options)
@@ -194,7 +194,7 @@ class matcher {
     }
   }
 
-  /// The definition, whatever colors say.
+  /// Tests the definition, without colors.
   [[nodiscard]] bool maps(const part_mapping& m) const {
     for (std::size_t t = 0; t < m.tensor.size(); ++t)
       if (!(a_.tensor[t] == b_.tensor[m.tensor[t]])) return false;
@@ -223,13 +223,13 @@ class matcher {
 
 }  // namespace detail::isomorphism
 
-REMAT_INLINE part_extractor::part_extractor(const flat_graph& s, std::span<const std::uint32_t> order,
+REMAT_INLINE part_extractor::part_extractor(const flat_graph& g, std::span<const std::uint32_t> order,
                                             std::uint32_t num_forward)
-    : step_(s),
+    : graph_(g),
       num_forward_(num_forward),
-      place_(s.num_operations, none),
-      local_(s.num_tensors, none),
-      mine_(s.num_operations, 0) {
+      place_(g.num_operations, none),
+      local_(g.num_tensors, none),
+      mine_(g.num_operations, 0) {
   for (std::uint32_t i = 0; i < order.size(); ++i) place_[order[i]] = i;
 }
 
@@ -242,22 +242,22 @@ REMAT_INLINE step_part part_extractor::operator()(std::size_t group) {
 
 REMAT_INLINE step_part part_extractor::operator()(std::vector<std::uint32_t> operations) {
   for (const std::uint32_t o : operations)
-    if (o >= step_.num_operations || place_[o] == none)
-      throw bad_argument("operation " + std::to_string(o) + " is none that the step needs");
+    if (o >= graph_.num_operations || place_[o] == none)
+      throw bad_argument("operation " + std::to_string(o) + " is not needed");
   std::sort(operations.begin(), operations.end(),
             [&](std::uint32_t a, std::uint32_t b) { return place_[a] < place_[b]; });
   if (const auto twice = std::adjacent_find(operations.begin(), operations.end()); twice != operations.end())
-    throw bad_argument("operation " + std::to_string(*twice) + " is in the part twice; once is right");
+    throw bad_argument("operation " + std::to_string(*twice) + " is listed twice");
   step_part p;
   p.operations = std::move(operations);
   for (const std::uint32_t o : p.operations) {
     mine_[o] = 1;
-    p.tensors.insert(p.tensors.end(), step_.inputs[o].begin(), step_.inputs[o].end());
-    p.tensors.insert(p.tensors.end(), step_.outputs[o].begin(), step_.outputs[o].end());
+    p.tensors.insert(p.tensors.end(), graph_.inputs[o].begin(), graph_.inputs[o].end());
+    p.tensors.insert(p.tensors.end(), graph_.outputs[o].begin(), graph_.outputs[o].end());
     step_part::operation_traits traits;
-    traits.time = step_.time[o];
-    traits.workspace = step_.workspace[o];
-    traits.once = step_.once[o];
+    traits.time = graph_.time[o];
+    traits.workspace = graph_.workspace[o];
+    traits.once = graph_.once[o];
     traits.forward = forward(o);
     p.operation.push_back(traits);
   }
@@ -265,20 +265,20 @@ REMAT_INLINE step_part part_extractor::operator()(std::vector<std::uint32_t> ope
   p.tensors.erase(std::unique(p.tensors.begin(), p.tensors.end()), p.tensors.end());
   for (std::uint32_t i = 0; i < p.tensors.size(); ++i) local_[p.tensors[i]] = i;
   for (const std::uint32_t o : p.operations) {
-    for (const std::uint32_t t : step_.inputs[o]) p.reads.values.push_back(local_[t]);
+    for (const std::uint32_t t : graph_.inputs[o]) p.reads.values.push_back(local_[t]);
     p.reads.end_row();
-    for (const std::uint32_t t : step_.outputs[o]) p.writes.values.push_back(local_[t]);
+    for (const std::uint32_t t : graph_.outputs[o]) p.writes.values.push_back(local_[t]);
     p.writes.end_row();
   }
   for (const std::uint32_t t : p.tensors) {
     step_part::tensor_traits traits;
-    traits.bytes = step_.bytes[t];
-    unsigned roles = step_.final_output[t] ? step_part::final_output : 0U;
-    for (const std::uint32_t o : step_.producers[t])
-      if (!mine_[o] && step_.needed[o]) roles |= forward(o) ? step_part::made_by_forward : step_part::made_by_backward;
+    traits.bytes = graph_.bytes[t];
+    unsigned roles = graph_.final_output[t] ? step_part::final_output : 0U;
+    for (const std::uint32_t o : graph_.producers[t])
+      if (!mine_[o] && graph_.needed[o]) roles |= forward(o) ? step_part::made_by_forward : step_part::made_by_backward;
     constexpr unsigned read = step_part::read_by_forward | step_part::read_by_backward;
-    for (const std::uint32_t o : step_.consumers[t]) {
-      if (!mine_[o] && step_.needed[o]) roles |= forward(o) ? step_part::read_by_forward : step_part::read_by_backward;
+    for (const std::uint32_t o : graph_.consumers[t]) {
+      if (!mine_[o] && graph_.needed[o]) roles |= forward(o) ? step_part::read_by_forward : step_part::read_by_backward;
       if ((roles & read) == read) break;
     }
     traits.roles = static_cast<std::uint8_t>(roles);
@@ -308,13 +308,13 @@ REMAT_INLINE schedule translate(const schedule& plan, const step_part& a, const 
     if (k.is_compute()) {
       const auto found = operation.find(static_cast<std::uint32_t>(k.operation()));
       if (found == operation.end())
-        throw bad_argument("operation " + std::to_string(index(k.operation())) + " is not of the part");
+        throw bad_argument("operation " + std::to_string(index(k.operation())) + " is not in the part");
       out.compute(static_cast<op_id>(found->second));
     } else {
       const auto t = static_cast<std::uint32_t>(k.tensor());
       const auto found = std::lower_bound(a.tensors.begin(), a.tensors.end(), t);
       if (found == a.tensors.end() || *found != t)
-        throw bad_argument("tensor " + std::to_string(t) + " is not of the part");
+        throw bad_argument("tensor " + std::to_string(t) + " is not in the part");
       out.free(static_cast<tensor_id>(b.tensors[mapping.tensor[static_cast<std::size_t>(found - a.tensors.begin())]]));
     }
   }
@@ -345,9 +345,9 @@ REMAT_INLINE part_classes classify(std::span<const step_part> parts, const isomo
   return out;
 }
 
-REMAT_INLINE group_classes classify(const flat_graph& s, const operation_hierarchy& h,
+REMAT_INLINE group_classes classify(const flat_graph& graph, const operation_hierarchy& h,
                                     const isomorphism_options& options) {
-  part_extractor extract(s, h);
+  part_extractor extract(graph, h);
   std::vector<step_part> parts;
   for (std::uint32_t g = 0; g < h.groups.size(); ++g) parts.push_back(extract(g));
   group_classes out;

@@ -36,25 +36,25 @@ REMAT_INLINE std::vector<level_child> children_of(const operation_hierarchy& h, 
 }
 
 REMAT_INLINE level_builder::level_builder(const flat_graph& s, std::span<const level_child> children)
-    : step_(s), children_(children) {
+    : graph_(s), children_(children) {
   build(nullptr, 0, 0);
 }
 
 REMAT_INLINE level_builder::level_builder(const flat_graph& s, std::span<const level_child> children,
                                           const part_runs& whole, std::int64_t peak_bytes, std::int64_t save_bytes)
-    : step_(s), children_(children) {
+    : graph_(s), children_(children) {
   build(&whole, peak_bytes, save_bytes);
 }
 
 REMAT_INLINE std::vector<std::uint32_t> level_builder::expand(std::span<const level_problem::choice> choices) const {
   std::vector<std::uint32_t> out;
-  std::vector<std::uint8_t> ran(step_.num_operations, 0);
+  std::vector<std::uint8_t> ran(graph_.num_operations, 0);
   for (const level_problem::choice& k : choices) {
     const meaning& m = meaning_[k.run];
     if (m.child == none) continue;
     for (const std::uint32_t i : operations_of(k.run, k.variant)) {
       const std::uint32_t o = children_[m.child].part.operations[i];
-      if (step_.has_effect(o) && ran[o]) continue;  // once is right
+      if (graph_.has_effect(o) && ran[o]) continue;  // once is right
       ran[o] = 1;
       out.push_back(o);
     }
@@ -221,7 +221,7 @@ REMAT_INLINE level_problem::variant level_builder::variant(const level_child& c,
 }
 
 REMAT_INLINE void level_builder::build(const part_runs* whole, std::int64_t peak, std::int64_t save) {
-  local_.assign(step_.num_tensors, none);
+  local_.assign(graph_.num_tensors, none);
   const auto count = static_cast<std::uint32_t>(children_.size());
   std::vector<part_runs> runs;
   runs.reserve(count);
@@ -325,7 +325,7 @@ REMAT_INLINE void level_builder::build(const part_runs* whole, std::int64_t peak
       if (const std::uint32_t i = local_[whole->part().tensors[t]]; i != none && whole->is_gradient_output(t))
         level_.outputs.push_back(i);
   } else {
-    for (const std::uint32_t t : step_.final_outputs)
+    for (const std::uint32_t t : graph_.final_outputs)
       if (local_[t] != none) level_.outputs.push_back(local_[t]);
   }
   for (std::uint32_t c = count; c-- > 0;) {
@@ -357,7 +357,7 @@ REMAT_INLINE void level_builder::build(const part_runs* whole, std::int64_t peak
 REMAT_INLINE std::uint32_t level_builder::number(std::uint32_t t) {
   if (local_[t] == none) {
     local_[t] = static_cast<std::uint32_t>(level_.bytes.size());
-    level_.bytes.push_back(step_.bytes[t]);
+    level_.bytes.push_back(graph_.bytes[t]);
   }
   return local_[t];
 }

@@ -18,11 +18,11 @@
 
 namespace remat {
 
-REMAT_INLINE bool has_mixed_sums(const flat_graph& s, std::span<const std::uint8_t> forward) {
-  for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+REMAT_INLINE bool has_mixed_sums(const flat_graph& g, std::span<const std::uint8_t> forward) {
+  for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
     bool first = false, second = false;
-    for (const std::uint32_t o : s.producers[t])
-      if (s.needed[o]) (forward[o] ? first : second) = true;
+    for (const std::uint32_t o : g.producers[t])
+      if (g.needed[o]) (forward[o] ? first : second) = true;
     if (first && second) return true;
   }
   return false;
@@ -45,8 +45,8 @@ REMAT_INLINE part_runs::part_runs(const step_part& part) : part_(part), tensors_
   once_.assign(n, 0);
   for (std::uint32_t o = 0; o < n; ++o) {
     once_[o] = part.operation[o].once != 0;
-    // Others add to it as well: to make it again would take them. In the forward, which may run as a whole while the
-    // sum is there, that goes for its own operations, too.
+    // A tensor to which others add as well cannot be made again without them. The forward may run as a whole while a
+    // sum is resident, so there the same holds for sums of its own operations.
     for (const std::uint32_t t : part.writes[o])
       if ((others(t) & (step_part::made_by_forward | step_part::made_by_backward)) != 0 ||
           (o < num_forward_ && inside_[t] > 1))
@@ -78,7 +78,7 @@ REMAT_INLINE std::optional<part_option> part_runs::measure(std::span<const std::
   std::vector<std::uint8_t> wanted(tensors_, 0);
   if (!backward.empty())
     for (std::uint32_t t = 0; t < tensors_; ++t) wanted[t] = is_gradient_output(t);
-  const events second = tidy(backward, wanted, inside_);
+  const events second = place_frees(backward, wanted, inside_);
   std::vector<std::uint8_t> kept(tensors_, 0);
   for (std::uint32_t t = 0; t < tensors_; ++t) {
     wanted[t] = is_output(t);
@@ -95,7 +95,7 @@ REMAT_INLINE std::optional<part_option> part_runs::measure(std::span<const std::
     }
     if (!kept[t]) out.backward_reads.push_back(t);
   }
-  const events first = tidy(forward, wanted, inside_forward_);
+  const events first = place_frees(forward, wanted, inside_forward_);
   for (std::uint32_t t = 0; t < tensors_; ++t)
     if (first.at_start[t]) {
       if (inside_[t] > 0 && !is_forward_sum(t)) return std::nullopt;
@@ -106,12 +106,12 @@ REMAT_INLINE std::optional<part_option> part_runs::measure(std::span<const std::
   out.backward_peak_bytes = replay(second, true, there, &out.backward_stretches);
   for (std::uint32_t t = 0; t < tensors_; ++t) there[t] = is_output(t);
   out.forward_peak_again_bytes = replay(first, false, there);
-  // Outputs of the forward that the backward makes again need not be there.
+  // Outputs of the forward that the backward makes again need not be resident.
   for (std::uint32_t t = 0; t < tensors_; ++t)
     there[t] = is_gradient_output(t) && ((others(t) & step_part::made_by_backward) != 0 || !backward_once_);
   out.backward_peak_again_bytes = replay(second, true, there);
-  out.forward_time = take_down(first, out.forward);
-  out.backward_time = take_down(second, out.backward);
+  out.forward_time = append_computes(first, out.forward);
+  out.backward_time = append_computes(second, out.backward);
   return out;
 }
 
@@ -194,13 +194,13 @@ REMAT_INLINE std::optional<part_option> part_runs::option_of(const schedule& pla
   return measure(runs[0], runs[1]);
 }
 
-REMAT_INLINE part_runs::events part_runs::tidy(std::span<const std::uint32_t> operations,
-                                               const std::vector<std::uint8_t>& wanted,
-                                               const std::vector<std::uint32_t>& makers) const {
+REMAT_INLINE part_runs::events part_runs::place_frees(std::span<const std::uint32_t> operations,
+                                                      const std::vector<std::uint8_t>& wanted,
+                                                      const std::vector<std::uint32_t>& makers) const {
   events out;
   out.at_start.assign(tensors_, 0);
   std::vector<std::uint8_t>& live = out.at_start;
-  // Operations whose contribution to a tensor that is live has not been met; tensors of several producers are few.
+  // For each live tensor the producers that have been met. Few tensors have several producers.
   std::vector<std::vector<std::uint32_t>> met(tensors_);
   const auto want = [&](std::uint32_t t) {
     live[t] = 1;
@@ -219,7 +219,7 @@ REMAT_INLINE part_runs::events part_runs::tidy(std::span<const std::uint32_t> op
     for (const std::uint32_t t : part_.writes[o]) {
       if (open(t)) {
         met[t].push_back(o);
-        // What others add as well stays wanted.
+        // A sum with contributions of others stays live.
         if (met[t].size() == makers[t] && !is_gradient_input(t) && !is_forward_sum(t)) live[t] = 0;
       } else if (!live[t]) {
         out.steps.push_back(t | is_free);
@@ -236,7 +236,7 @@ REMAT_INLINE part_runs::events part_runs::tidy(std::span<const std::uint32_t> op
   return out;
 }
 
-REMAT_INLINE double part_runs::take_down(const events& what, std::vector<std::uint32_t>& operations) const {
+REMAT_INLINE double part_runs::append_computes(const events& what, std::vector<std::uint32_t>& operations) const {
   double time = 0;
   for (const std::uint32_t k : what.steps) {
     if (k & is_free) continue;
@@ -249,7 +249,7 @@ REMAT_INLINE double part_runs::take_down(const events& what, std::vector<std::ui
 REMAT_INLINE std::int64_t part_runs::replay(const events& what, bool backward, std::vector<std::uint8_t> there,
                                             std::vector<part_option::stretch>* stretches) const {
   std::int64_t memory = 0, peak = 0;
-  // What others hold, whatever the part does with it.
+  // Tensors that others hold in any case.
   std::vector<std::uint8_t> held(there);
   for (std::uint32_t t = 0; t < tensors_; ++t) {
     if (!what.at_start[t]) continue;
@@ -326,7 +326,7 @@ REMAT_INLINE void keep_pareto_optimal(std::vector<part_option>& options, const p
     return a.option.time() < b.option.time();
   });
   const auto as_good = [](const entry& a, const entry& b) {
-    return a.option.time() <= b.option.time() * (1 + 1e-12) && a.option.saved_bytes <= b.option.saved_bytes &&
+    return a.option.time() <= with_rounding(b.option.time()) && a.option.saved_bytes <= b.option.saved_bytes &&
            a.option.forward_peak_bytes <= b.option.forward_peak_bytes &&
            a.option.backward_peak_bytes <= b.option.backward_peak_bytes && a.read <= b.read;
   };

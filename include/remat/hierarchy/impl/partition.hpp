@@ -23,14 +23,14 @@ namespace remat {
 
 namespace detail::partitioning {
 
-inline std::vector<std::uint8_t> checked_forward(const flat_graph& s, const partition_options& options) {
+inline std::vector<std::uint8_t> checked_forward(const flat_graph& graph, const partition_options& options) {
   if (options.max_group < 2) throw bad_argument("max_group is " + std::to_string(options.max_group) + "; at least 2");
   if (options.max_top < 1) throw bad_argument("max_top is 0; at least 1");
   if (!std::isfinite(options.alpha)) throw bad_argument("alpha is not finite");
-  if (options.forward.empty()) return forward_operations(s);
-  if (options.forward.size() != s.num_operations)
+  if (options.forward.empty()) return forward_operations(graph);
+  if (options.forward.size() != graph.num_operations)
     throw bad_argument("forward has " + std::to_string(options.forward.size()) + " entries; there are " +
-                       std::to_string(s.num_operations) + " operations");
+                       std::to_string(graph.num_operations) + " operations");
   return options.forward;
 }
 
@@ -40,22 +40,22 @@ struct listed_forward {
   std::vector<std::uint32_t> operations;
   std::vector<std::int64_t> crossing;
 
-  listed_forward(const flat_graph& s, const std::vector<std::uint8_t>& forward) {
-    std::vector<std::uint32_t> place(s.num_operations, operation_hierarchy::none);
-    for (std::uint32_t o = 0; o < s.num_operations; ++o)
-      if (s.needed[o] && forward[o]) {
+  listed_forward(const flat_graph& graph, const std::vector<std::uint8_t>& forward) {
+    std::vector<std::uint32_t> place(graph.num_operations, operation_hierarchy::none);
+    for (std::uint32_t o = 0; o < graph.num_operations; ++o)
+      if (graph.needed[o] && forward[o]) {
         place[o] = static_cast<std::uint32_t>(operations.size());
         operations.push_back(o);
       }
     crossing.assign(operations.size() + 1, 0);
-    for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
+    for (std::uint32_t t = 0; t < graph.num_tensors; ++t) {
       std::uint32_t from = operation_hierarchy::none, to = 0;
-      for (const std::uint32_t o : s.producers[t]) from = std::min(from, place[o]);
-      for (const std::uint32_t o : s.consumers[t])
+      for (const std::uint32_t o : graph.producers[t]) from = std::min(from, place[o]);
+      for (const std::uint32_t o : graph.consumers[t])
         if (place[o] != operation_hierarchy::none) to = std::max(to, place[o]);
       if (from == operation_hierarchy::none || to <= from) continue;
-      crossing[from + 1] += s.bytes[t];
-      crossing[to + 1] -= s.bytes[t];
+      crossing[from + 1] += graph.bytes[t];
+      crossing[to + 1] -= graph.bytes[t];
     }
     for (std::size_t i = 1; i < crossing.size(); ++i) crossing[i] += crossing[i - 1];
   }
@@ -63,11 +63,11 @@ struct listed_forward {
 
 /// The hierarchy whose lowest groups are given sections [begin, end) of the listed forward operations, ascending and
 /// apart. Each section is partitioned if it is large, and then what there is of sections and operations between them.
-inline operation_hierarchy partition_sections(const flat_graph& s, const std::vector<std::uint8_t>& forward,
+inline operation_hierarchy partition_sections(const flat_graph& graph, const std::vector<std::uint8_t>& forward,
                                               const partition_options& options, const listed_forward& line,
                                               const std::vector<std::pair<std::size_t, std::size_t>>& sections) {
-  grouping groups(s.num_operations);
-  node_merger merging(s, forward, options.max_group, options.alpha, groups);
+  grouping groups(graph.num_operations);
+  node_merger merging(graph, forward, options.max_group, options.alpha, groups);
   std::vector<node_merger::part> top;
   std::size_t done = 0;
   const auto single = [](std::uint32_t o) {
@@ -92,20 +92,20 @@ inline operation_hierarchy partition_sections(const flat_graph& s, const std::ve
   }
   loose(line.operations.size(), top);
   if (top.size() > options.max_top) merging.run(top, options.max_top);
-  return make_hierarchy(s, forward, std::move(groups.of_operation), std::move(groups.of_group));
+  return make_hierarchy(graph, forward, std::move(groups.of_operation), std::move(groups.of_group));
 }
 
 }  // namespace detail::partitioning
 
-REMAT_INLINE operation_hierarchy h_partition(const flat_graph& s, const partition_options& options) {
-  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(s, options);
-  return detail::partitioning::partition_sections(s, forward, options, detail::partitioning::listed_forward(s, forward),
-                                                  {});
+REMAT_INLINE operation_hierarchy h_partition(const flat_graph& graph, const partition_options& options) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
+  return detail::partitioning::partition_sections(graph, forward, options,
+                                                  detail::partitioning::listed_forward(graph, forward), {});
 }
 
-REMAT_INLINE operation_hierarchy partition_at_cuts(const flat_graph& s, const partition_options& options) {
-  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(s, options);
-  const detail::partitioning::listed_forward line(s, forward);
+REMAT_INLINE operation_hierarchy partition_at_cuts(const flat_graph& graph, const partition_options& options) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
+  const detail::partitioning::listed_forward line(graph, forward);
   const std::size_t n = line.operations.size();
   using cost = std::pair<double, std::size_t>;  // bytes, cuts
   std::vector<cost> best(n + 1, cost{std::numeric_limits<double>::infinity(), 0});
@@ -122,12 +122,12 @@ REMAT_INLINE operation_hierarchy partition_at_cuts(const flat_graph& s, const pa
   for (std::size_t i = n; i > 0; i = from[i]) sections.emplace_back(from[i], i);
   std::reverse(sections.begin(), sections.end());
   if (sections.size() == 1) sections.clear();
-  return detail::partitioning::partition_sections(s, forward, options, line, sections);
+  return detail::partitioning::partition_sections(graph, forward, options, line, sections);
 }
 
-REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& s, const partition_options& options) {
-  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(s, options);
-  const detail::partitioning::listed_forward line(s, forward);
+REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, const partition_options& options) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
+  const detail::partitioning::listed_forward line(graph, forward);
   const std::size_t n = line.operations.size();
 
   // The same number for operations that are alike.
@@ -137,14 +137,15 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& s, const
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint32_t o = line.operations[i];
     std::vector<std::int64_t> in, out;
-    for (const std::uint32_t t : s.inputs[o]) in.push_back(s.bytes[t]);
-    for (const std::uint32_t t : s.outputs[o]) out.push_back(s.bytes[t]);
+    for (const std::uint32_t t : graph.inputs[o]) in.push_back(graph.bytes[t]);
+    for (const std::uint32_t t : graph.outputs[o]) out.push_back(graph.bytes[t]);
     std::sort(in.begin(), in.end());
     std::sort(out.begin(), out.end());
-    kind[i] = kinds
-                  .try_emplace(likeness(s.time[o], s.workspace[o], s.once[o], std::move(in), std::move(out)),
-                               static_cast<std::uint32_t>(kinds.size()))
-                  .first->second;
+    kind[i] =
+        kinds
+            .try_emplace(likeness(graph.time[o], graph.workspace[o], graph.once[o], std::move(in), std::move(out)),
+                         static_cast<std::uint32_t>(kinds.size()))
+            .first->second;
   }
   std::vector<std::pair<std::size_t, std::size_t>> sections, todo{{0, n}};
   while (!todo.empty()) {
@@ -177,7 +178,7 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& s, const
     todo.emplace_back(at, end);
   }
   std::sort(sections.begin(), sections.end());
-  return detail::partitioning::partition_sections(s, forward, options, line, sections);
+  return detail::partitioning::partition_sections(graph, forward, options, line, sections);
 }
 
 }  // namespace remat

@@ -142,7 +142,7 @@ REMAT_INLINE level_report simulate_level(const level_problem& level, std::span<c
   for (const std::uint32_t x : level.outputs)
     if (!written[x]) return refuse(choices.size(), "output " + std::to_string(x) + " has not been written");
 
-  // Backwards: what is wanted.
+  // From the end to the begin: which tensors later choices read.
   std::vector<std::uint8_t> there(level.bytes.size(), 0);
   std::int64_t bytes = 0;
   const auto put = [&](std::uint32_t x, bool wanted) {
@@ -182,7 +182,7 @@ REMAT_INLINE std::vector<level_problem::choice> without_runs_in_vain(const level
     const bool of_use = std::any_of(v.writes.begin(), v.writes.end(), [&](std::uint32_t x) { return wanted[x] != 0; });
     if (first[choices[i].run] != i && !of_use) continue;
     kept.push_back(choices[i]);
-    // What several runs write is wanted by none before them, so it may be struck out each time.
+    // No choice reads a tensor of several runs before all of these, so each of them may reset the mark.
     for (const std::uint32_t x : v.writes) wanted[x] = 0;
     for (const std::uint32_t x : v.reads) wanted[x] = 1;
   }

@@ -19,6 +19,7 @@
 #include "remat/hierarchy/part_option.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "remat/solver/part_solvers.hpp"
 #include "remat/solver/rotor.hpp"
 
 namespace {
@@ -63,6 +64,7 @@ std::vector<std::vector<stage_way>> options_of(const problem& p, const remat::fo
   }
   remat::option_search search;
   search.moves = 50;
+  search.solvers = remat::default_part_solvers();
   search.peaks = 1;
   search.most_budgets = 5;
   const remat::run_control run;

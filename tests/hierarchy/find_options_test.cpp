@@ -23,6 +23,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/exact.hpp"
+#include "remat/solver/part_solvers.hpp"
 #include "support/random_parts.hpp"
 
 namespace {
@@ -49,6 +50,7 @@ bool same(const option_table& a, const option_table& b) {
 option_search quick(std::uint64_t moves = 200) {
   option_search search;
   search.moves = moves;
+  search.solvers = default_part_solvers();
   return search;
 }
 option_table options_of(std::span<const step_part> parts, const option_search& search) {
@@ -113,8 +115,7 @@ TEST_CASE("random parts: options are measured, sorted, and each is the fastest f
         order.push_back(runs.num_forward());
         order.push_back(runs.num_forward() + 1);
         for (const std::uint32_t k : o.backward) order.push_back(k < runs.num_forward() ? k : k + 2);
-        const std::int64_t held = detail::option_finding::held_at_turn(runs, o),
-                           gradients = runs.gradient_input_bytes();
+        const std::int64_t held = runs.held_at_turn(o), gradients = runs.gradient_input_bytes();
         const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
         const check_report report = check(free, schedule_computes(free, order));
         INFO("seed ", seed, ", part that begins at operation ", parts[i].operations[0], ": ", report.message());
@@ -293,7 +294,7 @@ TEST_CASE("starts: asked for within the budgets of each solve; good ones are tak
   search.most_budgets = 4;
   search.run.threads = 2;
   std::atomic<std::size_t> calls{0}, wrong{0};
-  search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save) {
+  search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save, run_clock&) {
     ++calls;
     if (i >= parts.size() || &runs.part() != &parts[i] || peak < save || save < 0) ++wrong;
     return std::vector<schedule>{};
@@ -303,10 +304,42 @@ TEST_CASE("starts: asked for within the budgets of each solve; good ones are tak
   CHECK(calls >= parts.size());
   search.starts = {};
   CHECK(same(empty, options_of(parts, search)));
-  search.starts = [](std::size_t, const part_runs&, std::int64_t, std::int64_t) -> std::vector<schedule> {
+  search.starts = [](std::size_t, const part_runs&, std::int64_t, std::int64_t, run_clock&) -> std::vector<schedule> {
     throw std::runtime_error("no start");
   };
   CHECK_THROWS_WITH_AS((void)options_of(parts, search), "no start", std::runtime_error);
+}
+
+TEST_CASE("a limit on work: kept, and the same options for any number of threads") {
+  const test::divided_step d = bundled("rk/gpt2-like-2l", 12);
+  const std::vector<step_part> parts = d.parts();
+  std::size_t operations = 0;
+  for (const step_part& p : parts) operations += p.operations.size();
+  std::uint64_t before = 0;
+  for (const std::uint64_t limit : {0U, 100U, 5000U, 50000U}) {
+    option_search search = quick(400);
+    search.run.work_limit = limit;
+    search.cache = std::make_shared<option_cache>();
+    const option_table one = options_of(parts, search);
+    INFO("limit ", limit, ", work ", one.work, ", solves ", one.solves);
+    check_table(one, parts, search);
+    CHECK(one.stopped == stop_reason::none);
+    CHECK(one.work >= before);
+    CHECK(one.solves <= limit / 4);  // none is begun whose problem cannot be read
+    before = one.work;
+    if (limit < 50000) CHECK(search.cache->size() < one.distinct);  // only parts without a search are whole
+    search.run.threads = 3;
+    search.cache.reset();
+    const option_table three = options_of(parts, search);
+    CHECK(same(one, three));
+    CHECK(one.work == three.work);
+  }
+}
+
+TEST_CASE("a search without a solver is refused") {
+  CHECK_THROWS_WITH_AS((void)options_of({}, option_search{}),
+                       "find_options: option_search::solvers has no thorough solver; see default_part_solvers()",
+                       bad_argument);
 }
 
 TEST_CASE("no parts, no options") {

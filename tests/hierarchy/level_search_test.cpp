@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -22,6 +23,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/evict.hpp"
+#include "remat/solver/part_solvers.hpp"
 #include "support/random_parts.hpp"
 
 namespace {
@@ -39,6 +41,7 @@ std::vector<level_child> children_of_step(const test::divided_step& d, std::uint
   for (const level_child& c : children) parts.push_back(c.part);
   option_search search;
   search.moves = moves;
+  search.solvers = default_part_solvers();
   search.most_budgets = 6;
   search.most_options = 5;
   run_clock clock(search.run);
@@ -47,8 +50,14 @@ std::vector<level_child> children_of_step(const test::divided_step& d, std::uint
   return children;
 }
 
+level_search_options standard() {
+  level_search_options options;
+  options.solvers = default_level_solvers();
+  return options;
+}
+
 struct result {
-  std::size_t calls = 0, invalid = 0, illegal = 0;
+  std::size_t problems = 0, calls = 0, invalid = 0, illegal = 0;
   double best = infinite;
   schedule plan{};
   std::vector<std::vector<level_problem::choice>> all{};
@@ -57,11 +66,16 @@ struct result {
 
 /// Judges by the flat schedule, and looks at every choice that comes.
 result search(const test::divided_step& d, const std::vector<level_child>& children, std::int64_t budget,
-              const level_search_options& options) {
+              level_search_options options) {
   const level_builder builder(d.whole.graph(), children);
   const problem p = d.whole.with_budget(budget);
   run_clock clock(options.run);
   result out;
+  for (sub_solver* solver : {&options.solvers.quick, &options.solvers.escalate})
+    *solver = [&out, wrapped = *solver](const problem& q, std::span<const schedule> starts, const run_control& run) {
+      ++out.problems;
+      return wrapped(q, starts, run);
+    };
   search_level(builder, children, budget, clock, options, [&](std::vector<level_problem::choice> choices) {
     ++out.calls;
     schedule plan = schedule_computes(p, builder.expand(choices));
@@ -106,14 +120,15 @@ TEST_CASE("random steps: what is taken is legal, and the search ends within its 
     if (d.mixed_sums()) continue;
     const std::vector<level_child> children = children_of_step(d, 100);
     const std::int64_t low = largest_working_set(d.whole).bytes, high = d.whole.graph().baseline_peak;
-    REQUIRE(search(d, children, problem::unlimited, {}).best == d.whole.graph().needed_time);
+    REQUIRE(search(d, children, problem::unlimited, standard()).best == d.whole.graph().needed_time);
     for (int f = 0; f < 3; ++f) {
       const std::int64_t budget = low + (high - low) * f / 2;
-      level_search_options options;
+      level_search_options options = standard();
       const result r = search(d, children, budget, options);
       INFO("seed ", seed, ", budget ", budget);
-      REQUIRE(r.work <= options.prices + 2 + options.rounds * 2 * children.size());
-      REQUIRE(r.calls <= 2 * r.work);
+      REQUIRE(r.problems <= 2 * (options.prices + 2 + options.rounds * 2 * children.size()));
+      REQUIRE(r.calls <= r.problems);
+      REQUIRE(r.work >= r.problems);
       calls += r.calls;
       illegal += r.illegal;
       invalid += r.invalid;
@@ -126,7 +141,7 @@ TEST_CASE("random steps: what is taken is legal, and the search ends within its 
       REQUIRE(r.best <= less.best);
       better += r.best < less.best;
       // The same every time.
-      REQUIRE(search(d, children, budget, {}).all == r.all);
+      REQUIRE(search(d, children, budget, standard()).all == r.all);
     }
   }
   MESSAGE(found, " found, ", better, " of them better for the search, in ", calls, " calls, ", invalid,
@@ -140,19 +155,19 @@ TEST_CASE("a stop: no further problem") {
   const test::divided_step d = bundled("rk/gpt2-like-2l");
   const std::vector<level_child> children = children_of_step(d, 20);
   const std::int64_t budget = d.whole.graph().baseline_peak * 6 / 10;
-  const result free = search(d, children, budget, {});
+  const result free = search(d, children, budget, standard());
   REQUIRE(free.best < infinite);
-  REQUIRE(free.work > 4);
+  REQUIRE(free.problems > 4);
 
   std::stop_source source;
-  level_search_options options;
+  level_search_options options = standard();
   options.run.stop = source.get_token();
   source.request_stop();
   result r = search(d, children, budget, options);
   CHECK(r.calls == 0);
   CHECK(r.work == 0);
 
-  options = {};
+  options = standard();
   options.run.time_limit = std::chrono::nanoseconds(0);
   r = search(d, children, budget, options);
   CHECK(r.calls == 0);
@@ -160,7 +175,7 @@ TEST_CASE("a stop: no further problem") {
 
   // From within: the one under way is the last.
   std::stop_source later;
-  options = {};
+  options = standard();
   options.run.stop = later.get_token();
   const level_builder builder(d.whole.graph(), children);
   run_clock clock(options.run);
@@ -173,12 +188,25 @@ TEST_CASE("a stop: no further problem") {
   CHECK(calls == 1);
   CHECK(clock.work_done() <= free.work);
 
-  // And a limit on work is one on problems.
-  for (const std::uint64_t most : {1U, 3U}) {
-    options = {};
+  // A limit on work: the problem under way is the last.
+  for (const std::uint64_t most : {std::uint64_t{1}, free.work / 2}) {
+    options = standard();
     options.run.work_limit = most;
-    CHECK(search(d, children, budget, options).work == most);
+    r = search(d, children, budget, options);
+    CHECK(r.problems >= 1);
+    CHECK(r.work <= most + free.work / 4);
   }
+}
+
+TEST_CASE("a search without a solver is refused") {
+  const test::divided_step d = bundled("rk/fno1d");
+  const std::vector<level_child> children = children_of_step(d, 20);
+  const level_builder builder(d.whole.graph(), children);
+  const level_search_options options;
+  run_clock clock(options.run);
+  CHECK_THROWS_AS(search_level(builder, children, 0, clock, options,
+                               [](const std::vector<level_problem::choice>&) { return infinite; }),
+                  bad_argument);
 }
 
 TEST_CASE("what the caller throws leaves the search; what it says decides") {
@@ -186,7 +214,7 @@ TEST_CASE("what the caller throws leaves the search; what it says decides") {
   const std::vector<level_child> children = children_of_step(d, 20);
   const std::int64_t budget = d.whole.graph().baseline_peak * 8 / 10;
   const level_builder builder(d.whole.graph(), children);
-  level_search_options options;
+  level_search_options options = standard();
   run_clock clock(options.run);
   CHECK_THROWS_WITH_AS(
       search_level(builder, children, budget, clock, options,
@@ -200,7 +228,7 @@ TEST_CASE("what the caller throws leaves the search; what it says decides") {
     return infinite;
   });
   CHECK(calls > 0);
-  CHECK(fresh.work_done() <= options.prices + 2);
+  CHECK(calls <= 2 * (options.prices + 2));
 }
 
 TEST_CASE("bundled steps: within a budget that eviction alone meets") {
@@ -209,7 +237,7 @@ TEST_CASE("bundled steps: within a budget that eviction alone meets") {
     const std::vector<level_child> children = children_of_step(d, 20);
     for (const int percent : {60, 80}) {
       const std::int64_t budget = d.whole.graph().baseline_peak / 100 * percent;
-      const result r = search(d, children, budget, {});
+      const result r = search(d, children, budget, standard());
       INFO(std::string(name), " at ", percent, " %: ", r.best, " of ", d.whole.graph().needed_time);
       if (!evict(d.whole.with_budget(budget)).plan) continue;
       REQUIRE(r.best < infinite);

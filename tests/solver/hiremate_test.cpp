@@ -13,9 +13,11 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/core/error.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/mip/branch_and_bound.hpp"
@@ -159,6 +161,57 @@ TEST_CASE("a limit on work: the same answer for any number of threads, every tim
   }
 }
 
+TEST_CASE("a given hierarchy that is not one of the graph is refused") {
+  const problem p = bundled("rk/fno1d", 60), other = bundled("rk/unet", 60);
+  const auto refused = [&](operation_hierarchy h, const std::string& why) {
+    hiremate_options options = limited(300);
+    options.hierarchy = std::move(h);
+    const std::string text = "hiremate: the given hierarchy is not one of the problem's graph: " + why;
+    CHECK_THROWS_WITH_AS((void)hiremate_own(p, options), text.c_str(), bad_argument);
+    // Whatever the budget.
+    CHECK_THROWS_AS((void)hiremate_own(p.with_budget(problem::unlimited), options), bad_argument);
+  };
+  const std::string number = std::to_string(p.graph().num_operations);
+  refused({}, "the arrays do not belong to a hierarchy of " + number + " operations");
+  refused(h_partition(other.graph()), "the arrays do not belong to a hierarchy of " + number + " operations");
+  const operation_hierarchy good = h_partition(p.graph());
+  operation_hierarchy h = good;
+  const std::uint32_t last = h.order.back();
+  h.order.pop_back();
+  refused(h, "operation " + std::to_string(last) + " is not in the order");
+  h = good;
+  std::swap(h.order[0], h.order[1]);
+  CHECK_THROWS_AS((void)hiremate_own(p,
+                                     [&] {
+                                       hiremate_options options = limited(300);
+                                       options.hierarchy = h;
+                                       return options;
+                                     }()),
+                  bad_argument);
+  // Rows that lead out of their array.
+  h = good;
+  h.children.values.resize(h.children.values.size() / 2);
+  refused(h, "the rows of `children` do not fit their array");
+  h = good;
+  h.children.begin[1] = 1U << 30U;
+  refused(h, "the rows of `children` do not fit their array");
+}
+
+TEST_CASE("options out of range are refused") {
+  const problem p = bundled("rk/fno1d", 60);
+  const auto refused = [&](auto change, const char* why) {
+    hiremate_options options = limited(300);
+    change(options);
+    CHECK_THROWS_WITH_AS((void)hiremate_own(p, options), why, bad_argument);
+  };
+  refused([](hiremate_options& o) { o.max_group = 1; }, "hiremate: max_group is 1; it must be at least 2");
+  refused([](hiremate_options& o) { o.max_top = 0; }, "hiremate: max_top is 0; it must be at least 1");
+  refused([](hiremate_options& o) { o.good_enough = -1; },
+          "hiremate: good_enough is -1.000000; it must not be negative");
+  refused([](hiremate_options& o) { o.most_columns = std::numeric_limits<double>::quiet_NaN(); },
+          "hiremate: most_columns is nan; it must not be negative");
+}
+
 TEST_CASE("trivial budgets: everything fits, nothing fits") {
   const problem p = bundled("rk/gpt2-like-2l", 100);
   const solution all = hiremate_own(p.with_budget(problem::unlimited));
@@ -179,7 +232,7 @@ TEST_CASE("trivial budgets: everything fits, nothing fits") {
 
 TEST_CASE("reports; a given hierarchy; a cache for several budgets") {
   const problem p = bundled("gpt2-small-b8-s1024", 70);
-  hiremate_options options = limited(200);
+  hiremate_options options = limited(run_control::no_work_limit);
   options.moves = 10;
   options.refine = false;
   options.good_enough = 0;

@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
+#include "remat/core/index_rows.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace remat {
 
-/// Some operations of a step, the tensors that they read or write, and what each is to the part.
+/// A part of a graph: some operations, the tensors that they read or write, and the roles of these tensors.
 struct step_part {
-  /// What is known of an operation: equal for operations that may be exchanged.
+  /// The properties of an operation. Operations that can be exchanged have equal ones.
   struct operation_traits {
     double time = 0;
     std::int64_t workspace = 0;
@@ -30,19 +24,19 @@ struct step_part {
     bool forward = false;
     friend bool operator==(const operation_traits&, const operation_traits&) = default;
   };
-  /// … and of a tensor.
+  /// The properties of a tensor.
   struct tensor_traits {
     std::int64_t bytes = 0;
     std::uint8_t roles = 0;
     friend bool operator==(const tensor_traits&, const tensor_traits&) = default;
   };
-  /// Roles of a tensor beside what the part itself does with it: needed operations outside of the part make it (an
-  /// input, or several producers) or read it (an output), forward or backward ones; it is a final output.
+  /// Roles of a tensor outside of the part, as bits: needed forward or backward operations outside make it or read it;
+  /// it is a final output.
   static constexpr std::uint8_t made_by_forward = 1, made_by_backward = 2, read_by_forward = 4, read_by_backward = 8,
                                 final_output = 16;
 
-  std::vector<std::uint32_t> operations{};  ///< of the step, in a topological order
-  std::vector<std::uint32_t> tensors{};     ///< of the step, ascending
+  std::vector<std::uint32_t> operations{};  ///< of the graph, in a topological order
+  std::vector<std::uint32_t> tensors{};     ///< of the graph, ascending
   std::vector<operation_traits> operation{};
   std::vector<tensor_traits> tensor{};
   // In indices of the two lists above.
@@ -50,89 +44,30 @@ struct step_part {
   index_rows writes{};  ///< operation → tensors
 };
 
-/// Takes parts out of a step. It keeps arrays of the step's size between the calls: O(operations of the part + their
-/// reads and writes + makers and readers of their tensors) time for each.
+/// Extracts parts of a graph. A call takes O(operations of the part + their reads and writes + producers and consumers
+/// of their tensors) time; arrays of the graph's size are kept between the calls. Not for several threads at once.
 class part_extractor {
  public:
-  /// Looks at the step and at `h` while it is used: `h` says which operations are forward.
-  part_extractor(const flat_graph& s, const operation_hierarchy& h) : part_extractor(s, h.order, h.num_forward) {
+  /// Keeps references to the graph and to `h`, which says which operations are forward.
+  part_extractor(const flat_graph& g, const operation_hierarchy& h) : part_extractor(g, h.order, h.num_forward) {
     hierarchy_ = &h;
   }
-  /// Without groups: `order` is any topological order of the needed operations, the first `num_forward` are forward.
-  part_extractor(const flat_graph& s, std::span<const std::uint32_t> order, std::uint32_t num_forward)
-      : step_(s),
-        num_forward_(num_forward),
-        place_(s.num_operations, none),
-        local_(s.num_tensors, none),
-        mine_(s.num_operations, 0) {
-    for (std::uint32_t i = 0; i < order.size(); ++i) place_[order[i]] = i;
-  }
+  /// Without groups. `order` is any topological order of the needed operations, the first `num_forward` of which are
+  /// forward.
+  part_extractor(const flat_graph& g, std::span<const std::uint32_t> order, std::uint32_t num_forward);
 
-  /// Forward and backward of a group. Precondition: there is a hierarchy.
-  [[nodiscard]] step_part operator()(std::size_t group) {
-    const operation_hierarchy& h = *hierarchy_;
-    std::vector<std::uint32_t> operations(h.forward(group).begin(), h.forward(group).end());
-    operations.insert(operations.end(), h.backward(group).begin(), h.backward(group).end());
-    return (*this)(std::move(operations));
-  }
+  /// Forward and backward of a group. Precondition: the extractor was made with a hierarchy.
+  [[nodiscard]] step_part operator()(std::size_t group);
 
-  /// Any needed operations, each once; they are brought into the order. Throws `bad_argument` for an
-  /// operation that is not needed or there twice.
-  [[nodiscard]] step_part operator()(std::vector<std::uint32_t> operations) {
-    for (const std::uint32_t o : operations)
-      if (o >= step_.num_operations || place_[o] == none)
-        throw bad_argument("operation " + std::to_string(o) + " is none that the step needs");
-    std::sort(operations.begin(), operations.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return place_[a] < place_[b]; });
-    if (const auto twice = std::adjacent_find(operations.begin(), operations.end()); twice != operations.end())
-      throw bad_argument("operation " + std::to_string(*twice) + " is in the part twice; once is right");
-    step_part p;
-    p.operations = std::move(operations);
-    for (const std::uint32_t o : p.operations) {
-      mine_[o] = 1;
-      p.tensors.insert(p.tensors.end(), step_.inputs[o].begin(), step_.inputs[o].end());
-      p.tensors.insert(p.tensors.end(), step_.outputs[o].begin(), step_.outputs[o].end());
-      step_part::operation_traits traits;
-      traits.time = step_.time[o];
-      traits.workspace = step_.workspace[o];
-      traits.once = step_.once[o];
-      traits.forward = forward(o);
-      p.operation.push_back(traits);
-    }
-    std::sort(p.tensors.begin(), p.tensors.end());
-    p.tensors.erase(std::unique(p.tensors.begin(), p.tensors.end()), p.tensors.end());
-    for (std::uint32_t i = 0; i < p.tensors.size(); ++i) local_[p.tensors[i]] = i;
-    for (const std::uint32_t o : p.operations) {
-      for (const std::uint32_t t : step_.inputs[o]) p.reads.values.push_back(local_[t]);
-      p.reads.end_row();
-      for (const std::uint32_t t : step_.outputs[o]) p.writes.values.push_back(local_[t]);
-      p.writes.end_row();
-    }
-    for (const std::uint32_t t : p.tensors) {
-      step_part::tensor_traits traits;
-      traits.bytes = step_.bytes[t];
-      unsigned roles = step_.final_output[t] ? step_part::final_output : 0U;
-      for (const std::uint32_t o : step_.producers[t])
-        if (!mine_[o] && step_.needed[o])
-          roles |= forward(o) ? step_part::made_by_forward : step_part::made_by_backward;
-      constexpr unsigned read = step_part::read_by_forward | step_part::read_by_backward;
-      for (const std::uint32_t o : step_.consumers[t]) {
-        if (!mine_[o] && step_.needed[o])
-          roles |= forward(o) ? step_part::read_by_forward : step_part::read_by_backward;
-        if ((roles & read) == read) break;
-      }
-      traits.roles = static_cast<std::uint8_t>(roles);
-      p.tensor.push_back(traits);
-    }
-    for (const std::uint32_t o : p.operations) mine_[o] = 0;
-    return p;
-  }
+  /// The part of these operations, which may be listed in any order. Throws `bad_argument` for an operation that is not
+  /// needed or is listed twice.
+  [[nodiscard]] step_part operator()(std::vector<std::uint32_t> operations);
 
  private:
   static constexpr std::uint32_t none = operation_hierarchy::none;
   [[nodiscard]] bool forward(std::uint32_t o) const { return place_[o] < num_forward_; }
 
-  const flat_graph& step_;
+  const flat_graph& graph_;
   const operation_hierarchy* hierarchy_ = nullptr;
   std::uint32_t num_forward_;
   std::vector<std::uint32_t> place_, local_;
@@ -140,300 +75,57 @@ class part_extractor {
 };
 
 struct isomorphism_options {
-  /// false: operations that differ in time alone are alike. Measured times of equal operations never are quite.
+  /// Compare times. Measured times of equal operations differ slightly; false ignores them.
   bool times = true;
-  /// Refinements until two parts count as different although that has not been shown.
+  /// Refinements after which the search gives up and calls two parts different, without a proof.
   std::uint32_t most_refinements = 10'000;
 };
 
-/// Which operation and tensor of one part corresponds to which of another, in indices of their lists.
+/// Operation and tensor of one part → those of another part, in indices of their lists.
 struct part_mapping {
   std::vector<std::uint32_t> operation{};
   std::vector<std::uint32_t> tensor{};
 };
 
-namespace detail::isomorphism {
+/// A hash of a part that does not depend on names: equal for parts that are equal up to renaming, and rarely equal for
+/// others. O((reads and writes) · log · sweeps) time, mostly with two or three sweeps.
+[[nodiscard]] std::uint64_t fingerprint(const step_part& p, const isomorphism_options& options = {});
 
-using color = std::uint64_t;
-
-[[nodiscard]] constexpr color mix(color a, color b) noexcept {
-  color z = a ^ (b + 0x9e3779b97f4a7c15U + (a << 6U) + (a >> 2U));
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31U);
-}
-
-/// Colors of a part's operations and tensors: what corresponds has equal ones.
-struct coloring {
-  std::vector<color> operation{}, tensor{};
-
-  [[nodiscard]] std::size_t count() const {
-    std::vector<color> all = sorted();
-    return static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin());
-  }
-  [[nodiscard]] std::vector<color> sorted() const {
-    std::vector<color> all(operation);
-    all.insert(all.end(), tensor.begin(), tensor.end());
-    std::sort(all.begin(), all.end());
-    return all;
-  }
-};
-
-inline coloring first_coloring(const step_part& p, bool times) {
-  coloring c;
-  for (const auto& o : p.operation) {
-    color x = mix(1, std::bit_cast<std::uint64_t>(times ? o.time + 0.0 : 0.0));  // + 0.0: the two zeros are one
-    x = mix(x, static_cast<std::uint64_t>(o.workspace));
-    c.operation.push_back(mix(x, o.once * 2U + (o.forward ? 1U : 0U)));
-  }
-  for (const auto& t : p.tensor) c.tensor.push_back(mix(mix(2, static_cast<std::uint64_t>(t.bytes)), t.roles));
-  return c;
-}
-
-/// Makes colors tell apart what the colors around them tell apart: sweeps along the topological order and back, so that
-/// one carries news through the whole part, until the number of colors stays.
-inline void refine(const step_part& p, coloring& c) {
-  // Sums of mixed colors stand for multisets: the order of rows means nothing.
-  std::vector<color> gathered(c.tensor.size());
-  const auto salted = [](color salt, color x) { return mix(salt, x); };
-  for (std::size_t before = 0, now = c.count(); now > before;) {
-    before = now;
-    // Down: a tensor's color is ready when all that write it have been seen, which precede all that read it. So a
-    // tensor is closed when it is first read, or at the end.
-    std::fill(gathered.begin(), gathered.end(), color{0});
-    std::vector<std::uint8_t> closed(c.tensor.size(), 0);
-    const auto close = [&](std::size_t t, color salt) {
-      if (closed[t]) return;
-      closed[t] = 1;
-      c.tensor[t] = mix(c.tensor[t], salted(salt, gathered[t]));
-    };
-    for (std::size_t o = 0; o < p.operations.size(); ++o) {
-      color sum = 0;
-      for (const std::uint32_t t : p.reads[o]) {
-        close(t, 3);
-        sum += salted(4, c.tensor[t]);
-      }
-      c.operation[o] = mix(c.operation[o], sum);
-      for (const std::uint32_t t : p.writes[o]) gathered[t] += salted(5, c.operation[o]);
-    }
-    for (std::size_t t = 0; t < c.tensor.size(); ++t) close(t, 3);
-    // Up: the same the other way round.
-    std::fill(gathered.begin(), gathered.end(), color{0});
-    std::fill(closed.begin(), closed.end(), std::uint8_t{0});
-    for (std::size_t o = p.operations.size(); o-- > 0;) {
-      color sum = 0;
-      for (const std::uint32_t t : p.writes[o]) {
-        close(t, 6);
-        sum += salted(7, c.tensor[t]);
-      }
-      c.operation[o] = mix(c.operation[o], sum);
-      for (const std::uint32_t t : p.reads[o]) gathered[t] += salted(8, c.operation[o]);
-    }
-    for (std::size_t t = 0; t < c.tensor.size(); ++t) close(t, 6);
-    now = c.count();
-  }
-}
-
-inline color fingerprint_of(const coloring& c) {
-  color x = mix(c.operation.size(), c.tensor.size());
-  for (const color y : c.sorted()) x = mix(x, y);
-  return x;
-}
-
-/// Searches for a mapping: colors that several share are told apart by choosing one of them here and, in turn, each of
-/// them there.
-class matcher {
- public:
-  matcher(const step_part& a, const step_part& b, const isomorphism_options& options)
-      : a_(a), b_(b), options_(options), left_(options.most_refinements) {}
-
-  std::optional<part_mapping> run() {
-    if (a_.operations.size() != b_.operations.size() || a_.tensors.size() != b_.tensors.size()) return std::nullopt;
-    coloring a = first_coloring(a_, options_.times), b = first_coloring(b_, options_.times);
-    refine(a_, a);
-    refine(b_, b);
-    return match(std::move(a), std::move(b));
-  }
-
- private:
-  // Positions: operations, then tensors.
-  [[nodiscard]] static color& at(coloring& c, std::size_t i) {
-    return i < c.operation.size() ? c.operation[i] : c.tensor[i - c.operation.size()];
-  }
-  using colored = std::vector<std::pair<color, std::uint32_t>>;
-  [[nodiscard]] static colored by_color(coloring& c) {
-    colored out;
-    for (std::size_t i = 0; i < c.operation.size() + c.tensor.size(); ++i)
-      out.emplace_back(at(c, i), static_cast<std::uint32_t>(i));
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
-  std::optional<part_mapping> match(coloring a, coloring b) {
-    // Depth first, with the choices that are open on a stack: parts of many equal branches need many choices.
-    struct choice {
-      coloring a, b;
-      std::uint32_t chosen;               // of a
-      std::vector<std::uint32_t> others;  // of b, the next at the end
-    };
-    std::vector<choice> open;
-    for (;;) {
-      const colored in_a = by_color(a), in_b = by_color(b);
-      bool equal = true;
-      std::size_t first = 0, length = 0;
-      for (std::size_t i = 0, j = 0; i < in_a.size() && equal; i = j) {
-        for (; j < in_a.size() && in_a[j].first == in_a[i].first; ++j) equal = equal && in_b[j].first == in_a[j].first;
-        if (j - i > 1 && (length == 0 || j - i < length)) {
-          first = i;
-          length = j - i;
-        }
-      }
-      if (equal && length == 0) {
-        part_mapping m;
-        m.operation.resize(a_.operations.size());
-        m.tensor.resize(a_.tensors.size());
-        bool mixed = false;
-        for (std::size_t i = 0; i < in_a.size(); ++i) {
-          const std::size_t operations = a_.operations.size(), x = in_a[i].second, y = in_b[i].second;
-          if ((x < operations) != (y < operations)) {
-            mixed = true;
-          } else if (x < operations) {
-            m.operation[x] = static_cast<std::uint32_t>(y);
-          } else {
-            m.tensor[x - operations] = static_cast<std::uint32_t>(y - operations);
-          }
-        }
-        if (!mixed && maps(m)) return m;
-      } else if (equal) {
-        choice c;
-        c.chosen = in_a[first].second;
-        for (std::size_t i = first + length; i-- > first;) c.others.push_back(in_b[i].second);
-        c.a = std::move(a);
-        c.b = std::move(b);
-        open.push_back(std::move(c));
-      }
-      while (!open.empty() && open.back().others.empty()) open.pop_back();
-      if (open.empty() || left_ < 2) return std::nullopt;
-      left_ -= 2;
-      choice& c = open.back();
-      a = c.a;
-      b = c.b;
-      at(a, c.chosen) = mix(at(a, c.chosen), 9);
-      at(b, c.others.back()) = mix(at(b, c.others.back()), 9);
-      c.others.pop_back();
-      refine(a_, a);
-      refine(b_, b);
-    }
-  }
-
-  /// The definition, whatever colors say.
-  [[nodiscard]] bool maps(const part_mapping& m) const {
-    for (std::size_t t = 0; t < m.tensor.size(); ++t)
-      if (!(a_.tensor[t] == b_.tensor[m.tensor[t]])) return false;
-    std::vector<std::uint32_t> row;
-    for (std::size_t o = 0; o < m.operation.size(); ++o) {
-      step_part::operation_traits x = a_.operation[o];
-      const std::uint32_t other = m.operation[o];
-      if (!options_.times) x.time = b_.operation[other].time;
-      if (!(x == b_.operation[other])) return false;
-      for (const bool reads : {true, false}) {
-        row.clear();
-        for (const std::uint32_t t : reads ? a_.reads[o] : a_.writes[o]) row.push_back(m.tensor[t]);
-        std::sort(row.begin(), row.end());
-        const auto there = reads ? b_.reads[other] : b_.writes[other];
-        if (!std::equal(row.begin(), row.end(), there.begin(), there.end())) return false;
-      }
-    }
-    return true;
-  }
-
-  const step_part& a_;
-  const step_part& b_;
-  const isomorphism_options& options_;
-  std::uint32_t left_;
-};
-
-}  // namespace detail::isomorphism
-
-/// A number that is equal for parts that are equal up to renaming, and for others hardly ever. O((reads and writes) ·
-/// log · sweeps) time; mostly two or three sweeps.
-[[nodiscard]] inline std::uint64_t fingerprint(const step_part& p, const isomorphism_options& options = {}) {
-  detail::isomorphism::coloring c = detail::isomorphism::first_coloring(p, options.times);
-  detail::isomorphism::refine(p, c);
-  return detail::isomorphism::fingerprint_of(c);
-}
-
-/// A mapping of `a` onto `b` under which traits, reads and writes are the same, if there is one: a schedule of one part
-/// is a schedule of the other, with the same memory at each step (and time, unless `options.times` is false).
+/// Finds a mapping of `a` onto `b` under which properties, reads and writes are the same. A schedule of one part is
+/// then a schedule of the other, with the same memory at each step, and the same time unless `options.times` is false.
 ///
-/// Color refinement and choices with backtracking; what is returned has been verified. Parts of training steps need no
-/// choices but among equal branches, where the first one is right. Without an answer after `most_refinements` it says
-/// no: callers lose some reuse, and nothing else.
-[[nodiscard]] inline std::optional<part_mapping> find_isomorphism(const step_part& a, const step_part& b,
-                                                                  const isomorphism_options& options = {}) {
-  return detail::isomorphism::matcher(a, b, options).run();
-}
+/// Color refinement with backtracking; every returned mapping has been verified. Parts of training graphs need choices
+/// only among equal branches, where the first choice is right. After `most_refinements` the search returns nothing: the
+/// caller then solves an equal part a second time, which costs time and changes no answer.
+[[nodiscard]] std::optional<part_mapping> find_isomorphism(const step_part& a, const step_part& b,
+                                                           const isomorphism_options& options = {});
 
-/// A schedule of the operations of part `a` as one of part `b`. Throws `bad_argument` for a step that is not of `a`.
-[[nodiscard]] inline schedule translate(const schedule& plan, const step_part& a, const step_part& b,
-                                        const part_mapping& mapping) {
-  std::map<std::uint32_t, std::uint32_t> operation;
-  for (std::size_t i = 0; i < a.operations.size(); ++i) operation[a.operations[i]] = b.operations[mapping.operation[i]];
-  schedule out;
-  for (const step& k : plan.steps) {
-    if (k.is_compute()) {
-      const auto found = operation.find(static_cast<std::uint32_t>(k.operation()));
-      if (found == operation.end())
-        throw bad_argument("operation " + std::to_string(index(k.operation())) + " is not of the part");
-      out.compute(static_cast<op_id>(found->second));
-    } else {
-      const auto t = static_cast<std::uint32_t>(k.tensor());
-      const auto found = std::lower_bound(a.tensors.begin(), a.tensors.end(), t);
-      if (found == a.tensors.end() || *found != t)
-        throw bad_argument("tensor " + std::to_string(t) + " is not of the part");
-      out.free(static_cast<tensor_id>(b.tensors[mapping.tensor[static_cast<std::size_t>(found - a.tensors.begin())]]));
-    }
-  }
-  return out;
-}
+/// Translates a schedule of part `a` to part `b`. Throws `bad_argument` for an operation or tensor that is not of `a`.
+[[nodiscard]] schedule translate(const schedule& plan, const step_part& a, const step_part& b,
+                                 const part_mapping& mapping);
 
-/// The groups of a hierarchy in classes that are equal up to renaming.
-struct group_classes {
-  std::vector<std::uint32_t> class_of{};          ///< group → class; classes are numbered as they come
-  std::vector<std::uint32_t> representative{};    ///< class → its first group
-  std::vector<step_part> part{};                  ///< class → the representative's
-  std::vector<part_mapping> to_representative{};  ///< group → from `part_extractor(s, h)(group)` to `part`
+/// Classes of parts that are equal up to renaming.
+struct part_classes {
+  std::vector<std::uint32_t> class_of{};          ///< part → class; classes are numbered by their first part
+  std::vector<std::uint32_t> representative{};    ///< class → its first part
+  std::vector<part_mapping> to_representative{};  ///< part → its mapping onto the representative
 };
 
-/// O(sum over the groups of their reads and writes · log) time, apart from choices (see `find_isomorphism`).
-[[nodiscard]] inline group_classes classify(const flat_graph& s, const operation_hierarchy& h,
-                                            const isomorphism_options& options = {}) {
-  group_classes out;
-  std::map<std::uint64_t, std::vector<std::uint32_t>> classes;  // with a fingerprint
-  part_extractor extract(s, h);
-  for (std::uint32_t g = 0; g < h.groups.size(); ++g) {
-    step_part p = extract(g);
-    std::vector<std::uint32_t>& alike = classes[fingerprint(p, options)];
-    std::uint32_t found = operation_hierarchy::none;
-    part_mapping mapping;
-    for (const std::uint32_t c : alike)
-      if (std::optional<part_mapping> m = find_isomorphism(p, out.part[c], options)) {
-        found = c;
-        mapping = std::move(*m);
-        break;
-      }
-    if (found == operation_hierarchy::none) {
-      found = static_cast<std::uint32_t>(out.part.size());
-      for (std::uint32_t i = 0; i < p.operations.size(); ++i) mapping.operation.push_back(i);
-      for (std::uint32_t i = 0; i < p.tensors.size(); ++i) mapping.tensor.push_back(i);
-      alike.push_back(found);
-      out.representative.push_back(g);
-      out.part.push_back(std::move(p));
-    }
-    out.class_of.push_back(found);
-    out.to_representative.push_back(std::move(mapping));
-  }
-  return out;
-}
+/// Groups parts that are equal up to renaming. O(sum over the parts of their reads and writes · log) time, apart from
+/// choices (see `find_isomorphism`).
+[[nodiscard]] part_classes classify(std::span<const step_part> parts, const isomorphism_options& options = {});
+
+/// Classes of the groups of a hierarchy: the parts are the groups, by index.
+struct group_classes : part_classes {
+  std::vector<step_part> part{};  ///< class → the representative, as `part_extractor` gives it
+};
+
+/// \overload
+[[nodiscard]] group_classes classify(const flat_graph& g, const operation_hierarchy& h,
+                                     const isomorphism_options& options = {});
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/hierarchy/impl/isomorphism.hpp"
+#endif

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "remat/core/id.hpp"
-#include "remat/cost/measured.hpp"
-#include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/level_problem.hpp"
@@ -21,179 +15,52 @@
 
 namespace remat {
 
-/// A child of a level: a forward operation with the backward operations that belong to it, or a group of such.
+/// A child of a level: a group, or a forward operation with the backward operations anchored at it.
 struct level_child {
   step_part part{};
   std::vector<part_option> options{};  ///< at least one
 };
 
-/// The children of a group of a hierarchy (0: the whole step), in turn; each has the option that keeps everything.
-/// O(reads and writes of the group's operations) time beside what `extract` takes.
-[[nodiscard]] inline std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
-                                                          part_extractor& extract) {
-  std::vector<level_child> out;
-  const std::span<const std::uint32_t> backward = h.backward(group);
-  for (const std::uint32_t child : h.children[group]) {
-    level_child made;
-    if (h.is_group(child)) {
-      made.part = extract(h.group_at(child));
-    } else {
-      std::vector<std::uint32_t> operations{child};
-      for (const std::uint32_t o : backward)
-        if (h.anchor[o] == child) operations.push_back(o);
-      made.part = extract(std::move(operations));
-    }
-    made.options.push_back(part_runs(made.part).keep_everything());
-    out.push_back(std::move(made));
-  }
-  return out;
-}
+/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the option that keeps
+/// everything. O(reads and writes of the group's operations) time beside that of `extract`.
+[[nodiscard]] std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
+                                                   part_extractor& extract);
 
-/// One level of a hierarchy as a `level_problem`, and back: the forward of each child in turn, then for a group (as in
-/// `part_runs`) *take* and *turn*, then their backwards in the opposite turn.
+/// Builds the `level_problem` of one level, and translates its schedules back: the forwards of the children in turn,
+/// for a group then *take* and *turn* (as in `part_runs`), then the backwards of the children in opposite turn.
 ///
-/// The forward of a child runs for what others read alone, or with one of its options; the backward with an option.
-/// What an option keeps for the backward alone is one tensor, its phantom; options that keep the same after the same
-/// forward share it. \cite gusak2025hiremate
+/// The forward of a child runs either for its outputs alone or with one of its options; the backward runs with an
+/// option. The tensors that an option keeps are one tensor of the level, its phantom. Options that keep the same
+/// tensors after the same forward share their phantom. \cite gusak2025hiremate
 class level_builder {
  public:
   static constexpr std::uint32_t none = level_problem::none;
 
-  /// The whole step. Looks at the step and the children while it is used; both have to outlive it.
-  level_builder(const flat_graph& s, std::span<const level_child> children) : step_(s), children_(children) {
-    build(nullptr, 0, 0);
-  }
-  /// A group: `whole` is the part that the children are of.
-  level_builder(const flat_graph& s, std::span<const level_child> children, const part_runs& whole,
-                std::int64_t peak_bytes, std::int64_t save_bytes)
-      : step_(s), children_(children) {
-    build(&whole, peak_bytes, save_bytes);
-  }
+  /// The whole graph. Keeps references to the graph and the children.
+  level_builder(const flat_graph& g, std::span<const level_child> children);
+  /// A group, within budgets in bytes. `whole` is the part to which the children belong.
+  level_builder(const flat_graph& g, std::span<const level_child> children, const part_runs& whole,
+                std::int64_t peak_bytes, std::int64_t save_bytes);
 
   [[nodiscard]] const level_problem& level() const noexcept { return level_; }
   [[nodiscard]] std::size_t num_children() const noexcept { return children_.size(); }
 
-  /// The operations of the step that a schedule of the level runs.
-  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const level_problem::choice> choices) const {
-    std::vector<std::uint32_t> out;
-    std::vector<std::uint8_t> ran(step_.num_operations, 0);
-    for (const level_problem::choice& k : choices) {
-      const meaning& m = meaning_[k.run];
-      if (m.child == none) continue;
-      for (const std::uint32_t i : operations_of(k.run, k.variant)) {
-        const std::uint32_t o = children_[m.child].part.operations[i];
-        if (step_.has_effect(o) && ran[o]) continue;  // once is right
-        ran[o] = 1;
-        out.push_back(o);
-      }
-    }
-    return out;
-  }
+  /// The operations of the graph that a schedule of the level runs, in order.
+  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const level_problem::choice> choices) const;
 
-  /// The level with one option chosen for each child, as an ordinary problem: its operations are the level's runs. For
-  /// any solver; `choices_of` turns a schedule into one of the level.
-  /// What a run needs depends on what is there: where a forward runs again while its outputs are held, what it needs
-  /// before it makes them comes on top. `careful` counts that always: what a schedule expands to never needs more
-  /// memory than the schedule says. Else it is never counted. Backwards may run again here, if that is allowed; in the
-  /// level they do not.
+  /// The level with one option chosen for each child, as an ordinary problem for any solver: its operations are the
+  /// runs of the level. `choices_of` translates a schedule. A forward that runs again while its outputs are resident
+  /// needs more memory than one that has yet to make them. `careful` always counts this memory, so an expanded schedule
+  /// never needs more than the schedule says; otherwise it is never counted. Backwards may run again where their
+  /// operations allow it, although they do not in the level.
   [[nodiscard]] problem with_options(std::span<const std::uint32_t> option, std::int64_t budget,
-                                     bool careful = true) const {
-    training_graph g;
-    for (const std::int64_t bytes : level_.bytes) {
-      tensor_spec spec;
-      spec.bytes = bytes;
-      g.add_tensor(std::move(spec));
-    }
-    // What has no outputs, or completes what others make, takes place in the first run, so that must not be left out:
-    // it makes a token, which all behind it read.
-    std::vector<tensor_id> tokens;
-    // Runs in whose chosen variant nobody writes a tensor must not leave it without a producer.
-    std::vector<std::uint8_t> made(level_.bytes.size(), 0);
-    for (std::uint32_t r = 0; r < level_.runs.size(); ++r) {
-      const level_problem::variant& v = level_.runs[r].variants[variant_for(r, option)];
-      operation_spec spec;
-      std::int64_t written = 0;
-      spec.inputs = tokens;
-      for (const std::uint32_t t : v.reads) spec.inputs.push_back(static_cast<tensor_id>(t));
-      for (const std::uint32_t t : v.writes) {
-        spec.outputs.push_back(static_cast<tensor_id>(t));
-        written += level_.bytes[t];
-        made[t] = 1;
-      }
-      spec.seconds = v.time;
-      std::int64_t peak = v.peak_bytes;
-      for (const level_problem::inner_peak& p : v.inner) peak = std::max(peak, p.bytes);
-      spec.workspace = std::max<std::int64_t>(0, peak - written);
-      const meaning& m = meaning_[r];
-      bool effect = false;
-      if (m.child != none)
-        for (const std::uint32_t o : operations_of(r, variant_for(r, option))) effect = effect || effect_[m.child][o];
-      if (careful && m.child != none) {
-        const part_option& way = children_[m.child].options[option[m.child]];
-        if (m.backward) {
-          spec.workspace = std::max(spec.workspace, way.backward_peak_again_bytes);
-        } else {
-          // It may be made to run for others alone (`choices_of`), which keeps no phantom.
-          const std::uint32_t meant = forward_option_[r][variant_for(r, option)];
-          std::int64_t again = fast_[m.child].forward_peak_again_bytes;
-          if (meant != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
-          spec.workspace = std::max(spec.workspace, again);
-        }
-      }
-      spec.recomputable = level_.runs[r].again;
-      if (backward_again_[r]) {
-        spec.recomputable = true;
-        for (const std::uint32_t o : operations_of(r, variant_for(r, option)))
-          spec.recomputable = spec.recomputable && children_[m.child].part.operation[o].once == 0;
-      }
-      if (effect) {
-        tokens.push_back(g.add_tensor({}));
-        spec.outputs.push_back(tokens.back());
-        g.add_final_output(tokens.back());
-      }
-      g.add_operation(std::move(spec));
-    }
-    for (const std::uint32_t t : level_.outputs)
-      if (made[t]) g.add_final_output(static_cast<tensor_id>(t));
-    return problem(g, measured_cost{}, budget);
-  }
-  /// The choices of a schedule of `with_options`. A forward that runs again before its backward has run keeps nothing
-  /// the times before the last. What the schedule does without, because nobody wants it, runs where it would have been.
+                                     bool careful = true) const;
+
+  /// The choices of a schedule of `with_options`. Of several runs of a forward before its backward, only the last one
+  /// keeps tensors. Runs that the schedule leaves out, because no operation reads their tensors, take place in the
+  /// listed order.
   [[nodiscard]] std::vector<level_problem::choice> choices_of(const schedule& plan,
-                                                              std::span<const std::uint32_t> option) const {
-    std::vector<level_problem::choice> out;
-    std::vector<std::uint8_t> comes(level_.runs.size(), 0);
-    for (const step& k : plan.steps)
-      if (k.is_compute()) comes[index(k.operation())] = 1;
-    std::uint32_t next = 0;  // the first run that has not taken place
-    const auto up_to = [&](std::uint32_t r) {
-      for (; next < r; ++next)
-        // A backward that makes outputs again would change who makes what others read.
-        if (!meaning_[next].backward || !comes[next]) out.push_back({next, variant_for(next, option)});
-    };
-    for (const step& k : plan.steps)
-      if (k.is_compute()) {
-        const auto r = static_cast<std::uint32_t>(index(k.operation()));
-        up_to(r);
-        next = std::max(next, r + 1);
-        out.push_back({r, variant_for(r, option)});
-      }
-    up_to(static_cast<std::uint32_t>(level_.runs.size()));
-    std::vector<std::uint8_t> wanted(children_.size(), 0);
-    for (std::size_t i = out.size(); i-- > 0;) {
-      const meaning& m = meaning_[out[i].run];
-      if (m.child == none || !has_backward(m.child)) continue;
-      if (m.backward) {
-        wanted[m.child] = 1;
-      } else {
-        // Operations without outputs that an option leaves to its backward may make it slower.
-        const std::vector<level_problem::variant>& ways = level_.runs[out[i].run].variants;
-        if (!wanted[m.child] && ways[0].time <= ways[out[i].variant].time) out[i].variant = 0;
-        wanted[m.child] = 0;
-      }
-    }
-    return out;
-  }
+                                                              std::span<const std::uint32_t> option) const;
 
  private:
   struct meaning {
@@ -201,8 +68,8 @@ class level_builder {
     bool backward = false;
   };
 
-  // What a child adds to and then reads is complete with that: it reads it, and the others are who makes it. Where
-  // these are outside of the group, too, it is no tensor of the level.
+  // A sum to which a child adds and which it then reads is complete with that child: for the level, the child reads it
+  // and the others make it. Where these are outside of the group, the sum is no tensor of the level.
   [[nodiscard]] static bool makes_forward(const part_runs& child, std::uint32_t t) {
     return child.is_output(t) && !child.is_forward_sum(t);
   }
@@ -210,207 +77,35 @@ class level_builder {
     return child.is_gradient_output(t) && !child.is_gradient_input(t);
   }
 
-  /// Of each operation: it has no outputs, or adds to what the child reads and others make, too.
-  [[nodiscard]] static std::vector<std::uint8_t> effects_of(const part_runs& child) {
-    const step_part& part = child.part();
-    std::vector<std::uint8_t> out(part.operations.size(), 0);
-    for (std::uint32_t o = 0; o < out.size(); ++o) {
-      out[o] = part.writes[o].empty();
-      for (const std::uint32_t t : part.writes[o])
-        if (child.is_gradient_input(t) || child.is_forward_sum(t)) out[o] = 1;
-    }
-    return out;
-  }
-  [[nodiscard]] bool has_backward(std::uint32_t child) const {
-    const step_part& part = children_[child].part;
-    return !part.operation.empty() && !part.operation.back().forward;
-  }
-  /// What a run does.
-  [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
-    const meaning& m = meaning_[run];
-    const std::uint32_t option = m.backward ? variant : forward_option_[run][variant];
-    if (option == none) return fast_[m.child].forward;
-    const part_option& way = children_[m.child].options[option];
-    return m.backward ? way.backward : way.forward;
-  }
+  /// For each operation: it has no outputs, or adds to a sum that the child reads and to which others add.
+  [[nodiscard]] static std::vector<std::uint8_t> effects_of(const part_runs& child);
+  [[nodiscard]] bool has_backward(std::uint32_t child) const;
+  /// The operations of a variant of a run.
+  [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const;
 
-  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const {
-    const meaning& m = meaning_[r];
-    if (m.child == none) return 0;
-    return m.backward ? option[m.child] : forward_variant_[m.child][option[m.child]];
-  }
+  /// True when an operation of the run has an effect (`effects_of`).
+  [[nodiscard]] bool has_effect(std::uint32_t run, std::uint32_t variant) const;
+  /// In `with_options`: also backwards, where all their operations may.
+  [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const;
+  /// Bytes that a run needs beside what it writes, in `with_options`.
+  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> option, bool careful) const;
+
+  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const;
 
   [[nodiscard]] std::vector<std::uint32_t> in_level(const level_child& c,
-                                                    const std::vector<std::uint32_t>& tensors) const {
-    std::vector<std::uint32_t> out;
-    for (const std::uint32_t t : tensors)
-      if (const std::uint32_t i = local_[c.part.tensors[t]]; i != none) out.push_back(i);
-    std::sort(out.begin(), out.end());
-    return out;
-  }
+                                                    const std::vector<std::uint32_t>& tensors) const;
 
-  /// What happens after others' tensors have been read for the last time is an inner peak: the correction terms.
+  /// A variant; the stretches after the last reads of others' tensors are its inner peaks (the correction terms).
   [[nodiscard]] level_problem::variant variant(const level_child& c, double time,
                                                const std::vector<part_option::stretch>& stretches,
                                                std::vector<std::uint32_t> reads,
-                                               std::vector<std::uint32_t> writes) const {
-    level_problem::variant v;
-    v.time = time;
-    v.reads = std::move(reads);
-    v.writes = std::move(writes);
-    for (const part_option::stretch& s : stretches) {
-      std::vector<std::uint32_t> gone = in_level(c, s.gone);
-      if (gone.empty())
-        v.peak_bytes = s.bytes;
-      else
-        v.inner.push_back({s.bytes, std::move(gone)});
-    }
-    return v;
-  }
+                                               std::vector<std::uint32_t> writes) const;
 
-  void build(const part_runs* whole, std::int64_t peak, std::int64_t save) {
-    local_.assign(step_.num_tensors, none);
-    const auto count = static_cast<std::uint32_t>(children_.size());
-    std::vector<part_runs> runs;
-    runs.reserve(count);
-    for (const level_child& c : children_) {
-      runs.emplace_back(c.part);
-      effect_.push_back(effects_of(runs.back()));
-    }
-    fast_.resize(count);
-    forward_variant_.resize(count);
-    std::vector<std::vector<std::uint32_t>> phantom(count);  // of an option
-    // Tensors that children make for others; what nobody here makes is there all the time.
-    for (std::uint32_t c = 0; c < count; ++c)
-      for (std::uint32_t t = 0; t < children_[c].part.tensors.size(); ++t)
-        if (makes_forward(runs[c], t) || makes_backward(runs[c], t)) number(children_[c].part.tensors[t]);
-    std::vector<std::uint32_t> gradients;
-    if (whole)
-      for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-        if (whole->is_gradient_input(t)) gradients.push_back(number(whole->part().tensors[t]));
+  void build(const part_runs* whole, std::int64_t peak, std::int64_t save);
 
-    for (std::uint32_t c = 0; c < count; ++c) {
-      const level_child& child = children_[c];
-      std::vector<std::uint32_t> outputs;
-      for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
-        if (makes_forward(runs[c], t)) outputs.push_back(t);
-      level_problem::run forward;
-      forward.again = !runs[c].forward_once();
-      std::vector<std::uint32_t> meant{none};
-      std::vector<std::uint32_t> listed(runs[c].num_forward());
-      for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
-      // What a forward makes once, it makes at once.
-      fast_[c] = runs[c].forward_once() ? runs[c].keep_everything() : runs[c].keep_nothing(listed);
-      forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
-                                         in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
-      for (std::uint32_t o = 0; o < child.options.size(); ++o) {
-        const part_option& way = child.options[o];
-        std::uint32_t same = none;
-        for (std::uint32_t i = 0; i < o && same == none; ++i)
-          if (child.options[i].kept == way.kept && child.options[i].forward == way.forward) same = i;
-        if (same != none) {
-          phantom[c].push_back(phantom[c][same]);
-          forward_variant_[c].push_back(forward_variant_[c][same]);
-          continue;
-        }
-        if (way.kept.empty() && !runs[c].forward_once()) {
-          phantom[c].push_back(none);
-          forward_variant_[c].push_back(0);
-          continue;
-        }
-        level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
-                                           in_level(child, way.forward_reads), in_level(child, outputs));
-        phantom[c].push_back(none);
-        // Where the forward runs once, what it does not do its backward does, so that needs this variant.
-        if (!way.kept.empty() || has_backward(c)) {
-          phantom[c].back() = static_cast<std::uint32_t>(level_.bytes.size());
-          level_.bytes.push_back(way.saved_bytes);
-          v.writes.push_back(phantom[c].back());
-        }
-        forward_variant_[c].push_back(static_cast<std::uint32_t>(forward.variants.size()));
-        meant.push_back(o);
-        forward.variants.push_back(std::move(v));
-      }
-      // A single operation makes all that it makes in any case.
-      if (child.options.size() == 1 && forward.variants.size() == 2 && runs[c].num_forward() == 1) {
-        forward.variants.erase(forward.variants.begin());
-        meant.erase(meant.begin());
-        forward_variant_[c][0] = 0;
-      }
-      level_.runs.push_back(std::move(forward));
-      forward_option_.push_back(std::move(meant));
-      meaning_.push_back({c, false});
-      backward_again_.push_back(0);
-    }
-    if (whole) {
-      const auto token = [&] {
-        level_.bytes.push_back(0);
-        return static_cast<std::uint32_t>(level_.bytes.size() - 1);
-      };
-      level_problem::variant take, turn;
-      for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-        if (const std::uint32_t i = local_[whole->part().tensors[t]]; i != none && whole->is_output(t))
-          take.reads.push_back(i);
-      std::sort(take.reads.begin(), take.reads.end());
-      const std::uint32_t taken = token(), turned = token();
-      take.writes = {taken};
-      turn.reads = {taken};
-      turn.writes = gradients;
-      turn.writes.push_back(turned);
-      std::sort(turn.writes.begin(), turn.writes.end());
-      const std::int64_t bytes = whole->gradient_input_bytes();
-      turn.peak_bytes = bytes + std::max<std::int64_t>(0, peak - save - bytes);
-      for (level_problem::variant* v : {&take, &turn}) {
-        level_problem::run r;
-        r.variants.push_back(std::move(*v));
-        level_.runs.push_back(std::move(r));
-        forward_option_.push_back({none});
-        meaning_.push_back({});
-        backward_again_.push_back(0);
-      }
-      level_.outputs.push_back(turned);
-      for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-        if (const std::uint32_t i = local_[whole->part().tensors[t]]; i != none && whole->is_gradient_output(t))
-          level_.outputs.push_back(i);
-    } else {
-      for (const std::uint32_t t : step_.final_outputs)
-        if (local_[t] != none) level_.outputs.push_back(local_[t]);
-    }
-    for (std::uint32_t c = count; c-- > 0;) {
-      const level_child& child = children_[c];
-      if (runs[c].num_forward() == child.part.operations.size()) continue;
-      std::vector<std::uint32_t> outputs;
-      for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
-        if (makes_backward(runs[c], t)) outputs.push_back(t);
-      level_problem::run backward;
-      for (std::uint32_t o = 0; o < child.options.size(); ++o) {
-        const part_option& way = child.options[o];
-        level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
-                                           in_level(child, way.backward_reads), in_level(child, outputs));
-        if (phantom[c][o] != none) {
-          v.reads.push_back(phantom[c][o]);
-          std::sort(v.reads.begin(), v.reads.end());
-        }
-        backward.variants.push_back(std::move(v));
-      }
-      level_.runs.push_back(std::move(backward));
-      forward_option_.push_back({});
-      meaning_.push_back({c, true});
-      backward_again_.push_back(!runs[c].backward_once());
-    }
-    std::sort(level_.outputs.begin(), level_.outputs.end());
-    level_.outputs.erase(std::unique(level_.outputs.begin(), level_.outputs.end()), level_.outputs.end());
-  }
+  std::uint32_t number(std::uint32_t t);
 
-  std::uint32_t number(std::uint32_t t) {
-    if (local_[t] == none) {
-      local_[t] = static_cast<std::uint32_t>(level_.bytes.size());
-      level_.bytes.push_back(step_.bytes[t]);
-    }
-    return local_[t];
-  }
-
-  const flat_graph& step_;
+  const flat_graph& graph_;
   std::span<const level_child> children_;
   level_problem level_;
   std::vector<std::uint32_t> local_;               // tensor of the step → of the level
@@ -423,3 +118,7 @@ class level_builder {
 };
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/hierarchy/impl/level_builder.hpp"
+#endif

@@ -8,35 +8,34 @@
 
 namespace remat {
 
-/// One level of a hierarchy: forwards and backwards of sub-graphs, each of which can be run in several ways.
+/// One level of a hierarchy: the forwards and backwards of sub-graphs, each of which can be run in several ways.
 ///
-/// Every run takes place once, in the order of `runs`, and those marked with `again` any number of times after their
-/// first. A run happens in one of its variants; what a variant reads has to be there before it begins. So a schedule is
-/// a sequence of choices. The backward of a sub-graph runs with the option whose *phantom* is there: what that option
-/// keeps between forward and backward is a tensor that this variant of the forward writes and this variant of the
-/// backward reads.
+/// Every run takes place once, in the order of `runs`; a run marked with `again` may take place any number of times
+/// after that. A run takes place in one of its variants, and the tensors that the variant reads must be resident before
+/// it begins. A schedule is a sequence of choices. The *phantom* of an option is one tensor that stands for everything
+/// the option keeps between forward and backward: that variant of the forward writes it, and that variant of the
+/// backward reads it.
 ///
-/// A tensor that several runs write (an accumulated gradient) is there when all of them have run once, takes its bytes
-/// from the first of them on, and cannot be dropped before its last read: none of them is marked `again`. Variants of
-/// one run that write the same tensor are alternatives. The later runs of several find the tensor there, so it is among
-/// what is there before they begin: their peak need not count it.
+/// A tensor that several runs write (an accumulated gradient) is complete when all of them have run once. It takes its
+/// bytes from the first of these runs on, and cannot be dropped before its last read: none of these runs is marked
+/// `again`. The later ones find the tensor resident, so their peaks need not count it. Variants of one run that write
+/// the same tensor are alternatives.
 ///
-/// `simulate_level` is the exact meaning, `require_valid` what has to hold of the fields
-/// (`hierarchy/simulate_level.hpp`).
+/// `simulate_level` defines the meaning exactly, and `require_valid` the valid fields (`hierarchy/simulate_level.hpp`).
 /// \cite gusak2025hiremate
 struct level_problem {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-  /// A peak half-way that depends on what is wanted later: `bytes` beyond what is there before the run begins, with all
-  /// of that still counted. Of `gone`, which the variant has read by then, what no later choice needs is freed.
+  /// A peak half-way through a run: `bytes` beyond the bytes resident before the run, less the tensors of `gone` that
+  /// no later choice reads.
   struct inner_peak {
     std::int64_t bytes = 0;
-    std::vector<std::uint32_t> gone{};  ///< some of what the variant reads, ascending
+    std::vector<std::uint32_t> gone{};  ///< tensors that the variant has read for the last time by then, ascending
   };
   struct variant {
     double time = 0;
-    /// The most that it needs while it runs, beyond what is there before it begins; what it writes is counted whether
-    /// it is there already or not. May be less than what it leaves behind: what it reads may be gone half-way.
+    /// The most bytes that the run needs beyond those resident before it begins. Tensors that it writes are counted
+    /// also where they are resident already. May be less than the bytes of these, since tensors read may go half-way.
     std::int64_t peak_bytes = 0;
     std::vector<std::uint32_t> reads{};   ///< tensors, ascending
     std::vector<std::uint32_t> writes{};  ///< tensors, ascending
@@ -53,7 +52,7 @@ struct level_problem {
 
   std::vector<std::int64_t> bytes{};     ///< of each tensor
   std::vector<run> runs{};               ///< in a topological order
-  std::vector<std::uint32_t> outputs{};  ///< tensors that have to be there at the end, ascending
+  std::vector<std::uint32_t> outputs{};  ///< tensors that must be resident at the end, ascending
 
   [[nodiscard]] std::size_t num_options() const noexcept {
     std::size_t count = 0;

@@ -28,6 +28,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/no_remat.hpp"
+#include "remat/solver/part_solvers.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/solution.hpp"
 
@@ -190,6 +191,7 @@ struct rockmate_solver {
       wishes.peaks = options_.peaks;
       wishes.most_options = options_.options_per_stage;
       wishes.moves = options_.moves;
+      wishes.solvers = default_part_solvers();
       wishes.cache = cache_;
       wishes.run = options_.run;
       if (options_.run.on_progress)

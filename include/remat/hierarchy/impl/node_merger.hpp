@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/hierarchy/node_merger.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "remat/core/linkage.hpp"
+
+namespace remat {
+
+namespace detail::partitioning {
+
+REMAT_INLINE std::uint32_t grouping::add(std::span<const std::uint32_t> atoms) {
+  const auto g = static_cast<std::uint32_t>(of_group.size()), n = static_cast<std::uint32_t>(of_operation.size());
+  of_group.push_back(none);
+  for (const std::uint32_t a : atoms) (a < n ? of_operation[a] : of_group[a - n]) = g;
+  return n + g;
+}
+
+REMAT_INLINE node_merger::node_merger(const flat_graph& s, const std::vector<std::uint8_t>& forward,
+                                      std::uint32_t max_group, double alpha, grouping& groups)
+    : graph_(s),
+      forward_(forward),
+      max_group_(max_group),
+      alpha_(alpha),
+      groups_(groups),
+      makers_(s.num_tensors),
+      readers_(s.num_tensors),
+      left_(s.num_tensors, 0),
+      mine_(s.num_operations, 0),
+      tensor_mark_(s.num_tensors, 0) {}
+
+REMAT_INLINE std::vector<std::uint32_t> node_merger::run(const std::vector<part>& parts, std::uint32_t most_left) {
+  most_left_ = most_left;
+  start(parts);
+  bool neighbours = false;
+  while (alive_ > most_left_) {
+    const std::uint32_t before = alive_;
+    const bool ended = round(neighbours);
+    finish_round();
+    if (ended) break;
+    neighbours = alive_ >= before - before / 4;  // so that there are few rounds
+  }
+  std::vector<std::uint32_t> left;
+  for (const std::uint32_t v : order_)
+    if (v != none) left.push_back(nodes_[v].atoms[0]);
+  return left;
+}
+
+REMAT_INLINE void node_merger::start(const std::vector<part>& parts) {
+  const auto n = static_cast<std::uint32_t>(parts.size());
+  for (const std::uint32_t t : touched_) {
+    makers_[t].clear();
+    readers_[t].clear();
+    left_[t] = 0;
+  }
+  nodes_.assign(n, {});
+  std::vector<std::uint32_t> touched;
+  for (std::uint32_t v = 0; v < n; ++v) {
+    nodes_[v].atoms = {parts[v].atom};
+    nodes_[v].operations = static_cast<std::uint32_t>(parts[v].operations.size());
+    nodes_[v].listed = *std::min_element(parts[v].operations.begin(), parts[v].operations.end());
+    for (const std::uint32_t o : parts[v].operations) {
+      mine_[o] = 1;
+      for (const std::uint32_t t : graph_.outputs[o]) {
+        makers_[t].push_back(v);
+        touched.push_back(t);
+      }
+      for (const std::uint32_t t : graph_.inputs[o]) {
+        readers_[t].push_back(v);
+        touched.push_back(t);
+      }
+    }
+  }
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  for (const std::uint32_t t : touched) {
+    for (auto* list : {&makers_[t], &readers_[t]}) {
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+    const auto beyond = [&](std::uint32_t o) { return !mine_[o] && graph_.needed[o] && forward_[o]; };
+    const auto makers = graph_.producers[t], readers = graph_.consumers[t];
+    left_[t] = static_cast<std::uint8_t>((std::any_of(makers.begin(), makers.end(), beyond) ? made_beyond : 0) |
+                                         (std::any_of(readers.begin(), readers.end(), beyond) ? read_beyond : 0) |
+                                         (graph_.final_output[t] ? stays : 0));
+    if (!internal(makers_[t], readers_[t], t)) {
+      for (const std::uint32_t v : makers_[t]) nodes_[v].makes.push_back(t);
+      for (const std::uint32_t v : readers_[t]) nodes_[v].reads.push_back(t);
+    }
+  }
+  for (const part& p : parts)
+    for (const std::uint32_t o : p.operations) mine_[o] = 0;
+  touched_.swap(touched);
+  up_.resize(n);
+  order_.resize(n);
+  place_.resize(n);
+  for (std::uint32_t v = 0; v < n; ++v) up_[v] = order_[v] = place_[v] = v;
+  alive_ = n;
+  stamp_.assign(n, 0);
+  mark_.assign(n, 0);
+}
+
+REMAT_INLINE bool node_merger::internal(const std::vector<std::uint32_t>& makers,
+                                        const std::vector<std::uint32_t>& readers, std::uint32_t t) const {
+  return left_[t] == 0 && makers.size() == 1 && (readers.empty() || (readers.size() == 1 && readers[0] == makers[0]));
+}
+
+REMAT_INLINE void node_merger::neighbours_of(std::uint32_t v, bool users, std::size_t most,
+                                             std::vector<std::uint32_t>& out) {
+  out.clear();
+  for (const std::uint32_t t : users ? nodes_[v].makes : nodes_[v].reads) {
+    const bool going = for_each(users ? readers_[t] : makers_[t], [&](std::uint32_t u) {
+      if (u != v && std::find(out.begin(), out.end(), u) == out.end()) out.push_back(u);
+      return out.size() <= most;
+    });
+    if (!going) return;
+  }
+}
+
+REMAT_INLINE void node_merger::all_neighbours_of(std::uint32_t v, bool users, std::vector<std::uint32_t>& out) {
+  out.clear();
+  for (const std::uint32_t t : users ? nodes_[v].makes : nodes_[v].reads)
+    for_each(users ? readers_[t] : makers_[t], [&](std::uint32_t u) {
+      if (u != v) out.push_back(u);
+      return true;
+    });
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+}
+
+REMAT_INLINE double node_merger::score(const std::vector<std::uint32_t>& set) {
+  const std::uint32_t now = ++mark_clock_;
+  for (const std::uint32_t v : set) mark_[v] = now;
+  std::int64_t bytes = 0;
+  double operations = 0;
+  // A tensor counts once on either side, however many of the set make or read it.
+  const std::uint32_t as_output = ++tensor_clock_, as_input = ++tensor_clock_;
+  const auto inside = [&](std::uint32_t u) { return mark_[u] == now; };
+  for (const std::uint32_t v : set) {
+    operations += nodes_[v].operations;
+    for (const std::uint32_t t : nodes_[v].makes) {
+      if (tensor_mark_[t] == as_output) continue;
+      tensor_mark_[t] = as_output;
+      if ((left_[t] & (read_beyond | stays)) != 0 || !for_each(readers_[t], inside)) bytes += graph_.bytes[t];
+    }
+  }
+  for (const std::uint32_t v : set)
+    for (const std::uint32_t t : nodes_[v].reads) {
+      if (tensor_mark_[t] == as_input) continue;
+      tensor_mark_[t] = as_input;
+      if ((left_[t] & made_beyond) != 0 || !for_each(makers_[t], inside)) bytes += graph_.bytes[t];
+    }
+  return static_cast<double>(bytes) * std::pow(operations, alpha_);
+}
+
+REMAT_INLINE std::uint32_t node_merger::before(std::uint32_t v) {
+  neighbours_of(v, false, 4 * std::size_t{max_group_}, list_);
+  if (list_.size() > 4 * std::size_t{max_group_}) return none;
+  std::uint32_t best = none;
+  const std::vector<std::uint32_t> all = list_;
+  for (const std::uint32_t u : all)
+    if (only_user(u) == v && (best == none || place_[u] > place_[best])) best = u;
+  return best;
+}
+
+REMAT_INLINE std::uint32_t node_merger::only_user(std::uint32_t v) {
+  for (const std::uint32_t t : nodes_[v].makes)
+    if ((left_[t] & read_beyond) != 0) return none;
+  neighbours_of(v, true, 1, users_);
+  return users_.size() == 1 ? users_[0] : none;
+}
+
+REMAT_INLINE std::uint32_t node_merger::after(std::uint32_t v) {
+  const std::uint32_t u = only_user(v);
+  return u != none && before(u) == v ? u : none;
+}
+
+REMAT_INLINE void node_merger::consider(found& best, rank kind, const std::vector<std::uint32_t>& set) {
+  if (set.size() < 2) return;
+  const double s = score(set);
+  if (std::tuple(kind, s) < std::tuple(best.kind, best.score)) {
+    best.kind = kind;
+    best.score = s;
+    best.nodes = set;
+  }
+}
+
+REMAT_INLINE void node_merger::consider_sequence(std::uint32_t v, found& best) {
+  if (before(v) != none) return;
+  std::vector<std::uint32_t> set{v};
+  std::size_t atoms = weight(v);
+  for (std::uint32_t u = after(v); u != none; u = after(u)) {
+    set.push_back(u);
+    atoms += weight(u);
+    if (atoms > max_group_) break;
+  }
+  for (const std::uint32_t u : set) watch(u, v);
+  if (atoms <= max_group_) consider(best, rank::flow_or_sequence, set);
+}
+
+REMAT_INLINE void node_merger::consider_flow(std::uint32_t v, found& best) {
+  const std::uint32_t most = max_group_;
+  neighbours_of(v, true, std::size_t{most} + 1, list_);
+  if (list_.size() < 2 || list_.size() > std::size_t{most} + 1) return;
+  // The open nodes wait in the order; when there is but one, all paths go through it. A node that nobody reads leads
+  // nowhere, so it does not keep paths from meeting.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> open;
+  std::vector<std::uint32_t> inside;
+  std::size_t atoms = 0;
+  const std::uint32_t now = ++mark_clock_;
+  const auto push = [&](std::uint32_t u) {
+    if (mark_[u] == now) return;
+    mark_[u] = now;
+    open.emplace_back(place_[u], u);
+    std::push_heap(open.begin(), open.end(), std::greater<>());
+  };
+  for (const std::uint32_t u : list_) push(u);
+  watch(v, v);
+  std::uint32_t end = none;
+  while (end == none) {
+    std::pop_heap(open.begin(), open.end(), std::greater<>());
+    const std::uint32_t u = open.back().second;
+    open.pop_back();
+    watch(u, v);
+    if (open.empty()) {
+      end = u;
+      break;
+    }
+    inside.push_back(u);
+    atoms += weight(u);
+    neighbours_of(u, true, std::size_t{most} + 1, list_);
+    for (const std::uint32_t w : list_) push(w);
+    if (atoms + open.size() > std::size_t{most} + 1 || open.empty()) return;
+  }
+  std::vector<std::uint32_t> set;
+  for (int ends = 0; ends < 4; ++ends) {
+    const std::size_t total = atoms + (ends & 1 ? weight(v) : 0) + (ends & 2 ? weight(end) : 0);
+    if (total > most) continue;
+    set.clear();
+    if (ends & 1) set.push_back(v);
+    set.insert(set.end(), inside.begin(), inside.end());
+    if (ends & 2) set.push_back(end);
+    consider(best, rank::flow_or_sequence, set);
+  }
+}
+
+REMAT_INLINE void node_merger::consider_neighbour(std::uint32_t v, found& best) {
+  std::uint32_t near = none;
+  all_neighbours_of(v, false, list_);
+  for (const std::uint32_t u : list_)
+    if (near == none || place_[u] > place_[near]) near = u;
+  if (near == none) {
+    all_neighbours_of(v, true, list_);
+    for (const std::uint32_t u : list_)
+      if (near == none || place_[u] < place_[near]) near = u;
+  }
+  for (std::uint32_t i = place_[v]; near == none && i-- > 0;) near = order_[i];
+  if (near == none) return;
+  watch(near, v);
+  if (weight(v) + weight(near) <= max_group_) consider(best, rank::neighbours, {near, v});
+}
+
+REMAT_INLINE void node_merger::watch(std::uint32_t v, std::uint32_t watcher) {
+  std::vector<std::uint32_t>& list = nodes_[v].watchers;
+  if (list.empty() || list.back() != watcher) list.push_back(watcher);
+}
+
+REMAT_INLINE void node_merger::look_at(std::uint32_t v) {
+  ++nodes_[v].version;
+  nodes_[v].candidate.clear();
+  found best;
+  consider_sequence(v, best);
+  consider_flow(v, best);
+  if (neighbours_ && best.kind == rank::nothing) consider_neighbour(v, best);
+  if (best.kind == rank::nothing) return;
+  nodes_[v].candidate = std::move(best.nodes);
+  queue_.push({best.kind, best.score, nodes_[v].listed, v, nodes_[v].version});
+}
+
+REMAT_INLINE std::uint32_t node_merger::merge(std::vector<std::uint32_t> set) {
+  std::sort(set.begin(), set.end(), [&](std::uint32_t a, std::uint32_t b) { return place_[a] < place_[b]; });
+  const auto s = static_cast<std::uint32_t>(nodes_.size());
+  nodes_.push_back({});
+  node& made = nodes_.back();
+  made.listed = none;
+  up_.push_back(s);
+  place_.push_back(0);
+  stamp_.push_back(0);
+  mark_.push_back(0);
+  std::vector<std::uint32_t> makes, reads;
+  const std::uint32_t now = ++mark_clock_;
+  for (const std::uint32_t v : set) {
+    mark_[v] = now;
+    node& old = nodes_[v];
+    made.atoms.insert(made.atoms.end(), old.atoms.begin(), old.atoms.end());
+    made.operations += old.operations;
+    made.listed = std::min(made.listed, old.listed);
+    makes.insert(makes.end(), old.makes.begin(), old.makes.end());
+    reads.insert(reads.end(), old.reads.begin(), old.reads.end());
+    to_look_at_.insert(to_look_at_.end(), old.watchers.begin(), old.watchers.end());
+  }
+  // The order: what leads to the set goes before it, the rest of the range behind it.
+  const std::uint32_t low = place_[set.front()], high = place_[set.back()];
+  std::vector<std::uint32_t> lead, behind, walk(set), near;
+  while (!walk.empty()) {
+    const std::uint32_t v = walk.back();
+    walk.pop_back();
+    all_neighbours_of(v, false, near);
+    for (const std::uint32_t u : near)
+      if (mark_[u] != now && place_[u] >= low) {
+        mark_[u] = now;
+        lead.push_back(place_[u]);
+        walk.push_back(u);
+      }
+  }
+  std::sort(lead.begin(), lead.end());
+  for (std::uint32_t& i : lead) i = order_[i];
+  for (std::uint32_t i = low; i <= high; ++i)
+    if (order_[i] != none && mark_[order_[i]] != now) behind.push_back(order_[i]);
+  std::fill(order_.begin() + low, order_.begin() + high + 1, none);
+  std::uint32_t next = low;
+  const auto put = [&](std::uint32_t v) {
+    order_[next] = v;
+    place_[v] = next++;
+  };
+  for (const std::uint32_t v : lead) put(v);
+  put(s);
+  for (const std::uint32_t v : behind) put(v);
+
+  for (const std::uint32_t v : set) {
+    up_[v] = s;
+    ++nodes_[v].version;
+    node gone;
+    gone.version = nodes_[v].version;
+    nodes_[v] = std::move(gone);
+  }
+  for (auto* list : {&makes, &reads}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
+  for (const std::uint32_t t : makes)
+    if ((left_[t] & (read_beyond | stays)) != 0 || !for_each(readers_[t], [&](std::uint32_t u) { return u == s; }))
+      nodes_[s].makes.push_back(t);
+  for (const std::uint32_t t : reads)
+    if ((left_[t] & made_beyond) != 0 || !for_each(makers_[t], [&](std::uint32_t u) { return u == s; }))
+      nodes_[s].reads.push_back(t);
+  alive_ -= static_cast<std::uint32_t>(set.size()) - 1;
+  return s;
+}
+
+REMAT_INLINE void node_merger::refresh(std::uint32_t s) {
+  std::vector<std::uint32_t> list{s}, more;
+  for (const bool users : {false, true}) {
+    all_neighbours_of(s, users, more);
+    list.insert(list.end(), more.begin(), more.end());
+  }
+  to_look_at_.insert(to_look_at_.end(), list.begin(), list.end());
+  for (const std::uint32_t v : list) {
+    // A sequence is a candidate of its first node.
+    std::uint32_t first = v;
+    std::size_t atoms = weight(v);
+    for (std::uint32_t u = before(v); u != none && atoms <= max_group_; u = before(u)) {
+      first = u;
+      atoms += weight(u);
+    }
+    to_look_at_.push_back(first);
+  }
+  std::sort(to_look_at_.begin(), to_look_at_.end());
+  to_look_at_.erase(std::unique(to_look_at_.begin(), to_look_at_.end()), to_look_at_.end());
+  more.swap(to_look_at_);
+  for (const std::uint32_t v : more)
+    if (up_[v] == v) look_at(v);
+}
+
+REMAT_INLINE bool node_merger::round(bool neighbours) {
+  neighbours_ = neighbours;
+  for (std::uint32_t before = none; alive_ != before;) {
+    queue_ = {};
+    to_look_at_.clear();
+    for (const std::uint32_t v : order_)
+      if (v != none) look_at(v);
+    if (!merge_best()) return true;
+    before = alive_;
+    if (merge_long_sequences()) return true;
+  }
+  return false;
+}
+
+REMAT_INLINE bool node_merger::merge_best() {
+  rank last_kind = rank::nothing;
+  double last_score = -1;
+  while (!queue_.empty()) {
+    const entry e = queue_.top();
+    if (nodes_[e.node].version != e.version || up_[e.node] != e.node) {
+      queue_.pop();
+      continue;
+    }
+    if (alive_ <= most_left_ && (e.kind != last_kind || e.score != last_score)) return false;
+    queue_.pop();
+    // A merge far away may have put a path around a pair or a node that nobody reads: it is looked at again, in the
+    // order as it is now.
+    const std::vector<std::uint32_t> set = std::move(nodes_[e.node].candidate);
+    look_at(e.node);
+    if (nodes_[e.node].candidate != set) continue;
+    last_kind = e.kind;
+    last_score = e.score;
+    refresh(merge(set));
+  }
+  return alive_ > most_left_;
+}
+
+REMAT_INLINE bool node_merger::merge_long_sequences() {
+  std::vector<std::pair<double, std::vector<std::uint32_t>>> sequences;
+  for (const std::uint32_t v : order_) {
+    if (v == none || before(v) != none) continue;
+    std::vector<std::uint32_t> set{v};
+    for (std::uint32_t u = after(v); u != none; u = after(u)) set.push_back(u);
+    if (set.size() == alive_) return true;
+    if (set.size() > max_group_) sequences.emplace_back(score(set), std::move(set));
+  }
+  std::stable_sort(sequences.begin(), sequences.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  double last = -1;
+  for (auto& [value, set] : sequences) {
+    if (alive_ <= most_left_ && value != last) return true;
+    last = value;
+    for (const std::uint32_t v : set) close(v);
+    close(merge(std::move(set)));
+  }
+  return alive_ <= most_left_;
+}
+
+REMAT_INLINE void node_merger::close(std::uint32_t v) {
+  if (nodes_[v].atoms.size() > 1) nodes_[v].atoms = {groups_.add(nodes_[v].atoms)};
+}
+
+REMAT_INLINE void node_merger::finish_round() {
+  std::vector<std::uint32_t> order;
+  for (const std::uint32_t v : order_)
+    if (v != none) {
+      place_[v] = static_cast<std::uint32_t>(order.size());
+      order.push_back(v);
+      close(v);
+      nodes_[v].watchers.clear();
+    }
+  order_.swap(order);
+}
+
+}  // namespace detail::partitioning
+
+}  // namespace remat

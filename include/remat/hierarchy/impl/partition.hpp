@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/hierarchy/partition.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+#include "remat/hierarchy/node_merger.hpp"
+
+namespace remat {
+
+namespace detail::partitioning {
+
+inline std::vector<std::uint8_t> checked_forward(const flat_graph& graph, const partition_options& options) {
+  if (options.max_group < 2) throw bad_argument("max_group is " + std::to_string(options.max_group) + "; at least 2");
+  if (options.max_top < 1) throw bad_argument("max_top is 0; at least 1");
+  if (!std::isfinite(options.alpha)) throw bad_argument("alpha is not finite");
+  if (options.forward.empty()) return forward_operations(graph);
+  if (options.forward.size() != graph.num_operations)
+    throw bad_argument("forward has " + std::to_string(options.forward.size()) + " entries; there are " +
+                       std::to_string(graph.num_operations) + " operations");
+  return options.forward;
+}
+
+/// The needed forward operations as listed, and the bytes that cross each place: crossing[i] are made before the i-th
+/// and read by it or a later one.
+struct listed_forward {
+  std::vector<std::uint32_t> operations;
+  std::vector<std::int64_t> crossing;
+
+  listed_forward(const flat_graph& graph, const std::vector<std::uint8_t>& forward) {
+    std::vector<std::uint32_t> place(graph.num_operations, operation_hierarchy::none);
+    for (std::uint32_t o = 0; o < graph.num_operations; ++o)
+      if (graph.needed[o] && forward[o]) {
+        place[o] = static_cast<std::uint32_t>(operations.size());
+        operations.push_back(o);
+      }
+    crossing.assign(operations.size() + 1, 0);
+    for (std::uint32_t t = 0; t < graph.num_tensors; ++t) {
+      std::uint32_t from = operation_hierarchy::none, to = 0;
+      for (const std::uint32_t o : graph.producers[t]) from = std::min(from, place[o]);
+      for (const std::uint32_t o : graph.consumers[t])
+        if (place[o] != operation_hierarchy::none) to = std::max(to, place[o]);
+      if (from == operation_hierarchy::none || to <= from) continue;
+      crossing[from + 1] += graph.bytes[t];
+      crossing[to + 1] -= graph.bytes[t];
+    }
+    for (std::size_t i = 1; i < crossing.size(); ++i) crossing[i] += crossing[i - 1];
+  }
+};
+
+/// The hierarchy whose lowest groups are given sections [begin, end) of the listed forward operations, ascending and
+/// apart. Each section is partitioned if it is large, and then what there is of sections and operations between them.
+inline operation_hierarchy partition_sections(const flat_graph& graph, const std::vector<std::uint8_t>& forward,
+                                              const partition_options& options, const listed_forward& line,
+                                              const std::vector<std::pair<std::size_t, std::size_t>>& sections) {
+  grouping groups(graph.num_operations);
+  node_merger merging(graph, forward, options.max_group, options.alpha, groups);
+  std::vector<node_merger::part> top;
+  std::size_t done = 0;
+  const auto single = [](std::uint32_t o) {
+    node_merger::part p;
+    p.atom = o;
+    p.operations = {o};
+    return p;
+  };
+  const auto loose = [&](std::size_t end, std::vector<node_merger::part>& to) {
+    for (; done < end; ++done) to.push_back(single(line.operations[done]));
+  };
+  for (const auto& [begin, end] : sections) {
+    loose(begin, top);
+    if (end - begin < 2) continue;
+    std::vector<node_merger::part> inside;
+    loose(end, inside);
+    node_merger::part section;
+    for (const node_merger::part& p : inside) section.operations.push_back(p.atom);
+    section.atom =
+        groups.add(inside.size() <= options.max_group ? section.operations : merging.run(inside, options.max_group));
+    top.push_back(std::move(section));
+  }
+  loose(line.operations.size(), top);
+  if (top.size() > options.max_top) merging.run(top, options.max_top);
+  return make_hierarchy(graph, forward, std::move(groups.of_operation), std::move(groups.of_group));
+}
+
+}  // namespace detail::partitioning
+
+REMAT_INLINE operation_hierarchy h_partition(const flat_graph& graph, const partition_options& options) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
+  return detail::partitioning::partition_sections(graph, forward, options,
+                                                  detail::partitioning::listed_forward(graph, forward), {});
+}
+
+REMAT_INLINE operation_hierarchy partition_at_cuts(const flat_graph& graph, const partition_options& options) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
+  const detail::partitioning::listed_forward line(graph, forward);
+  const std::size_t n = line.operations.size();
+  using cost = std::pair<double, std::size_t>;  // bytes, cuts
+  std::vector<cost> best(n + 1, cost{std::numeric_limits<double>::infinity(), 0});
+  std::vector<std::size_t> from(n + 1, 0);
+  best[0] = {0, 0};
+  for (std::size_t i = 1; i <= n; ++i)
+    for (std::size_t j = i > options.max_group ? i - options.max_group : 0; j < i; ++j) {
+      const cost here{best[j].first + static_cast<double>(line.crossing[j]), best[j].second + 1};
+      if (here >= best[i]) continue;
+      best[i] = here;
+      from[i] = j;
+    }
+  std::vector<std::pair<std::size_t, std::size_t>> sections;
+  for (std::size_t i = n; i > 0; i = from[i]) sections.emplace_back(from[i], i);
+  std::reverse(sections.begin(), sections.end());
+  if (sections.size() == 1) sections.clear();
+  return detail::partitioning::partition_sections(graph, forward, options, line, sections);
+}
+
+REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, const partition_options& options) {
+  const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
+  const detail::partitioning::listed_forward line(graph, forward);
+  const std::size_t n = line.operations.size();
+
+  // The same number for operations that are alike.
+  using likeness = std::tuple<double, std::int64_t, std::uint8_t, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+  std::map<likeness, std::uint32_t> kinds;
+  std::vector<std::uint32_t> kind(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t o = line.operations[i];
+    std::vector<std::int64_t> in, out;
+    for (const std::uint32_t t : graph.inputs[o]) in.push_back(graph.bytes[t]);
+    for (const std::uint32_t t : graph.outputs[o]) out.push_back(graph.bytes[t]);
+    std::sort(in.begin(), in.end());
+    std::sort(out.begin(), out.end());
+    kind[i] =
+        kinds
+            .try_emplace(likeness(graph.time[o], graph.workspace[o], graph.once[o], std::move(in), std::move(out)),
+                         static_cast<std::uint32_t>(kinds.size()))
+            .first->second;
+  }
+  std::vector<std::pair<std::size_t, std::size_t>> sections, todo{{0, n}};
+  while (!todo.empty()) {
+    const auto [begin, end] = todo.back();
+    todo.pop_back();
+    std::size_t period = 0, first = 0, covered = 0;
+    for (std::size_t p = 2; p <= std::min<std::size_t>(1024, (end - begin) / 2); ++p)
+      for (std::size_t i = begin, run = 0; i + p < end; ++i) {
+        run = kind[i] == kind[i + p] ? run + 1 : 0;
+        if (run < p || run + p <= covered) continue;
+        covered = run + p;
+        period = p;
+        first = i + 1 - run;
+      }
+    if (period == 0) continue;
+    std::size_t shift = 0;
+    double fewest = std::numeric_limits<double>::infinity();
+    for (std::size_t c = 0; c < period; ++c) {
+      double bytes = 0;
+      std::size_t times = 0;
+      for (std::size_t i = first + c; i + period <= first + covered; i += period, ++times)
+        bytes += static_cast<double>(line.crossing[i]);
+      if (times < 2 || bytes / static_cast<double>(times) >= fewest) continue;
+      fewest = bytes / static_cast<double>(times);
+      shift = c;
+    }
+    std::size_t at = first + shift;
+    todo.emplace_back(begin, at);
+    for (; at + period <= first + covered; at += period) sections.emplace_back(at, at + period);
+    todo.emplace_back(at, end);
+  }
+  std::sort(sections.begin(), sections.end());
+  return detail::partitioning::partition_sections(graph, forward, options, line, sections);
+}
+
+}  // namespace remat

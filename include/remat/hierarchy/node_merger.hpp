@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "remat/hierarchy/hierarchy.hpp"
+#include "remat/problem/problem.hpp"
+
+namespace remat {
+
+namespace detail::partitioning {
+
+inline constexpr std::uint32_t none = operation_hierarchy::none;
+
+/// The groups made so far, as `make_hierarchy` takes them.
+struct grouping {
+  std::vector<std::uint32_t> of_operation, of_group;
+
+  explicit grouping(std::uint32_t operations) : of_operation(operations, none) {}
+  /// Adds a group of atoms. An operation is named by its index, a group by the number of operations + its index.
+  /// Returns the name of the group.
+  std::uint32_t add(std::span<const std::uint32_t> atoms);
+};
+
+/// Merges the nodes of one level of a partition, best candidate first, until few are left (see `h_partition`).
+///
+/// A node is an atom (an operation, or a finished group) or a set of atoms that becomes a group when the round ends.
+/// The makers and readers of a tensor are lists of nodes at the time when the lists were made; a union-find structure
+/// gives the present nodes, and each list is shortened when it is read.
+class node_merger {
+ public:
+  node_merger(const flat_graph& g, const std::vector<std::uint8_t>& forward, std::uint32_t max_group, double alpha,
+              grouping& groups);
+
+  /// An atom, and the operations in it.
+  struct part {
+    std::uint32_t atom = none;
+    std::vector<std::uint32_t> operations{};
+  };
+
+  /// Merges `parts`, which are in a topological order. Tensors that forward operations outside of them make or read are
+  /// inputs and outputs. Returns the atoms that are left: at most `most_left`, or a pure sequence.
+  std::vector<std::uint32_t> run(const std::vector<part>& parts, std::uint32_t most_left);
+
+ private:
+  // Bits of a tensor: forward operations outside of this level make it or read it; it is a final output.
+  static constexpr std::uint8_t made_beyond = 1, read_beyond = 2, stays = 4;
+
+  enum class rank : std::uint8_t { flow_or_sequence, long_sequence, neighbours, nothing };
+
+  struct node {
+    std::vector<std::uint32_t> atoms{};  // a single one: the node is finished
+    std::uint32_t operations = 0;
+    std::uint32_t listed = 0;                     // its first operation
+    std::vector<std::uint32_t> makes{}, reads{};  // tensors that other nodes read, make
+    std::uint32_t version = 0;
+    std::vector<std::uint32_t> candidate{};  // the nodes to merge
+    std::vector<std::uint32_t> watchers{};   // nodes whose candidate depends on this one
+  };
+  struct entry {
+    rank kind;
+    double score;
+    std::uint32_t listed, node, version;
+    [[nodiscard]] auto key() const { return std::tuple(kind, score, listed, node, version); }
+    friend bool operator>(const entry& a, const entry& b) { return a.key() > b.key(); }
+  };
+
+  // --- The graph of the nodes.
+
+  void start(const std::vector<part>& parts);
+
+  [[nodiscard]] bool internal(const std::vector<std::uint32_t>& makers, const std::vector<std::uint32_t>& readers,
+                              std::uint32_t t) const;
+
+  std::uint32_t find(std::uint32_t v) {
+    while (up_[v] != v) v = up_[v] = up_[up_[v]];
+    return v;
+  }
+
+  /// Calls f for distinct nodes of `list` until f says false; the list is shortened where it repeats itself.
+  template <class F>
+  bool for_each(std::vector<std::uint32_t>& list, F&& f) {
+    std::size_t kept = 0, i = 0;
+    const std::uint32_t now = ++clock_;
+    bool going = true;
+    for (; i < list.size() && going; ++i) {
+      const std::uint32_t v = find(list[i]);
+      if (stamp_[v] == now) continue;
+      stamp_[v] = now;
+      list[kept++] = v;
+      going = f(v);
+    }
+    if (kept < i)
+      list.erase(list.begin() + static_cast<std::ptrdiff_t>(kept), list.begin() + static_cast<std::ptrdiff_t>(i));
+    return going;
+  }
+
+  /// Distinct nodes that read what v makes (or make what v reads), at most `most` + 1 of them.
+  void neighbours_of(std::uint32_t v, bool users, std::size_t most, std::vector<std::uint32_t>& out);
+
+  void all_neighbours_of(std::uint32_t v, bool users, std::vector<std::uint32_t>& out);
+
+  [[nodiscard]] std::uint32_t weight(std::uint32_t v) const {
+    return static_cast<std::uint32_t>(nodes_[v].atoms.size());
+  }
+
+  // --- Candidates.
+
+  /// (bytes of inputs + bytes of outputs) · operations^alpha.
+  double score(const std::vector<std::uint32_t>& set);
+
+  /// The node before v in a sequence: of those that only v reads the last in the order.
+  std::uint32_t before(std::uint32_t v);
+  std::uint32_t only_user(std::uint32_t v);
+  std::uint32_t after(std::uint32_t v);
+
+  struct found {
+    rank kind = rank::nothing;
+    double score = std::numeric_limits<double>::infinity();
+    std::vector<std::uint32_t> nodes{};
+  };
+
+  void consider(found& best, rank kind, const std::vector<std::uint32_t>& set);
+
+  /// The maximal sequence that begins at v, if one does and it has at most M_l atoms.
+  void consider_sequence(std::uint32_t v, found& best);
+
+  /// From v to where the paths from it meet again, and that without either end.
+  void consider_flow(std::uint32_t v, found& best);
+
+  /// The pair of v and its nearest node: the last one before v that v reads, else the first one that reads v, else the
+  /// one before v in the order. The present order shows that the pair is convex.
+  void consider_neighbour(std::uint32_t v, found& best);
+
+  void watch(std::uint32_t v, std::uint32_t watcher);
+
+  void look_at(std::uint32_t v);
+
+  // --- Merging.
+
+  /// Makes one node of `set`, which is convex. Returns it.
+  std::uint32_t merge(std::vector<std::uint32_t> set);
+
+  /// Finds new candidates for the nodes that have a new neighbour.
+  void refresh(std::uint32_t s);
+
+  /// Merges until no candidate is left. Returns true when the level is done.
+  bool round(bool neighbours);
+
+  /// Merges best first until there are few nodes, and then all that are as good as the last: equal parts stay equal.
+  /// Returns false when there are few.
+  bool merge_best();
+
+  /// Makes groups of the maximal sequences of more than M_l atoms, best first, until there are few nodes. Returns
+  /// whether the level is done: few, or itself a pure sequence.
+  bool merge_long_sequences();
+
+  /// Makes a group of a node of several atoms.
+  void close(std::uint32_t v);
+
+  void finish_round();
+
+  const flat_graph& graph_;
+  const std::vector<std::uint8_t>& forward_;
+  std::uint32_t max_group_;
+  double alpha_;
+  grouping& groups_;
+  std::uint32_t most_left_ = 0;
+  std::vector<node> nodes_;
+  std::uint32_t alive_ = 0;
+  std::vector<std::vector<std::uint32_t>> makers_, readers_;  // of a tensor: nodes
+  std::vector<std::uint8_t> left_, mine_;
+  std::vector<std::uint32_t> touched_;
+  std::vector<std::uint32_t> up_, order_, place_;
+  std::priority_queue<entry, std::vector<entry>, std::greater<>> queue_;
+  std::vector<std::uint32_t> to_look_at_;
+  bool neighbours_ = false;
+  std::vector<std::uint32_t> tensor_mark_, stamp_, mark_, list_, users_;
+  std::uint32_t clock_ = 0, mark_clock_ = 0, tensor_clock_ = 0;
+};
+
+}  // namespace detail::partitioning
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/hierarchy/impl/node_merger.hpp"
+#endif

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <stop_token>
 #include <string>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/core/error.hpp"
 #include "remat/cost/measured.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -182,6 +184,32 @@ TEST_CASE("the same answer every time") {
     const problem r = q.with_budget(q.graph().baseline_peak * 7 / 10);
     CHECK(exact(r, {.start_from_heuristic = false}).plan == exact(r, {.start_from_heuristic = false}).plan);
   }
+}
+
+TEST_CASE("a stop ends the search of a large graph, the work is bounded, and options out of range are refused") {
+  const problem free = test::random_problem(5, {.operations = 1900, .once = 0, .dead = 0, .backward = 100});
+  const problem p = free.with_budget((largest_working_set(free).bytes + free.graph().baseline_peak) / 2);
+  const auto cpu_after_stop = [&](const exact_options& options) {
+    std::stop_source source;
+    std::clock_t stopped = 0;
+    exact_options now = options;
+    now.run.stop = source.get_token();
+    now.run.on_progress = [&](const progress& news) {
+      if (news.done < 100 || source.stop_requested()) return;
+      stopped = std::clock();
+      source.request_stop();
+    };
+    (void)exact(p, now);
+    return stopped == 0 ? 0.0 : static_cast<double>(std::clock() - stopped) / CLOCKS_PER_SEC;
+  };
+  CHECK(cpu_after_stop({.start_from_heuristic = false, .run = {.time_limit = std::chrono::seconds(3)}}) < 0.1);
+  const std::clock_t begin = std::clock();
+  (void)exact(p, {.run = {.time_limit = std::chrono::milliseconds(100)}});
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 0.3);
+  const solution counted = exact(p, {.run = {.work_limit = 3000}});
+  CHECK(counted.statistics.work <= 3000);
+  CHECK_THROWS_AS((void)exact(p, {.most_states = 0}), bad_argument);
+  CHECK_THROWS_AS((void)exact(p, {.most_states = std::uint64_t{1} << 32}), bad_argument);
 }
 
 TEST_CASE("nothing to do, and no budget") {

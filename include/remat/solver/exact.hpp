@@ -8,18 +8,22 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "remat/bound/moment_cut.hpp"
 #include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/rounding.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
+#include "remat/solver/relay_progress.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
@@ -125,12 +129,10 @@ class backward_search {
       if (table[i].done || top.total != table[i].spent + table[i].remaining) continue;
       bound_ = std::max(bound_, std::min(top.total, limit_));
       if (top.total >= limit_) break;
-      if ((++polls_ & 15) == 0) {
-        if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
-        news.lower_bound = bound_;
-        news.done = table.size();
-        clock.report(news);
-      }
+      if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
+      news.lower_bound = bound_;
+      news.done = table.size();
+      clock.report(news);
       if (table.size() >= options_.most_states) return stop_reason::work;
       work_.assign(table.key(i), table.key(i) + key_words_);
       if (std::all_of(work_.begin(), work_.end(), [](std::uint64_t w) { return w == 0; })) {
@@ -175,7 +177,7 @@ class backward_search {
     if (a.spent != b.spent) return a.spent < b.spent;
     return a.state < b.state;
   }
-  static double cut_off(double incumbent) noexcept { return incumbent * (1 - 1e-12); }
+  static double cut_off(double incumbent) noexcept { return incumbent * (1 - rounding_error); }
 
   static bool has(const bits& b, std::uint32_t i) noexcept { return (b[i >> 6] >> (i & 63) & 1) != 0; }
   static void set(bits& b, std::uint32_t i) noexcept { b[i >> 6] |= std::uint64_t{1} << (i & 63); }
@@ -415,11 +417,11 @@ class backward_search {
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) sub_.needed[o] = has(closure_, o);
     if (x.parent == none) {
       for (std::uint32_t o = 0; o < s_.num_operations && !clock.should_stop(); ++o)
-        if (s_.needed[o] && !look(x, o, once, 32)) return true;
+        if (s_.needed[o] && !look(x, o, once, 32, clock)) return true;
       x.remaining = std::max(x.remaining, at_least_);
     } else if (x.moment != none && sub_.needed[x.moment]) {
       // One flow for most: the price hardly changes from one state to the next.
-      if (!look(x, x.moment, once, cuts_ % 16 == 0 ? 3 : 1)) return true;
+      if (!look(x, x.moment, once, cuts_ % 16 == 0 ? 3 : 1, clock)) return true;
     }
     if (x.remaining <= before) return false;
     push(i);
@@ -427,13 +429,15 @@ class backward_search {
   }
 
   /// The bound at the first run of k: false where there is no schedule.
-  bool look(state_table::node& x, std::uint32_t k, double once, int flows) {
+  bool look(state_table::node& x, std::uint32_t k, double once, int flows, const run_clock& clock) {
+    const auto stop = [&] { return clock.should_stop(); };
     cut_.at(k);
     const std::int64_t room = budget_ - cut_.working_set();
     if (room < 0) return lost(x);
     if (cut_.has_unrepeatable()) {
       ++cuts_;
-      if (cut_.least_bytes() > room) return lost(x);
+      if (cut_.least_bytes(stop) > room) return lost(x);
+      if (!cut_.complete()) return true;
     }
     moment_choice left{0, 0}, right{cut_.total_time(), 0};
     for (std::size_t c = 0; c < cut_.num_candidates(); ++c) left.bytes += cut_.candidate_bytes(c);
@@ -444,12 +448,13 @@ class backward_search {
       price = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
       if (!(price > 0)) break;
       ++cuts_;
-      const double value = cut_.price(price) - price * static_cast<double>(room) * (1 + 0x1p-51);
+      const double value = cut_.price(price, stop) - price * static_cast<double>(room) * (1 + 0x1p-51);
       if (once + value > x.remaining) {
         x.remaining = once + value;
         x.moment = k;
         x.price = static_cast<float>(price);
       }
+      if (!cut_.complete()) break;
       const moment_choice c = cut_.choice();
       if (c.bytes > room) {
         if (flow > 0 && c.bytes >= left.bytes) break;
@@ -482,7 +487,7 @@ class backward_search {
   bits work_, state_, closure_, child_closure_, seen_;
   std::vector<std::uint32_t> moves_;
   double bound_ = 0, at_least_ = 0;
-  std::uint64_t polls_ = 0, cuts_ = 0;
+  std::uint64_t cuts_ = 0;
   std::uint32_t goal_ = none;
   bool complete_ = false;
 };
@@ -513,27 +518,31 @@ class backward_search {
 /// Graphs of some ten operations take well under a millisecond; what is in reach beyond is a matter of the budget.
 /// Memory: some 90 bytes and (writes + effects) bits a state, operations² / 4 bits besides. Stopped by `most_states`, a
 /// limit of work (expanded states) or time, or a stop, it returns the incumbent (`evict`) and the least bound over the
-/// states that are open. Deterministic but for a deadline. Cancellation: polled every 16 states.
+/// states that are open. Deterministic but for a deadline. Cancellation: polled at every
+/// state and in every flow. Throws `bad_argument` for a `most_states` of 0 or over 2³² − 2.
 struct exact_solver {
   using options_type = exact_options;
   static constexpr std::string_view name = "exact";
   static constexpr std::uint32_t most_operations = 2'000;  ///< no search beyond: the bound and `evict` alone
 
   [[nodiscard]] solution operator()(const problem& p, const exact_options& options = {}) const {
+    if (options.most_states == 0 || options.most_states >= detail::exact_search::none)
+      throw bad_argument("exact: most_states is " + std::to_string(options.most_states) +
+                         "; it must be at least 1 and less than 2^32 - 1");
     run_clock clock(options.run);
     solution best;
     stop_reason stopped = clock.poll();
-    const auto met = [&] { return best.plan && best.time <= best.lower_bound * (1 + 1e-12); };
-    if (stopped != stop_reason::none || prove(p, best, options.run)) {
+    const auto met = [&] { return best.plan && is_optimal(best.time, best.lower_bound); };
+    if (stopped != stop_reason::none || prove(p, best, clock.part(0.25))) {
       conclude(p, best, clock, stopped);
       return best;
     }
     if (options.start_from_heuristic) {
       evict_options first;
-      first.run = options.run;
-      first.run.on_progress = nullptr;
-      if (first.run.time_limit != std::chrono::nanoseconds::max()) first.run.time_limit = clock.left() / 4;
+      first.run = clock.part(0.25);
+      first.run.on_progress = relay_progress(name, clock, best);
       solution s = evict(p.with_known_bound(best.lower_bound), first);
+      clock.work(s.statistics.work);
       if (s.plan) accept(p, best, std::move(*s.plan));
       stopped = clock.poll();
     }

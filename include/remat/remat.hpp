@@ -28,6 +28,7 @@
 #include "remat/graph/step_builder.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/intervals_csv.hpp"
+#include "remat/problem/flat_graph.hpp"
 #include "remat/problem/phase.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/dot.hpp"

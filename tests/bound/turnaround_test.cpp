@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -203,6 +205,20 @@ TEST_CASE("a stop is obeyed and leaves a valid bound") {
   CHECK(stopped.lower_bound >= p.graph().needed_time);
   CHECK(stopped.lower_bound <= full * (1 + 1e-9));
   CHECK(stopped.moments_tried <= 1);
+}
+
+TEST_CASE("limits on time are obeyed in every part of the bound") {
+  const problem p = test::random_problem(3, {.operations = 4000, .most_inputs = 20, .once = 5, .backward = 100});
+  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  turnaround_options options{.moments = 0, .branch_nodes = 1000};
+  for (const int milliseconds : {0, 1, 5, 20, 60}) {
+    options.run.time_limit = std::chrono::milliseconds(milliseconds);
+    const double start = processor_seconds();
+    const turnaround_result r = turnaround_bound(p.with_budget(p.graph().baseline_peak / 2), options);
+    CHECK(r.lower_bound >= p.graph().needed_time);
+    CHECK(processor_seconds() - start < milliseconds * 1e-3 + 0.2);
+    CHECK((r.choice.bytes > 0 || r.saved.empty()));
+  }
 }
 
 TEST_CASE("equal input gives equal output") {

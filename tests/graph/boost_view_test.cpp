@@ -33,6 +33,7 @@
 namespace {
 
 using remat::op_id;
+using remat::op_phase;
 using remat::tensor_id;
 
 struct kernel {
@@ -40,6 +41,7 @@ struct kernel {
   double seconds = 0;
   std::int64_t workspace = 0;
   bool operation = true;  // in bipartite graphs
+  op_phase phase = op_phase::unknown;
 };
 
 using vector_graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, kernel>;
@@ -214,6 +216,28 @@ TEST_CASE("final outputs: a predicate, a range, or what nobody reads") {
   CHECK_THROWS_AS(remat::boost_view(g, bytes, std::array<std::size_t, 1>{3}), remat::bad_graph);
 }
 
+TEST_CASE("phases: those of a property map, else unknown") {
+  vector_graph g;
+  const auto a = add_vertex({1, 1, 0, true, op_phase::backward}, g),
+             b = add_vertex({1, 1, 0, true, op_phase::forward}, g);
+  add_edge(b, a, g);
+  const auto bytes = get(&kernel::bytes, g);
+  const auto phases = get(&kernel::phase, g);
+  const remat::boost_view view(g, bytes, phases);
+  static_assert(remat::phased_graph<std::remove_const_t<decltype(view)>>);
+  CHECK(view.phase(view.op(a)) == op_phase::backward);
+  CHECK(view.phase(view.op(b)) == op_phase::forward);
+  CHECK(view.final_outputs().size() == 1);
+  using phase_list = std::vector<op_phase>;
+  CHECK(remat::problem(view, remat::unit_cost{}).graph().phase == phase_list{op_phase::forward, op_phase::backward});
+  const remat::boost_view chosen(g, bytes, std::array{a, b}, phases);
+  CHECK(chosen.final_outputs().size() == 2);
+  CHECK(chosen.phase(op_id{0}) == op_phase::forward);
+  const remat::boost_view plain(g, bytes);
+  CHECK(plain.phase(op_id{0}) == op_phase::unknown);
+  CHECK(remat::problem(plain, remat::unit_cost{}).graph().phase.empty());
+}
+
 TEST_CASE("a cycle is an error that names its vertices") {
   auto s = sample{{{1, 1}, {1, 1}, {1, 1}, {1, 1}}, {{0, 1}, {1, 2}, {2, 3}}};
   s.edges.emplace_back(3, 1);
@@ -300,6 +324,11 @@ TEST_CASE_TEMPLATE("two kinds of vertices", Graph, vector_graph, list_graph, set
   CHECK(view.final_outputs()[0] == view.tensor(s.grad));
   CHECK_THROWS_AS((void)view.op(s.y), remat::bad_graph);
   CHECK_THROWS_AS((void)view.tensor(s.first), remat::bad_graph);
+  CHECK(view.phase(op_id{0}) == op_phase::unknown);
+  const auto is_operation = [&](auto v) { return s.g[v].operation; };
+  const remat::boost_bipartite_view phased(s.g, is_operation, get(&kernel::bytes, s.g),
+                                           boost::make_static_property_map<decltype(s.first)>(op_phase::loss));
+  CHECK(phased.phase(op_id{2}) == op_phase::loss);
 
   const remat::problem p = s.problem();
   const remat::flat_graph& step = p.graph();

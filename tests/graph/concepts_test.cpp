@@ -21,6 +21,7 @@
 namespace {
 
 using remat::op_id;
+using remat::op_phase;
 using remat::tensor_id;
 
 /// A user's own type that has the five members and nothing else: a chain of n operations whose tensor i is written by
@@ -67,6 +68,7 @@ struct full_graph : sized_mirror_chain {
   [[nodiscard]] std::int64_t workspace(op_id o) const { return static_cast<std::int64_t>(index(o)); }
   [[nodiscard]] bool always_resident(tensor_id) const { return false; }
   [[nodiscard]] bool recomputable(op_id o) const { return index(o) != 1; }
+  [[nodiscard]] op_phase phase(op_id o) const { return index(o) < 3 ? op_phase::forward : op_phase::backward; }
   [[nodiscard]] float flops(op_id) const { return 1; }
   [[nodiscard]] double bytes_accessed(op_id) const { return 1; }
   [[nodiscard]] double measured_seconds(op_id) const { return 1; }
@@ -88,13 +90,15 @@ static_assert(remat::data_flow_graph<mirror_chain>);
 static_assert(!remat::sized_graph<mirror_chain>);
 static_assert(remat::sized_graph<sized_mirror_chain>);
 static_assert(!remat::workspace_graph<sized_mirror_chain>);
+static_assert(!remat::phased_graph<sized_mirror_chain>);
 static_assert(!remat::data_flow_graph<no_outputs>);
 static_assert(!remat::data_flow_graph<untyped_ids>);
 static_assert(!remat::data_flow_graph<int>);
 
 template <class G>
-constexpr bool has_all = remat::sized_graph<G>&& remat::workspace_graph<G>&& remat::residency_graph<G>&&
-    remat::recomputable_graph<G>&& remat::profiled_graph<G>&& remat::measured_graph<G>&& remat::named_graph<G>;
+constexpr bool has_all =
+    remat::sized_graph<G>&& remat::workspace_graph<G>&& remat::residency_graph<G>&& remat::recomputable_graph<G>&&
+        remat::profiled_graph<G>&& remat::measured_graph<G>&& remat::named_graph<G>&& remat::phased_graph<G>;
 static_assert(has_all<full_graph>);
 static_assert(has_all<remat::training_graph>);
 
@@ -123,6 +127,10 @@ TEST_CASE("a cost model that knows sizes and workspace takes precedence") {
   CHECK(p.graph().baseline_time == 12);
   CHECK(p.graph().once[1] == remat::flat_graph::once_as_marked);
   CHECK(p.graph().once[2] == 0);
+  CHECK(p.graph().phase.size() == 6);
+  CHECK(p.graph().phase[2] == op_phase::forward);
+  CHECK(p.graph().phase[3] == op_phase::backward);
+  CHECK(remat::problem(sized_mirror_chain{}, remat::unit_cost{}).graph().phase.empty());
   const remat::problem q(full_graph{}, remat::unit_cost{});
   CHECK(q.graph().workspace == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
 }

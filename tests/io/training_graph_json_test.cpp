@@ -187,11 +187,17 @@ TEST_CASE("a missing key is named, with its place") {
     CAPTURE(message);
     CHECK(contains(message, std::string("/tensors/2: the key \"") + key + "\" is missing"));
   }
-  for (const char* key : {"id", "name", "phase", "inputs", "outputs"}) {
+  for (const char* key : {"id", "name", "inputs", "outputs"}) {
     const std::string message = error_of(without("/operations/1", key));
     CAPTURE(message);
     CHECK(contains(message, std::string("/operations/1: the key \"") + key + "\" is missing"));
   }
+}
+
+TEST_CASE("an operation without a phase has an unknown one") {
+  const remat::training_graph g = remat::parse_training_graph(without("/operations/1", "phase"), "g.json");
+  CHECK(g.phase(op_id{0}) == remat::op_phase::forward);
+  CHECK(g.phase(op_id{1}) == remat::op_phase::unknown);
 }
 
 TEST_CASE("a wrong value is an error with its place and the value") {
@@ -256,6 +262,8 @@ TEST_CASE("a wrong value is an error with its place and the value") {
       {"/tensors/0/shape/0", "-1", "is -1"},
       {"/tensors/0/dtype", "1", "is 1"},
       {"/operations/0/phase", "\"Forward\"", "forward, loss or backward"},
+      {"/operations/1/phase", "\"unknown\"", "forward, loss or backward"},
+      {"/operations/2/phase", "2", "a string"},
       {"/operations/0/flops", "-1", "is -1"},
       {"/operations/0/flops", "\"1\"", "is \"1\""},
       {"/operations/0/time_us", "-0.5", "is -0.5"},

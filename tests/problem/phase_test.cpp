@@ -25,10 +25,47 @@ TEST_CASE("a chain with its backward turns behind its last forward") {
     gradient = next;
     if (y.size() == 1) g.add_final_output(next);
   }
-  CHECK(turn_of(problem(g, unit_cost{}).graph()) == 6);
+  CHECK(find_forward_end(problem(g, unit_cost{}).graph()) == 6);
 }
 
-TEST_CASE("it is the last operation before which the most tensors are alive") {
+TEST_CASE("phases of the graph decide, the loss among the forward pass; estimates replace what is missing") {
+  using enum op_phase;
+  const auto graph_with = [](const std::vector<op_phase>& phases) {
+    training_graph g;
+    for (const op_phase phase : phases) {
+      const tensor_id t = g.add_tensor({.bytes = 1});
+      g.add_operation({.phase = phase, .outputs = {t}});
+      g.add_final_output(t);  // nothing is alive: the estimate is the last operation
+    }
+    return problem(g, unit_cost{});
+  };
+  const auto turn_of = [&](const std::vector<op_phase>& phases) {
+    return find_forward_end(graph_with(phases).graph());
+  };
+  CHECK(turn_of({forward, forward, backward, backward, backward}) == 2);
+  CHECK(turn_of({forward, forward, loss, backward, backward}) == 3);
+  CHECK(turn_of({loss, backward, backward}) == 1);
+  SUBCASE("one phase is unknown") {
+    CHECK(turn_of({forward, unknown, backward, backward}) == 3);
+    CHECK(turn_of({forward, forward, backward, unknown}) == 3);
+  }
+  SUBCASE("none is given") {
+    const problem p = graph_with({unknown, unknown, unknown});
+    CHECK(p.graph().phase.empty());
+    CHECK(find_forward_end(p.graph()) == 2);
+  }
+  SUBCASE("the order contradicts them") {
+    CHECK(turn_of({forward, backward, forward, backward}) == 3);
+    CHECK(turn_of({forward, backward, loss, backward}) == 3);
+  }
+  SUBCASE("one pass alone") {
+    CHECK(turn_of({forward, forward, loss}) == 2);
+    CHECK(turn_of({backward, backward, backward}) == 2);
+  }
+  CHECK(find_forward_end(problem(training_graph{}, unit_cost{}).graph()) == 0);
+}
+
+TEST_CASE("the estimate is the last operation before which the most tensors are alive") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 12)});
     const flat_graph& s = p.graph();
@@ -48,6 +85,6 @@ TEST_CASE("it is the last operation before which the most tensors are alive") {
       }
     }
     CAPTURE(seed);
-    REQUIRE(turn_of(s) == turn);
+    REQUIRE(estimate_forward_end(s) == turn);
   }
 }

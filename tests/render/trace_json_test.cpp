@@ -187,7 +187,7 @@ TEST_CASE("a small step in full") {
   training_graph g("two");
   const tensor_id x = g.add_tensor({.name = "x", .bytes = 2048}), y = g.add_tensor({.name = "y", .bytes = 1024}),
                   dx = g.add_tensor({.name = "dx", .bytes = 512});
-  const op_id make = g.add_operation({.name = "make", .outputs = {x}, .seconds = 2e-6});
+  const op_id make = g.add_operation({.name = "make", .phase = op_phase::forward, .outputs = {x}, .seconds = 2e-6});
   const op_id use = g.add_operation({.name = "say \"hi\"",
                                      .phase = op_phase::loss,
                                      .inputs = {x},

@@ -15,6 +15,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@
 namespace {
 
 using namespace remat;  // NOLINT: a test
+
+static_assert(std::is_trivially_copyable_v<check_report>);  // cheap to return
 
 constexpr std::size_t schedules_of_a_graph = 100;
 

@@ -54,7 +54,6 @@ class max_flow {
   node add_node() { return num_nodes_++; }
 
   [[nodiscard]] node num_nodes() const noexcept { return num_nodes_; }
-  [[nodiscard]] arc num_arcs() const noexcept { return static_cast<arc>(tail_.size()); }
 
   /// An arc between two nodes, before `finish`. Its capacities are set later.
   arc add_arc(node from, node to) {
@@ -135,7 +134,6 @@ class max_flow {
       if (!search()) return true;
       if (stop()) return false;
       wave();
-      ++waves_;
     }
   }
   bool run() {
@@ -146,7 +144,6 @@ class max_flow {
   [[nodiscard]] capacity value() const noexcept { return value_; }
   /// After a complete run: false for the nodes on the source's side of the minimum cut that has most nodes there.
   [[nodiscard]] bool reaches_sink(node v) const noexcept { return distance_[v] != far; }
-  [[nodiscard]] std::uint64_t waves() const noexcept { return waves_; }
 
  private:
   struct half {
@@ -216,7 +213,6 @@ class max_flow {
   std::vector<std::uint32_t> distance_;
   std::vector<node> queue_;
   capacity value_ = 0;
-  std::uint64_t waves_ = 0;
 };
 
 }  // namespace remat

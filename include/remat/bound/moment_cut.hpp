@@ -98,8 +98,6 @@ class moment_cut {
   [[nodiscard]] bool has_unrepeatable() const noexcept { return unrepeatable_; }
   /// Time of everything that could run again.
   [[nodiscard]] double total_time() const noexcept { return total_time_; }
-  [[nodiscard]] std::uint64_t waves() const noexcept { return flow_.waves(); }
-  [[nodiscard]] std::uint32_t num_nodes() const noexcept { return flow_.num_nodes(); }
 
   /// Builds the network for the first run of operation `k`. Precondition: k is needed.
   void at(std::uint32_t k) {

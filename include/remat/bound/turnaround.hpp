@@ -22,12 +22,9 @@ namespace remat {
 struct turnaround_options {
   /// Most moments (first runs) that are looked at for one budget; 0: all of them. More can only raise the bound.
   std::uint32_t moments = 24;
-  /// How far below the best price the bound of a moment may stay, as a part of the needed time.
-  double tolerance = 1e-7;
-  /// Nodes of branch and bound at each of the best `branch_moments` moments, to close the gap between the price of a
-  /// byte and whole tensors (`moment_branch`). 0: none.
+  /// Nodes of branch and bound at each of the four best moments, to close the gap between the price of a byte and whole
+  /// tensors (`moment_branch`). 0: none.
   std::uint32_t branch_nodes = 0;
-  std::uint32_t branch_moments = 4;
   bool want_saved = true;  ///< fill in `choice`, `saved` and `again`: one more flow
   run_control run{};
 };
@@ -41,6 +38,7 @@ struct turnaround_result {
   op_id moment{};                      ///< whose first run gives the bound; means nothing where `recomputation` is 0
   double multiplier = 0;         ///< price of a byte at that moment: about what one byte more of budget saves, in time
   std::int64_t working_set = 0;  ///< bytes of the moment's operation itself
+  /// Empty where a run was stopped before it was found, or `want_saved` is false.
   /// A best choice within the budget at that moment: what is resident (beside the working set), what runs again later,
   /// and what these come to. A starting point for solvers; the least time of any choice lies between `recomputation`
   /// and `choice.time`.
@@ -48,7 +46,6 @@ struct turnaround_result {
   std::vector<tensor_id> saved{};
   std::vector<op_id> again{};
   std::uint32_t moments_tried = 0;
-  std::uint32_t branched = 0;  ///< nodes of branch and bound
   std::uint32_t flows = 0;
 };
 
@@ -99,7 +96,7 @@ class turnaround_analysis {
     budget_ = budget;
     best_ = {};
     flows_ = 0;
-    tolerance_ = options.tolerance * s.needed_time;
+    tolerance_ = relative_tolerance * s.needed_time;
     if (floor_.bytes > budget) return infeasible(r);
 
     std::vector<std::uint32_t> moments;
@@ -152,7 +149,7 @@ class turnaround_analysis {
       errors.insert(at, {k, reached_ - estimate[k]});
     }
     moment_optimum exact;
-    if (options.branch_nodes > 0) branch(errors, options, clock, exact, r);
+    if (options.branch_nodes > 0) branch(errors, options, clock, exact);
     r.recomputation = std::max(0.0, best_.value);
     r.lower_bound = s.needed_time + r.recomputation;
     r.flows = flows_;
@@ -165,7 +162,7 @@ class turnaround_analysis {
         r.saved = std::move(exact.saved);
         r.again = std::move(exact.again);
       } else if (options.want_saved && !clock.should_stop()) {
-        recall(r);
+        recall(r, clock);
       }
     }
     return r;
@@ -315,7 +312,7 @@ class turnaround_analysis {
 
   /// Branch and bound at the tried moments of the highest values. `exact` is what it finds at the moment that wins.
   void branch(const std::vector<std::pair<std::uint32_t, double>>& tried, const turnaround_options& options,
-              const run_clock& clock, moment_optimum& exact, turnaround_result& r) {
+              const run_clock& clock, moment_optimum& exact) {
     std::vector<std::pair<double, std::uint32_t>> order;
     for (const auto& [o, error] : tried)
       if (values_[o] > 0) order.push_back({-values_[o], o});
@@ -323,12 +320,11 @@ class turnaround_analysis {
     moment_branch search(cut_);
     std::uint32_t moments = 0;
     for (const auto& [value, o] : order) {
-      if (moments++ >= options.branch_moments || clock.should_stop()) break;
+      if (moments++ >= most_branch_moments || clock.should_stop()) break;
       cut_.at(o);
       moment_optimum found = search.solve(budget_ - cut_.working_set(), best_.price, tolerance_, options.branch_nodes,
                                           [&] { return clock.should_stop(); });
       flows_ += found.flows;
-      r.branched += found.nodes;
       if (found.lower >= best_.value && std::isfinite(found.lower)) {
         best_ = {o, best_.price, found.lower, -1};
         exact = std::move(found);
@@ -336,23 +332,32 @@ class turnaround_analysis {
     }
   }
 
-  /// The choice behind the bound.
-  void recall(turnaround_result& r) {
+  /// Writes the choice behind the bound into `r`. Leaves it empty where the run is stopped meanwhile.
+  void recall(turnaround_result& r, const run_clock& clock) {
+    const auto stop = [&] { return clock.should_stop(); };
     cut_.at(best_.moment);
     r.working_set = cut_.working_set();
     const std::int64_t room = budget_ - r.working_set;
     // A price at which the cheapest choice fits; the highest of all where rounding or the clock has hidden it.
     double price = best_.enough >= 0 ? best_.enough : best_.price;
     for (int i = 0; i < 8; ++i) {
-      (void)cut_.price(std::min(price, cut_.highest_price()));
+      (void)cut_.price(std::min(price, cut_.highest_price()), stop);
       ++flows_;
+      if (!cut_.complete()) {
+        r.choice = {};
+        return;
+      }
       r.choice = cut_.choice();
       if (r.choice.bytes <= room) break;
       price *= 4;
     }
     if (r.choice.bytes > room) {
-      (void)cut_.least_bytes();
+      (void)cut_.least_bytes(stop);
       ++flows_;
+      if (!cut_.complete()) {
+        r.choice = {};
+        return;
+      }
       r.choice = cut_.choice();
     }
     r.saved = cut_.resident();
@@ -360,6 +365,9 @@ class turnaround_analysis {
   }
 
   static constexpr int most_flows = 64;
+  static constexpr std::uint32_t most_branch_moments = 4;
+  /// How far below the best price the bound of a moment may stay, as a part of the needed time.
+  static constexpr double relative_tolerance = 1e-7;
 
   problem problem_;
   moment_cut cut_;

@@ -59,7 +59,7 @@ struct forward_line {
 
 /// The listed order, up to the turn. O(operations + reads and writes) time.
 [[nodiscard]] inline forward_line find_forward_line(const flat_graph& s) {
-  const std::uint32_t turn = turn_of(s);
+  const std::uint32_t turn = find_forward_end(s);
   std::vector<std::uint32_t> operations, rest;
   for (std::uint32_t o = 0; o < s.num_operations; ++o)
     if (s.needed[o]) (o < turn ? operations : rest).push_back(o);

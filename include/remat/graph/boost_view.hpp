@@ -22,6 +22,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/graph/concepts.hpp"
 
 namespace remat {
 
@@ -43,6 +44,15 @@ concept listable = requires(const Graph& g) {
 template <class Map, class Vertex>
 concept integral_map = std::integral<typename boost::property_traits<Map>::value_type> &&
     std::convertible_to<Vertex, typename boost::property_traits<Map>::key_type>;
+
+/// A property map from `Vertex` to `op_phase`.
+template <class Map, class Vertex>
+concept phase_map = std::same_as<std::remove_cv_t<typename boost::property_traits<Map>::value_type>, op_phase> &&
+    (std::same_as<typename boost::property_traits<Map>::key_type, void> ||
+     std::convertible_to<Vertex, typename boost::property_traits<Map>::key_type>);
+
+/// The same phase, unknown, for every vertex.
+using no_phases = boost::static_property_map<op_phase>;
 
 /// Whether `Outputs` says which vertices are final outputs: a predicate of a vertex, or a range of vertices.
 template <class Outputs, class Vertex>
@@ -202,9 +212,10 @@ std::int64_t bytes_at(const Map& map, const Vertex& v) {
 /// Operations are numbered in the order of `vertices(g)` where that is topological, else in the topological order that
 /// keeps closest to it; tensor i is the output of operation i. Step outputs are those vertices that a predicate or a
 /// range names, else those that nobody reads. The view copies the edges, not the properties: the graph is not looked at
-/// again, but what `BytesMap` refers to must stay. Times and workspace come from a cost model, for instance
-/// `vertex_cost`.
-/// O(V log V + E) to build, O(V + E) memory. Models `sized_graph`.
+/// again, but what `BytesMap` and `PhaseMap` refer to must stay. `PhaseMap` is an optional readable property map from a
+/// vertex to its `op_phase`; without one, all phases are unknown. Times and workspace come from a cost model, for
+/// instance `vertex_cost`.
+/// O(V log V + E) to build, O(V + E) memory. Models `sized_graph` and `phased_graph`.
 /// Throws `bad_graph` for a cycle (with its vertices) or a final output that is no vertex; `bytes` throws `bad_cost`
 /// for a size beyond 63 bits.
 ///
@@ -215,23 +226,35 @@ std::int64_t bytes_at(const Map& map, const Vertex& v) {
 ///     add_edge(a, b, g);
 ///     const boost_view view(g, get(&operation::bytes, g));
 ///     const problem p(view, vertex_cost(get(&operation::seconds, g)));
-template <class Graph, class BytesMap>
+template <class Graph, class BytesMap, class PhaseMap = detail::boost_viewing::no_phases>
 requires detail::boost_viewing::listable<Graph> &&
-    detail::boost_viewing::integral_map<BytesMap, detail::boost_viewing::vertex_of<Graph>>
+    detail::boost_viewing::integral_map<BytesMap, detail::boost_viewing::vertex_of<Graph>> &&
+    detail::boost_viewing::phase_map<PhaseMap, detail::boost_viewing::vertex_of<Graph>>
 class boost_view {
  public:
   using vertex_descriptor = detail::boost_viewing::vertex_of<Graph>;
 
-  /// Step outputs are the tensors that nobody reads.
-  boost_view(const Graph& g, BytesMap bytes)
-      : boost_view(g, std::move(bytes), [](const vertex_descriptor&) { return false; }) {
+  /// Final outputs are the tensors that no operation reads.
+  boost_view(const Graph& g, BytesMap bytes) : boost_view(g, std::move(bytes), PhaseMap(op_phase::unknown)) {}
+
+  /// \overload with phases
+  boost_view(const Graph& g, BytesMap bytes, PhaseMap phases)
+      : boost_view(
+            g, std::move(bytes), [](const vertex_descriptor&) { return false; }, std::move(phases)) {
     for (std::size_t o = 0; o < num_operations(); ++o)
       if (!read_[o]) step_outputs_.push_back(static_cast<tensor_id>(o));
   }
 
-  /// Step outputs are the tensors of the vertices in `outputs` (a range), or for which `outputs` (a predicate) is true.
+  /// Final outputs are the tensors of the vertices in `outputs` (a range), or for which `outputs` (a predicate) is
+  /// true.
   template <detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
-  boost_view(const Graph& g, BytesMap bytes, const Outputs& outputs) : numbers_(g), bytes_(std::move(bytes)) {
+  boost_view(const Graph& g, BytesMap bytes, const Outputs& outputs)
+      : boost_view(g, std::move(bytes), outputs, PhaseMap(op_phase::unknown)) {}
+
+  /// \overload with phases
+  template <detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
+  boost_view(const Graph& g, BytesMap bytes, const Outputs& outputs, PhaseMap phases)
+      : numbers_(g), bytes_(std::move(bytes)), phases_(std::move(phases)) {
     const std::size_t n = numbers_.size();
     detail::boost_viewing::step_edges e;
     for (std::uint32_t v = 0; v < n; ++v) e.writes.emplace_back(v, v);
@@ -261,6 +284,10 @@ class boost_view {
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return {&output_[index(o)], 1}; }
   [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return step_outputs_; }
   [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
+  [[nodiscard]] op_phase phase(op_id o) const {
+    using boost::get;
+    return get(phases_, vertex(o));
+  }
 
   /// The vertex that is operation `o`, and whose output is tensor `t`. O(1).
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
@@ -276,6 +303,7 @@ class boost_view {
  private:
   detail::boost_viewing::numbering<vertex_descriptor> numbers_;
   BytesMap bytes_;
+  PhaseMap phases_;
   std::vector<std::uint32_t> order_;  // operation → position of its vertex
   std::vector<std::uint32_t> id_;     // position of a vertex → operation
   std::vector<std::uint8_t> read_;    // of a tensor: somebody reads it
@@ -287,24 +315,31 @@ class boost_view {
 /// means that it writes it, one from a tensor to an operation that this reads it.
 ///
 /// `is_operation` is a predicate that says which vertices are operations; all others are tensors. `Graph`, `BytesMap`
-/// (asked for tensors alone), final outputs and lifetimes are as in `boost_view`; the default final outputs are the
-/// tensors that an operation writes and none reads. Tensors without a producer are resident and not counted; tensors
-/// with several accumulate. Operations are numbered like those of `boost_view`, tensors in the order of `vertices(g)`.
-/// O(V log V + E) to build, O(V + E) memory. Models `sized_graph`.
-/// Throws `bad_graph` for a cycle, for an edge between vertices of one kind, and for a final output that is no tensor.
+/// (read for tensors only), `PhaseMap` (read for operations only), final outputs and lifetimes are as in `boost_view`;
+/// the default final outputs are the tensors that an operation writes and none reads. Tensors without a producer are
+/// resident and not counted; tensors with several accumulate. Operations are numbered like those of `boost_view`,
+/// tensors in the order of `vertices(g)`. O(V log V + E) to build, O(V + E) memory. Models `sized_graph` and
+/// `phased_graph`. Throws `bad_graph` for a cycle, for an edge between vertices of one kind, and for a final output
+/// that is no tensor.
 ///
 ///     const boost_bipartite_view view(g, [&](auto v) { return g[v].is_kernel; }, get(&node::bytes, g));
 ///     const problem p(view, vertex_cost(get(&node::seconds, g), get(&node::workspace, g)));
-template <class Graph, class BytesMap>
+template <class Graph, class BytesMap, class PhaseMap = detail::boost_viewing::no_phases>
 requires detail::boost_viewing::listable<Graph> &&
-    detail::boost_viewing::integral_map<BytesMap, detail::boost_viewing::vertex_of<Graph>>
+    detail::boost_viewing::integral_map<BytesMap, detail::boost_viewing::vertex_of<Graph>> &&
+    detail::boost_viewing::phase_map<PhaseMap, detail::boost_viewing::vertex_of<Graph>>
 class boost_bipartite_view {
  public:
   using vertex_descriptor = detail::boost_viewing::vertex_of<Graph>;
 
   template <std::predicate<vertex_descriptor> IsOperation>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes)
-      : boost_bipartite_view(g, is_operation, std::move(bytes), [](const vertex_descriptor&) { return false; }) {
+      : boost_bipartite_view(g, is_operation, std::move(bytes), PhaseMap(op_phase::unknown)) {}
+
+  template <std::predicate<vertex_descriptor> IsOperation>
+  boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes, PhaseMap phases)
+      : boost_bipartite_view(
+            g, is_operation, std::move(bytes), [](const vertex_descriptor&) { return false; }, std::move(phases)) {
     for (std::size_t t = 0; t < num_tensors(); ++t)
       if (written_[t] && !read_[t]) step_outputs_.push_back(static_cast<tensor_id>(t));
   }
@@ -312,7 +347,13 @@ class boost_bipartite_view {
   template <std::predicate<vertex_descriptor> IsOperation,
             detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes, const Outputs& outputs)
-      : numbers_(g), bytes_(std::move(bytes)) {
+      : boost_bipartite_view(g, is_operation, std::move(bytes), outputs, PhaseMap(op_phase::unknown)) {}
+
+  template <std::predicate<vertex_descriptor> IsOperation,
+            detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
+  boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes, const Outputs& outputs,
+                       PhaseMap phases)
+      : numbers_(g), bytes_(std::move(bytes)), phases_(std::move(phases)) {
     const auto count = static_cast<std::uint32_t>(numbers_.size());
     id_.resize(count);
     is_operation_.resize(count);
@@ -368,6 +409,10 @@ class boost_bipartite_view {
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return outputs_[index(o)]; }
   [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return step_outputs_; }
   [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
+  [[nodiscard]] op_phase phase(op_id o) const {
+    using boost::get;
+    return get(phases_, vertex(o));
+  }
 
   /// The vertex of an operation, of a tensor. O(1).
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
@@ -389,6 +434,7 @@ class boost_bipartite_view {
 
   detail::boost_viewing::numbering<vertex_descriptor> numbers_;
   BytesMap bytes_;
+  PhaseMap phases_;
   std::vector<std::uint8_t> is_operation_;  // of a vertex position
   std::vector<std::uint32_t> order_;        // operation → position of its vertex
   std::vector<std::uint32_t> tensors_;      // tensor → position of its vertex

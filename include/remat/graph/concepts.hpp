@@ -63,6 +63,16 @@ concept recomputable_graph = data_flow_graph<G> && requires(const G& g, op_id o)
   { g.recomputable(o) } -> std::convertible_to<bool>;
 };
 
+/// The pass of the training step to which an operation belongs. The loss ends the forward pass.
+enum class op_phase : std::uint8_t { forward, loss, backward, unknown };
+
+/// Refinement: the graph knows the phase of its operations (otherwise, and where it is `op_phase::unknown`, solvers
+/// estimate where the backward pass begins: see `find_forward_end`).
+template <class G>
+concept phased_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
+  { g.phase(o) } -> std::convertible_to<op_phase>;
+};
+
 /// Refinement: the graph knows the floating-point operations and the bytes of memory traffic of its operations.
 template <class G>
 concept profiled_graph = data_flow_graph<G> && requires(const G& g, op_id o) {

@@ -12,14 +12,12 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/graph/concepts.hpp"
 
 namespace remat {
 
 /// What a tensor is to the training step. Parameters and inputs have no producer and are not counted.
 enum class tensor_kind : std::uint8_t { parameter, input, activation, gradient, saved };
-
-/// The part of the step that an operation belongs to.
-enum class op_phase : std::uint8_t { forward, loss, backward };
 
 /// One tensor, as given to `training_graph::add_tensor`.
 struct tensor_spec {
@@ -31,7 +29,7 @@ struct tensor_spec {
 /// One operation, as given to `training_graph::add_operation`. NaN means "not known".
 struct operation_spec {
   std::string name{};
-  op_phase phase = op_phase::forward;
+  op_phase phase = op_phase::unknown;
   std::vector<tensor_id> inputs{};  ///< whose content is read
   std::vector<tensor_id> outputs{};
   double flops = std::numeric_limits<double>::quiet_NaN();

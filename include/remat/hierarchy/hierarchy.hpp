@@ -19,12 +19,12 @@
 namespace remat {
 
 /// Which operations are forward, for a step that does not say: the needed ones listed before the turn
-/// (`turn_of`); all of them where nothing stands before it.
+/// (`find_forward_end`); all of them where nothing stands before it.
 ///
 /// One byte for each operation, 0 for what is not needed. O(operations + reads and writes) time.
 [[nodiscard]] inline std::vector<std::uint8_t> forward_operations(const flat_graph& s) {
   std::vector<std::uint8_t> forward(s.needed);
-  std::fill(forward.begin() + turn_of(s), forward.end(), std::uint8_t{0});
+  std::fill(forward.begin() + find_forward_end(s), forward.end(), std::uint8_t{0});
   return std::find(forward.begin(), forward.end(), std::uint8_t{1}) == forward.end() ? s.needed : forward;
 }
 

@@ -143,11 +143,10 @@ class reader {
     if (!id) element.fail_missing("id");
     check_id(*id, graph.num_operations());
     if (!name) element.fail_missing("name");
-    if (!phase) element.fail_missing("phase");
     if (!inputs) element.fail_missing("inputs");
     if (!outputs) element.fail_missing("outputs");
     spec.name = name->string();
-    spec.phase = phase_of(*phase);
+    if (phase) spec.phase = phase_of(*phase);
     read_ids(*inputs, graph, spec.inputs);
     read_ids(*outputs, graph, spec.outputs);
     const auto self = static_cast<std::uint32_t>(graph.num_operations());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <ostream>
@@ -12,7 +11,6 @@
 
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
-#include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/memory_profile.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -30,18 +28,12 @@ struct trace_options {
   const stream_assignment* streams = nullptr;
 };
 
-/// Refinement of `data_flow_graph`: the graph says to which phase of the training step an operation belongs.
-template <class G>
-concept phased_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
-  { g.phase(o) } -> std::same_as<op_phase>;
-};
-
-/// The phase of an operation as a trace's category; "operation" where the graph has none.
+/// The phase of an operation as a trace's category; "operation" where the graph does not know it.
 template <class G>
 [[nodiscard]] std::string_view phase_category([[maybe_unused]] const G& graph, [[maybe_unused]] op_id o) {
   if constexpr (phased_graph<G>) {
-    constexpr std::array<std::string_view, 3> names{"forward", "loss", "backward"};
-    return names[static_cast<std::size_t>(graph.phase(o))];
+    constexpr std::array<std::string_view, 4> names{"forward", "loss", "backward", "operation"};
+    return names[static_cast<std::size_t>(static_cast<op_phase>(graph.phase(o)))];
   } else {
     return "operation";
   }

@@ -32,9 +32,10 @@ class step {
   std::uint32_t code_;
 };
 
-/// A sequence of steps: the common currency of solvers, checker, memory plan and executors.
+/// A sequence of steps. Solvers return schedules; the checker, the memory plan and the executors read them.
 ///
-/// Means: `compute` runs an operation, whose outputs are allocated unless they are already; `free` releases a tensor.
+/// A step `compute` runs an operation; outputs that are not allocated are allocated first. A step `free` releases a
+/// tensor.
 struct schedule {
   std::vector<step> steps;
 

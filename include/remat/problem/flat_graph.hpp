@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "remat/core/index_rows.hpp"
+#include "remat/graph/concepts.hpp"
+
+namespace remat {
+
+/// The training step as flat arrays: the data on which every solver works. Indices of operations and tensors are the
+/// ids of the graph, and the order of the operations' indices is topological.
+///
+/// Primary arrays describe a graph and its costs; the caller of `problem::from_flat` fills them. Derived arrays follow
+/// from the primary ones. In the graph of a `problem`, all arrays are filled and valid.
+struct flat_graph {
+  // Primary arrays.
+  std::uint32_t num_operations = 0;
+  std::uint32_t num_tensors = 0;
+  index_rows inputs;   ///< operation → the tensors that it reads, without those always resident; ascending, each once
+  index_rows outputs;  ///< operation → the tensors that it writes, ascending
+  std::vector<std::uint32_t> final_outputs;   ///< tensors that must be readable when the training step ends, ascending
+  std::vector<std::uint8_t> always_resident;  ///< of a tensor: it is always there, is not counted, has no producer
+  std::vector<std::uint8_t> once;             ///< of an operation: 0, or the reason why it runs at most once
+  std::vector<op_phase> phase;                ///< of an operation; empty where all phases are unknown
+  std::vector<std::int64_t> bytes;            ///< of a tensor; 0 where it is always resident
+  std::vector<std::int64_t> workspace;        ///< of an operation, bytes
+  std::vector<double> time;                   ///< of an operation, in the cost model's unit
+
+  // Derived arrays.
+  index_rows producers;                    ///< tensor → the operations that write it, ascending
+  index_rows consumers;                    ///< tensor → the operations that read it, ascending
+  std::vector<std::uint8_t> final_output;  ///< of a tensor: it is one of `final_outputs`
+  std::vector<std::uint8_t> needed;        ///< of an operation: a final output or an effect depends on it
+  double baseline_time = 0;                ///< of all operations, each run once
+  double needed_time = 0;                  ///< of the needed operations, each run once: no schedule takes less
+  std::int64_t baseline_peak = 0;          ///< of the listed order, each tensor freed right after its last use
+
+  static constexpr std::uint8_t once_for_effect = 1;  ///< `once`: no outputs, so it runs exactly once
+  static constexpr std::uint8_t once_as_marked = 2;   ///< `once`: the graph marks it as not recomputable
+
+  /// True when the operation has no outputs: it runs exactly once, for its effect.
+  [[nodiscard]] bool has_effect(std::size_t operation) const noexcept { return outputs[operation].empty(); }
+};
+
+}  // namespace remat

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/schedule/check.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "remat/core/linkage.hpp"
+
+namespace remat {
+
+REMAT_INLINE std::string check_report::message() const {
+  const std::string o = "operation " + std::to_string(index(operation));
+  const std::string t = "tensor " + std::to_string(index(tensor));
+  const std::string step = "step " + std::to_string(at) + ": ";
+  switch (what) {
+    case violation::none:
+      return "valid";
+    case violation::no_such_operation:
+      return step + "there is no " + o;
+    case violation::no_such_tensor:
+      return step + "there is no " + t;
+    case violation::runs_twice:
+      return step + o + " may run only once";
+    case violation::input_not_there:
+      return step + o + " reads " + t + ", which is not there";
+    case violation::adds_twice:
+      return step + o + " adds to " + t + " twice";
+    case violation::free_not_allocated:
+      return step + "free of " + t + ", which is not allocated";
+    case violation::effect_missing:
+      return "at the end: " + o + ", which has no outputs, did not run exactly once";
+    case violation::output_missing:
+      return "at the end: final output " + t + " is not there";
+    case violation::over_budget:
+      return "the peak, " + std::to_string(peak_bytes) + " bytes, is over the budget";
+  }
+  return "unknown";
+}
+
+namespace detail::schedule_checking {
+
+REMAT_INLINE checker::checker(const problem& p)
+    : graph_(p.graph()),
+      budget_(p.budget()),
+      tensors_(graph_.num_tensors),
+      run_at_(graph_.outputs.values.size(), 0),
+      runs_(graph_.num_operations, 0) {}
+
+REMAT_INLINE bool checker::fail(violation what, std::size_t at, op_id o, tensor_id t) {
+  report_.what = what;
+  report_.at = at;
+  report_.operation = o;
+  report_.tensor = t;
+  return false;
+}
+
+REMAT_INLINE bool checker::run_free(std::size_t i, tensor_id id) {
+  const std::size_t t = index(id);
+  if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
+  if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, id);
+  tensors_[t].allocated = false;
+  memory_ -= graph_.bytes[t];
+  memory_at_step_ = memory_;
+  return true;
+}
+
+REMAT_INLINE bool checker::run_compute(std::size_t i, op_id id) {
+  const flat_graph& g = graph_;
+  const std::size_t o = index(id);
+  if (o >= g.num_operations) return fail(violation::no_such_operation, i, id, {});
+  if (runs_[o] != 0 && g.once[o] == flat_graph::once_as_marked) return fail(violation::runs_twice, i, id, {});
+  for (const std::uint32_t t : g.inputs[o])
+    if (!readable(t)) return fail(violation::input_not_there, i, id, static_cast<tensor_id>(t));
+  for (std::uint32_t w = g.outputs.begin[o]; w < g.outputs.begin[o + 1]; ++w) {
+    const std::uint32_t t = g.outputs.values[w];
+    tensor_state& now = tensors_[t];
+    if (!now.allocated) {
+      now.allocated = true;
+      now.written = 0;
+      ++now.allocation;
+      memory_ += g.bytes[t];
+    }
+    if (run_at_[w] != now.allocation) {
+      run_at_[w] = now.allocation;
+      ++now.written;
+    } else if (g.producers[t].size() > 1) {
+      return fail(violation::adds_twice, i, id, static_cast<tensor_id>(t));
+    }
+  }
+  memory_at_step_ = memory_ + g.workspace[o];
+  if (memory_at_step_ > report_.peak_bytes) {
+    report_.peak_bytes = memory_at_step_;
+    report_.peak_step = i;
+  }
+  report_.time += g.time[o];
+  ++report_.computes;
+  report_.recomputes += runs_[o] != 0;
+  ++runs_[o];
+  return true;
+}
+
+REMAT_INLINE void checker::finish(std::size_t num_steps) {
+  for (std::uint32_t o = 0; o < graph_.num_operations; ++o)
+    if (graph_.has_effect(o) && runs_[o] != 1) {
+      fail(violation::effect_missing, num_steps, static_cast<op_id>(o), {});
+      return;
+    }
+  for (const std::uint32_t t : graph_.final_outputs)
+    if (!readable(t)) {
+      fail(violation::output_missing, num_steps, {}, static_cast<tensor_id>(t));
+      return;
+    }
+  if (report_.peak_bytes > budget_) fail(violation::over_budget, report_.peak_step, {}, {});
+}
+
+}  // namespace detail::schedule_checking
+
+}  // namespace remat

@@ -207,7 +207,7 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
   remat::html_report report(std::move(head));
   if (in.step) {
     const remat::problem& p = in.step->instance;
-    report.baseline(remat::profile(p, in.step->graph, listed_order(p)));
+    report.baseline(remat::memory_profile_of(p, in.step->graph, listed_order(p)));
   }
   for (const outcome& o : all) {
     remat::report_solve solve{o.solver,     std::string(remat::to_string(o.status)),
@@ -222,7 +222,8 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
       solve.critical_path = o.streams->critical_path;
     }
     if (in.step && o.plan)
-      report.add(std::move(solve), remat::profile(in.step->instance.with_budget(o.budget), in.step->graph, *o.plan));
+      report.add(std::move(solve),
+                 remat::memory_profile_of(in.step->instance.with_budget(o.budget), in.step->graph, *o.plan));
     else
       report.add(std::move(solve));
   }

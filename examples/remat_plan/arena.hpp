@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,12 +14,14 @@
 #include "outcome.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/rounding.hpp"
 #include "remat/io/intervals_csv.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/units.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "remat/solver/frontier.hpp"
 #include "search.hpp"
 
 namespace remat_plan {
@@ -32,74 +35,85 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
   if (!report.valid()) throw remat::internal_error("memory plan: " + report.message());
 }
 
-/// `solver`, whose schedules count where their arena fits the budget.
+/// One solve within a budget for the arena: the program's part of `remat::fit_budget`.
+class arena_solve {
+ public:
+  arena_solve(const named_solver& solver, const remat::problem& p, std::int64_t budget, const remat::run_control& run)
+      : solver_(solver), problem_(p), budget_(budget), run_(run), clock_(run) {}
+
+  [[nodiscard]] outcome solve(std::int64_t least_peak) {
+    const remat::fit_result fit = remat::fit_budget(
+        budget_, least_peak, {.solves = 5, .run = run_},
+        [&](std::int64_t peak_budget, const remat::run_control& part) { return attempt(peak_budget, part); });
+    if (!first_ && last_) return *std::move(last_);  // the first solve found no schedule
+    return fit.fits ? fitting(fit) : not_fitting(fit);
+  }
+
+ private:
+  std::optional<remat::measured_bytes> attempt(std::int64_t peak_budget, const remat::run_control& part) {
+    last_ = solver_.solve(peak_budget, part);
+    seconds_ += last_->seconds;
+    if (!last_->plan) return std::nullopt;
+    remat::memory_plan_options planning;
+    planning.enough = budget_;
+    planning.run.stop = run_.stop;
+    planning.run.seed = run_.seed;
+    // With a limit of its own it does not stop at an arena that is near enough to the peak.
+    if (run_.time_limit == std::chrono::nanoseconds::max())
+      planning.run.work_limit = 20 * remat::memory_plan_options::default_work;
+    else
+      planning.run.time_limit = std::clamp<std::chrono::nanoseconds>(clock_.left() / 2, std::chrono::milliseconds(50),
+                                                                     std::chrono::seconds(2));
+    plan_arena(problem_, *last_, planning);
+    if (!first_) first_ = last_;
+    const std::int64_t arena = last_->memory->arena_bytes;
+    smallest_ = std::min(smallest_, arena);
+    return remat::measured_bytes{*last_->peak, arena};
+  }
+
+  [[nodiscard]] outcome fitting(const remat::fit_result& fit) {
+    outcome out = *std::move(last_);
+    out.binds_arena = true;
+    out.lower_bound = first_->lower_bound;
+    const bool met = out.lower_bound && remat::is_optimal(*out.time, *out.lower_bound);
+    out.status = met ? remat::solve_status::optimal : remat::solve_status::feasible;
+    out.seconds = seconds_;
+    if (fit.solves > 1)
+      out.message = "a schedule for a peak of " + remat::format_bytes(fit.peak_budget) + ", " +
+                    std::to_string(fit.solves) + " solves: the arenas of larger peaks were too large";
+    return out;
+  }
+
+  [[nodiscard]] outcome not_fitting(const remat::fit_result& fit) const {
+    outcome none;
+    none.status = run_.stop.stop_requested() ? remat::solve_status::cancelled : remat::solve_status::timeout;
+    if (first_) none.lower_bound = first_->lower_bound;
+    none.binds_arena = true;
+    none.seconds = seconds_;
+    none.message = "found no schedule whose arena fits, in " + std::to_string(fit.solves) +
+                   " solves; the smallest arena was " + remat::format_bytes(first_ ? smallest_ : 0);
+    return none;
+  }
+
+  const named_solver& solver_;
+  const remat::problem& problem_;
+  const std::int64_t budget_;
+  const remat::run_control& run_;
+  const remat::run_clock clock_;
+  std::optional<outcome> first_{};  ///< the first with a schedule
+  std::optional<outcome> last_{};
+  std::int64_t smallest_ = std::numeric_limits<std::int64_t>::max();  ///< arena, bytes
+  double seconds_ = 0;
+};
+
+/// `solver` with the budget as one for the arena: only schedules whose arena fits count.
 ///
-/// The first solve, which gets three quarters of the time, is within a peak of the whole budget. While the arena of
-/// what it finds is too large, the next is within a peak that is smaller by what was too much, and gets half of the
-/// time that is left; of a limit of work the first gets half, and each other one an eighth. Bounds and proofs of
-/// infeasibility are those of the first: an arena is never smaller than its peak.
+/// Bounds and proofs of infeasibility are those of the first solve, within a peak of the whole budget: an arena is
+/// never smaller than its peak.
 [[nodiscard]] inline named_solver binding_arena(const named_solver& solver, const remat::problem& p,
                                                 std::int64_t least_peak) {
-  constexpr int most_solves = 5;
   const auto solve = [solver, p, least_peak](std::int64_t budget, const remat::run_control& run) {
-    const bool timed = run.time_limit != std::chrono::nanoseconds::max();
-    const bool counted = run.work_limit != remat::run_control::no_work_limit;
-    const remat::run_clock clock(run);
-    std::optional<outcome> first;
-    std::optional<std::int64_t> smallest;  // arena that was too large
-    double seconds = 0;
-    std::int64_t peak_limit = budget;
-    int solves = 0;
-    for (; solves < most_solves && peak_limit >= least_peak; ++solves) {
-      if (solves != 0 && clock.should_stop()) break;
-      remat::run_control part = run;
-      if (timed)
-        part.time_limit =
-            std::max(std::chrono::nanoseconds(0), run.time_limit - clock.elapsed()) / 4 * (solves == 0 ? 3 : 2);
-      if (counted) part.work_limit = std::max<std::uint64_t>(1, run.work_limit / (solves == 0 ? 2 : 8));
-      outcome now = solver.solve(peak_limit, part);
-      seconds += now.seconds;
-      if (!now.plan) {
-        if (solves == 0) return now;
-        peak_limit = (peak_limit + least_peak) / 2 == peak_limit ? least_peak - 1 : (peak_limit + least_peak) / 2;
-        continue;
-      }
-      remat::memory_plan_options planning;
-      planning.enough = budget;
-      planning.run.stop = run.stop;
-      planning.run.seed = run.seed;
-      // With a limit of its own it does not stop at an arena that is near enough to the peak.
-      if (!timed) planning.run.work_limit = 20 * remat::memory_plan_options::default_work;
-      if (timed)
-        planning.run.time_limit = std::clamp<std::chrono::nanoseconds>(
-            (run.time_limit - clock.elapsed()) / 2, std::chrono::milliseconds(50), std::chrono::seconds(2));
-      plan_arena(p, now, planning);
-      if (!first) first = now;
-      const std::int64_t arena = now.memory->arena_bytes;
-      if (arena <= budget) {
-        now.binds_arena = true;
-        now.lower_bound = first->lower_bound;
-        const bool met = now.lower_bound && *now.time <= *now.lower_bound * (1 + 1e-12);
-        now.status = met ? remat::solve_status::optimal : remat::solve_status::feasible;
-        now.seconds = seconds;
-        if (solves != 0)
-          now.message = "a schedule for a peak of " + remat::format_bytes(peak_limit) + ", " +
-                        std::to_string(solves + 1) + " solves: the arenas of larger peaks were too large";
-        return now;
-      }
-      smallest = smallest ? std::min(*smallest, arena) : arena;
-      const std::int64_t less = std::min(peak_limit, *now.peak) - (arena - budget);
-      if (peak_limit == least_peak) break;
-      peak_limit = std::max(less, least_peak);
-    }
-    outcome none;
-    none.status = run.stop.stop_requested() ? remat::solve_status::cancelled : remat::solve_status::timeout;
-    if (first) none.lower_bound = first->lower_bound;
-    none.binds_arena = true;
-    none.seconds = seconds;
-    none.message = "found no schedule whose arena fits, in " + std::to_string(solves) +
-                   " solves; the smallest arena was " + remat::format_bytes(smallest.value_or(0));
-    return none;
+    return arena_solve(solver, p, budget, run).solve(least_peak);
   };
   return {solver.name, solve, solver.carries_over, true};
 }

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <limits>
 #include <new>
-#include <numeric>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +15,7 @@
 #include "outcome.hpp"
 #include "progress_line.hpp"
 #include "remat/core/control.hpp"
+#include "remat/core/rounding.hpp"
 #include "remat/solver/frontier.hpp"
 
 namespace remat_plan {
@@ -73,71 +71,54 @@ struct solving {
   return out;
 }
 
-/// Solves for each budget, the smallest first, and returns the outcomes in the order of `budgets`.
-///
-/// A schedule for a smaller budget that is faster than the one found for a larger takes its place.
+/// Solves for each budget and returns the outcomes in the order of `budgets`. Each solve has the whole limits. Where
+/// the solver carries over, a faster schedule for a smaller budget answers for a larger one, too.
 [[nodiscard]] inline std::vector<outcome> solve_budgets(const solving& common, const named_solver& solver,
                                                         const std::vector<std::int64_t>& budgets) {
-  std::vector<std::size_t> order(budgets.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return budgets[a] < budgets[b]; });
-  std::vector<outcome> out(budgets.size());
-  const outcome* before = nullptr;  // the fastest for a smaller budget
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    outcome& now = out[order[k]];
-    const std::int64_t budget = budgets[order[k]];
-    if (k != 0 && budget == budgets[order[k - 1]]) {
-      now = out[order[k - 1]];
-      continue;
-    }
+  const auto solve = [&](std::int64_t budget, std::size_t position) {
     std::string text = solver.name + " within " + remat::format_bytes(budget);
-    if (budgets.size() > 1) text += " (" + std::to_string(k + 1) + " of " + std::to_string(budgets.size()) + ")";
+    if (budgets.size() > 1) text += " (" + std::to_string(position + 1) + " of " + std::to_string(budgets.size()) + ")";
     common.line->begin(std::move(text), common.run.time_limit);
     remat::run_control run = common.run;
-    run.on_progress = [&](const remat::progress& p) { common.line->update(p); };
-    now = guarded(*common.what, solver, budget, run);
+    run.on_progress = [&](const remat::progress& news) { common.line->update(news); };
+    outcome out = guarded(*common.what, solver, budget, run);
     common.line->finish();
-    if (solver.carries_over && before != nullptr && (!now.time || *before->time < *now.time)) {
-      now.peak = before->peak;
-      now.time = before->time;
-      now.plan = before->plan;
-      now.memory = before->memory;
-      now.binds_arena = before->binds_arena;
-      now.recomputes = before->recomputes;
-      now.status = remat::solve_status::feasible;
-      now.message = "the schedule for " + remat::format_bytes(before->budget) + ", the best found";
-    }
-    if (now.time && (before == nullptr || *now.time <= *before->time)) before = &now;
-  }
-  return out;
+    return out;
+  };
+  const auto is_better = [&](const outcome& before, const outcome& now) {
+    return solver.carries_over && before.time && (!now.time || *before.time < *now.time);
+  };
+  const auto carry_over = [](const outcome& before, outcome& now) {
+    now.peak = before.peak;
+    now.time = before.time;
+    now.plan = before.plan;
+    now.memory = before.memory;
+    now.binds_arena = before.binds_arena;
+    now.recomputes = before.recomputes;
+    now.status = remat::solve_status::feasible;
+    now.message = "the schedule for " + remat::format_bytes(before.budget) + ", the best found";
+  };
+  return remat::solve_budgets<outcome>(budgets, solve, is_better, carry_over);
 }
 
-/// The dual question: the least peak (or arena, where solvers bind that) whose time is at most (1 + `most`) × the
-/// baseline's, by bisection over budgets.
+/// The dual problem: the least peak (or arena, where the solver binds that) whose time is at most (1 + `most`) × the
+/// baseline's, by `remat::bisect_budgets`.
 ///
-/// Every probe is a solve; it ends as soon as it has a schedule that is fast enough. Solvers are heuristic, so the
-/// least peak found is proven only where it meets the problem's own least. All probes together take one solve's time
-/// limit; under a limit of work, each of them takes a sixteenth of that.
+/// All solves together have one solve's time limit; under a limit of work, each of at most 16 has a sixteenth of it.
+/// Solvers are heuristic, so the least peak found is proven only where it meets the problem's own least.
 [[nodiscard]] inline outcome solve_for_memory(const solving& common, const named_solver& solver, double most) {
   const subject& what = *common.what;
-  const double limit = what.baseline_time * (1 + most) * (1 + 1e-12);
-  const bool counted = common.run.work_limit != remat::run_control::no_work_limit;
+  const double limit = remat::with_rounding(what.baseline_time * (1 + most));
   remat::trade_off_options options;
-  options.probes = counted ? 16 : 64;
+  options.probes = common.run.work_limit != remat::run_control::no_work_limit ? 16 : 64;
   options.run = common.run;
+  options.run.on_progress = [&](const remat::progress& news) { common.line->update(news); };
   const remat::run_clock clock(common.run);
   common.line->begin(solver.name + ", least memory for " + remat::format_percent(most) + " overhead",
                      common.run.time_limit);
-
   std::optional<outcome> best;
   outcome last;
-  const auto probe = [&](std::int64_t budget, remat::run_control& run,
-                         std::stop_source& enough) -> std::optional<std::int64_t> {
-    if (!counted)
-      run.on_progress = [&](const remat::progress& p) {
-        common.line->update(p);
-        if (p.best_objective <= limit && !solver.binds_arena) enough.request_stop();  // its arena may not fit
-      };
+  const auto probe = [&](std::int64_t budget, const remat::run_control& run) -> std::optional<std::int64_t> {
     last = guarded(what, solver, budget, run);
     if (!last.time || *last.time > limit) return std::nullopt;
     if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
@@ -145,7 +126,9 @@ struct solving {
   };
   std::int64_t high = what.baseline_peak;
   if (solver.binds_arena) high += high / 50 + (1 << 16);  // rounding and fragmentation
-  remat::bisect_budgets(what.least_peak, high, options, clock, probe);
+  // A schedule that is fast enough ends a solve, but not where its arena may be too large.
+  const double enough = solver.binds_arena ? -std::numeric_limits<double>::infinity() : limit;
+  remat::bisect_budgets(what.least_peak, high, options, probe, enough);
   common.line->finish();
 
   outcome out = best ? *std::move(best) : outcome{};
@@ -156,17 +139,18 @@ struct solving {
     out.status = out.budget <= what.least_peak ? remat::solve_status::optimal : remat::solve_status::feasible;
     out.message = std::string("the least ") + (out.binds_arena ? "arena" : "peak") + " found for at most " +
                   remat::format_percent(most, 2) + " overhead";
-  } else {
-    out.budget = what.baseline_peak;
-    out.lower_bound = last.lower_bound;
-    const bool failed = last.status == remat::solve_status::error;
-    out.status = failed                             ? last.status
-                 : common.run.stop.stop_requested() ? remat::solve_status::cancelled
-                                                    : remat::solve_status::timeout;
-    out.message = failed ? last.message
-                         : "found no schedule of at most " + remat::format_percent(most, 2) +
-                               " overhead, even within the baseline's peak";
+    return out;
   }
+  out.budget = what.baseline_peak;
+  out.lower_bound = last.lower_bound;
+  if (last.status == remat::solve_status::error) {
+    out.status = last.status;
+    out.message = last.message;
+    return out;
+  }
+  out.status = common.run.stop.stop_requested() ? remat::solve_status::cancelled : remat::solve_status::timeout;
+  out.message =
+      "found no schedule of at most " + remat::format_percent(most, 2) + " overhead, even within the baseline's peak";
   return out;
 }
 

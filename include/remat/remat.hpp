@@ -37,6 +37,7 @@
 #include "remat/render/units.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/memory_profile.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"

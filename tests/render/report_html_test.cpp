@@ -76,56 +76,12 @@ TEST_CASE("downsampling keeps the ends, the peak and the order, and bounds the n
   }
 }
 
-TEST_CASE("a profile says what runs again and what is in memory at the peak") {
-  const training_graph g = diamond();
-  const problem p(g, unit_cost{});
-  schedule plan;
-  plan.compute(op_id{0});
-  plan.compute(op_id{1});
-  plan.free(tensor_id{1});
-  plan.compute(op_id{0});
-  plan.compute(op_id{2});
-  plan.free(tensor_id{1});
-  plan.free(tensor_id{2});
-  REQUIRE(check(p, plan).valid());
-  const schedule_profile what = profile(p, g, plan);
-  REQUIRE(what.recomputes.size() == 1);
-  CHECK(what.recomputes[0].name == nasty);
-  CHECK(what.recomputes[0].operations == 1);
-  CHECK(what.recomputes[0].reruns == 1);
-  CHECK(what.recomputes[0].time == 1);
-  CHECK(what.rerun_time == 1);
-  CHECK(what.peak_bytes == 130);
-  CHECK(what.peak_operation == "make b");
-  CHECK(what.peak_time == 1);
-  REQUIRE(what.at_peak.size() == 3);
-  CHECK(what.at_peak[0].name == "workspace of make b");
-  CHECK(what.at_peak[0].bytes == 100);
-  CHECK(what.at_peak[1].name == "b");
-  CHECK(what.at_peak[2].name == nasty);
-  REQUIRE(what.memory.size() == 5);
-  CHECK(what.memory[1].bytes == 130);
-  CHECK(what.memory[3].bytes == 35);
-  CHECK(what.memory[4].bytes == 5);
-  CHECK(what.memory[4].time == 4);
-  CHECK(profile(p, g, listed(p)).recomputes.empty());
-}
-
-TEST_CASE("what is in memory at the peak adds up to the peak") {
-  const training_graph g = diamond();
-  const problem p(g, unit_cost{});
-  const schedule_profile what = profile(p, g, listed(p));
-  std::int64_t sum = 0;
-  for (const auto& r : what.at_peak) sum += r.bytes;
-  CHECK(sum == what.peak_bytes);
-}
-
 TEST_CASE("names cannot break out of the page") {
   const training_graph g = diamond();
   const problem p(g, unit_cost{});
   html_report report(
       {.name = nasty, .time_unit = nasty, .baseline_peak = 130, .baseline_time = 3, .facts = {{nasty, nasty}}});
-  report.baseline(profile(p, g, listed(p)));
+  report.baseline(memory_profile_of(p, g, listed(p)));
   report.add({.solver = nasty,
               .status = nasty,
               .budget_bytes = 130,
@@ -133,7 +89,7 @@ TEST_CASE("names cannot break out of the page") {
               .time = 3,
               .lower_bound = 3,
               .message = nasty},
-             profile(p, g, listed(p)));
+             memory_profile_of(p, g, listed(p)));
   const std::string html = text_of(report);
   CHECK(html.find("<b id=") == std::string::npos);
   CHECK(html.find('\x01') == std::string::npos);
@@ -156,7 +112,7 @@ TEST_CASE("the data of the charts") {
   html_report report({.name = "g", .baseline_peak = 130, .baseline_time = 4});
   report.add(
       {.solver = "one", .status = "feasible", .budget_bytes = 130, .peak_bytes = 130, .time = 5.0, .lower_bound = 4.0},
-      profile(p, g, listed(p)));
+      memory_profile_of(p, g, listed(p)));
   report.add({.solver = "one", .status = "timeout", .budget_bytes = 65, .lower_bound = 4.5});
   report.add({.solver = "two",
               .status = "timeout",
@@ -203,6 +159,6 @@ TEST_CASE("the size of a report does not grow with the schedule") {
   html_report with({.name = "g", .baseline_peak = 16, .baseline_time = 20000});
   const std::size_t before = text_of(with).size();
   with.add({.solver = "s", .status = "feasible", .budget_bytes = 16, .peak_bytes = 16, .time = 20000},
-           profile(p, g, schedule_computes(p, order)));
+           memory_profile_of(p, g, schedule_computes(p, order)));
   CHECK(text_of(with).size() - before < 40000);
 }

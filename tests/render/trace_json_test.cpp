@@ -359,7 +359,7 @@ TEST_CASE("on streams: starts are those of the assignment; memory is what its al
 TEST_CASE("names are escaped; what is not UTF-8 is replaced") {
   const auto quoted = [](const std::string& text) {
     std::ostringstream out;
-    detail::trace_json::writer to(out);
+    detail::trace_json::json_writer to(out);
     to.quoted(text).flush();
     return out.str();
   };
@@ -487,7 +487,7 @@ TEST_CASE("graphs without phases; an empty schedule") {
   CHECK(events(trace, "X").empty());
   CHECK(events(trace, "C").empty());
   CHECK(trace["otherData"]["computes"] == 0);
-  CHECK(detail::trace_json::phase_name(plain{}, op_id{0}) == "operation");
+  CHECK(phase_category(plain{}, op_id{0}) == "operation");
 }
 
 namespace {

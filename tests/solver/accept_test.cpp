@@ -3,11 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
 #include <limits>
+#include <stop_token>
 #include <vector>
 
+#include "remat/bound/least_memory.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
@@ -30,13 +34,22 @@ TEST_CASE("accept takes what is legal, within the budget and better, and nothing
   const schedule plan = listed(p);
   const check_report r = check(p, plan);
   REQUIRE(r.valid());
-  CHECK_FALSE(accept(p.with_budget(r.peak_bytes - 1), best, plan));
+  const acceptance refused = accept(p.with_budget(r.peak_bytes - 1), best, plan);
+  CHECK_FALSE(refused);
+  CHECK(refused.report.what == violation::over_budget);
+  CHECK(refused.report.peak_bytes == r.peak_bytes);
   CHECK_FALSE(best.has_schedule());
-  CHECK(accept(p.with_budget(r.peak_bytes), best, plan));
+  const acceptance taken = accept(p.with_budget(r.peak_bytes), best, plan);
+  CHECK(taken);
+  CHECK(taken.report.time == r.time);
+  CHECK(taken.report.computes == r.computes);
   CHECK(best.status == solve_status::feasible);
   CHECK(best.time == r.time);
   CHECK(best.peak_bytes == r.peak_bytes);
-  CHECK_FALSE(accept(p, best, plan));  // no better than itself
+  const acceptance again = accept(p, best, plan);
+  CHECK_FALSE(again.taken);  // no better than itself
+  CHECK(again.report.valid());
+  CHECK_FALSE(keep_if_better(best, plan, r));
   solution none;
   CHECK_THROWS_AS(accept(p, none, schedule{{step::free(tensor_id{0})}}), internal_error);
   CHECK_FALSE(none.has_schedule());
@@ -79,6 +92,24 @@ TEST_CASE("a known bound is taken over, and another budget forgets it") {
   solution none;
   CHECK(prove(known.with_known_bound(std::numeric_limits<double>::infinity()), none));
   CHECK(none.status == solve_status::infeasible);
+}
+
+TEST_CASE("a stop request ends the proof of the bound, and so does the deadline") {
+  const problem free = test::random_problem(17, {.operations = 5000, .once = 0, .dead = 0, .backward = 100});
+  const problem p = free.with_budget(largest_working_set(free).bytes + 1);
+  const auto seconds_of = [&](const run_control& run, stop_reason stopped) {
+    solution s;
+    const run_clock clock(run);
+    const std::clock_t begin = std::clock();
+    conclude(p, s, clock, stopped);
+    CHECK(s.proven);
+    CHECK(s.lower_bound >= p.graph().needed_time);
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  };
+  std::stop_source source;
+  source.request_stop();
+  CHECK(seconds_of({.stop = source.get_token()}, stop_reason::cancelled) < 0.1);
+  CHECK(seconds_of({.time_limit = std::chrono::nanoseconds(0)}, stop_reason::deadline) < 0.2);
 }
 
 TEST_CASE("what was stopped says how") {

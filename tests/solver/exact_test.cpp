@@ -6,12 +6,15 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <stop_token>
 #include <string>
+#include <thread>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/core/error.hpp"
 #include "remat/cost/measured.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -182,6 +185,29 @@ TEST_CASE("the same answer every time") {
     const problem r = q.with_budget(q.graph().baseline_peak * 7 / 10);
     CHECK(exact(r, {.start_from_heuristic = false}).plan == exact(r, {.start_from_heuristic = false}).plan);
   }
+}
+
+TEST_CASE("a stop ends the search of a large graph, the work is bounded, and options out of range are refused") {
+  const problem free = test::random_problem(5, {.operations = 1900, .once = 0, .dead = 0, .backward = 100});
+  const problem p = free.with_budget((largest_working_set(free).bytes + free.graph().baseline_peak) / 2);
+  std::stop_source source;
+  std::clock_t stopped = 0;
+  {
+    std::jthread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      stopped = std::clock();
+      source.request_stop();
+    });
+    (void)exact(p, {.start_from_heuristic = false, .run = {.stop = source.get_token()}});
+  }
+  CHECK(static_cast<double>(std::clock() - stopped) / CLOCKS_PER_SEC < 0.1);
+  const std::clock_t begin = std::clock();
+  (void)exact(p, {.run = {.time_limit = std::chrono::milliseconds(100)}});
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 0.3);
+  const problem unet = bundled("rk/unet");
+  CHECK(exact(unet.with_budget(unet.graph().baseline_peak / 2), {.run = {.work_limit = 300}}).statistics.work <= 300);
+  CHECK_THROWS_AS((void)exact(p, {.most_states = 0}), bad_argument);
+  CHECK_THROWS_AS((void)exact(p, {.most_states = std::uint64_t{1} << 32}), bad_argument);
 }
 
 TEST_CASE("nothing to do, and no budget") {

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/exact.hpp"
@@ -96,4 +98,94 @@ TEST_CASE("under a limit of work the answer is the same again") {
                  again = least_memory_for(p, most, twremat, options);
   REQUIRE(once.has_schedule());
   CHECK(*once.plan == *again.plan);
+}
+
+TEST_CASE("bisection finds the least budget that is good enough, nearly, within its probes") {
+  for (const std::int64_t least : {0, 1, 77, 999, 1000}) {
+    std::uint32_t probes = 0;
+    std::int64_t best = -1;
+    const auto probe = [&](std::int64_t budget, const run_control& run) -> std::optional<std::int64_t> {
+      CHECK(run.work_limit == 24);
+      ++probes;
+      if (budget < least) return std::nullopt;
+      best = budget;
+      return budget;
+    };
+    CHECK(bisect_budgets(0, 1000, {.run = {.work_limit = 24 * 24}}, probe));
+    CHECK(best >= least);
+    CHECK(best <= least + 4);  // the bisection ends at an interval of a 256th
+    CHECK(probes <= 24);
+  }
+  const auto never = [](std::int64_t, const run_control&) { return std::optional<std::int64_t>(); };
+  CHECK_FALSE(bisect_budgets(0, 1000, {}, never));
+  CHECK_THROWS_AS((void)bisect_budgets(0, 1000, {.probes = 0}, never), bad_argument);
+}
+
+TEST_CASE("progress that is good enough stops a probe, and a limit of work does not") {
+  for (const bool counted : {false, true}) {
+    trade_off_options options{.probes = 1};
+    if (counted) options.run.work_limit = 100;
+    int news = 0;
+    options.run.on_progress = [&](const progress&) { ++news; };
+    const auto probe = [&](std::int64_t budget, const run_control& run) -> std::optional<std::int64_t> {
+      run.on_progress({.best_objective = 2});
+      CHECK_FALSE(run.stop.stop_requested());
+      run.on_progress({.best_objective = 1});
+      CHECK(run.stop.stop_requested() == !counted);
+      return budget;
+    };
+    bisect_budgets(0, 10, options, probe, 1.5);
+    CHECK(news == 2);
+  }
+}
+
+TEST_CASE("budgets are solved in ascending order, equal ones once, and answers are handed on where they are better") {
+  const std::vector<std::int64_t> budgets{5, 3, 5, 1, 4};
+  std::vector<std::int64_t> solved;
+  std::vector<std::size_t> positions;
+  const auto solve = [&](std::int64_t budget, std::size_t position) {
+    solved.push_back(budget);
+    positions.push_back(position);
+    return budget == 4 ? 100 : static_cast<int>(20 - budget);
+  };
+  const auto answers = solve_budgets<int>(
+      budgets, solve, [](int before, int now) { return before < now; }, [](int before, int& now) { now = before; });
+  CHECK(answers == std::vector<int>{15, 17, 15, 19, 17});
+  CHECK(solved == std::vector<std::int64_t>{1, 3, 4, 5});
+  CHECK(positions == std::vector<std::size_t>{0, 1, 2, 3});
+}
+
+TEST_CASE("a budget for more than the peak: lower peaks until the whole fits") {
+  // What is measured is a tenth more than the peak.
+  std::vector<std::int64_t> tried;
+  const auto tenth_more = [&](std::int64_t peak_budget, const run_control& run) -> std::optional<measured_bytes> {
+    CHECK(run.work_limit == (tried.empty() ? 400 : 100));
+    tried.push_back(peak_budget);
+    return measured_bytes{peak_budget, peak_budget + peak_budget / 10};
+  };
+  const fit_result fit = fit_budget(1000, 100, {.run = {.work_limit = 800}}, tenth_more);
+  CHECK(fit.fits);
+  CHECK(fit.solves == 2);
+  CHECK(tried == std::vector<std::int64_t>{1000, 900});
+}
+
+TEST_CASE("a fit that cannot be had ends at the least peak, and without a first schedule at once") {
+  std::vector<std::int64_t> tried;
+  const auto too_large = [&](std::int64_t peak_budget, const run_control&) -> std::optional<measured_bytes> {
+    tried.push_back(peak_budget);
+    return measured_bytes{peak_budget, 2000};
+  };
+  const fit_result none = fit_budget(1000, 900, {}, too_large);
+  CHECK_FALSE(none.fits);
+  CHECK(tried == std::vector<std::int64_t>{1000, 900});
+  const auto nothing = [](std::int64_t, const run_control&) { return std::optional<measured_bytes>(); };
+  CHECK(fit_budget(1000, 900, {}, nothing).solves == 1);
+  CHECK(fit_budget(1000, 1001, {}, nothing).solves == 0);
+  CHECK_THROWS_AS((void)fit_budget(1000, 900, {.solves = 0}, nothing), bad_argument);
+}
+
+TEST_CASE("the time of the dual problem must be a number") {
+  const problem p = bundled("toy-skip-3");
+  CHECK_THROWS_AS((void)least_memory_for(p, std::numeric_limits<double>::quiet_NaN(), evict), bad_argument);
+  CHECK(least_memory_for(p, -1, evict).status == solve_status::infeasible);
 }

@@ -2,181 +2,163 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <span>
-#include <stop_token>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "remat/bound/least_memory.hpp"
 #include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/accept.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
 
+/// \file
+/// Searches over budgets that use a solver as a part: the frontier (the least time for each budget), the dual problem
+/// (the least memory within a time), and a budget for something larger than the peak, such as an arena.
+
+// ---- the frontier ------------------------------------------------------------------------------------------------
+
+/// Solves for each budget, the smallest first, and returns the answers in the order of `budgets`.
+///
+/// `solve(budget, position)` returns an `Answer`; `position` counts from 0 in ascending order of budgets. Equal budgets
+/// are solved once. A schedule for a smaller budget is legal within a larger one: where `is_better(before, now)`, that
+/// is, where the best answer `before` for a smaller budget is better than the new one, `carry_over(before, now)` puts
+/// it in its place.
+template <class Answer, class Solve, class IsBetter, class CarryOver>
+[[nodiscard]] std::vector<Answer> solve_budgets(std::span<const std::int64_t> budgets, Solve&& solve,
+                                                IsBetter&& is_better, CarryOver&& carry_over) {
+  std::vector<std::size_t> order(budgets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return budgets[a] < budgets[b]; });
+  std::vector<Answer> answers(budgets.size());
+  const Answer* before = nullptr;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    Answer& now = answers[order[k]];
+    if (k != 0 && budgets[order[k]] == budgets[order[k - 1]]) {
+      now = answers[order[k - 1]];
+      continue;
+    }
+    now = solve(budgets[order[k]], k);
+    if (before != nullptr && is_better(*before, now)) carry_over(*before, now);
+    if (before == nullptr || !is_better(*before, now)) before = &now;
+  }
+  return answers;
+}
+
+/// All trade-offs in one call: the answer of `solve` for each budget, in the order of `budgets`. More memory never
+/// takes more time: a faster schedule for a smaller budget answers for the larger one, too (`solve_budgets`).
+///
+/// `solve(problem, run)` returns a `solution`. Each solve gets an equal part of what is left of the limits. Throws
+/// `bad_argument` for a negative budget. Deterministic for a seed and a limit of work, if the solver is. Cancellation:
+/// as `solve`.
+[[nodiscard]] std::vector<solution> frontier_by(
+    const problem& p, std::span<const std::int64_t> budgets,
+    const std::function<solution(const problem&, const run_control&)>& solve, const run_control& run = {});
+
+// ---- the dual problem --------------------------------------------------------------------------------------------
+
 struct trade_off_options {
-  /// Solves of `least_memory_for`, at most. Ten halvings bring the interval of budgets to a thousandth.
-  std::uint32_t probes = 24;
-  /// Of everything together; each solve gets its part of the limits.
-  run_control run{};
+  std::uint32_t probes = 24;  ///< most solves; ten halvings bring the interval of budgets to a thousandth
+  run_control run{};          ///< of all solves together
 };
 
-/// Bisection over budgets low … high, the largest first: what cannot be had there cannot be had at all. A heuristic
-/// that finds nothing within a budget may still find something within less: once the interval is small, budgets of 4, 8
-/// and 12 % less than the best are tried, and the bisection goes on from those that do.
+/// The least budget between `low` and `high`, in bytes, that `probe` finds good enough, by bisection.
 ///
-/// `probe(budget, run, stop)` makes one solve under `run`, which holds its part of the limits and `stop`'s token, and
-/// returns the bytes that its answer takes, at most `budget`, if it is good enough; the next probe is below these. It
-/// may request `stop` once it is. Returns whether the first probe was good enough. At most `options.probes` probes; the
-/// deadline and the stop token are looked at before each but the first.
-template <class Probe>
-bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options, const run_clock& clock,
-                    Probe&& probe) {
-  const run_control& run = options.run;
-  const std::int64_t least = low;
-  int doubt = 0;  // the next of the budgets below the best to try
-  for (std::uint32_t i = 0; i < options.probes && least <= high; ++i) {
-    if (i != 0 && clock.should_stop()) break;
-    const bool narrow = i != 0 && high - low < high / 256;
-    if (narrow && ++doubt > 3) break;
-    const std::int64_t budget = i == 0 ? high : narrow ? high - high / 25 * doubt : low + (high - low) / 2;
-    if (budget < least) break;
-    std::stop_source stop;
-    const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
-    run_control part = run;
-    part.stop = stop.get_token();
-    if (run.work_limit != run_control::no_work_limit)
-      part.work_limit = std::max<std::uint64_t>(1, run.work_limit / options.probes);
-    if (run.time_limit != std::chrono::nanoseconds::max())
-      part.time_limit = clock.left() / std::max<std::uint32_t>(2, 11 - std::min<std::uint32_t>(i, 9));
-    const std::optional<std::int64_t> bytes = probe(budget, part, stop);
-    if (bytes) {
-      high = std::min(budget, *bytes) - 1;
-      if (narrow) low = least;
-      doubt = 0;
-    } else if (i == 0) {
-      return false;
-    } else if (!narrow) {
-      low = budget + 1;
-    }
-  }
-  return true;
-}
-
-/// The dual question: a schedule of at most `most_time`, with as little memory as `solver` finds, by bisection over
-/// budgets between the least memory bound and the listed order's peak.
+/// `probe(budget, run)` makes one solve under `run`, its part of the limits. It returns the bytes that its answer
+/// takes, at most `budget`, or nothing where the answer is not good enough. The first probe is at `high`; where that
+/// fails, no other is made. The next budget is always below the bytes of the best answer. A heuristic that finds
+/// nothing within a budget may still find something within less: when the interval is small, budgets of 4, 8 and 12 %
+/// below the best are probed, and the bisection goes on from there.
 ///
-/// `most_time`: in the cost model's unit, for instance 1.3 × `p.graph().baseline_time`; `p`'s own budget bounds the
-/// memory. A probe ends as soon as it has a schedule that is fast enough, and its peak, not its budget, is where the
-/// next one begins. Solvers are heuristic, so the peak is not proven to be the least; `optimal` says that it meets the
-/// least memory bound of every schedule. Without any schedule that is fast enough: `infeasible` where `most_time` is
-/// below the time of the needed operations, else how the first probe ended.
-/// `solve(problem, run_control)` gives a `solution`. At most `probes` solves. Deterministic for a seed and a limit of
-/// work, if the solver is. Cancellation: as `solve`.
-template <class Solve>
-[[nodiscard]] solution least_memory_by(const problem& p, double most_time, Solve&& solve,
-                                       const trade_off_options& options = {}) {
-  const flat_graph& s = p.graph();
-  run_clock clock(options.run);
-  const double enough = most_time * (1 + 1e-12);
-  const bool counted = options.run.work_limit != run_control::no_work_limit;
-  solution best;
-  best.lower_bound = s.needed_time;
-  if (!(enough >= s.needed_time)) {
-    best.status = solve_status::infeasible;
-    best.message =
-        "no schedule takes less than " + std::to_string(s.needed_time) + ", the time of the needed operations";
-    return best;
-  }
-  const std::int64_t least = least_memory_bound(p).bytes;
-  std::uint64_t work = 0;
-  const auto probe = [&](std::int64_t budget, run_control& run, std::stop_source& stop) -> std::optional<std::int64_t> {
-    if (!counted)  // else the work alone decides
-      run.on_progress = [&](const progress& news) {
-        if (options.run.on_progress) options.run.on_progress(news);
-        if (news.best_objective <= enough) stop.request_stop();
-      };
-    solution answer = solve(p.with_budget(budget), run);
-    work += answer.statistics.work;
-    if (!answer.plan || answer.time > enough) {
-      if (!best.plan) best.status = answer.status;
-      return std::nullopt;
-    }
-    const std::int64_t bytes = answer.peak_bytes;
-    if (!best.plan || bytes < best.peak_bytes) best = std::move(answer);
-    return bytes;
-  };
-  (void)bisect_budgets(least, std::min(p.budget(), s.baseline_peak), options, clock, probe);
-  best.statistics.seconds = clock.seconds();
-  best.statistics.work = work;
-  best.lower_bound = s.needed_time;
-  if (best.plan) {
-    best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
-    best.message = "the least peak found for a time of at most " + std::to_string(most_time);
-  } else if (best.status != solve_status::infeasible && best.status != solve_status::cancelled) {
-    best.status = solve_status::timeout;
-  }
-  return best;
-}
+/// A solve is stopped as soon as its progress reports an objective of at most `enough`, except under a limit of work,
+/// where the work alone decides. Each probe gets an equal part of the work, and from a tenth to a half of the time that
+/// is left. Returns true if the first probe was good enough. Throws `bad_argument` for `probes` = 0.
+/// Cancellation: as `probe`; the deadline and the stop token are polled before each probe but the first.
+bool bisect_budgets(
+    std::int64_t low, std::int64_t high, const trade_off_options& options,
+    const std::function<std::optional<std::int64_t>(std::int64_t budget, const run_control& run)>& probe,
+    double enough = -std::numeric_limits<double>::infinity());
 
-/// \overload with a solver, and its options but for `run`.
-template <class Solver>
-requires solver_for<Solver, problem>
-[[nodiscard]] solution least_memory_for(const problem& p, double most_time, const Solver& solver,
-                                        const trade_off_options& options = {},
-                                        typename Solver::options_type solving = {}) {
-  return least_memory_by(
-      p, most_time,
-      [&](const problem& q, const run_control& run) {
-        typename Solver::options_type now = solving;
-        now.run = run;
-        return solver(q, now);
-      },
-      options);
-}
-
-/// All trade-offs in one call: the answer of `solver` for each budget, in the order of `budgets`, made monotone: where
-/// a schedule for a smaller budget is faster than what was found for a larger one, it answers for both.
+/// The dual problem: a schedule of at most `most_time` with as little memory as `solve` finds, by bisection over
+/// budgets
+/// (`bisect_budgets`) between the least memory bound and the listed order's peak, or `p`'s budget if that is smaller.
 ///
-/// Each solve gets an equal part of the limits that are left. Smaller budgets are solved first. Throws `bad_argument`
-/// for a negative budget.
+/// `most_time` is in the cost model's unit, for instance 1.3 × `p.graph().baseline_time`.
+/// `solve(problem, run)` returns a `solution`. Solvers are heuristic, so the peak is not proven to be the least;
+/// `optimal` says that it meets the least memory bound of every schedule. Where no schedule is fast enough, the status
+/// is `infeasible` if `most_time` is below the time of the needed operations, else how the first solve ended. Throws
+/// `bad_argument` for a NaN. Deterministic for a seed and a limit of work, if the solver is. Cancellation: as `solve`.
+[[nodiscard]] solution least_memory_by(const problem& p, double most_time,
+                                       const std::function<solution(const problem&, const run_control&)>& solve,
+                                       const trade_off_options& options = {});
+
+// ---- a budget for more than the peak ------------------------------------------------------------------------------
+
+/// What an answer takes: its peak, and the bytes that must fit the budget, for instance its arena's; both in bytes.
+struct measured_bytes {
+  std::int64_t peak = 0;
+  std::int64_t total = 0;
+};
+
+struct fit_options {
+  std::uint32_t solves = 5;  ///< most solves
+  run_control run{};         ///< of all solves together
+};
+
+struct fit_result {
+  std::uint32_t solves = 0;
+  std::int64_t peak_budget = 0;  ///< of the last solve
+  bool fits = false;             ///< its answer fits
+};
+
+/// Solves within lower and lower peaks until what the answer takes in total, at least its peak, fits `budget`.
+///
+/// `solve(peak_budget, run)` makes one solve and measures its answer; it returns nothing where it finds no schedule.
+/// The first peak budget is `budget`; each further one is smaller by what was too much, and never below `least_peak`.
+/// After a solve without a schedule it is half-way to `least_peak`; where the first one finds none, no other is made.
+/// The first solve gets three quarters of the time and half of the work; each further one half of the time that is left
+/// and an eighth of the work. Throws `bad_argument` for `solves` = 0. Cancellation: as `solve`; polled before each
+/// solve but the first.
+fit_result fit_budget(
+    std::int64_t budget, std::int64_t least_peak, const fit_options& options,
+    const std::function<std::optional<measured_bytes>(std::int64_t peak_budget, const run_control& run)>& solve);
+
+// ---- with a solver -----------------------------------------------------------------------------------------------
+
+/// `frontier_by` with a solver, and its options but for `run`.
 template <class Solver>
 requires solver_for<Solver, problem>
 [[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
                                              const Solver& solver, const run_control& run = {},
                                              typename Solver::options_type solving = {}) {
-  run_clock clock(run);
-  std::vector<std::size_t> order(budgets.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return budgets[a] < budgets[b]; });
-  std::vector<solution> answers(budgets.size());
-  const solution* before = nullptr;
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    solution& answer = answers[order[k]];
-    const problem q = p.with_budget(budgets[order[k]]);
-    const auto left = static_cast<std::int64_t>(order.size() - k);
-    typename Solver::options_type now = solving;
-    now.run = run;
-    if (run.time_limit != std::chrono::nanoseconds::max()) now.run.time_limit = clock.left() / left;
-    if (run.work_limit != run_control::no_work_limit)
-      now.run.work_limit = std::max<std::uint64_t>(1, run.work_limit / order.size());
-    answer = solver(q, now);
-    if (before != nullptr && (!answer.plan || before->time < answer.time)) {
-      accept(q, answer, *before->plan);
-      answer.status = answer.time <= answer.lower_bound * (1 + 1e-12) ? solve_status::optimal : solve_status::feasible;
-      answer.message = "the schedule for a smaller budget, the best found";
-    }
-    if (answer.plan) before = &answer;
-  }
-  return answers;
+  const auto solve = [&](const problem& q, const run_control& part) {
+    solving.run = part;
+    return solver(q, solving);
+  };
+  return frontier_by(p, budgets, solve, run);
+}
+
+/// `least_memory_by` with a solver, and its options but for `run`.
+template <class Solver>
+requires solver_for<Solver, problem>
+[[nodiscard]] solution least_memory_for(const problem& p, double most_time, const Solver& solver,
+                                        const trade_off_options& options = {},
+                                        typename Solver::options_type solving = {}) {
+  const auto solve = [&](const problem& q, const run_control& part) {
+    solving.run = part;
+    return solver(q, solving);
+  };
+  return least_memory_by(p, most_time, solve, options);
 }
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/solver/impl/frontier.hpp"
+#endif

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/io/json.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <istream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+
+namespace remat {
+
+REMAT_INLINE std::string printable(std::string_view text, std::size_t longest) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    if (out.size() >= longest) return out + "…";
+    const auto byte = static_cast<unsigned char>(text[i]);
+    std::size_t length = byte < 0x80                   ? 1
+                         : byte >= 0xC2 && byte < 0xE0 ? 2
+                         : byte >= 0xE0 && byte < 0xF0 ? 3
+                         : byte >= 0xF0 && byte < 0xF5 ? 4
+                                                       : 0;
+    for (std::size_t k = 1; k < length; ++k)
+      if (i + k >= text.size() || (static_cast<unsigned char>(text[i + k]) & 0xC0U) != 0x80) length = 0;
+    if (length == 0 || byte < 0x20 || byte == 0x7F) {
+      constexpr char digits[] = "0123456789abcdef";
+      out += {'\\', 'x', digits[byte >> 4U], digits[byte & 15U]};
+      ++i;
+    } else {
+      out += text.substr(i, length);
+      i += length;
+    }
+  }
+  return out;
+}
+
+/// Builds the nodes from the parser's events.
+class json_document::builder {
+ public:
+  builder(json_document& document, std::string_view text) : document_(document), text_(text) {}
+
+  bool null() { return add({0, 0, type::null}); }
+  bool boolean(bool value) { return add({value, 0, type::boolean}); }
+  bool number_integer(std::int64_t value) { return add({static_cast<std::uint64_t>(value), 0, type::integer}); }
+  bool number_unsigned(std::uint64_t value) {
+    return add({value, 0, value > static_cast<std::uint64_t>(most) ? type::too_large : type::integer});
+  }
+  bool number_float(double value, const std::string&) {
+    node n{0, 0, type::real};
+    std::memcpy(&n.payload, &value, sizeof value);
+    return add(n);
+  }
+  bool string(const std::string& value) { return add(text_node(value, type::string)); }
+  bool binary(const nlohmann::json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return open(type::object); }
+  bool start_array(std::size_t) { return open(type::array); }
+  bool key(const std::string& value) {
+    push(text_node(value, type::key));
+    return true;
+  }
+  bool end_object() {
+    refuse_duplicate_keys(open_.back());
+    return close();
+  }
+  bool end_array() { return close(); }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& e) {
+    // The position counts the characters read: it is that of the last one.
+    const std::string_view before = text_.substr(0, std::min(position, text_.size()));
+    const std::size_t line = 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
+    const std::size_t newline = before.rfind('\n');
+    const std::size_t column = newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: …": the reason follows.
+    std::string_view what = e.what();
+    if (const auto prefix = what.find("] "); prefix != std::string_view::npos) what.remove_prefix(prefix + 2);
+    if (what.starts_with("parse error at line"))
+      if (const auto colon = what.find(": "); colon != std::string_view::npos) what.remove_prefix(colon + 2);
+    const std::string at = pointer_of_open();
+    throw bad_file(
+        document_.file_,
+        "line " + std::to_string(line) + ", column " + std::to_string(column) + (at.empty() ? "" : " (at " + at + ")"),
+        "is not JSON: " + printable(what, 200));
+  }
+
+ private:
+  node text_node(const std::string& value, type kind) {
+    if (value.size() > std::numeric_limits<std::uint32_t>::max()) fail("a string is longer than 4 GiB");
+    const node n{document_.text_.size(), static_cast<std::uint32_t>(value.size()), kind};
+    document_.text_ += value;
+    return n;
+  }
+  void push(node n) {
+    if (document_.nodes_.size() >= std::numeric_limits<std::uint32_t>::max()) fail("there are more than 2^32 values");
+    document_.nodes_.push_back(n);
+  }
+  bool add(node n) {
+    push(n);
+    if (!open_.empty()) ++document_.nodes_[open_.back()].payload;
+    return true;
+  }
+  bool open(type kind) {
+    if (open_.size() >= deepest)
+      fail("values are nested more than " + std::to_string(deepest) + " deep; no format here needs that");
+    const auto at = static_cast<std::uint32_t>(document_.nodes_.size());
+    add({0, 0, kind});
+    open_.push_back(at);
+    return true;
+  }
+  bool close() {
+    const std::uint32_t at = open_.back();
+    document_.nodes_[at].extent = static_cast<std::uint32_t>(document_.nodes_.size() - at - 1);
+    open_.pop_back();
+    return true;
+  }
+
+  void refuse_duplicate_keys(std::uint32_t object) {
+    const std::size_t count = document_.nodes_[object].payload;
+    keys_.clear();
+    for (std::uint32_t i = object + 1; keys_.size() < count; i = document_.after(i + 1))
+      keys_.push_back(document_.text_of(i));
+    const auto refuse = [&](std::string_view key) { fail("has the key \"" + printable(key) + "\" twice"); };
+    if (count <= 24) {
+      for (std::size_t i = 1; i < count; ++i)
+        for (std::size_t j = 0; j < i; ++j)
+          if (keys_[i] == keys_[j]) refuse(keys_[i]);
+    } else {
+      std::sort(keys_.begin(), keys_.end());
+      const auto twice = std::adjacent_find(keys_.begin(), keys_.end());
+      if (twice != keys_.end()) refuse(*twice);
+    }
+  }
+
+  /// JSON pointer of the innermost open container, or of the member whose value comes next.
+  [[nodiscard]] std::string pointer_of_open() const {
+    std::string pointer;
+    for (std::size_t k = 1; k < open_.size(); ++k) {
+      const node& parent = document_.nodes_[open_[k - 1]];
+      if (parent.kind == type::array)
+        pointer += "/" + std::to_string(parent.payload - 1);
+      else
+        pointer += "/" + escaped(document_.text_of(open_[k] - 1));
+    }
+    if (!document_.nodes_.empty() && document_.nodes_.back().kind == type::key)
+      pointer += "/" + escaped(document_.text_of(static_cast<std::uint32_t>(document_.nodes_.size() - 1)));
+    return pointer;
+  }
+  [[noreturn]] void fail(const std::string& message) const {
+    const std::string at = pointer_of_open();
+    throw bad_file(document_.file_, at.empty() ? "/" : at, message);
+  }
+
+  json_document& document_;
+  std::string_view text_;
+  std::vector<std::uint32_t> open_;  // the containers that are not closed yet, from the root
+  std::vector<std::string_view> keys_;
+};
+
+REMAT_INLINE json_document json_document::read(const std::filesystem::path& path) {
+  const std::string name = printable(path.string(), 4096);
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (!std::filesystem::exists(status)) throw bad_file(name, "", "there is no such file");
+  if (std::filesystem::is_directory(status)) throw bad_file(name, "", "is a directory; a JSON file is needed");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw bad_file(name, "", "cannot be opened for reading");
+  return read(in, name);
+}
+
+REMAT_INLINE json_document json_document::read(std::istream& in, std::string file) {
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16U);
+  while (in.good()) {
+    in.read(block.data(), static_cast<std::streamsize>(block.size()));
+    const auto got = static_cast<std::size_t>(in.gcount());
+    text.append(block.data(), got);
+    if (std::memchr(block.data(), 0, got)) break;  // not JSON; the rest, perhaps without end, is not read
+  }
+  if (in.bad()) throw bad_file(std::move(file), "", "cannot be read to its end");
+  return json_document(text, std::move(file));
+}
+
+REMAT_INLINE void json_document::require_format(std::string_view format_name, std::int64_t version) const {
+  const json_value format = root().at("format");
+  if (format.string() != format_name) format.fail_as("\"" + std::string(format_name) + "\"");
+  const json_value stated = root().at("version");
+  if (stated.kind() != json_value::type::integer || stated.integer(least, most, "an integer") != version)
+    stated.fail_as(std::to_string(version) + ", the version that can be read");
+}
+
+REMAT_INLINE void json_document::parse(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    throw bad_file(file_, "", "is empty; a JSON object is needed");
+  if (const auto zero = text.find('\0'); zero != std::string_view::npos)  // the parser would take it for the end
+    throw bad_file(file_, "byte " + std::to_string(zero + 1), "is not JSON: a zero byte");
+  builder events(*this, text);
+  nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &events);
+  if (nodes_.front().kind != type::object)
+    throw bad_file(file_, "/", "is " + root().describe() + "; a JSON object is needed");
+}
+
+REMAT_INLINE std::string json_document::escaped(std::string_view key) {
+  std::string out;
+  for (const char c : printable(key)) {
+    if (c == '~')
+      out += "~0";
+    else if (c == '/')
+      out += "~1";
+    else
+      out += c;
+  }
+  return out;
+}
+REMAT_INLINE json_value::type json_value::kind() const noexcept { return document_->nodes_[node_].kind; }
+
+REMAT_INLINE std::size_t json_value::size() const noexcept {
+  return document_->is_container(node_) ? document_->nodes_[node_].payload : 0;
+}
+
+REMAT_INLINE double json_value::real() const noexcept {
+  double value = 0;
+  std::memcpy(&value, &document_->nodes_[node_].payload, sizeof value);
+  return value;
+}
+
+REMAT_INLINE std::string json_value::describe() const {
+  const auto payload = document_->nodes_[node_].payload;
+  switch (kind()) {
+    case type::null:
+      return "null";
+    case type::boolean:
+      return payload ? "true" : "false";
+    case type::integer:
+      return std::to_string(static_cast<std::int64_t>(payload));
+    case type::too_large:
+      return std::to_string(payload);
+    case type::real: {
+      std::array<char, 32> text{};
+      std::snprintf(text.data(), text.size(), "%.17g", real());
+      // The shorter form where it reads back as the same number: 0.7 rather than 0.69999999999999996.
+      std::array<char, 32> shorter{};
+      std::snprintf(shorter.data(), shorter.size(), "%.15g", real());
+      if (std::strtod(shorter.data(), nullptr) == real()) text = shorter;
+      std::string out = text.data();
+      // 3.0, not 3: the message is about this difference.
+      if (out.find_first_not_of("-0123456789") == std::string::npos) out += ".0";
+      return out;
+    }
+    case type::string:
+    case type::key:
+      return "\"" + printable(document_->text_of(node_)) + "\"";
+    case type::array:
+      return "an array";
+    case type::object:
+      return "an object";
+  }
+  return "unknown";
+}
+
+REMAT_INLINE std::string json_value::pointer() const {
+  std::string out;
+  for (std::uint32_t at = 0; at != node_;) {
+    std::size_t position = 0;
+    for (const member& child : children(*document_, at)) {
+      if (node_ < document_->after(child.value.node_)) {
+        const bool keyed = document_->nodes_[at].kind == type::object;
+        out += "/" + (keyed ? json_document::escaped(child.key) : std::to_string(position));
+        at = child.value.node_;
+        break;
+      }
+      ++position;
+    }
+  }
+  return out.empty() ? "/" : out;
+}
+
+REMAT_INLINE void json_value::fail(const std::string& message) const {
+  throw bad_file(document_->file_, pointer(), message);
+}
+
+REMAT_INLINE void json_value::fail_missing(std::string_view key) const {
+  fail("the key \"" + std::string(key) + "\" is missing");
+}
+
+REMAT_INLINE void json_value::fail_as(const std::string& expected) const {
+  fail("is " + describe() + "; it must be " + expected);
+}
+
+REMAT_INLINE std::int64_t json_value::integer(std::int64_t least, std::int64_t most, const char* what) const {
+  const auto value = static_cast<std::int64_t>(document_->nodes_[node_].payload);
+  if (kind() != type::integer || value < least || value > most) fail_as(what);
+  return value;
+}
+
+REMAT_INLINE std::uint32_t json_value::id(std::size_t count, const char* things) const {
+  const auto value = document_->nodes_[node_].payload;
+  if (kind() == type::integer && value < count) return static_cast<std::uint32_t>(value);
+  if (count == 0) fail("is " + describe() + ", but there are no " + things);
+  fail_as("the id of one of the " + std::to_string(count) + " " + things + ", an integer from 0 to " +
+          std::to_string(count - 1));
+}
+
+REMAT_INLINE double json_value::amount() const {
+  double value = 0;
+  if (kind() == type::integer)
+    value = static_cast<double>(static_cast<std::int64_t>(document_->nodes_[node_].payload));
+  else if (kind() == type::too_large)
+    value = static_cast<double>(document_->nodes_[node_].payload);
+  else if (kind() == type::real)
+    value = real();
+  else
+    value = -1;
+  if (value < 0) fail_as("a number that is not negative");
+  return value;
+}
+
+REMAT_INLINE bool json_value::boolean() const {
+  if (kind() != type::boolean) fail_as("true or false");
+  return document_->nodes_[node_].payload != 0;
+}
+
+REMAT_INLINE std::string_view json_value::string() const {
+  if (kind() != type::string) fail_as("a string");
+  return document_->text_of(node_);
+}
+
+REMAT_INLINE json_value::children json_value::elements() const {
+  if (kind() != type::array) fail_as("an array");
+  return {*document_, node_};
+}
+
+REMAT_INLINE json_value::children json_value::members() const {
+  if (kind() != type::object) fail_as("an object");
+  return {*document_, node_};
+}
+
+REMAT_INLINE std::optional<json_value> json_value::find(std::string_view key) const {
+  for (const member& m : members())
+    if (m.key == key) return m.value;
+  return std::nullopt;
+}
+
+REMAT_INLINE json_value json_value::at(std::string_view key) const {
+  if (const auto value = find(key)) return *value;
+  fail_missing(key);
+}
+
+}  // namespace remat

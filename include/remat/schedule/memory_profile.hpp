@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "remat/core/id.hpp"
+#include "remat/graph/concepts.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
+
+namespace remat {
+
+/// Memory in use from `time` on.
+struct memory_point {
+  double time = 0;
+  std::int64_t bytes = 0;
+};
+
+/// The memory of one schedule over time, what it holds at its peak, and what it recomputes: figures for people.
+struct memory_profile {
+  /// All operations of one name.
+  struct recomputed {
+    std::string name{};
+    std::uint64_t operations = 0;  ///< of this name, that run more than once
+    std::uint64_t reruns = 0;      ///< runs beyond the first
+    double time = 0;               ///< of the reruns
+  };
+  struct resident {
+    std::string name{};
+    std::int64_t bytes = 0;
+  };
+
+  std::vector<memory_point> memory{};  ///< one point at each compute, and one at the end
+  std::string peak_operation{};        ///< that runs when memory is first at its peak
+  double peak_time = 0;                ///< start of that operation
+  std::int64_t peak_bytes = 0;
+  std::vector<recomputed> recomputes{};  ///< most time first
+  double rerun_time = 0;                 ///< of all reruns
+  std::vector<resident> at_peak{};       ///< tensors and workspace at the peak, largest first
+};
+
+/// Names of operations and tensors.
+struct name_lookup {
+  std::function<std::string(op_id)> operation{};
+  std::function<std::string(tensor_id)> tensor{};
+};
+
+template <named_graph G>
+[[nodiscard]] name_lookup names_of(const G& graph) {
+  return {[&graph](op_id o) { return std::string(std::string_view(graph.name(o))); },
+          [&graph](tensor_id t) { return std::string(std::string_view(graph.name(t))); }};
+}
+
+/// Runs the exact checker over a legal `plan` and records what it does. Times are the cost model's, one compute after
+/// the other. O(steps + their reads and writes), and a sort by size.
+[[nodiscard]] memory_profile memory_profile_of(const problem& p, const name_lookup& names, const schedule& plan);
+
+/// \overload with the names of `graph`.
+template <named_graph G>
+[[nodiscard]] memory_profile memory_profile_of(const problem& p, const G& graph, const schedule& plan) {
+  return memory_profile_of(p, names_of(graph), plan);
+}
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/schedule/impl/memory_profile.hpp"
+#endif

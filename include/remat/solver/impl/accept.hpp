@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/solver/accept.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "remat/bound/turnaround.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+#include "remat/core/rounding.hpp"
+
+namespace remat {
+
+REMAT_INLINE bool keep_if_better(solution& best, schedule plan, const check_report& report) {
+  if (best.plan && (report.time > best.time || (report.time == best.time && report.peak_bytes >= best.peak_bytes)))
+    return false;
+  best.plan = std::move(plan);
+  best.peak_bytes = report.peak_bytes;
+  best.time = report.time;
+  best.statistics.computes = report.computes;
+  best.statistics.recomputes = report.recomputes;
+  best.status = solve_status::feasible;
+  return true;
+}
+
+REMAT_INLINE acceptance accept(const problem& p, solution& best, schedule plan) {
+  acceptance result;
+  result.report = check(p, plan);
+  if (result.report.what == violation::over_budget) return result;
+  if (!result.report.valid()) throw internal_error("a solver made an invalid schedule: " + result.report.message());
+  result.taken = keep_if_better(best, std::move(plan), result.report);
+  return result;
+}
+
+REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
+  if (!s.proven && s.plan && is_optimal(s.time, p.graph().needed_time)) {
+    s.proven = true;  // the needed time is a bound, and it is met
+    s.lower_bound = std::max(s.lower_bound, p.graph().needed_time);
+  }
+  if (!s.proven) {
+    s.proven = true;
+    double bound = p.graph().needed_time;
+    if (p.known_bound()) {
+      bound = std::max(bound, *p.known_bound());
+      if (!std::isfinite(bound)) s.message = "proven: no schedule fits the budget";
+    } else if (p.has_budget() && p.budget() < p.graph().baseline_peak) {
+      turnaround_options options;
+      options.want_saved = false;
+      options.run.stop = run.stop;
+      options.run.time_limit = run.time_limit;
+      const turnaround_result r = turnaround_bound(p, options);
+      bound = std::max(bound, r.lower_bound);
+      if (r.infeasible) {
+        s.message = r.least_memory.message();
+        s.obstacle = r.least_memory.operation;
+      }
+    }
+    s.lower_bound = std::max(s.lower_bound, bound);
+  }
+  if (std::isfinite(s.lower_bound)) return false;
+  s.status = solve_status::infeasible;
+  return true;
+}
+
+REMAT_INLINE void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped) {
+  constexpr std::chrono::milliseconds time_for_bound(50);
+  run_control proving = clock.part(1);
+  proving.time_limit = std::max<std::chrono::nanoseconds>(proving.time_limit, time_for_bound);
+  prove(p, s, proving);
+  s.statistics.seconds = clock.seconds();
+  s.statistics.work = clock.work_done();
+  if (s.plan) {
+    // Bound and time add up the same times in different orders: equal up to rounding.
+    if (s.time < s.lower_bound * (1 - 1e-9)) throw internal_error("a schedule takes less time than its proven bound");
+    s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
+  } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {
+    s.status = stopped == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
+    if (s.message.empty() && stopped == stop_reason::none)
+      s.message = "the heuristic found no schedule; that is no proof that there is none";
+  }
+}
+
+}  // namespace remat

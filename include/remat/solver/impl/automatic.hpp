@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/solver/automatic.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/core/control.hpp"
+#include "remat/core/linkage.hpp"
+#include "remat/core/rounding.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/chen.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/no_remat.hpp"
+#include "remat/solver/refined.hpp"
+#include "remat/solver/relay_progress.hpp"
+#include "remat/solver/revolve.hpp"
+#include "remat/solver/rockmate.hpp"
+#include "remat/solver/rotor.hpp"
+#include "remat/solver/twremat.hpp"
+
+namespace remat {
+namespace detail::automatic_solve {
+
+/// One solve of `automatic`: a proven bound, then the parts one after the other.
+class portfolio {
+ public:
+  portfolio(const problem& p, const automatic_options& options) : clock_(options.run), problem_(p) {}
+  portfolio(const portfolio&) = delete;  // callbacks refer to it
+  portfolio& operator=(const portfolio&) = delete;
+
+  solution run() {
+    stopped_ = clock_.poll();
+    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.part(share_of_bound))) return finish();
+    problem_ = problem_.with_known_bound(best_.lower_bound);
+    run_part(no_remat, no_remat_options{}, share_of_listed_order);
+    run_part(evict, evict_options{}, share_of_evict);
+    run_part(twremat, twremat_options{}, share_of_twremat);
+    // Where the listed order is over the budget, another order may be within: that is the least time at once.
+    no_remat_options reorder;
+    reorder.reorder = true;
+    run_part(no_remat, reorder, share_of_other_order);
+    run_part(chen_greedy, options_of(chen_greedy), share_of_segments);
+    run_part(chen_sqrt, options_of(chen_sqrt), share_of_segments);
+    run_part(revolve, options_of(revolve), share_of_segments);
+    run_part(rotor, options_of(rotor), share_of_chain_table);
+    run_part(rockmate, options_of(rockmate), share_of_chain_table);
+    refined_options last;
+    last.starts = std::move(starts_);
+    run_part(refined, std::move(last), 1);
+    if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
+    return finish();
+  }
+
+ private:
+  // Each part gets its share of what the parts before it left of the limits. Together, at most a third of the whole.
+  static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
+                          share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
+                          share_of_chain_table = 0.05;
+  static constexpr double left_for_refined =
+      (1 - share_of_bound) * (1 - share_of_listed_order) * (1 - share_of_evict) * (1 - share_of_twremat) *
+      (1 - share_of_other_order) * (1 - share_of_segments) * (1 - share_of_segments) * (1 - share_of_segments) *
+      (1 - share_of_chain_table) * (1 - share_of_chain_table);
+  static_assert(left_for_refined > 0.66 && left_for_refined < 0.68);
+
+  template <class Solver>
+  static typename Solver::options_type options_of(const Solver&) {
+    return {};
+  }
+
+  /// True: the best schedule meets the bound, or a limit is reached.
+  [[nodiscard]] bool is_over() {
+    if (best_.plan && is_optimal(best_.time, best_.lower_bound)) return true;
+    stopped_ = clock_.poll();
+    return stopped_ != stop_reason::none;
+  }
+
+  template <class Solver, class Options>
+  void run_part(const Solver& solver, Options options, double share) {
+    if (is_over()) return;
+    options.run = clock_.part(share);
+    options.run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
+    solution s = solver(problem_, options);
+    clock_.work(s.statistics.work);
+    best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
+    if (!s.plan) return;
+    starts_.push_back(*s.plan);
+    if (accept(problem_, best_, std::move(*s.plan))) by_ = Solver::name;
+  }
+
+  solution finish() {
+    if (best_.plan) best_.message = "by " + std::string(by_);
+    conclude(problem_, best_, clock_, stopped_);
+    return std::move(best_);
+  }
+
+  run_clock clock_;
+  problem problem_;
+  solution best_;
+  std::string_view by_;  ///< the part that found the best schedule
+  std::vector<schedule> starts_;
+  stop_reason stopped_ = stop_reason::none;
+};
+
+}  // namespace detail::automatic_solve
+
+REMAT_INLINE solution automatic_solver::operator()(const problem& p, const automatic_options& options) const {
+  return detail::automatic_solve::portfolio(p, options).run();
+}
+
+}  // namespace remat

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/solver/frontier.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/least_memory.hpp"
+#include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+#include "remat/core/rounding.hpp"
+#include "remat/solver/accept.hpp"
+
+namespace remat {
+
+REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const std::int64_t> budgets,
+                                               const std::function<solution(const problem&, const run_control&)>& solve,
+                                               const run_control& run) {
+  run_clock clock(run);
+  const auto solve_one = [&](std::int64_t budget, std::size_t position) {
+    run_control part = clock.part(1.0 / static_cast<double>(budgets.size() - position));
+    part.on_progress = run.on_progress;
+    solution answer = solve(p.with_budget(budget), part);
+    clock.work(answer.statistics.work);
+    return answer;
+  };
+  const auto is_better = [](const solution& before, const solution& now) {
+    return before.plan && (!now.plan || before.time < now.time);
+  };
+  const auto carry_over = [](const solution& before, solution& now) {
+    now.plan = before.plan;
+    now.peak_bytes = before.peak_bytes;
+    now.time = before.time;
+    now.statistics.computes = before.statistics.computes;
+    now.statistics.recomputes = before.statistics.recomputes;
+    now.status = is_optimal(now.time, now.lower_bound) ? solve_status::optimal : solve_status::feasible;
+    now.message = "the schedule for a smaller budget, the best found";
+  };
+  return solve_budgets<solution>(budgets, solve_one, is_better, carry_over);
+}
+
+REMAT_INLINE bool bisect_budgets(
+    std::int64_t low, std::int64_t high, const trade_off_options& options,
+    const std::function<std::optional<std::int64_t>(std::int64_t budget, const run_control& run)>& probe,
+    double enough) {
+  if (options.probes == 0) throw bad_argument("bisect_budgets: probes is 0; it must be at least 1");
+  const run_control& run = options.run;
+  const run_clock clock(run);
+  const bool counted = run.work_limit != run_control::no_work_limit;
+  const std::int64_t least = low;
+  int below_best = 0;  // the next of the budgets below the best, in steps of 4 %
+  for (std::uint32_t i = 0; i < options.probes && least <= high; ++i) {
+    if (i != 0 && clock.should_stop()) break;
+    const bool narrow = i != 0 && high - low < high / 256;
+    if (narrow && ++below_best > 3) break;
+    const std::int64_t budget = i == 0 ? high : narrow ? high - high / 25 * below_best : low + (high - low) / 2;
+    if (budget < least) break;
+
+    std::stop_source stop;
+    const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
+    run_control part = clock.part(1.0 / std::max<std::uint32_t>(2, 11 - std::min<std::uint32_t>(i, 9)));
+    part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
+    part.stop = stop.get_token();
+    part.on_progress = [&](const progress& news) {
+      if (run.on_progress) run.on_progress(news);
+      if (!counted && news.best_objective <= enough) stop.request_stop();
+    };
+    const std::optional<std::int64_t> bytes = probe(budget, part);
+    if (bytes) {
+      high = std::min(budget, *bytes) - 1;
+      if (narrow) low = least;
+      below_best = 0;
+    } else if (i == 0) {
+      return false;
+    } else if (!narrow) {
+      low = budget + 1;
+    }
+  }
+  return true;
+}
+
+REMAT_INLINE solution least_memory_by(const problem& p, double most_time,
+                                      const std::function<solution(const problem&, const run_control&)>& solve,
+                                      const trade_off_options& options) {
+  if (std::isnan(most_time)) throw bad_argument("least_memory_by: most_time is not a number");
+  const flat_graph& g = p.graph();
+  const run_clock clock(options.run);
+  const double enough = with_rounding(most_time);
+  solution best;
+  best.lower_bound = g.needed_time;
+  if (enough < g.needed_time) {
+    best.status = solve_status::infeasible;
+    best.message =
+        "no schedule takes less than " + std::to_string(g.needed_time) + ", the time of the needed operations";
+    return best;
+  }
+  least_memory_options bounding;
+  bounding.run = clock.part(0.1);
+  const std::int64_t least = least_memory_bound(p, bounding).bytes;
+  std::uint64_t work = 0;
+  const auto probe = [&](std::int64_t budget, const run_control& part) -> std::optional<std::int64_t> {
+    solution answer = solve(p.with_budget(budget), part);
+    work += answer.statistics.work;
+    if (!answer.plan || answer.time > enough) {
+      if (!best.plan) best.status = answer.status;
+      return std::nullopt;
+    }
+    const std::int64_t bytes = answer.peak_bytes;
+    if (!best.plan || bytes < best.peak_bytes) best = std::move(answer);
+    return bytes;
+  };
+  bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, enough);
+  best.statistics.seconds = clock.seconds();
+  best.statistics.work = work;
+  best.lower_bound = g.needed_time;
+  if (best.plan) {
+    best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
+    best.message = "the least peak found for a time of at most " + std::to_string(most_time);
+  } else if (best.status != solve_status::infeasible && best.status != solve_status::cancelled) {
+    best.status = solve_status::timeout;
+  }
+  return best;
+}
+
+REMAT_INLINE fit_result fit_budget(
+    std::int64_t budget, std::int64_t least_peak, const fit_options& options,
+    const std::function<std::optional<measured_bytes>(std::int64_t peak_budget, const run_control& run)>& solve) {
+  if (options.solves == 0) throw bad_argument("fit_budget: solves is 0; it must be at least 1");
+  const run_clock clock(options.run);
+  fit_result result;
+  for (std::int64_t peak_budget = budget; result.solves < options.solves && peak_budget >= least_peak;) {
+    if (result.solves != 0 && clock.should_stop()) break;
+    run_control part = clock.part(result.solves == 0 ? 0.75 : 0.5);
+    part.work_limit = share_of(options.run.work_limit, result.solves == 0 ? 0.5 : 0.125);
+    part.on_progress = options.run.on_progress;
+    result.peak_budget = peak_budget;
+    const std::optional<measured_bytes> bytes = solve(peak_budget, part);
+    ++result.solves;
+    if (!bytes) {
+      if (result.solves == 1) break;
+      const std::int64_t half_way = least_peak + (peak_budget - least_peak) / 2;
+      peak_budget = half_way == peak_budget ? least_peak - 1 : half_way;
+      continue;
+    }
+    if (bytes->total <= budget) {
+      result.fits = true;
+      break;
+    }
+    if (peak_budget == least_peak) break;
+    peak_budget = std::max(std::min(peak_budget, bytes->peak) - (bytes->total - budget), least_peak);
+  }
+  return result;
+}
+
+}  // namespace remat

@@ -222,7 +222,8 @@ inline void set_start(const child_task& task, CbcModel& cbc) {
   std::vector<double> values;
   for (std::size_t j = 0; j < task.model.num_columns(); ++j)
     if (task.model.is_integer(j)) {
-      names.push_back("c" + std::to_string(j));
+      names.push_back("c");
+      names.back() += std::to_string(j);
       values.push_back(std::round(task.options.start[j]));
     }
   std::vector<const char*> pointers;

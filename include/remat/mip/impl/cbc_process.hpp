@@ -165,8 +165,9 @@ REMAT_INLINE bool child_process::has_exited() {
 
 REMAT_INLINE std::string child_process::ending() const {
   if (id_ > 0 || status_ == 0) return {};
-  if (WIFSIGNALED(status_)) return " (signal " + std::to_string(WTERMSIG(status_)) + ")";
-  return " (exit status " + std::to_string(WEXITSTATUS(status_)) + ")";
+  std::string text = WIFSIGNALED(status_) ? " (signal " : " (exit status ";
+  text += std::to_string(WIFSIGNALED(status_) ? WTERMSIG(status_) : WEXITSTATUS(status_));
+  return text += ')';
 }
 
 REMAT_INLINE void child_process::kill() {

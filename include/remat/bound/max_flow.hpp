@@ -10,17 +10,16 @@
 
 namespace remat {
 
-/// Maximum flow and minimum cut on flat arrays, in exact 64-bit integers, with capacities that may be raised between
-/// runs.
+/// Maximum flow and minimum cut on flat arrays, in exact 64-bit integers. Capacities may be raised between runs.
 ///
-/// The network has `num_nodes` nodes beside a source and a sink; arcs from the source and to the sink are numbers at a
-/// node. Method: waves of a preflow. Exact distances to the sink come from a backward breadth-first search; then every
-/// node, farthest first, pushes what has arrived at it along arcs to nodes one nearer. What cannot go on stays where it
-/// is and is, after the next search, pushed elsewhere. The flow ends when no node with excess reaches the sink
-/// \cite goldberg1988preflow (global relabelling after each wave, in place of local relabelling).
+/// The network has `num_nodes` nodes, a source and a sink. Each node stores the capacities of its arcs from the source
+/// and to the sink. Method: waves of a preflow \cite goldberg1988preflow. A backward breadth-first search finds exact
+/// distances to the sink. Then each node, farthest first, pushes its excess along arcs to nodes that are nearer by one.
+/// Excess that cannot move stays at its node until the next wave. The flow is maximum when no node with excess reaches
+/// the sink. Differs from the paper: distances are computed anew for each wave, in place of local relabelling.
 ///
-/// A preflow's value at the sink never exceeds the capacity of any cut, also when a run is stopped early: so `value()`
-/// is a lower bound on the minimum cut at any time, and equal to it after a complete run.
+/// The value of a preflow at the sink never exceeds the capacity of a cut. So `value()` is a lower bound on the minimum
+/// cut at any time, also after a run that was stopped, and equal to it after a complete run.
 ///
 /// O(arcs) time a wave; the number of waves is at most quadratic in the nodes, and in practice a few times the longest
 /// shortest path. Memory: 16 bytes for each direction of an arc, 33 for a node.
@@ -39,23 +38,22 @@ class max_flow {
   using node = std::uint32_t;
   using arc = std::uint32_t;
 
-  /// More than any flow; two of them may be added. All capacities, and the sum of those from the source, must not
-  /// exceed it.
+  /// An upper limit for each capacity and for the sum of the capacities from the source. The sum of two is in range.
   static constexpr capacity infinite = capacity{1} << 61;
 
-  /// Forgets everything; nodes 0 … n − 1.
+  /// Starts a new network with the nodes 0 … n − 1 and no arcs.
   void reset(node n = 0) {
     num_nodes_ = n;
     tail_.clear();
     head_.clear();
   }
 
-  /// One more node, before `finish`.
+  /// Adds a node. Precondition: before `finish`.
   node add_node() { return num_nodes_++; }
 
   [[nodiscard]] node num_nodes() const noexcept { return num_nodes_; }
 
-  /// An arc between two nodes, before `finish`. Its capacities are set later.
+  /// Adds an arc between two nodes, whose capacities are set after `finish`. Precondition: before `finish`.
   arc add_arc(node from, node to) {
     assert(from < num_nodes_ && to < num_nodes_);
     tail_.push_back(from);
@@ -63,7 +61,7 @@ class max_flow {
     return static_cast<arc>(tail_.size() - 1);
   }
 
-  /// Lays the arcs out by node; all capacities are 0. O(nodes + arcs).
+  /// Ends the construction: orders the arcs by node, with all capacities 0. O(nodes + arcs) time.
   void finish() {
     const std::size_t n = num_nodes_, m = tail_.size();
     begin_.assign(n + 1, 0);
@@ -87,14 +85,14 @@ class max_flow {
     value_ = 0;
   }
 
-  /// Takes all flow back. The capacities must be set again.
+  /// Removes all flow. The capacities must be set again.
   void clear_flow() {
     std::fill(excess_.begin(), excess_.end(), capacity{0});
     std::fill(sink_.begin(), sink_.end(), capacity{0});
     value_ = 0;
   }
 
-  /// Capacities of an arc in both directions, without flow on it.
+  /// Sets the capacities of an arc in both directions. The arc has no flow then.
   void set_capacity(arc a, capacity forward, capacity backward = 0) noexcept {
     half& h = halves_[forward_[a]];
     h.residual = forward;
@@ -103,11 +101,11 @@ class max_flow {
   void set_source(node v, capacity c) noexcept { excess_[v] = c; }
   void set_sink(node v, capacity c) noexcept { sink_[v] = c; }
 
-  /// Adds `more` ≥ 0 to a capacity; the flow stays.
+  /// Adds `more` ≥ 0 to a capacity and keeps the flow.
   void raise_capacity(arc a, capacity more) noexcept { halves_[forward_[a]].residual += more; }
   void raise_source(node v, capacity more) noexcept { excess_[v] += more; }
 
-  /// What a run has reached, to be put back later.
+  /// A copy of the capacities and the flow.
   struct state {
     std::vector<capacity> residuals, excess, sink;
     capacity value = 0;
@@ -126,8 +124,8 @@ class max_flow {
     value_ = s.value;
   }
 
-  /// Sends as much as can be sent. `stop()` is asked before each wave; true ends the run early. Returns whether the
-  /// flow is maximum.
+  /// Raises the flow to the maximum. Calls `stop()` before each wave, and ends early when it returns true. Returns true
+  /// when the flow is maximum.
   template <class Stop>
   bool run(Stop&& stop) {
     for (;;) {
@@ -140,9 +138,10 @@ class max_flow {
     return run([] { return false; });
   }
 
-  /// What has arrived at the sink: never more than any cut.
+  /// The flow that has arrived at the sink.
   [[nodiscard]] capacity value() const noexcept { return value_; }
-  /// After a complete run: false for the nodes on the source's side of the minimum cut that has most nodes there.
+  /// After a complete run: false for the nodes on the source's side of the minimum cut. Of several minimum cuts, it is
+  /// the one with the most nodes on that side.
   [[nodiscard]] bool reaches_sink(node v) const noexcept { return distance_[v] != far; }
 
  private:
@@ -153,7 +152,8 @@ class max_flow {
   };
   static constexpr std::uint32_t far = std::numeric_limits<std::uint32_t>::max();
 
-  /// Distances to the sink; `queue_` lists the nodes that reach it, nearest first. Returns whether one has excess.
+  /// Finds the distances to the sink, and lists the nodes that reach it in `queue_`, nearest first. Returns true when
+  /// one of them has excess.
   bool search() {
     std::fill(distance_.begin(), distance_.end(), far);
     queue_.resize(num_nodes_);

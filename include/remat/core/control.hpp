@@ -11,53 +11,55 @@
 
 namespace remat {
 
-/// What a long solve tells its caller from time to time.
+/// A report of a long solve to its caller.
 struct progress {
   std::string_view solver{};  ///< name of the solver
-  std::string_view stage{};   ///< what it is doing now
-  /// Of the best answer so far, in the unit of what the solver minimises: the time of a schedule, the width of a tree
-  /// decomposition, the objective of an integer program. Infinite: there is none yet.
+  std::string_view stage{};   ///< the part of the method that runs now
+  /// The objective of the best answer so far: the time of a schedule, the width of a tree decomposition, the objective
+  /// of an integer program. Infinite where there is no answer yet.
   double best_objective = std::numeric_limits<double>::infinity();
-  double lower_bound = 0;   ///< proven, same unit
-  std::uint64_t done = 0;   ///< units of work done …
-  std::uint64_t total = 0;  ///< … of that many; 0: not known
+  double lower_bound = 0;   ///< proven lower bound on the objective
+  std::uint64_t done = 0;   ///< units of work that are done
+  std::uint64_t total = 0;  ///< units of work in all; 0 where that is not known
   std::chrono::nanoseconds elapsed{};
   std::chrono::nanoseconds time_limit{};
 };
 
-/// How a solve may be stopped and watched. Every solver's options hold one as `run`.
+/// The control of a solve: limits, stop token, seed, threads and progress. The options of every solver have one as
+/// `run`.
 ///
-/// A solver polls at a bounded stride that its header states, and returns the best schedule that it has by then.
-/// `on_progress` is called on the thread that called the solver; what it throws leaves the solver.
+/// A solver polls the limits at a bounded stride, which its header states. When it is stopped, it returns its best
+/// schedule so far. It calls `on_progress` on the thread that called the solver; an exception from `on_progress` leaves
+/// the solver.
 struct run_control {
   static constexpr std::uint64_t no_work_limit = std::numeric_limits<std::uint64_t>::max();
 
   std::stop_token stop{};
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock
-  std::uint64_t work_limit = no_work_limit;  ///< elementary moves; with it, `seed` alone decides the answer
+  std::uint64_t work_limit = no_work_limit;  ///< elementary moves; a limit makes the answer depend on `seed` alone
   std::uint64_t seed = 0;
   unsigned threads = 1;  ///< 0 means 1
   std::function<void(const progress&)> on_progress{};
 };
 
-/// A part of a limit on time; all of it for a share of 1 or more, and where there is no limit.
+/// Returns the share of a time limit: all of it for a share of 1 or more, and no limit where there is none.
 [[nodiscard]] inline std::chrono::nanoseconds share_of(std::chrono::nanoseconds time, double share) {
   if (time == std::chrono::nanoseconds::max() || share >= 1) return time;
   return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * share));
 }
 
-/// A part of a limit on work, at least 1; all of it for a share of 1 or more, and where there is no limit.
+/// Returns the share of a work limit, at least 1: all of it for a share of 1 or more, and no limit where there is none.
 [[nodiscard]] inline std::uint64_t share_of(std::uint64_t work, double share) {
   if (work == run_control::no_work_limit || share >= 1) return work;
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(work) * share));
 }
 
-/// Why a solver stopped early, if it did.
+/// The reason why a solver stopped early; `none` where it did not.
 enum class stop_reason : std::uint8_t { none, cancelled, deadline, work };
 
-/// The clock of one solve: answers "must I stop?" and passes progress on, at most every `report_every`.
+/// The clock of one solve: tests the limits, counts work, and reports progress at most once in `report_every`.
 ///
-/// Not thread-safe; a solver that uses threads gives each of them one that shares the start.
+/// Not thread-safe. A solver with threads gives each thread a clock of its own with the same start.
 class run_clock {
  public:
   using clock = std::chrono::steady_clock;
@@ -70,19 +72,19 @@ class run_clock {
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(elapsed()).count(); }
   [[nodiscard]] clock::time_point start() const noexcept { return start_; }
   [[nodiscard]] const run_control& control() const noexcept { return *control_; }
-  /// Time up to the deadline, at least 0; the largest duration where there is none.
+  /// Returns the time up to the deadline, at least 0; the largest duration where there is no deadline.
   [[nodiscard]] std::chrono::nanoseconds left() const {
     if (control_->time_limit == std::chrono::nanoseconds::max()) return control_->time_limit;
     return std::max(std::chrono::nanoseconds(0), control_->time_limit - elapsed());
   }
 
-  /// Work up to the limit, at least 0; `no_work_limit` where there is none.
+  /// Returns the work up to the limit, at least 0; `no_work_limit` where there is no limit.
   [[nodiscard]] std::uint64_t work_left() const noexcept {
     if (control_->work_limit == run_control::no_work_limit) return control_->work_limit;
     return control_->work_limit - std::min(control_->work_limit, work_);
   }
-  /// The run of a part of this solve: `share` of what is left of each limit, the same stop token, seed and threads, and
-  /// no progress callback. This is the one rule by which a solver shares its limits among its parts.
+  /// Returns the control of a part of this solve. The part gets `share` of the time and the work that are left, the
+  /// same stop token, seed and threads, and no progress callback. All solvers share their limits by this rule.
   [[nodiscard]] run_control part(double share) const {
     run_control run = *control_;
     run.time_limit = share_of(left(), share);
@@ -95,7 +97,7 @@ class run_clock {
   void work(std::uint64_t n = 1) noexcept { work_ += n; }
   [[nodiscard]] std::uint64_t work_done() const noexcept { return work_; }
 
-  /// Reads the clock: some 30 ns.
+  /// Returns the reason to stop now, if there is one. Reads the clock, which takes some 30 ns.
   [[nodiscard]] stop_reason poll() const {
     if (control_->stop.stop_requested()) return stop_reason::cancelled;
     if (work_ >= control_->work_limit) return stop_reason::work;
@@ -105,7 +107,7 @@ class run_clock {
   }
   [[nodiscard]] bool should_stop() const { return poll() != stop_reason::none; }
 
-  /// Calls `on_progress` if there is one and the last call is long enough ago.
+  /// Calls `on_progress`, unless there is none or the last call is less than `report_every` ago.
   void report(progress p) {
     if (!control_->on_progress) return;
     const auto now = clock::now();

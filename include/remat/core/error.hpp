@@ -24,22 +24,22 @@ class bad_graph : public error {
   using error::error;
 };
 
-/// A cost model gave a time or a size that cannot be used: negative, NaN, infinite, missing or overflowing.
+/// A time or a size of a cost model that is negative, NaN, infinite, missing, or too large.
 class bad_cost : public error {
  public:
   using error::error;
 };
 
-/// An option or an argument outside of what is allowed.
+/// An option or an argument outside of its range.
 class bad_argument : public error {
  public:
   using error::error;
 };
 
-/// A file that cannot be read as what it claims to be.
+/// A file that breaks its format.
 ///
-/// `what()` is one line: the file, the place in it (a JSON pointer such as `/tensors/3/bytes`, or line and column),
-/// what is wrong and what would be right.
+/// `what()` is one line: the file, the place in the file (a JSON pointer such as `/tensors/3/bytes`, or line and
+/// column), the error, and a correct value.
 class bad_file : public error {
  public:
   bad_file(std::string file, std::string where, const std::string& message)
@@ -53,21 +53,21 @@ class bad_file : public error {
   std::string file_, where_;
 };
 
-/// A kernel, or what it runs on, failed: the operation whose turn it was, and why. What was thrown is nested
-/// (`std::rethrow_if_nested`), where anything was.
+/// A kernel or its device failed. The message names the operation and the reason. If the kernel threw an exception, it
+/// is nested (`std::rethrow_if_nested`).
 class execution_error : public error {
  public:
   execution_error(op_id operation, std::size_t step, const std::string& message)
       : error(message), operation_(operation), step_(step) {}
   [[nodiscard]] op_id operation() const noexcept { return operation_; }
-  [[nodiscard]] std::size_t step() const noexcept { return step_; }  ///< of the schedule
+  [[nodiscard]] std::size_t step() const noexcept { return step_; }  ///< position in the schedule
 
  private:
   op_id operation_;
   std::size_t step_;
 };
 
-/// A defect of the library itself, for instance a solver's schedule that the exact checker refuses.
+/// A defect of the library itself, for instance a schedule of a solver that the exact checker rejects.
 class internal_error : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -8,7 +8,7 @@
 
 namespace remat {
 
-/// Rows of 32-bit indices, one behind the other (compressed sparse rows).
+/// Rows of 32-bit indices, stored one after the other (compressed sparse rows).
 struct index_rows {
   std::vector<std::uint32_t> begin{0};  ///< row i is values[begin[i]] … values[begin[i + 1] − 1]
   std::vector<std::uint32_t> values;
@@ -17,6 +17,7 @@ struct index_rows {
     return {values.data() + begin[row], values.data() + begin[row + 1]};
   }
   [[nodiscard]] std::size_t size() const noexcept { return begin.size() - 1; }
+  /// Ends a row: the values that were appended since the last row.
   void end_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }
 };
 

@@ -3,13 +3,13 @@
 
 namespace remat {
 
-/// Two sums of the same times in different orders differ by rounding alone; by less than this, relative to the sum.
+/// The largest relative difference, by rounding, between two sums of the same times in different orders.
 inline constexpr double rounding_error = 1e-12;
 
-/// `limit` plus what rounding may add to a sum that is equal to it.
+/// Returns `limit`, raised by the rounding error of a sum that equals it.
 [[nodiscard]] constexpr double with_rounding(double limit) noexcept { return limit * (1 + rounding_error); }
 
-/// The one test of optimality: `value` is no larger than its proven lower bound, up to rounding.
+/// The one test of optimality: returns true when `value` exceeds its proven lower bound by no more than rounding.
 [[nodiscard]] constexpr bool is_optimal(double value, double lower_bound) noexcept {
   return value <= with_rounding(lower_bound);
 }

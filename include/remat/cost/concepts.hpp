@@ -10,7 +10,7 @@
 
 namespace remat {
 
-/// What operations and tensors of a graph cost. Separate from the graph: one graph, many models.
+/// The costs of a graph's operations and tensors. A cost model is separate from the graph: one graph has many models.
 ///
 /// Syntax: `c.time(g, o)`, the time of one run of operation `o`, in a unit of the model's own (seconds in `roofline`
 /// and `measured`); it must be finite and not negative. Optional: `c.bytes(g, t)` and `c.workspace(g, o)` in bytes,
@@ -22,19 +22,19 @@ concept cost_model = data_flow_graph<G> && requires(const C& c, const G& g, op_i
   { c.time(g, o) } -> std::convertible_to<double>;
 };
 
-/// The model overrides the bytes of tensors.
+/// Refinement: the model gives the bytes of tensors.
 template <class C, class G>
 concept sizing_cost_model = cost_model<C, G> && requires(const C& c, const G& g, tensor_id t) {
   { c.bytes(g, t) } -> std::convertible_to<std::int64_t>;
 };
 
-/// The model overrides the bytes of workspace.
+/// Refinement: the model gives the bytes of workspace.
 template <class C, class G>
 concept workspace_cost_model = cost_model<C, G> && requires(const C& c, const G& g, op_id o) {
   { c.workspace(g, o) } -> std::convertible_to<std::int64_t>;
 };
 
-/// Bytes of tensor `t`: the model's word, else the graph's.
+/// Returns the bytes of tensor `t`: the model's where it gives them, otherwise the graph's.
 template <class G, class C>
 requires cost_model<C, G> &&(sizing_cost_model<C, G> || sized_graph<G>) [[nodiscard]] constexpr std::int64_t
     bytes_of(const C& c, const G& g, tensor_id t) {
@@ -44,7 +44,8 @@ requires cost_model<C, G> &&(sizing_cost_model<C, G> || sized_graph<G>) [[nodisc
     return g.bytes(t);
 }
 
-/// Bytes of workspace of operation `o`: the model's word, else the graph's, else 0.
+/// Returns the bytes of workspace of operation `o`: the model's where it gives them, otherwise the graph's, otherwise
+/// 0.
 template <class G, class C>
 requires cost_model<C, G>
 [[nodiscard]] constexpr std::int64_t workspace_of(const C& c, const G& g, op_id o) {

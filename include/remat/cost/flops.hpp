@@ -6,7 +6,7 @@
 
 namespace remat {
 
-/// An operation takes its floating-point operations as time.
+/// The time of an operation is its number of floating-point operations.
 struct flops_cost {
   template <profiled_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {

@@ -6,7 +6,7 @@
 
 namespace remat {
 
-/// A weighted sum: flops × `flops` + bytes accessed × `bytes`.
+/// The time of an operation is a weighted sum: flops × `flops` + bytes accessed × `bytes`.
 struct linear_cost {
   double flops = 1.0;
   double bytes = 0.0;

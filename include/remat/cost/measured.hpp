@@ -6,7 +6,7 @@
 
 namespace remat {
 
-/// The seconds that the graph says were measured for each operation.
+/// The time of an operation is its measured time in the graph, in seconds.
 struct measured_cost {
   template <measured_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {

@@ -54,7 +54,7 @@ concept phase_map = std::same_as<std::remove_cv_t<typename boost::property_trait
 /// The same phase, unknown, for every vertex.
 using no_phases = boost::static_property_map<op_phase>;
 
-/// Whether `Outputs` says which vertices are final outputs: a predicate of a vertex, or a range of vertices.
+/// A choice of the vertices that are final outputs: a predicate of a vertex, or a range of vertices.
 template <class Outputs, class Vertex>
 concept output_choice = std::predicate<const Outputs&, Vertex> ||
     (std::ranges::input_range<const Outputs>&&
@@ -137,10 +137,10 @@ inline std::vector<entry> swapped(std::span<const entry> entries) {
   return out;
 }
 
-/// The operations in the topological order that, of all, keeps closest to their numbers: at each point the smallest
-/// number that may come next. So numbers that are in topological order already stay as they are.
-/// `vertex` gives the number by which a message calls an operation. Throws `bad_graph` for a cycle.
-/// O(edges + operations · log operations).
+/// Returns the operations in a topological order: at each place, the smallest number that may come next. Numbers that
+/// are in topological order already keep their order.
+/// `vertex` returns the number of an operation for messages. Throws `bad_graph` for a cycle.
+/// O(edges + operations · log operations) time.
 template <class Name>
 std::vector<std::uint32_t> topological_order(std::size_t operations, std::size_t tensors, const step_edges& e,
                                              Name vertex) {
@@ -165,7 +165,7 @@ std::vector<std::uint32_t> topological_order(std::size_t operations, std::size_t
   }
   if (order.size() == operations) return order;
 
-  // Backwards from what never became ready, until an operation comes up again: that is a cycle.
+  // Walks backwards over operations that never became ready until one comes up again: it is on a cycle.
   const auto stuck = [](std::size_t open) { return open != 0; };
   auto o = static_cast<std::uint32_t>(std::find_if(missing.begin(), missing.end(), stuck) - missing.begin());
   std::vector<std::uint8_t> seen(operations, 0);
@@ -209,15 +209,14 @@ std::int64_t bytes_at(const Map& map, const Vertex& v) {
 /// reversed graphs, your own. No vertex index is needed. `BytesMap` is a readable property map from a vertex to the
 /// bytes of its tensor, integral.
 ///
-/// Operations are numbered in the order of `vertices(g)` where that is topological, else in the topological order that
-/// keeps closest to it; tensor i is the output of operation i. Step outputs are those vertices that a predicate or a
-/// range names, else those that nobody reads. The view copies the edges, not the properties: the graph is not looked at
-/// again, but what `BytesMap` and `PhaseMap` refer to must stay. `PhaseMap` is an optional readable property map from a
-/// vertex to its `op_phase`; without one, all phases are unknown. Times and workspace come from a cost model, for
-/// instance `vertex_cost`.
-/// O(V log V + E) to build, O(V + E) memory. Models `sized_graph` and `phased_graph`.
-/// Throws `bad_graph` for a cycle (with its vertices) or a final output that is no vertex; `bytes` throws `bad_cost`
-/// for a size beyond 63 bits.
+/// Operations are numbered in the order of `vertices(g)` where that is topological; otherwise, each number goes to the
+/// first vertex in that order that may come next. Tensor i is the output of operation i. Final outputs are the vertices
+/// that a predicate or a range names, or by default those that no vertex reads. The view copies the edges, not the
+/// properties: the graph may go, but the objects to which `BytesMap` and `PhaseMap` refer must stay. `PhaseMap` is an
+/// optional readable property map from a vertex to its `op_phase`; without one, all phases are unknown. Times and
+/// workspace come from a cost model, for instance `vertex_cost`. O(V log V + E) to build, O(V + E) memory. Models
+/// `sized_graph` and `phased_graph`. Throws `bad_graph` for a cycle (with its vertices) or a final output that is no
+/// vertex; `bytes` throws `bad_cost` for a size beyond 63 bits.
 ///
 ///     struct operation { std::int64_t bytes; double seconds; };
 ///     using graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, operation>;
@@ -242,7 +241,7 @@ class boost_view {
       : boost_view(
             g, std::move(bytes), [](const vertex_descriptor&) { return false; }, std::move(phases)) {
     for (std::size_t o = 0; o < num_operations(); ++o)
-      if (!read_[o]) step_outputs_.push_back(static_cast<tensor_id>(o));
+      if (!read_[o]) final_outputs_.push_back(static_cast<tensor_id>(o));
   }
 
   /// Final outputs are the tensors of the vertices in `outputs` (a range), or for which `outputs` (a predicate) is
@@ -272,9 +271,9 @@ class boost_view {
     for (std::uint32_t o = 0; o < n; ++o) output_.push_back(static_cast<tensor_id>(o));
     if constexpr (std::predicate<const Outputs&, vertex_descriptor>) {
       for (std::size_t o = 0; o < n; ++o)
-        if (std::invoke(outputs, numbers_.vertex(order_[o]))) step_outputs_.push_back(static_cast<tensor_id>(o));
+        if (std::invoke(outputs, numbers_.vertex(order_[o]))) final_outputs_.push_back(static_cast<tensor_id>(o));
     } else {
-      for (const vertex_descriptor v : outputs) step_outputs_.push_back(tensor(v));
+      for (const vertex_descriptor v : outputs) final_outputs_.push_back(tensor(v));
     }
   }
 
@@ -282,19 +281,19 @@ class boost_view {
   [[nodiscard]] std::size_t num_tensors() const noexcept { return order_.size(); }
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return inputs_[index(o)]; }
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return {&output_[index(o)], 1}; }
-  [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return step_outputs_; }
+  [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return final_outputs_; }
   [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
   [[nodiscard]] op_phase phase(op_id o) const {
     using boost::get;
     return get(phases_, vertex(o));
   }
 
-  /// The vertex that is operation `o`, and whose output is tensor `t`. O(1).
+  /// Returns the vertex that is operation `o`, or whose output is tensor `t`. O(1) time.
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
   [[nodiscard]] const vertex_descriptor& vertex(tensor_id t) const noexcept {
     return numbers_.vertex(order_[index(t)]);
   }
-  /// The operation that vertex `v` is, and the tensor that it makes. O(1); throws `bad_graph` where it is no vertex.
+  /// Returns the operation that vertex `v` is, or its output. O(1) time; throws `bad_graph` where `v` is no vertex.
   [[nodiscard]] op_id op(const vertex_descriptor& v) const { return static_cast<op_id>(id_[numbers_.position(v)]); }
   [[nodiscard]] tensor_id tensor(const vertex_descriptor& v) const {
     return static_cast<tensor_id>(id_[numbers_.position(v)]);
@@ -306,9 +305,9 @@ class boost_view {
   PhaseMap phases_;
   std::vector<std::uint32_t> order_;  // operation → position of its vertex
   std::vector<std::uint32_t> id_;     // position of a vertex → operation
-  std::vector<std::uint8_t> read_;    // of a tensor: somebody reads it
+  std::vector<std::uint8_t> read_;    // of a tensor: an operation reads it
   detail::boost_viewing::rows<tensor_id> inputs_;
-  std::vector<tensor_id> output_, step_outputs_;
+  std::vector<tensor_id> output_, final_outputs_;
 };
 
 /// A Boost.Graph graph of two kinds of vertices seen as a `data_flow_graph`: an edge from an operation to a tensor
@@ -341,7 +340,7 @@ class boost_bipartite_view {
       : boost_bipartite_view(
             g, is_operation, std::move(bytes), [](const vertex_descriptor&) { return false; }, std::move(phases)) {
     for (std::size_t t = 0; t < num_tensors(); ++t)
-      if (written_[t] && !read_[t]) step_outputs_.push_back(static_cast<tensor_id>(t));
+      if (written_[t] && !read_[t]) final_outputs_.push_back(static_cast<tensor_id>(t));
   }
 
   template <std::predicate<vertex_descriptor> IsOperation,
@@ -397,9 +396,9 @@ class boost_bipartite_view {
     outputs_ = detail::boost_viewing::rows<tensor_id>(n, e.writes);
     if constexpr (std::predicate<const Outputs&, vertex_descriptor>) {
       for (std::uint32_t t = 0; t < tensors_.size(); ++t)
-        if (std::invoke(outputs, numbers_.vertex(tensors_[t]))) step_outputs_.push_back(static_cast<tensor_id>(t));
+        if (std::invoke(outputs, numbers_.vertex(tensors_[t]))) final_outputs_.push_back(static_cast<tensor_id>(t));
     } else {
-      for (const vertex_descriptor v : outputs) step_outputs_.push_back(tensor(v));
+      for (const vertex_descriptor v : outputs) final_outputs_.push_back(tensor(v));
     }
   }
 
@@ -407,19 +406,19 @@ class boost_bipartite_view {
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensors_.size(); }
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return inputs_[index(o)]; }
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return outputs_[index(o)]; }
-  [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return step_outputs_; }
+  [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return final_outputs_; }
   [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
   [[nodiscard]] op_phase phase(op_id o) const {
     using boost::get;
     return get(phases_, vertex(o));
   }
 
-  /// The vertex of an operation, of a tensor. O(1).
+  /// Returns the vertex of an operation, or of a tensor. O(1) time.
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
   [[nodiscard]] const vertex_descriptor& vertex(tensor_id t) const noexcept {
     return numbers_.vertex(tensors_[index(t)]);
   }
-  /// The operation, the tensor that vertex `v` is. O(1); throws `bad_graph` where it is none.
+  /// Returns the operation, or the tensor, that vertex `v` is. O(1) time; throws `bad_graph` where it is none.
   [[nodiscard]] op_id op(const vertex_descriptor& v) const { return static_cast<op_id>(id_of(v, 1)); }
   [[nodiscard]] tensor_id tensor(const vertex_descriptor& v) const { return static_cast<tensor_id>(id_of(v, 0)); }
 
@@ -441,7 +440,7 @@ class boost_bipartite_view {
   std::vector<std::uint32_t> id_;           // position → operation or tensor
   std::vector<std::uint8_t> written_, read_;
   detail::boost_viewing::rows<tensor_id> inputs_, outputs_;
-  std::vector<tensor_id> step_outputs_;
+  std::vector<tensor_id> final_outputs_;
 };
 
 /// A cost model over a view: times, and bytes of workspace (0 where no map is given), from vertex property maps of the

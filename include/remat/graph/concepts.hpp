@@ -23,11 +23,11 @@ concept id_range = std::ranges::input_range<R> && std::convertible_to<std::range
 ///  - a tensor without a producer exists before the step and is not counted against a budget (a parameter, an input);
 ///  - a tensor with several producers accumulates: it is readable only when all of them have run since it was last
 ///    allocated;
-///  - an operation without outputs is there for its effect and runs exactly once;
-///  - `final_outputs()` must be resident when the step ends.
+///  - an operation without outputs has an effect outside the graph, and runs exactly once;
+///  - `final_outputs()` must be in memory when the training step ends.
 /// Complexity: `inputs`, `outputs` O(1) apart from the iteration. The library reads a graph once, when a `problem` is
-/// built; nothing of it is copied for good but indices.
-/// Models: `training_graph`, `boost_view` over a Boost.Graph graph, and any type of yours with these members.
+/// built, and keeps indices only.
+/// Models: `training_graph`, `boost_view` over a Boost.Graph graph, and every user's type with these members.
 template <class G>
 concept data_flow_graph = requires(const G& g, op_id o) {
   { g.num_operations() } -> std::convertible_to<std::size_t>;

@@ -12,8 +12,11 @@
 #include <sstream>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "remat/cost/measured.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
@@ -37,6 +40,30 @@ const problem& bundled(const std::string& name) {
     found = read.emplace(name, read_training_step(path).instance).first;
   }
   return found->second;
+}
+
+/// A forward chain of `n` operations with links over seven of them, and its backward: to recompute one tensor under a
+/// small budget, a pass has to recompute many.
+problem deep_problem(std::uint32_t n) {
+  training_graph g;
+  std::vector<tensor_id> made;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const tensor_id t = g.add_tensor({.name = "a", .bytes = 100 + i * 37 % 61});
+    std::vector<tensor_id> inputs;
+    if (i > 0) inputs.push_back(made[i - 1]);
+    if (i > 7) inputs.push_back(made[i - 7]);
+    g.add_operation({.name = "f", .inputs = inputs, .outputs = {t}, .seconds = 1.0 + i % 5});
+    made.push_back(t);
+  }
+  tensor_id gradient{};
+  for (std::uint32_t i = n; i-- > 0;) {
+    std::vector<tensor_id> inputs{made[i]};
+    if (i + 1 < n) inputs.push_back(gradient);
+    gradient = g.add_tensor({.name = "g", .bytes = 100});
+    g.add_operation({.name = "b", .inputs = inputs, .outputs = {gradient}, .seconds = 2});
+  }
+  g.add_final_output(gradient);
+  return problem(g, measured_cost{});
 }
 
 }  // namespace
@@ -152,4 +179,40 @@ TEST_CASE("a work limit gives the same answer as another run with it, and progre
   CHECK(s.plan == evict(p, {.run = {.work_limit = 3 * n}}).plan);
   CHECK(reports > 0);
   CHECK(evict(p).time <= s.time);
+}
+
+TEST_CASE("a work limit bounds passes and repairs") {
+  const problem free = deep_problem(800);
+  for (const int percent : {30, 10, 3}) {
+    const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
+    for (const std::uint64_t limit : {300U, 3000U, 10000U}) {
+      const solution s = evict(p, {.run = {.work_limit = limit}});
+      CHECK(s.statistics.work <= limit + 256);  // passes poll every 256 listed operations, and in their searches
+      CHECK(s.plan == evict(p, {.run = {.work_limit = limit, .threads = 2}}).plan);
+    }
+  }
+}
+
+TEST_CASE("a stop is heeded in the midst of passes and repairs") {
+  const problem free = deep_problem(2500);
+  for (const int percent : {10, 3}) {
+    const problem p = free.with_budget(free.graph().baseline_peak * percent / 100).with_known_bound(0);
+    std::stop_source source;
+    std::chrono::steady_clock::time_point asked;
+    std::jthread asking([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      asked = std::chrono::steady_clock::now();
+      source.request_stop();
+    });
+    const solution s = evict(p, {.random_passes = 1'000'000, .run = {.stop = source.get_token()}});
+    const auto returned = std::chrono::steady_clock::now();
+    asking.join();
+    CHECK((s.has_schedule() || s.status == solve_status::cancelled));
+    CHECK(returned - asked < std::chrono::seconds(1));  // some milliseconds, on a machine that has nothing else to do
+  }
+}
+
+TEST_CASE("a tensor to keep that does not exist is refused") {
+  const problem p = deep_problem(10);
+  CHECK_THROWS_AS((void)evict(p, {.keep = {tensor_id{1000}}}), bad_argument);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //
-// hierarchy: reads a training graph and prints the groups into which its operations fall, level by level.
+// hierarchy: reads a training graph, divides its operations into nested groups, and prints the levels.
 //
 //     hierarchy gpt2-small-b8-s1024.json --cost roofline --dot gpt2.dot && dot -Tsvg gpt2.dot > gpt2.svg
 //
@@ -34,17 +34,17 @@ namespace {
 int run(int argc, char** argv) {
   std::string in, dot, cost, method = "h-partition";
   remat::partition_options options;
-  CLI::App app("Puts the operations of a training step into nested groups that few bytes enter and leave.",
+  CLI::App app("Divides the operations of a training graph into nested groups with few bytes at their borders.",
                "hierarchy");
   app.add_option("graph", in, "A training graph")->type_name("GRAPH.json")->required();
   app.add_option("--cost", cost,
-                 "Cost model: roofline, measured, flops, unit, …; by default what the graph has figures for")
+                 "Cost model: roofline, measured, flops, unit, …; by default the one for which the graph has figures")
       ->type_name("SPEC");
   app.add_option("--method", method, "h-partition (the default), cuts or repeats")
       ->check(CLI::IsMember({"h-partition", "cuts", "repeats"}));
   constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
   app.add_option("--max-group", options.max_group, "Children of a group, 20 by default")->check(CLI::Range(2U, most));
-  app.add_option("--max-top", options.max_top, "Children of the whole step, 30 by default")
+  app.add_option("--max-top", options.max_top, "Children of the whole graph, 30 by default")
       ->check(CLI::Range(1U, most));
   app.add_option("--dot", dot, "Write a picture for Graphviz")->type_name("FILE");
   app.footer("Exit status: 0 done, 2 unusable arguments or input.");
@@ -63,16 +63,16 @@ int run(int argc, char** argv) {
   const remat::training_graph graph = remat::read_training_graph(in);
   const remat::cost_spec model = cost.empty() ? remat::default_cost(graph) : remat::parse_cost(cost);
   const remat::problem problem(graph, model);
-  const remat::flat_graph& s = problem.graph();
+  const remat::flat_graph& g = problem.graph();
   const auto begun = std::chrono::steady_clock::now();
-  const remat::operation_hierarchy h = method == "cuts"      ? remat::partition_at_cuts(s, options)
-                                       : method == "repeats" ? remat::partition_at_repeats(s, options)
-                                                             : remat::h_partition(s, options);
+  const remat::operation_hierarchy h = method == "cuts"      ? remat::partition_at_cuts(g, options)
+                                       : method == "repeats" ? remat::partition_at_repeats(g, options)
+                                                             : remat::h_partition(g, options);
   const auto grouped = std::chrono::steady_clock::now();
-  // Where times were measured, no two are equal.
+  // Measured times of equal operations differ.
   remat::isomorphism_options alike;
   alike.times = model.name() != "measured";
-  const remat::group_classes classes = remat::classify(s, h, alike);
+  const remat::group_classes classes = remat::classify(g, h, alike);
   const auto ended = std::chrono::steady_clock::now();
 
   using align = remat::text_table::align;
@@ -110,7 +110,7 @@ int run(int argc, char** argv) {
     std::ofstream file(dot, std::ios::binary);
     remat::dot_options picture;
     picture.class_of = classes.class_of;
-    remat::write_dot(file, graph, s, h, picture);
+    remat::write_dot(file, graph, g, h, picture);
     file.close();
     if (!file) throw remat::bad_file(dot, "", "cannot be written");
   }

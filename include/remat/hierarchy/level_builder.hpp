@@ -101,18 +101,26 @@ class level_builder {
                                                std::vector<std::uint32_t> reads,
                                                std::vector<std::uint32_t> writes) const;
 
+  /// `whole`: the part of a group, null for the whole graph.
   void build(const part_runs* whole, std::int64_t peak, std::int64_t save);
+  /// Numbers the tensors of the level: those that children make for others, and the gradients that the turn makes.
+  /// Other tensors are always resident.
+  void number_tensors(std::span<const part_runs> runs, const part_runs* whole);
+  void add_forward(std::uint32_t c, const part_runs& run);
+  void add_take_and_turn(const part_runs& whole, std::int64_t peak, std::int64_t save);
+  void add_backward(std::uint32_t c, const part_runs& run);
 
   std::uint32_t number(std::uint32_t t);
 
   const flat_graph& graph_;
   std::span<const level_child> children_;
   level_problem level_;
-  std::vector<std::uint32_t> local_;               // tensor of the step → of the level
-  std::vector<part_option> fast_;                  // of a child: a forward for others alone
-  std::vector<meaning> meaning_;                   // of a run
-  std::vector<std::vector<std::uint8_t>> effect_;  // of a child's operation: it does more than make what others want
-  std::vector<std::uint8_t> backward_again_;       // of a run: a backward that may run twice, though not in the level
+  std::vector<std::uint32_t> local_;                 // tensor of the step → of the level
+  std::vector<part_option> fast_;                    // of a child: a forward for others alone
+  std::vector<meaning> meaning_;                     // of a run
+  std::vector<std::vector<std::uint8_t>> effect_;    // of a child's operation: it does more than make what others want
+  std::vector<std::uint8_t> backward_again_;         // of a run: a backward that may run twice, though not in the level
+  std::vector<std::vector<std::uint32_t>> phantom_;  // of a child: option → its phantom, or none
   std::vector<std::vector<std::uint32_t>> forward_option_;   // of a forward run: what its variants mean; none: fast
   std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
 };

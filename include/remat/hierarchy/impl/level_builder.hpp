@@ -221,7 +221,6 @@ REMAT_INLINE level_problem::variant level_builder::variant(const level_child& c,
 }
 
 REMAT_INLINE void level_builder::build(const part_runs* whole, std::int64_t peak, std::int64_t save) {
-  local_.assign(graph_.num_tensors, none);
   const auto count = static_cast<std::uint32_t>(children_.size());
   std::vector<part_runs> runs;
   runs.reserve(count);
@@ -231,127 +230,138 @@ REMAT_INLINE void level_builder::build(const part_runs* whole, std::int64_t peak
   }
   fast_.resize(count);
   forward_variant_.resize(count);
-  std::vector<std::vector<std::uint32_t>> phantom(count);  // of an option
-  // Tensors that children make for others; what nobody here makes is there all the time.
-  for (std::uint32_t c = 0; c < count; ++c)
-    for (std::uint32_t t = 0; t < children_[c].part.tensors.size(); ++t)
-      if (makes_forward(runs[c], t) || makes_backward(runs[c], t)) number(children_[c].part.tensors[t]);
-  std::vector<std::uint32_t> gradients;
-  if (whole)
-    for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-      if (whole->is_gradient_input(t)) gradients.push_back(number(whole->part().tensors[t]));
-
-  for (std::uint32_t c = 0; c < count; ++c) {
-    const level_child& child = children_[c];
-    std::vector<std::uint32_t> outputs;
-    for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
-      if (makes_forward(runs[c], t)) outputs.push_back(t);
-    level_problem::run forward;
-    forward.again = !runs[c].forward_once();
-    std::vector<std::uint32_t> meant{none};
-    std::vector<std::uint32_t> listed(runs[c].num_forward());
-    for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
-    // What a forward makes once, it makes at once.
-    fast_[c] = runs[c].forward_once() ? runs[c].keep_everything() : runs[c].keep_nothing(listed);
-    forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
-                                       in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
-    for (std::uint32_t o = 0; o < child.options.size(); ++o) {
-      const part_option& way = child.options[o];
-      std::uint32_t same = none;
-      for (std::uint32_t i = 0; i < o && same == none; ++i)
-        if (child.options[i].kept == way.kept && child.options[i].forward == way.forward) same = i;
-      if (same != none) {
-        phantom[c].push_back(phantom[c][same]);
-        forward_variant_[c].push_back(forward_variant_[c][same]);
-        continue;
-      }
-      if (way.kept.empty() && !runs[c].forward_once()) {
-        phantom[c].push_back(none);
-        forward_variant_[c].push_back(0);
-        continue;
-      }
-      level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
-                                         in_level(child, way.forward_reads), in_level(child, outputs));
-      phantom[c].push_back(none);
-      // Where the forward runs once, what it does not do its backward does, so that needs this variant.
-      if (!way.kept.empty() || has_backward(c)) {
-        phantom[c].back() = static_cast<std::uint32_t>(level_.bytes.size());
-        level_.bytes.push_back(way.saved_bytes);
-        v.writes.push_back(phantom[c].back());
-      }
-      forward_variant_[c].push_back(static_cast<std::uint32_t>(forward.variants.size()));
-      meant.push_back(o);
-      forward.variants.push_back(std::move(v));
-    }
-    // A single operation makes all that it makes in any case.
-    if (child.options.size() == 1 && forward.variants.size() == 2 && runs[c].num_forward() == 1) {
-      forward.variants.erase(forward.variants.begin());
-      meant.erase(meant.begin());
-      forward_variant_[c][0] = 0;
-    }
-    level_.runs.push_back(std::move(forward));
-    forward_option_.push_back(std::move(meant));
-    meaning_.push_back({c, false});
-    backward_again_.push_back(0);
-  }
+  phantom_.resize(count);
+  number_tensors(runs, whole);
+  for (std::uint32_t c = 0; c < count; ++c) add_forward(c, runs[c]);
   if (whole) {
-    const auto token = [&] {
-      level_.bytes.push_back(0);
-      return static_cast<std::uint32_t>(level_.bytes.size() - 1);
-    };
-    level_problem::variant take, turn;
-    for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-      if (const std::uint32_t i = local_[whole->part().tensors[t]]; i != none && whole->is_output(t))
-        take.reads.push_back(i);
-    std::sort(take.reads.begin(), take.reads.end());
-    const std::uint32_t taken = token(), turned = token();
-    take.writes = {taken};
-    turn.reads = {taken};
-    turn.writes = gradients;
-    turn.writes.push_back(turned);
-    std::sort(turn.writes.begin(), turn.writes.end());
-    const std::int64_t bytes = whole->gradient_input_bytes();
-    turn.peak_bytes = bytes + std::max<std::int64_t>(0, peak - save - bytes);
-    for (level_problem::variant* v : {&take, &turn}) {
-      level_problem::run r;
-      r.variants.push_back(std::move(*v));
-      level_.runs.push_back(std::move(r));
-      forward_option_.push_back({none});
-      meaning_.push_back({});
-      backward_again_.push_back(0);
-    }
-    level_.outputs.push_back(turned);
-    for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-      if (const std::uint32_t i = local_[whole->part().tensors[t]]; i != none && whole->is_gradient_output(t))
-        level_.outputs.push_back(i);
+    add_take_and_turn(*whole, peak, save);
   } else {
     for (const std::uint32_t t : graph_.final_outputs)
       if (local_[t] != none) level_.outputs.push_back(local_[t]);
   }
-  for (std::uint32_t c = count; c-- > 0;) {
-    const level_child& child = children_[c];
-    if (runs[c].num_forward() == child.part.operations.size()) continue;
-    std::vector<std::uint32_t> outputs;
-    for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
-      if (makes_backward(runs[c], t)) outputs.push_back(t);
-    level_problem::run backward;
-    for (std::uint32_t o = 0; o < child.options.size(); ++o) {
-      const part_option& way = child.options[o];
-      level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
-                                         in_level(child, way.backward_reads), in_level(child, outputs));
-      if (phantom[c][o] != none) {
-        v.reads.push_back(phantom[c][o]);
-        std::sort(v.reads.begin(), v.reads.end());
-      }
-      backward.variants.push_back(std::move(v));
-    }
-    level_.runs.push_back(std::move(backward));
-    forward_option_.push_back({});
-    meaning_.push_back({c, true});
-    backward_again_.push_back(!runs[c].backward_once());
-  }
+  for (std::uint32_t c = count; c-- > 0;) add_backward(c, runs[c]);
   std::sort(level_.outputs.begin(), level_.outputs.end());
   level_.outputs.erase(std::unique(level_.outputs.begin(), level_.outputs.end()), level_.outputs.end());
+}
+
+REMAT_INLINE void level_builder::number_tensors(std::span<const part_runs> runs, const part_runs* whole) {
+  local_.assign(graph_.num_tensors, none);
+  for (std::uint32_t c = 0; c < runs.size(); ++c)
+    for (std::uint32_t t = 0; t < children_[c].part.tensors.size(); ++t)
+      if (makes_forward(runs[c], t) || makes_backward(runs[c], t)) number(children_[c].part.tensors[t]);
+  if (whole)
+    for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
+      if (whole->is_gradient_input(t)) number(whole->part().tensors[t]);
+}
+
+REMAT_INLINE void level_builder::add_forward(std::uint32_t c, const part_runs& run) {
+  const level_child& child = children_[c];
+  std::vector<std::uint32_t> outputs;
+  for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
+    if (makes_forward(run, t)) outputs.push_back(t);
+  level_problem::run forward;
+  forward.again = !run.forward_once();
+  std::vector<std::uint32_t> meant{none};
+  std::vector<std::uint32_t> listed(run.num_forward());
+  for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
+  // What a forward makes once, it makes at once.
+  fast_[c] = run.forward_once() ? run.keep_everything() : run.keep_nothing(listed);
+  forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
+                                     in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
+  for (std::uint32_t o = 0; o < child.options.size(); ++o) {
+    const part_option& way = child.options[o];
+    std::uint32_t same = none;
+    for (std::uint32_t i = 0; i < o && same == none; ++i)
+      if (child.options[i].kept == way.kept && child.options[i].forward == way.forward) same = i;
+    if (same != none) {
+      phantom_[c].push_back(phantom_[c][same]);
+      forward_variant_[c].push_back(forward_variant_[c][same]);
+      continue;
+    }
+    if (way.kept.empty() && !run.forward_once()) {
+      phantom_[c].push_back(none);
+      forward_variant_[c].push_back(0);
+      continue;
+    }
+    level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
+                                       in_level(child, way.forward_reads), in_level(child, outputs));
+    phantom_[c].push_back(none);
+    // Where the forward runs once, what it does not do its backward does, so that needs this variant.
+    if (!way.kept.empty() || has_backward(c)) {
+      phantom_[c].back() = static_cast<std::uint32_t>(level_.bytes.size());
+      level_.bytes.push_back(way.saved_bytes);
+      v.writes.push_back(phantom_[c].back());
+    }
+    forward_variant_[c].push_back(static_cast<std::uint32_t>(forward.variants.size()));
+    meant.push_back(o);
+    forward.variants.push_back(std::move(v));
+  }
+  // A single operation makes all that it makes in any case.
+  if (child.options.size() == 1 && forward.variants.size() == 2 && run.num_forward() == 1) {
+    forward.variants.erase(forward.variants.begin());
+    meant.erase(meant.begin());
+    forward_variant_[c][0] = 0;
+  }
+  level_.runs.push_back(std::move(forward));
+  forward_option_.push_back(std::move(meant));
+  meaning_.push_back({c, false});
+  backward_again_.push_back(0);
+}
+
+REMAT_INLINE void level_builder::add_take_and_turn(const part_runs& whole, std::int64_t peak, std::int64_t save) {
+  const auto token = [&] {
+    level_.bytes.push_back(0);
+    return static_cast<std::uint32_t>(level_.bytes.size() - 1);
+  };
+  level_problem::variant take, turn;
+  for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
+    if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_output(t))
+      take.reads.push_back(i);
+  std::sort(take.reads.begin(), take.reads.end());
+  const std::uint32_t taken = token(), turned = token();
+  take.writes = {taken};
+  turn.reads = {taken};
+  for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
+    if (whole.is_gradient_input(t)) turn.writes.push_back(local_[whole.part().tensors[t]]);
+  turn.writes.push_back(turned);
+  std::sort(turn.writes.begin(), turn.writes.end());
+  const std::int64_t bytes = whole.gradient_input_bytes();
+  turn.peak_bytes = bytes + std::max<std::int64_t>(0, peak - save - bytes);
+  for (level_problem::variant* v : {&take, &turn}) {
+    level_problem::run r;
+    r.variants.push_back(std::move(*v));
+    level_.runs.push_back(std::move(r));
+    forward_option_.push_back({none});
+    meaning_.push_back({});
+    backward_again_.push_back(0);
+  }
+  level_.outputs.push_back(turned);
+  for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
+    if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_gradient_output(t))
+      level_.outputs.push_back(i);
+}
+
+REMAT_INLINE void level_builder::add_backward(std::uint32_t c, const part_runs& run) {
+  const level_child& child = children_[c];
+  if (run.num_forward() == child.part.operations.size()) return;
+  std::vector<std::uint32_t> outputs;
+  for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
+    if (makes_backward(run, t)) outputs.push_back(t);
+  level_problem::run backward;
+  for (std::uint32_t o = 0; o < child.options.size(); ++o) {
+    const part_option& way = child.options[o];
+    level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
+                                       in_level(child, way.backward_reads), in_level(child, outputs));
+    if (phantom_[c][o] != none) {
+      v.reads.push_back(phantom_[c][o]);
+      std::sort(v.reads.begin(), v.reads.end());
+    }
+    backward.variants.push_back(std::move(v));
+  }
+  level_.runs.push_back(std::move(backward));
+  forward_option_.push_back({});
+  meaning_.push_back({c, true});
+  backward_again_.push_back(!run.backward_once());
 }
 
 REMAT_INLINE std::uint32_t level_builder::number(std::uint32_t t) {

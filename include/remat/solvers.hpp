@@ -60,7 +60,7 @@
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/part_solvers.hpp"
 #include "remat/solver/refined.hpp"
-#include "remat/solver/relay_progress.hpp"
+#include "remat/solver/parts.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"

@@ -13,6 +13,7 @@
 
 #include "remat/cost/unit.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 
 using namespace remat;

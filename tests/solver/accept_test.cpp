@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"

@@ -15,7 +15,11 @@
 
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/solver/chen.hpp"
 #include "remat/solver/concepts.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/no_remat.hpp"
+#include "remat/solver/revolve.hpp"
 
 using namespace remat;
 using namespace std::chrono_literals;

@@ -20,6 +20,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/solver/accept.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"

@@ -10,6 +10,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/exact.hpp"
 #include "remat/solver/twremat.hpp"

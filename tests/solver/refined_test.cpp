@@ -10,8 +10,11 @@
 #include <limits>
 #include <stop_token>
 #include <string>
+#include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
@@ -96,4 +99,20 @@ TEST_CASE("a stop before the start, and a spent deadline") {
   source.request_stop();
   CHECK(refined(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);
   CHECK(refined(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
+}
+
+TEST_CASE("schedules to start from: those over the budget are ignored, illegal ones refused") {
+  const problem free = bundled("fno1d-b32-8192");
+  std::vector<std::uint32_t> order(free.graph().num_operations);
+  for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
+  refined_options options;
+  options.run.work_limit = 100;
+  options.starts = {schedule_computes(free, order)};
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
+  const solution s = refined(p, options);
+  CHECK(s.has_schedule());
+  CHECK(s.peak_bytes <= p.budget());
+  options.starts[0].steps.pop_back();
+  options.starts[0].free(tensor_id{0});
+  CHECK_THROWS_AS((void)refined(p, options), bad_argument);
 }

@@ -41,8 +41,8 @@ struct report_solve {
 
 /// Thins out a line of memory over time for a chart: at most 2 · `buckets` + 2 points of `all` (ascending times).
 ///
-/// Of each of `buckets` equal stretches of time the largest and the smallest point stay, so the peak stays, and so do
-/// the first and the last point. O(points).
+/// The time is cut into `buckets` equal stretches. The largest and the smallest point of each stay, so the peak stays;
+/// the first and the last point stay, too. O(points).
 [[nodiscard]] std::vector<memory_point> downsample(const std::vector<memory_point>& all, std::size_t buckets);
 
 /// A report on the solves of one graph: one HTML file that needs nothing else, no network either.

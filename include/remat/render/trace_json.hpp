@@ -18,13 +18,13 @@
 
 namespace remat {
 
-/// What a trace shows beside the schedule.
+/// Options of `write_trace`.
 struct trace_options {
   std::string graph{};      ///< name of the graph
   std::string solver{};     ///< name of the solver that made the schedule
   std::string cost{};       ///< the cost model in words
   std::string time_unit{};  ///< "s", or empty: the cost model's own
-  /// The computes on several streams, as `assign_streams` has them. Null: one after the other.
+  /// The computes on several streams, from `assign_streams`. Null: one compute after the other.
   const stream_assignment* streams = nullptr;
 };
 
@@ -49,14 +49,14 @@ template <class G>
 /// - A counter ("C") shows the memory in use, workspaces included, and what is left of the problem's budget, so that
 ///   viewers that stack them draw the budget; a mark ("i") shows the first peak. Without streams, its maximum is what
 ///   `check` reports. On streams, bytes count from the begin of the compute that allocates them to the end of their
-///   last use: never more than the arena, if the streams keep to its offsets, but perhaps more than the budget of the
+///   last use: never more than the arena, if the streams use its offsets, but possibly more than the budget of the
 ///   peak.
 /// - On one stream, stretches of one phase, or of recomputation, are asynchronous events ("b", "e"): rows of their own.
 ///
 /// A microsecond of the trace is one of the schedule where `time_unit` is "s", else one of the model's units, or a
 /// power of ten of either where numbers would be too large or too small; "otherData" says which. Times are whole
 /// nanoseconds, rounded such that computes on one stream never overlap. The same arguments give the same bytes.
-/// The text goes to `out` in small pieces; whether it arrived is for the stream to say.
+/// The text goes to `out` in small pieces; the state of the stream says whether it arrived.
 /// O(steps + their reads and writes) time and memory; on streams, with a logarithm for sorting.
 /// Throws `bad_argument` if the schedule is not legal or over the problem's budget, its time is not finite, or the
 /// streams are of another schedule.

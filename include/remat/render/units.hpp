@@ -1,78 +1,35 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <array>
-#include <charconv>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace remat {
 
-/// `value` with `decimals` digits after the point, whatever the locale. Not finite: "–".
-[[nodiscard]] inline std::string format_fixed(double value, int decimals) {
-  if (!std::isfinite(value)) return "–";
-  std::array<char, 400> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, decimals);
-  if (end.ec != std::errc{}) return "–";
-  std::string_view out(text.data(), static_cast<std::size_t>(end.ptr - text.data()));
-  if (out.substr(0, 1) == "-" && out.find_first_not_of("-0.") == std::string_view::npos) out.remove_prefix(1);
-  return std::string(out);
-}
+/// `value` with `decimals` digits after the point, whatever the locale; "–" for a value that is not finite.
+[[nodiscard]] std::string format_fixed(double value, int decimals);
 
 /// `value` with four significant digits, in scientific notation where it is very large or very small.
-[[nodiscard]] inline std::string format_number(double value) {
-  if (!std::isfinite(value)) return "–";
-  std::array<char, 64> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 4);
-  return std::string(text.data(), end.ptr);
-}
+[[nodiscard]] std::string format_number(double value);
 
-/// `value` with three significant digits as far as they stand behind the point.
-[[nodiscard]] inline std::string format_three(double value) {
-  const double size = std::abs(value);
-  return format_fixed(value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
-}
+/// `value` with up to three significant digits, at most two of them after the point.
+[[nodiscard]] std::string format_three(double value);
 
 /// Bytes with a binary unit: "0 B", "1.50 KiB", "12.3 GiB".
-[[nodiscard]] inline std::string format_bytes(std::int64_t bytes) {
-  constexpr std::array<std::string_view, 7> unit{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes > -1024 && bytes < 1024) return std::to_string(bytes) + " B";
-  double value = static_cast<double>(bytes);
-  std::size_t u = 0;
-  while (std::abs(value) >= 1023.5 && u + 1 < unit.size()) {
-    value /= 1024;
-    ++u;
-  }
-  return format_three(value) + " " + std::string(unit[u]);
-}
+[[nodiscard]] std::string format_bytes(std::int64_t bytes);
 
 /// Seconds with a unit: "12.3 µs", "4.56 ms", "7.89 s".
-[[nodiscard]] inline std::string format_seconds(double seconds) {
-  if (!std::isfinite(seconds)) return "–";
-  const double size = std::abs(seconds);
-  if (size == 0) return "0 s";
-  if (size < 0.9995e-6) return format_three(seconds * 1e9) + " ns";
-  if (size < 0.9995e-3) return format_three(seconds * 1e6) + " µs";
-  if (size < 0.9995) return format_three(seconds * 1e3) + " ms";
-  return format_three(seconds) + " s";
-}
+[[nodiscard]] std::string format_seconds(double seconds);
 
-/// A time of a cost model: seconds where its unit is "s", else the number and the unit's name, if it has one.
-[[nodiscard]] inline std::string format_time(double time, std::string_view unit) {
-  if (unit == "s") return format_seconds(time);
-  std::string text = format_number(time);
-  if (!unit.empty() && std::isfinite(time)) text.append(" ").append(unit);
-  return text;
-}
+/// A time of a cost model: as seconds where `unit` is "s", else the number and the unit's name, if it has one.
+[[nodiscard]] std::string format_time(double time, std::string_view unit);
 
 /// A ratio as a percentage: 0.123 is "12.3 %".
-[[nodiscard]] inline std::string format_percent(double ratio, int decimals = 1) {
-  if (!std::isfinite(ratio)) return "–";
-  return format_fixed(ratio * 100, decimals) + " %";
-}
+[[nodiscard]] std::string format_percent(double ratio, int decimals = 1);
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/render/impl/units.hpp"
+#endif

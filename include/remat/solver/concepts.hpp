@@ -9,7 +9,7 @@
 
 namespace remat {
 
-/// A solver's options: an aggregate with a default for every field and the run control as `run`.
+/// The options of a solver: an aggregate with a default for every field, and the run control as the field `run`.
 template <class O>
 concept solver_options = std::default_initializable<O> && requires(O& o) {
   { o.run } -> std::same_as<run_control&>;

@@ -100,7 +100,7 @@ bool bisect_budgets(
 
 // ---- a budget for more than the peak ------------------------------------------------------------------------------
 
-/// What an answer takes: its peak, and the bytes that must fit the budget, for instance its arena's; both in bytes.
+/// The memory of an answer in bytes: its peak, and the total that must fit the budget, for instance its arena.
 struct measured_bytes {
   std::int64_t peak = 0;
   std::int64_t total = 0;

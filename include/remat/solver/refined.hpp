@@ -33,10 +33,10 @@ struct refined_options {
 /// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule meets
 /// the bound. `lower_bound` is proven; a schedule that meets it is `optimal`; others are heuristic. Without a limit of
 /// time or work, refinement makes `refine_options::default_moves` moves. A unit of work is a move of refinement;
-/// 64 operations of an eviction pass, or a state of `exact`, count as one. For a seed and a work limit the answer is
-/// the same for any number of threads.
-/// Throws `bad_argument` for an illegal schedule to start from. Cancellation: as `turnaround_bound`, `evict`, `exact`
-/// and `refine`. Progress comes in the name of `refined`, the part as the stage.
+/// `evictions_per_work` operations of an eviction pass, or a state of `exact`, count as one. For a seed and a work
+/// limit the answer is the same for any number of threads. Throws `bad_argument` for an illegal schedule to start from.
+/// Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of `refined`, the
+/// part as the stage.
 struct refined_solver {
   using options_type = refined_options;
   static constexpr std::string_view name = "refined";

@@ -12,9 +12,9 @@
 
 namespace remat {
 
-/// How a solve ended. Only a proof says `optimal` or `infeasible`. `timeout`: a limit (of time, of work, or of the
-/// effort that a heuristic makes at all) was reached before any schedule was found; that proves nothing. `error`: the
-/// solver cannot be applied to the problem; `solution::message` says why.
+/// How a solve ended. `optimal` and `infeasible` are proven. `timeout`: a limit of time or work, or the end of a
+/// heuristic, was reached before any schedule was found; that proves nothing. `cancelled`: a stop request came before
+/// any schedule. `error`: the solver cannot be applied to the problem; `solution::message` says why.
 enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout, cancelled, error };
 
 [[nodiscard]] constexpr std::string_view to_string(solve_status s) noexcept {
@@ -35,10 +35,10 @@ enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout,
   return "unknown";
 }
 
-/// What a solve did, for tables and benchmarks.
+/// Figures of a solve, for tables and benchmarks.
 struct solve_statistics {
-  double seconds = 0;      ///< wall clock
-  std::uint64_t work = 0;  ///< the solver's elementary moves
+  double seconds = 0;      ///< wall clock time
+  std::uint64_t work = 0;  ///< in the solver's unit of work
   std::uint64_t computes = 0;
   std::uint64_t recomputes = 0;
 };
@@ -46,12 +46,12 @@ struct solve_statistics {
 /// The answer of every solver.
 struct solution {
   solve_status status = solve_status::timeout;
-  std::optional<schedule> plan{};                         ///< has passed the exact checker
+  std::optional<schedule> plan{};                         ///< the schedule; it has passed the exact checker
   std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
-  double lower_bound = 0;           ///< proven: no schedule within the budget takes less time; infinite: there is none
-  bool proven = false;              ///< `lower_bound` has been looked for (`prove`)
-  std::optional<op_id> obstacle{};  ///< where infeasible: the operation that the budget has no room for, if it is one
+  double lower_bound = 0;           ///< proven, on the time of every schedule within the budget; infinite: infeasible
+  bool proven = false;              ///< `lower_bound` has been computed (`prove`)
+  std::optional<op_id> obstacle{};  ///< where infeasible: the operation that does not fit the budget, if known
   solve_statistics statistics{};
   std::string message{};  ///< one line for people; may be empty
 

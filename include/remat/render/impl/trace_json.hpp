@@ -183,7 +183,7 @@ class simulated_schedule {
   check_report report;
   time_scale scale;
   std::vector<launch> launches;  ///< in the schedule's order
-  std::vector<sample> memory;    ///< ascending; of one moment at most two, the largest and the last
+  std::vector<sample> memory;    ///< ascending; at most two for one moment, the largest and the last
   sample peak;
   std::vector<std::uint8_t> evicts;  ///< step → whether it frees a tensor that is made again
 
@@ -215,15 +215,15 @@ class simulated_schedule {
     });
     if (!launches.empty()) {
       const std::size_t o = index(steps_[launches.back().step].operation());
-      // Without a free behind it, the last number is that of a compute with its workspace.
+      // Where a compute is the last step, its memory still includes its workspace.
       if (steps_.back().is_compute()) now -= graph_.workspace[o];
       add({launches.back().end, now});
     }
     end_moment();
   }
 
-  /// Bytes are in use from the begin of the compute that allocates them to the end of the last one that reads or
-  /// writes them, for a free is no work of any stream; to the end where nothing frees them.
+  /// Bytes are in use from the begin of the compute that allocates them to the end of the last compute that reads or
+  /// writes them, because no stream runs frees. Bytes that nothing frees are in use to the end.
   void run_on_streams(const problem& p) {
     const lifetimes lives = lifetimes_of(p, steps_);
     struct use {
@@ -288,7 +288,7 @@ class simulated_schedule {
     }
   }
 
-  /// Takes samples of ascending times. Of one moment, those between the largest and the last go.
+  /// Takes samples of ascending times. For each moment, only the largest and the last are kept.
   void add(sample now) {
     if (now.bytes > peak.bytes) peak = now;
     if (moment_ && moment_->time != now.time) end_moment();
@@ -305,8 +305,8 @@ class simulated_schedule {
   const flat_graph& graph_;
   std::span<const step> steps_;
   const stream_assignment* streams_;
-  std::optional<sample> moment_;  // the last one of the moment at hand
-  std::int64_t largest_ = 0;      // of that moment
+  std::optional<sample> moment_;  // the last sample of the present moment
+  std::int64_t largest_ = 0;      // of the present moment
 };
 
 /// Writes the events of one schedule; see `write_trace`.
@@ -371,7 +371,7 @@ class trace_writer {
     out_.raw("\"args\": {\"sort_index\": ").number(k).raw("}}");
   }
 
-  /// On one stream: ends the stretch at hand where `next` is another, and begins that one. Empty: no further stretch.
+  /// On one stream: where `next` is another stretch than the open one, ends that and begins `next`, unless it is empty.
   void turn_to(std::string_view next, std::int64_t time) {
     if (streams_ != 1 || next == stretch_) return;
     if (!stretch_.empty()) write_stretch("e", stretch_, time);

@@ -20,7 +20,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
-#include "remat/solver/relay_progress.hpp"
+#include "remat/solver/parts.hpp"
 
 namespace remat {
 
@@ -498,10 +498,10 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   }
   if (options.start_from_heuristic) {
     evict_options first;
-    first.run = clock.part(0.25);
+    first.run = in_evictions(clock.part(0.25));
     first.run.on_progress = relay_progress(name, clock, best);
     solution s = evict(p.with_known_bound(best.lower_bound), first);
-    clock.work(s.statistics.work);
+    clock.work(work_of_evictions(s.statistics.work));
     if (s.plan) accept(p, best, std::move(*s.plan));
     stopped = clock.poll();
   }

@@ -20,7 +20,7 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/exact.hpp"
-#include "remat/solver/relay_progress.hpp"
+#include "remat/solver/parts.hpp"
 
 namespace remat {
 namespace detail::refined_solve {
@@ -47,13 +47,12 @@ class refinement_solve {
   }
 
  private:
-  /// Operations of an eviction pass that count as one move of refinement. Tuned on rk/resnet50, rk/transformer-encdec
-  /// and unet5-b16-256 of tests/data/graphs.
-  static constexpr std::uint64_t operations_per_move = 64;
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 1.0 / 6,
                           exact_share = 0.25;
 
-  [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
+  [[nodiscard]] bool is_small() const noexcept {
+    return problem_.graph().num_operations <= refined_solver::small_step;
+  }
   [[nodiscard]] bool is_timed() const noexcept {
     return options_.run.work_limit == run_control::no_work_limit &&
            options_.run.time_limit != std::chrono::nanoseconds::max();
@@ -102,12 +101,9 @@ class refinement_solve {
   }
 
   void run_eviction(evict_options options, double share) {
-    options.run = part(share);
-    if (options.run.work_limit != run_control::no_work_limit)
-      options.run.work_limit =
-          std::min(options.run.work_limit, run_control::no_work_limit / operations_per_move - 1) * operations_per_move;
+    options.run = in_evictions(part(share));
     const solution s = evict(problem_, options);
-    clock_.work(s.statistics.work / operations_per_move);
+    clock_.work(work_of_evictions(s.statistics.work));
     if (!s.plan) return;
     starts_.push_back(*s.plan);
     accept(problem_, best_, *s.plan);

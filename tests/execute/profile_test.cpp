@@ -86,7 +86,7 @@ struct scripted_executor {
   std::vector<std::uint64_t> seeds{};
 
   [[nodiscard]] const launch_plan& plan() const { return launches; }
-  run_report run(std::uint64_t seed) {
+  run_report run(std::uint64_t seed, const std::stop_token& = {}) {
     run_report r;
     r.status = status(runs);
     for (const launch& l : launches.launches()) {
@@ -373,9 +373,9 @@ TEST_CASE("a cancelled profile makes no executor") {
   const std::vector<tensor_binding> bindings{{tensor_id{0}, x}};
   std::stop_source stop;
   stop.request_stop();
-  host_options host;
-  host.stop = stop.get_token();
-  const auto made = make_planned(g, std::ref(kernels), bindings, by_evict, {}, host);
+  planning_options options;
+  options.profile.stop = stop.get_token();
+  const auto made = make_planned(g, std::ref(kernels), bindings, by_evict, options);
   CHECK_FALSE(made.ready());
   CHECK(contains(made.message, "cancelled"));
   CHECK_THROWS_AS((void)make_planned(g, std::ref(kernels), {}, by_evict), bad_argument);  // nothing is bound

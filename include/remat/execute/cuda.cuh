@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_stream.cuh"
+#include "remat/execute/exclusive_use.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
@@ -216,16 +219,24 @@ class cuda_executor {
 
   /// Kernels read resident tensor `t` from `memory` (of the device), from the next run or capture on. Throws
   /// `bad_argument` (as `launch_calls`).
-  void bind(tensor_id t, std::span<const std::byte> memory) { calls_.bind(t, memory); }
+  void bind(tensor_id t, std::span<const std::byte> memory) {
+    const detail::exclusive_use use(in_use_);
+    calls_.bind(t, memory);
+  }
 
-  /// Enqueues the step behind what `stream` holds and returns. What `stream` is given next begins when the step has
-  /// ended. `stream` may be capturing: the step becomes part of that capture (the `cuda_seed` is not written then).
+  /// Enqueues one training step behind what `stream` holds and returns without waiting. What `stream` is given next
+  /// begins when the step has ended. `stream` may be capturing: the step becomes part of that capture, the `cuda_seed`
+  /// is not written, and `stop` is ignored.
   ///
-  /// Throws `bad_argument`, before anything is enqueued, where a tensor is not bound or a debug mode meets a capture;
-  /// `cuda_error` where an earlier call's error is still pending or the device does not take the step's begin or end;
-  /// `execution_error` where a kernel throws or leaves an error, with what was thrown nested. The executor's own
-  /// streams are waited for then, and the next run begins anew.
-  void run(cudaStream_t stream, std::uint64_t step_seed = 0) {
+  /// Looks at `stop` before each launch. A run that was stopped enqueues no further launch, waits for the executor's
+  /// own streams and returns `run_status::cancelled`; the outputs are then undefined.
+  ///
+  /// Throws `bad_argument`, before anything is enqueued, if a tensor is not bound, if a debug mode meets a capture, or
+  /// if another thread's call has not ended; `cuda_error` if an earlier call's error is still pending or the device
+  /// refuses the step's begin or end; `execution_error` if a kernel throws or leaves an error, with what was thrown
+  /// nested. The executor then waits for its own streams, and the next run begins anew.
+  run_status run(cudaStream_t stream, std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
+    const detail::exclusive_use use(in_use_);
     calls_.require_bound();
     throw_on_cuda_error(cudaGetLastError(), "a call before the step");
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -234,7 +245,7 @@ class cuda_executor {
     if (capturing_) refuse_debug();
     if (unsettled_) settle();
     if (!capturing_ && options_.seed != nullptr) options_.seed->set(step_seed, stream);
-    enqueue(stream, step_seed);
+    return enqueue(stream, step_seed, capturing_ ? std::stop_token() : stop);
   }
 
   /// The step as a graph: its launches are captured, none runs. `step_seed` decides `kernel_call::seed`, which every
@@ -242,6 +253,7 @@ class cuda_executor {
   ///
   /// Throws as `run`. A capture that fails leaves the executor and its streams as they were.
   [[nodiscard]] cuda_captured_step capture(std::uint64_t step_seed = 0) {
+    const detail::exclusive_use use(in_use_);
     calls_.require_bound();
     refuse_debug();
     throw_on_cuda_error(cudaGetLastError(), "a call before the capture");
@@ -252,7 +264,7 @@ class cuda_executor {
     capturing_ = true;
     cudaGraph_t graph{};
     try {
-      enqueue(stream, step_seed);
+      enqueue(stream, step_seed, {});
     } catch (...) {
       static_cast<void>(cudaStreamEndCapture(stream, &graph));
       static_cast<void>(cudaGetLastError());
@@ -264,10 +276,12 @@ class cuda_executor {
   }
 
   /// With `timing`: of each launch of the last step. The caller must have waited for its end. Throws `bad_argument`
-  /// without `timing` or before the first step, `cuda_error` where the step has not ended.
+  /// without `timing` or if no step has run to its end since the last one that did not, `cuda_error` where the step has
+  /// not ended.
   [[nodiscard]] std::vector<cuda_launch_time> times() const {
     if (clocks_.empty() || !timed_)
-      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set" : "no step has run yet");
+      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set"
+                                         : "no step has run to its end yet");
     std::vector<cuda_launch_time> out(plan_.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
       throw_on_cuda_error(cudaEventElapsedTime(&out[i].start, clocks_.back().get(), clocks_[2 * i].get()),
@@ -358,35 +372,48 @@ class cuda_executor {
       throw bad_argument("the debug modes wait for each launch, which a capture forbids; capture with cuda_debug::off");
   }
 
-  void enqueue(cudaStream_t stream, std::uint64_t step_seed) {
+  run_status enqueue(cudaStream_t stream, std::uint64_t step_seed, const std::stop_token& stop) {
     if (stream != callers_) {
       callers_ = stream;
       for (const std::uint32_t i : on_callers_) calls_[i].stream = stream;
     }
+    timed_ = false;
     try {
-      if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream), "recording the begin of the step");
-      for (const std::uint32_t s : joints_.forks)
-        throw_on_cuda_error(cudaStreamWaitEvent(this->stream(s), begun_.get(), 0), "waiting for the begin of the step");
-      if (options_.timing) stamp(2 * plan_.size(), stream);
-      device events{*this};
-      checked_kernels kernels{*this};
-      const auto never = [] { return false; };
-      if (options_.timing || options_.debug != cuda_debug::off)
-        issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, never, watch{*this});
-      else
-        issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, never);
+      begin(stream);
+      if (issue_all(step_seed, [&] { return stop.stop_requested(); }) != plan_.size()) {
+        unsettled_ = !streams_.empty();
+        if (unsettled_) settle();
+        return run_status::cancelled;
+      }
       join(stream);
       timed_ = options_.timing;
+      return run_status::done;
     } catch (...) {
       unsettled_ = !streams_.empty();
       if (!capturing_ && unsettled_) {
         try {
           settle();
-        } catch (const cuda_error&) {  // the first error is the one to tell; the next run waits again
+        } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
         }
       }
       throw;
     }
+  }
+
+  void begin(cudaStream_t stream) const {
+    if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream), "recording the begin of the step");
+    for (const std::uint32_t s : joints_.forks)
+      throw_on_cuda_error(cudaStreamWaitEvent(this->stream(s), begun_.get(), 0), "waiting for the begin of the step");
+    if (options_.timing) stamp(2 * plan_.size(), stream);
+  }
+
+  template <class Stop>
+  std::size_t issue_all(std::uint64_t step_seed, Stop&& stop) {
+    device events{*this};
+    checked_kernels kernels{*this};
+    if (options_.timing || options_.debug != cuda_debug::off)
+      return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop, watch{*this});
+    return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop);
   }
 
   void join(cudaStream_t stream) const {
@@ -440,6 +467,7 @@ class cuda_executor {
   bool capturing_ = false;
   bool unsettled_ = false;
   bool timed_ = false;
+  std::atomic<bool> in_use_{false};
 };
 
 }  // namespace remat

@@ -19,6 +19,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/execute/exclusive_use.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
@@ -41,11 +42,7 @@ struct host_options {
   host_debug debug = host_debug::off;  ///< other than off: all launches run on the calling thread
   bool check_inputs = false;           ///< a kernel that changes its inputs is an error; as with `debug`, one thread
   bool timing = false;                 ///< note when each launch began and how long it took
-  std::stop_token stop{};              ///< looked at before each launch
 };
-
-/// How a run ended. Errors are exceptions.
-enum class run_status : std::uint8_t { done, cancelled };
 
 /// When a launch began, from the start of the step, and how long its kernel took.
 struct launch_time {
@@ -340,7 +337,6 @@ class host_executor {
   host_executor(launch_plan plan, Kernels kernels, const host_options& options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
-        options_(options),
         arena_(options.memory, options.arena, plan_.arena_bytes(), plan_.alignment()),
         calls_(plan_, arena_.range(), streams_of(plan_)),
         watch_(plan_, calls_, options.debug, options.check_inputs),
@@ -353,17 +349,25 @@ class host_executor {
   host_executor(const host_executor&) = delete;
   host_executor& operator=(const host_executor&) = delete;
 
-  /// Kernels read resident tensor `t` from `memory`, from the next run on. Throws `bad_argument` (as `launch_calls`).
-  void bind(tensor_id t, std::span<const std::byte> memory) { calls_.bind(t, memory); }
+  /// Kernels read resident tensor `t` from `memory`, from the next run on. Throws `bad_argument` as `launch_calls`
+  /// does, and while a training step runs.
+  void bind(tensor_id t, std::span<const std::byte> memory) {
+    const detail::exclusive_use use(in_use_);
+    calls_.bind(t, memory);
+  }
 
-  /// Runs the step. `step_seed` decides the seeds of its random operations.
+  /// Runs one training step. `step_seed` decides the seeds of its random operations. Each thread looks at `stop`
+  /// before each of its launches; a run that was stopped reports `run_status::cancelled`.
   ///
-  /// Throws `bad_argument`, before anything runs, where a tensor is not bound; `execution_error` where a kernel throws:
-  /// the operation's, with what was thrown nested (of several, the earliest in the schedule). The other threads stop
-  /// at their next launch then, and the next run begins anew.
-  host_report run(std::uint64_t step_seed = 0) {
+  /// Throws `bad_argument`, before anything runs, if a tensor is not bound, or if another call of `run` has not ended:
+  /// that one goes on undisturbed. Throws `execution_error` if a kernel throws: it names the operation and nests what
+  /// the kernel threw (if several kernels throw, the one that is earliest in the schedule counts). The other threads
+  /// then stop before their next launch, and the next run begins anew.
+  host_report run(std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
+    const detail::exclusive_use use(in_use_);
     calls_.require_bound();
     seed_ = step_seed;
+    stop_ = &stop;
     failed_.store(false, std::memory_order_relaxed);
     events_.begin_run();
     begun_ = clock::now();
@@ -430,13 +434,10 @@ class host_executor {
 
   static void job(void* self, std::uint32_t stream) { static_cast<host_executor*>(self)->work(stream); }
 
-  [[nodiscard]] bool must_stop() const noexcept {
-    return failed_.load(std::memory_order_relaxed) || options_.stop.stop_requested();
-  }
-
   void work(std::uint32_t s) noexcept {
     const std::span<const std::uint32_t> which = plan_.of_stream(s);
-    const auto stop = [this] { return must_stop(); };
+    const std::stop_token& stop_token = *stop_;
+    const auto stop = [&] { return failed_.load(std::memory_order_relaxed) || stop_token.stop_requested(); };
     ran_[s] = 0;
     try {
       ran_[s] = times_.empty() ? issue(plan_, calls_, which, seed_, events_, kernels_, stop)
@@ -453,7 +454,7 @@ class host_executor {
 
   std::size_t issue_watched() {
     in_order device;
-    const auto stop = [this] { return must_stop(); };
+    const auto stop = [this] { return stop_->stop_requested(); };
     const std::size_t n = issue(plan_, calls_, plan_.in_order(), seed_, device, kernels_, stop, watch_and_time{*this});
     if (n == plan_.size()) watch_.end_run();
     return n;
@@ -482,7 +483,6 @@ class host_executor {
 
   launch_plan plan_;
   Kernels kernels_;
-  host_options options_;
   detail::host::arena arena_;
   launch_calls<host_stream> calls_;
   detail::host::watch watch_;
@@ -492,7 +492,9 @@ class host_executor {
   std::vector<std::exception_ptr> errors_;  // of each stream
   detail::host::events events_;
   std::uint64_t seed_ = 0;
+  const std::stop_token* stop_ = nullptr;  // of the run
   clock::time_point begun_{};
+  std::atomic<bool> in_use_{false};
   std::atomic<bool> failed_{false};
   detail::host::crew crew_;  // last: its threads use the rest
 };

@@ -440,6 +440,9 @@ class launch_calls {
   std::vector<kernel_call<Stream>> calls_;
 };
 
+/// How a run of a training step ended. Errors are exceptions.
+enum class run_status : std::uint8_t { done, cancelled };
+
 /// What launches are issued to: numbered streams and events.
 ///
 /// Semantics: `wait(e, s)`: what is issued to stream `s` from now on begins when event `e` has happened; `record(e,

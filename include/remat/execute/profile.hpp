@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -114,11 +115,11 @@ class launch_times {
 /// An executor whose runs say how long each launch took: `host_executor` with the option `timing`, and any other type
 /// with these members. Times of a GPU that arrive after the run, by events: see `launch_times`.
 template <class E>
-concept timed_executor = requires(E& e, std::uint64_t seed) {
+concept timed_executor = requires(E& e, std::uint64_t seed, const std::stop_token& stop) {
   { e.plan() } -> std::convertible_to<const launch_plan&>;
-  { e.run(seed).seconds } -> std::convertible_to<double>;
-  { e.run(seed).status } -> std::convertible_to<run_status>;
-  std::chrono::duration<double>(e.run(seed).times[0].duration);
+  { e.run(seed, stop).seconds } -> std::convertible_to<double>;
+  { e.run(seed, stop).status } -> std::convertible_to<run_status>;
+  std::chrono::duration<double>(e.run(seed, stop).times[0].duration);
 };
 
 struct profile_options {
@@ -127,6 +128,7 @@ struct profile_options {
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< no further run when it has passed
   time_statistic statistic = time_statistic::median;
   std::uint64_t step_seed = 0;  ///< of the first run; each has the next
+  std::stop_token stop{};       ///< given to each run; a run that it cancels is the last one and does not count
 };
 
 /// What some runs of one schedule took.
@@ -155,7 +157,7 @@ template <timed_executor E>
     const bool late =
         options.time_limit != std::chrono::nanoseconds::max() && clock::now() - begun >= options.time_limit;
     if (late && out.runs > 0) break;
-    const auto report = executor.run(options.step_seed + i);
+    const auto report = executor.run(options.step_seed + i, options.stop);
     if (report.status != run_status::done) break;
     if (i < options.warm_up && !late) continue;
     if (report.times.size() != plan.size())

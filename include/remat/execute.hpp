@@ -6,6 +6,7 @@
 #include "remat/execute/exclusive_use.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"
 #include "remat/execute/stand_in.hpp"

@@ -37,13 +37,7 @@ using namespace remat;
 
 namespace {
 
-test::random_graph_options graphs_of(std::uint32_t operations) {
-  test::random_graph_options o;
-  o.operations = operations;
-  o.most_bytes = 100;
-  o.most_workspace = 40;
-  return o;
-}
+using test::graphs_of;
 
 /// What a test says of an error, the nested ones too.
 std::string chain_of(const std::exception& e) {

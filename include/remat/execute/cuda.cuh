@@ -23,6 +23,7 @@
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/exclusive_use.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 
 namespace remat {

@@ -21,6 +21,7 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/exclusive_use.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 
 namespace remat {

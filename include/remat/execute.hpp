@@ -10,6 +10,7 @@
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/memory_guard.hpp"
 #include "remat/execute/profile.hpp"
+#include "remat/execute/profile_and_plan.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/execute/virtual_memory.hpp"
 #include "remat/execute/worker_threads.hpp"

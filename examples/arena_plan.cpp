@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //
-// arena-plan: reads intervals (id,lower,upper,size) and gives each an offset in one arena.
+// arena-plan: reads intervals (id,lower,upper,size), and gives each of them an offset in one arena.
 //
 //     arena-plan buffers.csv --alignment 64 --seconds 10 --out planned.csv
 //
@@ -67,7 +67,7 @@ int run(const arguments& args) {
 
 int main(int argc, char** argv) {
   arguments args;
-  CLI::App app("Gives each interval of memory an offset in one arena, as small as can be.", "arena-plan");
+  CLI::App app("Gives each interval of memory an offset in one arena, and makes the arena small.", "arena-plan");
   app.add_option("intervals", args.in, "Lines id,lower,upper,size under such a header; lifetimes are [lower, upper)")
       ->type_name("IN.csv")
       ->required();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Profiles a training step on the host, plans it with the measured times at several budgets, and holds the predictions
-// against the clock; then predicts a batch that was not measured, by a cost model that is fitted to two smaller ones.
-// Times are processor time, which other programs on the machine disturb least.
+// Measures the operations of a training step on the host, plans the step with the measured times for several budgets,
+// and compares the predicted times with the clock. Then predicts a batch that was not measured, by a cost model fitted
+// to two smaller batches. All times are processor time, which other programs on the machine disturb least.
 //
 //     profile-and-plan [gpt|unet|mlp] [BATCH]
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,7 @@
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/profile.hpp"
+#include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/step_builder.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
@@ -44,7 +46,7 @@ using train::host_image_backend;
 using kernel = host_image_backend::kernel;
 using network = train::network<host_image_backend>;
 
-/// Memory of parameters and inputs, aligned as Eigen's products want it to give the same bits each time.
+/// Memory of parameters and inputs, aligned to 64 bytes: Eigen's products then give the same bits each time.
 class buffer {
  public:
   explicit buffer(std::size_t bytes)
@@ -64,7 +66,7 @@ class buffer {
   std::unique_ptr<std::byte, free> data_;
 };
 
-/// A training step with its kernels and the content of all that they read.
+/// A training step with its kernels, its parameters and its inputs.
 struct model {
   remat::training_graph graph{};
   remat::kernel_table<remat::host_call> kernels{};
@@ -118,7 +120,8 @@ model make_model(std::string_view name, std::int64_t batch) {
   return m;
 }
 
-/// "block2.qkv backward input" → "linear backward input": operations that run the same kernel are of one kind.
+/// The kind of an operation, by its name: operations that run the same kernel are of one kind. For instance,
+/// "block2.qkv backward input" is of the kind "linear backward input".
 struct kernel_kind {
   std::string operator()(const remat::training_graph& g, remat::op_id o) const {
     std::string_view name = g.name(o);
@@ -138,15 +141,15 @@ struct kernel_kind {
   }
 };
 
-/// Seconds that this thread has had a processor: what else runs on the machine does not count.
+/// The processor time of this thread, in seconds.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// A `host_executor` of one thread, by processor time. On a machine that does nothing else, `make_planned` and a
-/// `host_executor` with `timing` do the same by wall clock.
+/// A `host_executor` of one thread that measures processor time. On an idle machine, `make_planned` or a
+/// `host_executor` with `timing` will do: they measure wall clock.
 class clocked_executor {
  public:
   struct launch_time {
@@ -163,10 +166,10 @@ class clocked_executor {
     for (const remat::tensor_binding& b : m.bindings) executor_.bind(b.tensor, b.memory);
   }
   [[nodiscard]] const remat::launch_plan& plan() const { return executor_.plan(); }
-  run_report run(std::uint64_t seed) {
+  run_report run(std::uint64_t seed, const std::stop_token& stop = {}) {
     times_.clear();
     const double begun = processor_seconds();
-    const remat::run_status status = executor_.run(seed).status;
+    const remat::run_status status = executor_.run(seed, stop).status;
     return {status, processor_seconds() - begun, times_};
   }
 
@@ -180,12 +183,11 @@ class clocked_executor {
   remat::host_executor<kernel> executor_;
 };
 
-/// A profile of the listed order.
+/// Measures the operations under the listed order.
 remat::profile_report profile_listed(const model& m) {
   const remat::problem p(m.graph, remat::unit_cost{});
   const remat::schedule s = remat::listed_order(p);
-  const remat::memory_plan arena = remat::plan_memory(remat::lifetimes_of(p, s));
-  clocked_executor e(remat::launch_plan(m.graph, p, s.steps, {arena.offsets, arena.arena_bytes, arena.alignment}), m);
+  clocked_executor e(remat::launch_plan(m.graph, p, s), m);
   return remat::profile(e);
 }
 

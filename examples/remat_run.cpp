@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //
-// remat-run: plans a training step for a memory budget and runs it, with kernels that stand in for the real ones,
-// beside the listed order without recomputation; the outputs of both must be the same.
+// remat-run: plans a training step for a memory budget, and runs it with kernels that stand in for the real ones. It
+// also runs the listed order without recomputation; the outputs of both must be equal.
 //
 //     remat-run gpt2-small-b8-s1024.json --budget 0.5 --solver evict --threads 2 --burn 0.1 --steps 3
 //
-// Stand-in kernels compute nothing of use, but notice whatever goes wrong; the arena takes room only where it is
-// touched. Exit status: 0 the outputs are the same, 1 they are not or there is no schedule, 2 unusable arguments or
+// Stand-in kernels compute nothing of use, but notice every mistake of the executor. The arena takes room only where it
+// is touched. Exit status: 0 the outputs are equal; 1 they are not, or no schedule was found; 2 unusable arguments or
 // input.
 
 #include <CLI/CLI.hpp>
@@ -22,6 +22,7 @@
 
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
+#include "remat/execute/profile_and_plan.hpp"
 #include "remat/io/json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
@@ -136,8 +137,7 @@ int run(const arguments& args) {
                std::to_string(r.recomputes), remat::format_time(r.time, unit), remat::format_time(r.makespan, unit),
                remat::format_time(r.critical_path, unit), std::to_string(r.waits), remat::format_seconds(r.seconds)});
   };
-  const remat_run::run_result listed =
-      remat_run::run_stand_ins(step.graph, p, remat_run::listed_order(p, true), options);
+  const remat_run::run_result listed = remat_run::run_stand_ins(step.graph, p, remat::listed_order(p), options);
   row("listed order", listed);
   const remat_run::run_result planned = remat_run::run_stand_ins(step.graph, p, *found.plan, options);
   row(args.solver, planned);

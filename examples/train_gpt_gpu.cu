@@ -158,7 +158,7 @@ __global__ void adam(float* values, float* first, float* second, const float* gr
 
 using step_type = built_step<train::cuda_backend::kernel>;
 
-/// All that lives on the device beside the arena: parameters, their moments, and the text of all steps.
+/// The device memory beside the arena: parameters, their moments, and the text of all training steps.
 struct state {
   const step_type& step;
   std::vector<train::parameter> parameters;
@@ -192,7 +192,7 @@ struct state {
     return m;
   }
 
-  /// To the same start each time.
+  /// Resets parameters and moments to the same initial values each time.
   void begin(cudaStream_t stream) const {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const auto v = values[i].as<float>();
@@ -244,13 +244,13 @@ std::size_t free_memory() {
   return free;
 }
 
-/// What a run leaves behind: losses of all steps; gradients of the last one and parameters after it.
+/// The result of a run: the losses of all training steps, the last gradients, and the parameters after the last step.
 struct record {
   std::vector<float> losses;
   std::vector<std::vector<std::byte>> bytes;
   std::int64_t peak = 0, arena = 0, taken = 0;
-  double milliseconds = 0;    // a step, without the first two
-  std::vector<double> times;  // of the operations, seconds; where they were asked for
+  double milliseconds = 0;    // of a training step; the first two do not count
+  std::vector<double> times;  // seconds, of the operations; empty unless timed
 };
 
 record train_with(const state& s, const problem& p, const schedule& plan, const options& o, const cuda_seed& seed,
@@ -271,7 +271,7 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
   for (std::size_t i = 0; i < o.steps; ++i) {
     if (i == 2) throw_on_cuda_error(cudaEventRecord(begin.get(), stream.get()), "noting the time");
     s.load(i, stream.get());
-    // The first step is eager: cuBLAS loads its kernels then, which a capture does not allow.
+    // The first step is eager: cuBLAS then loads its kernels, which a capture does not allow.
     if (graph && i == 1) captured.emplace(run.capture());
     if (captured)
       captured->launch(stream.get(), i);
@@ -341,7 +341,7 @@ int compare(options o) {
 
   std::optional<record> reference;
   if (o.baseline) {
-    // Times are measured first, with nothing recomputed, in a few steps.
+    // A few training steps with nothing recomputed measure the times first.
     options few = o;
     few.steps = 3;
     few.streams = 1;

@@ -15,7 +15,7 @@
 
 namespace {
 
-/// Images of a disc and a rectangle, brighter than what is around them, all under noise; the mask has ones in them.
+/// Images of a disc and a rectangle that are brighter than the background, with noise. The mask is 1 inside of them.
 void draw(std::uint64_t step, std::int64_t side, std::span<float> images, std::span<float> masks) {
   std::mt19937_64 engine(step);
   const auto uniform = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };

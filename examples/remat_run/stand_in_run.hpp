@@ -27,19 +27,19 @@ namespace remat_run {
 
 struct run_options {
   std::uint32_t threads = 1;
-  std::uint64_t steps = 1;
-  std::uint64_t seed = 1;  ///< of the first step, and of what parameters and inputs hold
+  std::uint64_t steps = 1;  ///< training steps
+  std::uint64_t seed = 1;   ///< of the first training step, and of the content of parameters and inputs
   remat::stand_in_options kernels{};
   remat::memory_plan_options memory{};
 };
 
-/// What some steps of a schedule did, and what the last one left behind.
+/// The result of some training steps under one schedule; outputs and effects are those of the last one.
 struct run_result {
   std::int64_t peak_bytes = 0, arena_bytes = 0;
   std::uint64_t launches = 0, recomputes = 0, waits = 0;
   double time = 0, makespan = 0, critical_path = 0;  ///< simulated, the cost model's unit
-  double seconds = 0;                                ///< of the fastest step
-  /// Of each final output all bytes, or, where it is sampled, its value; it has been verified.
+  double seconds = 0;                                ///< wall clock of the fastest training step
+  /// The verified bytes of each final output; if the output is sampled, its value alone.
   std::map<std::uint32_t, std::vector<std::byte>> outputs{};
   std::vector<std::uint64_t> effects{};
 
@@ -48,8 +48,19 @@ struct run_result {
   }
 };
 
-/// Runs `plan` with stand-in kernels, in an arena and with parameters that take room only where they are touched.
-/// Throws `remat::execution_error` or `remat::error` where something is not as it must be.
+/// One allocation of `virtual_memory`.
+struct virtual_block {
+  remat::virtual_memory& from;
+  std::span<std::byte> bytes;
+  virtual_block(remat::virtual_memory& m, std::size_t n)
+      : from(m), bytes(static_cast<std::byte*>(m.allocate(n, alignof(std::max_align_t))), n) {}
+  virtual_block(const virtual_block&) = delete;
+  virtual_block& operator=(const virtual_block&) = delete;
+  ~virtual_block() { from.deallocate(bytes.data(), bytes.size(), alignof(std::max_align_t)); }
+};
+
+/// Runs `plan` with stand-in kernels. The arena and the parameters take room only where they are touched.
+/// Throws `remat::execution_error` or `remat::error` if a kernel finds a mistake.
 [[nodiscard]] inline run_result run_stand_ins(const remat::training_graph& graph, const remat::problem& p,
                                               const remat::schedule& plan, const run_options& options = {}) {
   const remat::problem within = p.with_budget(remat::problem::unlimited);
@@ -67,23 +78,15 @@ struct run_result {
   for (std::size_t i = 0; i < launches.size(); ++i) out.waits += launches.waits(i).size();
 
   remat::virtual_memory memory;
-  struct block {
-    remat::virtual_memory& from;
-    std::span<std::byte> bytes;
-    block(remat::virtual_memory& m, std::size_t n)
-        : from(m), bytes(static_cast<std::byte*>(m.allocate(n, alignof(std::max_align_t))), n) {}
-    block(const block&) = delete;
-    block& operator=(const block&) = delete;
-    ~block() { from.deallocate(bytes.data(), bytes.size(), alignof(std::max_align_t)); }
-  };
-  std::map<std::uint32_t, block> resident;
+  std::map<std::uint32_t, virtual_block> resident;
   remat::host_options on;
   on.memory = &memory;
   remat::host_executor run(std::move(launches), std::ref(kernels), on);
   for (std::uint32_t t = 0; t < graph.num_tensors(); ++t) {
     const auto id = static_cast<remat::tensor_id>(t);
     if (!run.plan().needs_binding(id)) continue;
-    const block& b = resident.try_emplace(t, memory, static_cast<std::size_t>(run.plan().bytes(id))).first->second;
+    const virtual_block& b =
+        resident.try_emplace(t, memory, static_cast<std::size_t>(run.plan().bytes(id))).first->second;
     kernels.fill(id, b.bytes, options.seed);
     run.bind(id, b.bytes);
   }
@@ -103,8 +106,8 @@ struct run_result {
   return out;
 }
 
-/// The graph with all sizes divided by `by` and rounded up to a word, so that its tensors fit into memory whole; the
-/// times are those of `p`.
+/// A copy of the graph with all sizes divided by `by` and rounded up to a word, so that whole tensors fit into memory.
+/// Its times are those of `p`.
 [[nodiscard]] inline remat::training_graph shrunk(const remat::training_graph& graph, const remat::problem& p,
                                                   std::int64_t by) {
   const auto less = [by](std::int64_t bytes) { return bytes == 0 ? 0 : (bytes / by / 8 + 1) * 8; };
@@ -130,19 +133,10 @@ struct run_result {
   return out;
 }
 
-/// The listed order; with `freeing`, each tensor is freed after its last use.
-[[nodiscard]] inline remat::schedule listed_order(const remat::problem& p, bool freeing) {
-  const remat::flat_graph& s = p.graph();
-  std::vector<std::vector<std::uint32_t>> ends(s.num_operations);
-  for (std::uint32_t t = 0; t < s.num_tensors && freeing; ++t) {
-    if (s.producers[t].empty() || s.final_output[t]) continue;
-    ends[std::max(s.producers[t].back(), s.consumers[t].empty() ? 0 : s.consumers[t].back())].push_back(t);
-  }
+/// The listed order, nothing freed.
+[[nodiscard]] inline remat::schedule listed_order_without_frees(const remat::problem& p) {
   remat::schedule out;
-  for (std::uint32_t o = 0; o < s.num_operations; ++o) {
-    out.compute(static_cast<remat::op_id>(o));
-    for (const std::uint32_t t : ends[o]) out.free(static_cast<remat::tensor_id>(t));
-  }
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o) out.compute(static_cast<remat::op_id>(o));
   return out;
 }
 

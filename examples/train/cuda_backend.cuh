@@ -4,10 +4,10 @@
 /// \file
 /// The kernels of a GPT's layers on a CUDA device: matrix products by cuBLAS, the rest here.
 ///
-/// **The same bits whenever a kernel runs.** No kernel uses atomic operations; sums go in an order that depends on
-/// sizes alone. cuBLAS is given its workspace, which is the operation's own, with each call, and repeats its results on
-/// one device then, whatever else runs there. Random kernels draw from a counter. Where a gradient is added to, the sum
-/// is rounded by itself (`__fadd_rn`); products are never added to, because in a GPT no gradient has two of them.
+/// **A kernel computes the same bits whenever it runs.** No kernel uses atomic operations; the order of a sum depends
+/// on sizes alone. Each call of cuBLAS gets the operation's own workspace, and then repeats its results on one device,
+/// whatever else runs there. Random kernels draw from a counter. A contribution to a gradient is rounded before it is
+/// added (`__fadd_rn`); matrix products never add, because in a GPT no gradient has two of them.
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -50,7 +50,7 @@ __device__ inline void put(float* out, std::size_t i, float value, bool adds) {
   out[i] = adds ? __fadd_rn(out[i], value) : value;
 }
 
-/// out[i] is (has added to it) value(i).
+/// Writes value(i) to out[i], or adds it.
 template <class Value>
 __global__ void write_elements(float* out, std::size_t n, bool adds, Value value) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
@@ -94,7 +94,7 @@ struct gelu_gradient {
 };
 struct dropped {
   const float* x;
-  const std::uint64_t* seed;  // that the forward wrote
+  const std::uint64_t* seed;  // written by the forward kernel
   float rate, scale;
   __device__ float operator()(std::size_t i) const { return dropout_keeps(*seed, i, rate) ? x[i] * scale : 0.0F; }
 };
@@ -149,7 +149,8 @@ struct plus {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
 
-/// All threads of a block get the values of all, combined in a fixed order. Every thread must call it.
+/// Combines the values of all threads of a block in a fixed order; each thread gets the result. All threads must call
+/// it.
 template <class Combine>
 __device__ float combine_block(float value, const Combine& combine) {
   __shared__ float part[block];
@@ -200,7 +201,7 @@ __global__ void norm_backward(const float* all, const float* gamma, const float*
     put(out + row * columns, i, scale * (g[i] * gamma[i] - first - normal(i) * second), adds);
 }
 
-/// A row of scores becomes softmax of its first `row + 1` (counted within the square), the others 0.
+/// Replaces the first `row + 1` scores of a row by their softmax (rows count within one square), and the others by 0.
 template <int = 0>
 __global__ void causal_softmax(float* scores, std::size_t context) {
   float* const row = scores + std::size_t{blockIdx.x} * context;
@@ -233,15 +234,15 @@ __global__ void cross_entropy_rows(const float* logits, const std::int32_t* targ
   logarithms[blockIdx.x] = most + logf(total);
   losses[blockIdx.x] = logarithms[blockIdx.x] - x[targets[blockIdx.x]];
 }
-/// *out = the mean of n values, by one block.
+/// Writes the mean of n values to *out. One block.
 template <int = 0>
 __global__ void mean_of(const float* values, float* out, std::size_t n) {
   const float total = sum_row(n, [&](std::size_t i) { return values[i]; });
   if (threadIdx.x == 0) *out = total / static_cast<float>(n);
 }
 
-/// out[j] (and second[j], if that is there) is, or has added to it, the sum of a column: 32 columns for each block, in
-/// 32 parts that are added at the end.
+/// Writes the sum of column j to out[j] (and a second sum to second[j], if not null), or adds it. A block takes 32
+/// columns, in 32 parts that are added at the end.
 template <class First, class Second>
 __global__ void sum_columns(float* out, float* second, std::size_t rows, std::size_t columns, bool adds,
                             bool second_adds, First first_value, Second second_value) {
@@ -309,7 +310,7 @@ class cuda_backend {
  public:
   using kernel = std::function<void(const cuda_call&)>;
 
-  /// `tensor_cores`: products in TF32. `step_seed`: where captured steps read their seed; null: `call.seed` is used.
+  /// `tensor_cores`: products in TF32. `step_seed`: captured steps read their seed there; if null, `call.seed` is used.
   /// `blas_workspace`: bytes that each product gives cuBLAS, a multiple of 256.
   explicit cuda_backend(bool tensor_cores = true, const std::uint64_t* step_seed = nullptr,
                         std::int64_t blas_workspace = std::int64_t{8} << 20)
@@ -528,14 +529,14 @@ class cuda_backend {
    public:
     product(cublasContext& blas, const cuda_call& c, std::int64_t space) : blas_(&blas) {
       if (c.adds[0] != 0) throw std::logic_error("a matrix product cannot be added to a gradient here");
-      // Whoever sets the stream has set the workspace back.
+      // Setting the stream has reset the workspace.
       gpu::require(cublasSetStream(blas_, c.stream), "cublasSetStream");
       gpu::require(cublasSetWorkspace(blas_, c.workspace.data(), static_cast<std::size_t>(space)),
                    "cublasSetWorkspace");
     }
-    /// out = scale · a b, for each of the batch.
+    /// out = scale · a b, for each matrix of the batch.
     void operator()(const sizes& s, const factor& a, const factor& b, const result& out) const {
-      // cuBLAS has columns where these have rows: what it sees are the transposes, and out' = b' a'.
+      // cuBLAS is column-major, so it sees the transposes: outᵀ = bᵀ aᵀ.
       const float zero = 0;
       const auto n = [](std::int64_t x) { return static_cast<int>(x); };
       gpu::require(cublasSgemmStridedBatched(blas_, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,

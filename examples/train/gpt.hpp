@@ -14,13 +14,13 @@ struct gpt_sizes {
   float dropout = 0.1F;
 };
 
-/// What a caller binds and reads; both inputs are 32-bit integers, batch · context of them.
+/// The tensors that a caller binds and reads. Both inputs are batch · context 32-bit integers.
 struct gpt {
   tensor_id tokens{}, targets{}, loss{};
 };
 
-/// A language model as GPT-2 is built: blocks of attention and a two-layer network, each behind a layer norm and around
-/// a residual connection, with dropout. The kernels come from the network's backend.
+/// A language model in the form of GPT-2: blocks of attention and of a two-layer network, each with a layer norm before
+/// it, a residual connection around it, and dropout. The kernels come from the network's backend.
 template <class Backend>
 gpt make_gpt(network<Backend>& net, const gpt_sizes& sizes) {
   const std::int64_t rows = sizes.batch * sizes.context;

@@ -4,10 +4,10 @@
 /// \file
 /// The layers' kernels on the host: matrix products by Eigen, the rest in plain loops.
 ///
-/// **The same bits whenever a kernel runs.** Plain loops add up in a fixed order. Eigen's products depend on the sizes
-/// and, in places, on the addresses modulo its vector length: where the data is aligned to 64 bytes, as in an arena and
-/// in `aligned_buffer`, that is the same each time. Everything is single-threaded; Eigen must not be told to use
-/// OpenMP.
+/// **A kernel computes the same bits whenever it runs.** Plain loops add up in a fixed order. The bits of Eigen's
+/// products depend on the sizes and, in places, on the addresses modulo its vector length: data aligned to 64 bytes, as
+/// in an arena and in `aligned_buffer`, gives the same bits each time. All kernels use one thread; Eigen must be
+/// compiled without OpenMP.
 
 #include <algorithm>
 #include <bit>
@@ -35,7 +35,7 @@ using row_major = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::Ro
 using view = Eigen::Map<row_major, Eigen::Unaligned, Eigen::OuterStride<>>;
 using const_view = Eigen::Map<const row_major, Eigen::Unaligned, Eigen::OuterStride<>>;
 
-/// A matrix in memory, whose rows are `stride` apart.
+/// A matrix in memory whose rows begin `stride` elements apart.
 inline view at(float* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   return {data, rows, columns, Eigen::OuterStride<>(stride)};
 }
@@ -49,14 +49,14 @@ inline view output(const host_call& c, std::size_t i, std::int64_t rows, std::in
   return at(c.output<float>(i).data(), rows, columns, columns);
 }
 
-// Matrix products, with types that are the same for all layers: Eigen's are long to compile.
+// Matrix products of one type for all layers: each further type of Eigen's takes long to compile.
 inline void product(view out, const_view a, const_view b) { out.noalias() = a * b; }                 // a b
 inline void product_tn(view out, const_view a, const_view b) { out.noalias() = a.transpose() * b; }  // aᵀ b
 inline void product_nt(view out, const_view a, const_view b) { out.noalias() = a * b.transpose(); }  // a bᵀ
 inline void add_product_nt(view out, const_view a, const_view b) { out.noalias() += a * b.transpose(); }
 
-/// Elements of `out` are `value(i)`, or have it added. The values are rounded before they are added: they go through
-/// memory, so that the compiler does not contract the two into one fused multiply-add.
+/// Writes `value(i)` to element i of `out`, or adds it. Each value is rounded before it is added: it goes through
+/// memory, so that the compiler cannot contract product and sum into one fused multiply-add.
 template <class Value>
 void write(float* out, std::size_t size, bool adds, const Value& value) {
   constexpr std::size_t block = 256;
@@ -77,7 +77,7 @@ void write(const host_call& c, std::size_t i, const Value& value) {
   write(out.data(), out.size(), c.adds[i] != 0, value);
 }
 
-/// Output `i`, rows × columns, is a matrix product, or has it added: `product(out, begin, n)` writes n of its rows.
+/// Writes a matrix product to output `i`, rows × columns, or adds it. `product(out, begin, n)` computes n of its rows.
 template <class Product>
 void write_product(const host_call& c, std::size_t i, std::int64_t rows, std::int64_t columns, const Product& product) {
   if (c.outputs[i].empty()) return;
@@ -97,7 +97,7 @@ void write_product(const host_call& c, std::size_t i, std::int64_t rows, std::in
   }
 }
 
-/// Σ value(i), in eight sums that are added at the end: in an order that does not depend on anything but `size`.
+/// Σ value(i), as eight sums that are added at the end. The order depends on `size` alone.
 template <class Value>
 float sum(std::size_t size, const Value& value) {
   float part[8] = {};
@@ -273,7 +273,7 @@ class host_backend {
     attention_kernels<kernel> k;
     const std::int64_t head = s.width / s.heads, context = s.context;
     const float scale = 1 / std::sqrt(static_cast<float>(head));
-    // The rows of one sample, the columns of one head, of what a row of qkv begins with at `part` widths.
+    // The queries (part 0), keys (1) or values (2) of one sample and one head.
     const auto qkv = [s, head](const host_call& c, std::int64_t sample, std::int64_t h, std::int64_t part) {
       return host::at(c.input<float>(0).data() + sample * s.context * 3 * s.width + part * s.width + h * head,
                       s.context, head, 3 * s.width);
@@ -432,7 +432,7 @@ class host_backend {
     host::write(c, i, [&](std::size_t j) { return total[j]; });
   }
 
-  /// A row of scores in place: the first `seen` become softmax(scale · score), the others 0.
+  /// Replaces the first `seen` scores of a row by softmax(scale · score), and the others by 0.
   static void softmax(float* row, std::int64_t seen, std::int64_t all, float scale) {
     const auto n = static_cast<std::size_t>(seen);
     const float most = *std::max_element(row, row + n);

@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file
-/// Layers on images, batch × channels × height × width. What is asked of a backend is as in `layers.hpp`.
+/// Layers on images, batch × channels × height × width. `layers.hpp` describes backends.
 
 #include <cmath>
 #include <cstdint>
@@ -80,7 +80,7 @@ struct group_norm_sizes {
 };
 
 /// As `layer_norm`, over each group of channels of each image, with a gamma and a beta for each channel.
-/// The kernels read and write what those of `layer_norm` do; there are `batch · groups` pairs of statistics.
+/// The kernels have the arguments of those of `layer_norm`, with `batch · groups` pairs of statistics.
 template <class Backend>
 image group_norm(network<Backend>& net, const std::string& name, image x, std::int64_t groups) {
   const auto k = net.backend.group_norm({x.batch, x.channels, x.pixels(), groups});
@@ -114,10 +114,12 @@ image group_norm(network<Backend>& net, const std::string& name, image x, std::i
 
 /// `planes` images of one channel, whose sides halve or double.
 struct plane_sizes {
-  std::int64_t planes = 0, height = 0, width = 0;  ///< of the larger side: what is pooled, or what upsampling gives
+  std::int64_t planes = 0, height = 0,
+               width = 0;  ///< of the larger image: the input of pooling, the output of upsampling
 };
 
-/// The largest of each 2 × 2 pixels; the gradient goes to the first that is. Backward: x, grad(y) → grad(x).
+/// The largest of each 2 × 2 pixels. The gradient goes to the first pixel with that value. Backward: x, grad(y) →
+/// grad(x).
 template <class Backend>
 image max_pool(network<Backend>& net, const std::string& name, image x) {
   const auto k = net.backend.max_pool({x.batch * x.channels, x.height, x.width});
@@ -159,7 +161,7 @@ image average_pool(network<Backend>& net, const std::string& name, image x) {
   return y;
 }
 
-/// Each pixel four times. Backward: grad(y) → grad(x).
+/// Repeats each pixel four times, as 2 × 2 pixels. Backward: grad(y) → grad(x).
 template <class Backend>
 image upsample(network<Backend>& net, const std::string& name, image x) {
   const auto k = net.backend.upsample({x.batch * x.channels, 2 * x.height, 2 * x.width});
@@ -189,7 +191,7 @@ struct concatenation_kernels {
   work<Kernel> first, second;  ///< grad(y) → grad(a); grad(y) → grad(b)
 };
 
-/// The channels of a, then those of b.
+/// Joins the channels of a and of b, in that order.
 template <class Backend>
 image concatenate(network<Backend>& net, const std::string& name, image a, image b) {
   const auto k = net.backend.concatenate({a.batch, a.size() / a.batch, b.size() / b.batch});

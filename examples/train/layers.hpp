@@ -2,16 +2,16 @@
 #pragma once
 
 /// \file
-/// Layers for training steps: what each computes, reads, keeps for its backward, and costs. The kernels come from a
-/// **backend**, so that one network runs on the host (`host_backend.hpp`) and elsewhere.
+/// Layers for training steps: their operations, the tensors saved for backward, and the costs. The kernels come from a
+/// **backend**, so that one network runs on the host (`host_backend.hpp`) and on other devices.
 ///
-/// A backend has a type `kernel`, functions `one()`, `zero()` and `sum()` that give the kernels of
-/// `remat::gradient_kernels`, and for each layer a function that takes its sizes and gives its kernels. What a kernel
-/// reads and writes stands at the layer, in the order of `call.inputs` and `call.outputs`. Of those for gradients it
-/// holds that
-///  - an output may be empty (nobody needs it), and is then skipped;
-///  - where `call.adds[i]` is set, output i is added to, after the contribution has been computed and rounded as if it
-///    were not (see `remat::step_builder`).
+/// A backend has a type `kernel`, functions `one()`, `zero()` and `sum()` that return the kernels of
+/// `remat::gradient_kernels`, and for each layer a function that takes its sizes and returns its kernels. The comment
+/// of each layer lists the arguments of its kernels, in the order of `call.inputs` and `call.outputs`. Kernels for
+/// gradients
+///  - skip an output that is empty, because no operation needs it;
+///  - if `call.adds[i]` is 1, compute and round the contribution as if it were 0, and then add it to output i (see
+///    `remat::step_builder`).
 /// Numbers are 32-bit floats, matrices row-major.
 
 #include <cmath>
@@ -36,21 +36,21 @@ struct matrix {
   [[nodiscard]] std::int64_t size() const noexcept { return rows * columns; }
 };
 
-/// A kernel, and the bytes of workspace that it wants.
+/// A kernel, and the bytes of its workspace.
 template <class Kernel>
 struct work {
   Kernel run{};
   std::int64_t workspace = 0;
 };
 
-/// A parameter of the network, and the normal distribution that it starts from.
+/// A parameter of the network, and the normal distribution of its initial values.
 struct parameter {
   tensor_id id{};
   std::int64_t size = 0;
   float mean = 0, deviation = 0;
 };
 
-/// A step that is being built, and the backend that its kernels come from.
+/// A training step under construction, and the backend of its kernels.
 template <class Backend>
 struct network {
   using kernel = typename Backend::kernel;
@@ -72,10 +72,10 @@ struct network {
 
   remat::step_builder<kernel> builder;
   Backend backend;
-  std::vector<parameter> parameters;  ///< in the order of their making, which is that of `built_step::parameters`
+  std::vector<parameter> parameters;  ///< in the order of `built_step::parameters`, in which they were made
 };
 
-/// Values to start from: the same for the same seed.
+/// Initial values of the parameters: equal seeds give equal values.
 inline std::vector<std::vector<float>> initial_values(const std::vector<parameter>& parameters, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   const auto uniform = [&] { return (static_cast<double>(engine() >> 11) + 0.5) * 0x1p-53; };
@@ -144,7 +144,7 @@ matrix linear(network<Backend>& net, const std::string& name, matrix x, matrix w
   return y;
 }
 
-/// A linear layer with parameters of its own, which start with variance gain² / in.
+/// A linear layer with parameters of its own; the variance of their initial values is gain² / in.
 template <class Backend>
 matrix dense(network<Backend>& net, const std::string& name, matrix x, std::int64_t out, bool bias = true,
              float gain = 1) {
@@ -211,8 +211,8 @@ struct dropout_sizes {
   float rate = 0;
 };
 
-/// Whether dropout keeps element `i` under `seed`: random bits from a counter (splitmix64), so any part of the mask can
-/// be made again, in any order.
+/// True if dropout keeps element `i` under `seed`. The random bits come from a counter (splitmix64), so any part of the
+/// mask can be computed again, in any order.
 constexpr bool dropout_keeps(std::uint64_t seed, std::uint64_t i, float rate) noexcept {
   std::uint64_t z = seed + 0x9e3779b97f4a7c15u * (i + 1);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -222,8 +222,8 @@ constexpr bool dropout_keeps(std::uint64_t seed, std::uint64_t i, float rate) no
 }
 
 /// Zeroes each element with probability `rate`, and divides the others by 1 − rate.
-/// Forward: x → y, the seed (eight bytes: `call.seed`). Backward: the seed, grad(y) → grad(x): the mask is not kept but
-/// made again.
+/// Forward: x → y, the seed (eight bytes: `call.seed`). Backward: the seed, grad(y) → grad(x); it computes the mask
+/// again.
 template <class Backend>
 matrix dropout(network<Backend>& net, const std::string& name, matrix x, float rate) {
   if (rate <= 0) return x;
@@ -247,7 +247,7 @@ matrix dropout(network<Backend>& net, const std::string& name, matrix x, float r
   return y;
 }
 
-/// a + b. Forward: a, b → y. The gradient of y is that of a and of b, so there is no backward operation.
+/// a + b. Forward: a, b → y. It needs no backward operation: the gradients of a and b equal that of y.
 template <class Backend>
 matrix add(network<Backend>& net, const std::string& name, matrix a, matrix b) {
   const work<typename Backend::kernel> k = net.backend.add(a.size());
@@ -276,7 +276,7 @@ struct norm_kernels {
   work<Kernel> parameters;  ///< x, statistics, grad(y) → grad(gamma), grad(beta)
 };
 
-/// Each row less its mean, over its standard deviation, times gamma, plus beta.
+/// Subtracts from each row its mean, divides by its standard deviation, multiplies by gamma and adds beta.
 template <class Backend>
 matrix layer_norm(network<Backend>& net, const std::string& name, matrix x) {
   const auto k = net.backend.layer_norm({x.rows, x.columns});
@@ -362,7 +362,7 @@ struct embedding_kernels {
   work<Kernel> positions;  ///< grad(y) → grad(positions)
 };
 
-/// The table's row of each token, plus the row of its position.
+/// For each token, the table's row plus the row of its position.
 template <class Backend>
 matrix embedding(network<Backend>& net, const std::string& name, tensor_id tokens, const embedding_sizes& sizes) {
   const auto k = net.backend.embedding(sizes);
@@ -401,7 +401,7 @@ struct cross_entropy_sizes {
 };
 
 /// The mean over the rows of −log softmax(row)[target].
-/// Forward: logits, targets[rows] (32-bit integers) → loss, logarithms[rows] (of the sums of exponentials). Backward:
+/// Forward: logits, targets[rows] (32-bit integers) → loss, logarithms[rows] of the sums of exponentials. Backward:
 /// logits, targets, logarithms, grad(loss) → grad(logits).
 template <class Backend>
 tensor_id cross_entropy(network<Backend>& net, const std::string& name, matrix logits, tensor_id targets) {

@@ -60,8 +60,8 @@ remat::solution solve_by(const std::string& name, const remat::problem& p, const
   return with(remat::automatic);
 }
 
-/// Trains without rematerialization, and with it under each solver and budget, and compares the bits. The exit status:
-/// 0 if they are the same in all runs and the loss has fallen.
+/// Trains without rematerialization, and with it under each solver and budget, and compares the bits. Returns the exit
+/// status: 0 if all runs have the same bits and the loss has fallen.
 int compare_runs(std::string_view program, const training_task& task, const program_options& options) {
   std::int64_t parameter_bytes = 0;
   for (const parameter& p : task.parameters) parameter_bytes += p.size * 4;

@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file
-/// What the programs that train have in common, compiled once (`program.cpp`): their options, and a table of one run
+/// The common part of the programs that train, compiled once (`program.cpp`): their options, and a table with one run
 /// for each solver and budget.
 
 #include <cstdint>
@@ -21,17 +21,18 @@ namespace train {
 /// An option of one program: a size of at least 1, a rate from 0 to 0.9, or a file.
 struct program_option {
   std::string name{};
-  std::variant<std::int64_t*, float*, std::string*> value{};  ///< its default, and where it goes
+  std::variant<std::int64_t*, float*, std::string*>
+      value{};  ///< its default; the program writes the value of the command line there
   std::string help{};
 };
 
-/// `main` of a program that trains without rematerialization, and with it under each solver and budget, and compares
-/// the bits. `make` is called once the command line, with `own` options too, has been read. The exit status: 0 if the
-/// bits are the same in all runs and the loss has fallen, 1 if not, otherwise for unusable arguments.
+/// The `main` function of a program that trains without rematerialization, and with it under each solver and budget,
+/// and compares the bits. It calls `make` after it has read the command line, with the options `own`. Returns the exit
+/// status: 0 if all runs have the same bits and the loss has fallen; 1 if not; another number for unusable arguments.
 int train_main(int argc, char** argv, const std::string& what, float rate, const std::vector<program_option>& own,
                const std::function<training_task()>& make);
 
-/// A task of a network whose step ends in `loss`.
+/// Makes the task of a network whose training step ends in `loss`.
 template <class Network>
 training_task make_task(const Network& net, tensor_id loss, std::vector<tensor_id> inputs,
                         std::function<void(std::uint64_t, std::span<aligned_buffer>)> load) {

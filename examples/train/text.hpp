@@ -16,7 +16,7 @@
 
 namespace train {
 
-/// Text as numbers of its letters, 0 … vocabulary − 1.
+/// A text, each letter as a number in 0 … vocabulary − 1.
 struct text {
   std::vector<std::int32_t> letters{};
   std::int64_t vocabulary = 0;
@@ -32,7 +32,7 @@ struct text {
   return t;
 }
 
-/// Sentences of a small grammar, at least `letters` long in all; the same for the same seed.
+/// Sentences of a small grammar, together at least `letters` letters. Equal seeds give equal texts.
 [[nodiscard]] inline text generated_text(std::size_t letters, std::uint64_t seed) {
   constexpr std::array<std::string_view, 6> adjectives{"small", "old", "quiet", "red", "clever", "distant"};
   constexpr std::array<std::string_view, 8> nouns{"cat",    "river",  "teacher", "bird",
@@ -63,7 +63,7 @@ struct text {
   return to_numbers(all);
 }
 
-/// Pieces of `context` letters, and for each letter the next as its target; the same pieces for the same step.
+/// Pieces of `context` letters; the target of each letter is the next one. Equal steps give equal pieces.
 /// Precondition: the text has at least context + 2 letters.
 inline void load_text(const text& from, std::uint64_t step, std::size_t context, std::span<std::int32_t> tokens,
                       std::span<std::int32_t> targets) {

@@ -20,6 +20,7 @@
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/profile.hpp"
+#include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/step_builder.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -53,13 +54,13 @@ class aligned_buffer {
   std::size_t size_;
 };
 
-/// The optimizer Adam, on the host, outside of the step: an operation of the step that runs again must not find its
-/// parameters changed.
+/// The optimizer Adam, on the host. It is no part of the training step: an operation that runs again must find the
+/// parameters unchanged.
 class adam {
  public:
   explicit adam(float rate) : rate_(rate) {}
 
-  /// Once for each parameter, with the number of the step, from 1.
+  /// Updates one parameter. Call it once for each parameter and training step; `step` counts from 1.
   void update(std::size_t parameter, std::uint64_t step, std::span<float> values, std::span<const float> gradient) {
     if (parameter >= moments_.size()) moments_.resize(parameter + 1);
     moments& m = moments_[parameter];
@@ -85,12 +86,12 @@ class adam {
   std::vector<moments> moments_;
 };
 
-/// What is trained, on what.
+/// A network to train, with its data.
 struct training_task {
   remat::built_step<host_kernel> step{};
   std::vector<parameter> parameters{};
   std::vector<tensor_id> inputs{};
-  /// Fills the inputs, in their order, for a step: the same for the same step.
+  /// Fills the inputs, in their order, for a training step. Equal steps give equal inputs.
   std::function<void(std::uint64_t step, std::span<aligned_buffer> inputs)> load{};
   float rate = 1e-3F;
 };
@@ -103,25 +104,25 @@ struct training_options {
   std::function<remat::solution(const remat::problem&)> solve{};  ///< empty: nothing is recomputed
 };
 
-/// A training run, down to the bits.
+/// The result of a training run, with the bits to compare.
 struct training_record {
-  bool trained = false;  ///< false: there is no schedule; see `message`
+  bool trained = false;  ///< false: no schedule was found, see `message`
   std::string message{};
-  std::vector<float> losses{};                   ///< of each step
-  std::vector<std::uint64_t> gradient_hashes{};  ///< of each step, over all gradients
-  std::vector<std::vector<float>> gradients{};   ///< of the last step
-  std::vector<std::vector<float>> parameters{};  ///< after it
+  std::vector<float> losses{};                   ///< of each training step
+  std::vector<std::uint64_t> gradient_hashes{};  ///< of each training step, over all gradients
+  std::vector<std::vector<float>> gradients{};   ///< of the last training step
+  std::vector<std::vector<float>> parameters{};  ///< after the last training step
   std::int64_t peak_bytes = 0, arena_bytes = 0;
-  std::size_t recomputed = 0;    ///< launches of a step beyond one for each operation that runs
-  double step_seconds = 0;       ///< the fastest: other programs run on the machine, too
-  double processor_seconds = 0;  ///< of a step: processor time, the least
-  double planned_overhead = 0;   ///< of the schedule, with the times that were measured for it
+  std::size_t recomputed = 0;    ///< launches of a training step, less one for each operation that runs
+  double step_seconds = 0;       ///< wall clock of the fastest training step
+  double processor_seconds = 0;  ///< processor time, the least of any training step
+  double planned_overhead = 0;   ///< of the schedule, by the measured times
 };
 
 [[nodiscard]] inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
-/// Losses and gradients of all steps, gradients of the last one and parameters after it.
+/// True if two runs have the same bits: all losses, gradient hashes, last gradients and parameters.
 [[nodiscard]] inline bool same_bits(const training_record& a, const training_record& b) {
   const auto same = [](const auto& x, const auto& y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(),
@@ -131,7 +132,7 @@ struct training_record {
          same(a.parameters, b.parameters);
 }
 
-/// The mean loss of the last tenth of the steps is below that of the first tenth.
+/// True if the mean loss of the last tenth of the training steps is below that of the first tenth.
 [[nodiscard]] inline bool loss_fell(const std::vector<float>& losses) {
   const std::size_t n = std::max<std::size_t>(1, losses.size() / 10);
   double first = 0, last = 0;
@@ -142,12 +143,13 @@ struct training_record {
   return losses.size() > 1 && last < first;
 }
 
-/// Bytes of the step's peak with nothing recomputed.
+/// The peak of the training step with nothing recomputed, in bytes.
 [[nodiscard]] inline std::int64_t baseline_peak(const training_task& task) {
   return remat::problem(task.step.graph, remat::unit_cost{}).graph().baseline_peak;
 }
 
-/// Trains from the same start each time: measures the operations' times, plans the step with them, and runs it.
+/// Trains from the same initial values each time: measures the operations, plans the training step with the measured
+/// times, and runs it.
 [[nodiscard]] inline training_record train_on_host(const training_task& task, const training_options& options) {
   using remat::problem;
   const remat::built_step<host_kernel>& step = task.step;

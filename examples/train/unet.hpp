@@ -13,7 +13,7 @@ struct unet_sizes {
   std::int64_t batch = 4, side = 32, channels = 8, depth = 2;  ///< side: a multiple of 2^depth; channels: of 4
 };
 
-/// What a caller binds and reads: images[batch, 1, side, side] and their masks of zeros and ones.
+/// The tensors that a caller binds and reads: images[batch, 1, side, side], and their masks of zeros and ones.
 struct unet {
   tensor_id images{}, masks{}, loss{};
 };
@@ -29,8 +29,8 @@ image make_unet_block(network<Backend>& net, const std::string& name, image x, s
   return x;
 }
 
-/// A U-Net that says of each pixel whether it belongs to a shape: halved `depth` times and brought back, with what each
-/// size had on the way down put beside what comes back up.
+/// A U-Net that classifies each pixel as part of a shape or not. The image is halved `depth` times and doubled as
+/// often; at each size, the channels from the way down are joined to those on the way up.
 template <class Backend>
 unet make_unet(network<Backend>& net, const unet_sizes& sizes) {
   unet u;

@@ -14,12 +14,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -417,6 +419,92 @@ TEST_CASE("a kernel that throws, or leaves an error, is named; the arena is usab
     REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
     CHECK(bytes(run.output(x.d).begin(), run.output(x.d).end()) == good);
   }
+}
+
+TEST_CASE("a stop request ends the run before its next launch, and the next run is right") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const example x(seed, 12);
+    fake::reset(seed);
+    {
+      const cuda_stream stream = make_cuda_stream();
+      const launch_plan plan = x.launches(static_cast<std::uint32_t>(1 + seed % 4));
+      for (std::size_t last = 0; last < plan.size(); last += 3) {
+        std::stop_source stop;
+        std::size_t enqueued = 0;
+        cuda_executor run(plan, [&](const cuda_call& c) {
+          kernels{}(c);
+          if (enqueued++ == last) stop.request_stop();
+        });
+        x.bind(run);
+        bytes got;
+        const run_status ended = run.run(stream.get(), 1, stop.get_token());
+        CHECK(ended == (last + 1 == plan.size() ? run_status::done : run_status::cancelled));
+        CHECK(enqueued == last + 1);
+        CHECK(run.run(stream.get(), 2, stop.get_token()) == run_status::cancelled);
+        CHECK(enqueued == last + 1);
+        CHECK(run.run(stream.get(), 3) == run_status::done);
+        x.fetch(run, stream.get(), got);
+        throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+        CHECK(got == x.expected(3));
+      }
+    }
+    REQUIRE(fake::the().held() == 0);
+  }
+}
+
+TEST_CASE("a stop request does not break a capture") {
+  const example x(5, 12);
+  fake::reset();
+  {
+    std::stop_source stop;
+    stop.request_stop();
+    const cuda_stream stream = make_cuda_stream();
+    cuda_executor run(x.launches(3), kernels{});
+    x.bind(run);
+    throw_on_cuda_error(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    CHECK(run.run(stream.get(), 4, stop.get_token()) == run_status::done);
+    cudaGraph_t graph{};
+    throw_on_cuda_error(cudaStreamEndCapture(stream.get(), &graph));
+    const cuda_graph owned(graph);
+    const cuda_graph_exec exec = make_cuda_graph_exec(owned);
+    throw_on_cuda_error(cudaGraphLaunch(exec.get(), stream.get()));
+    bytes got;
+    x.fetch(run, stream.get(), got);
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+    CHECK(got == x.expected(4));
+  }
+  CHECK(fake::the().held() == 0);
+}
+
+TEST_CASE("a run while another one is enqueuing is refused, and leaves that one undisturbed") {
+  const diamond x;
+  fake::reset();
+  const bytes data(16);
+  std::function<void()> inner = [] {};
+  cuda_executor run(x.launches(2), [&](const cuda_call& c) {
+    kernels{}(c);
+    inner();
+  });
+  run.bind(x.x, data);
+  std::size_t refused = 0;
+  inner = [&] {
+    for (const int call : {0, 1, 2}) {
+      try {
+        if (call == 0) run.run(nullptr);
+        if (call == 1) (void)run.capture();
+        if (call == 2) run.bind(x.x, data);
+      } catch (const bad_argument& e) {
+        refused += std::string(e.what()).find("is running a training step already") != std::string::npos;
+      }
+    }
+  };
+  CHECK(run.run(nullptr) == run_status::done);
+  CHECK(refused == 12);
+  fake::run_pending();
+  inner = [] {};
+  CHECK(run.run(nullptr) == run_status::done);
+  fake::run_pending();
 }
 
 TEST_CASE("where waiting for a failed step's work fails too, the next step waits") {

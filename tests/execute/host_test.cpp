@@ -37,13 +37,7 @@ using namespace remat;
 
 namespace {
 
-test::random_graph_options graphs_of(std::uint32_t operations) {
-  test::random_graph_options o;
-  o.operations = operations;
-  o.most_bytes = 100;
-  o.most_workspace = 40;
-  return o;
-}
+using test::graphs_of;
 
 /// What a test says of an error, the nested ones too.
 std::string chain_of(const std::exception& e) {
@@ -307,27 +301,113 @@ TEST_CASE("kernels see the tensors in the graph's order, and another binding fro
   CHECK(seen == std::vector<const std::byte*>{first.data(), second.data()});
 }
 
-TEST_CASE("a stop is heeded between launches, and said") {
+TEST_CASE("a stop request ends the run before its next launch, and that run alone") {
   const small_step s;
-  for (const std::uint32_t threads : {1U, 3U}) {
-    std::stop_source stop;
-    std::atomic<int> ran = 0;
-    host_options options;
-    options.stop = stop.get_token();
-    host_executor run(
-        s.launches(threads),
-        [&](const host_call& c) {
-          ++ran;
-          if (c.operation == s.second) stop.request_stop();
-        },
-        options);
-    run.bind(s.x, s.input);
-    const host_report report = run.run();
-    CHECK(report.status == run_status::cancelled);
-    CHECK(report.launches == 2);
-    CHECK(ran == 2);
-    CHECK(run.run().launches == 0);
-  }
+  for (const bool watched : {false, true})
+    for (const std::uint32_t threads : {1U, 3U}) {
+      std::stop_source stop;
+      std::atomic<int> ran = 0;
+      host_options options;
+      options.check_inputs = watched;
+      host_executor run(
+          s.launches(threads),
+          [&](const host_call& c) {
+            ++ran;
+            if (c.operation == s.second) stop.request_stop();
+          },
+          options);
+      run.bind(s.x, s.input);
+      const host_report report = run.run(0, stop.get_token());
+      CHECK(report.status == run_status::cancelled);
+      CHECK(report.launches == 2);
+      CHECK(ran == 2);
+      CHECK(run.run(0, stop.get_token()).launches == 0);
+      CHECK(run.run(0, std::stop_source().get_token()).status == run_status::done);
+      CHECK(run.run().launches == 4);
+    }
+}
+
+TEST_CASE("a run while another one has not ended is refused, and leaves that one undisturbed") {
+  const small_step s;
+  for (const bool watched : {false, true})
+    for (const std::uint32_t threads : {1U, 3U}) {
+      stand_in_kernels stand_in(s.graph, s.p);
+      std::atomic<int> begun = 0;
+      std::atomic<bool> go_on = false;
+      host_options options;
+      options.debug = watched ? host_debug::poison : host_debug::off;
+      options.timing = watched;
+      host_executor run(
+          s.launches(threads),
+          [&](const host_call& c) {
+            if (c.operation == s.second) {
+              ++begun;
+              begun.notify_all();
+              go_on.wait(false);
+            }
+            stand_in(c);
+          },
+          options);
+      std::vector<std::byte> x(32), y(32);
+      stand_in.fill(s.x, x, 1);
+      stand_in.fill(s.x, y, 2);
+      run.bind(s.x, x);
+      host_report report;
+      std::thread first([&] { report = run.run(9); });
+      begun.wait(0);
+      constexpr const char* refusal = "the executor is running a training step already";
+      for (int i = 0; i < 3; ++i) {
+        CHECK(contains(error_of([&] { run.run(10); }), refusal));
+        CHECK(contains(error_of([&] { run.bind(s.x, y); }), refusal));
+      }
+      go_on = true;
+      go_on.notify_all();
+      first.join();
+      CHECK(begun == 1);
+      CHECK(report.status == run_status::done);
+      CHECK(report.launches == 4);
+      CHECK(stand_in_kernels::value(run.output(s.d)) == stand_in.expected(9, 1).tensors[index(s.d)]);
+      run.bind(s.x, y);
+      CHECK(run.run(10).status == run_status::done);
+      CHECK(stand_in_kernels::value(run.output(s.d)) == stand_in.expected(10, 2).tensors[index(s.d)]);
+    }
+}
+
+TEST_CASE("of runs from many threads each is whole or refused; a kernel cannot run its own executor") {
+  const small_step s;
+  stand_in_kernels stand_in(s.graph, s.p);
+  std::atomic<std::size_t> calls = 0;
+  host_executor run(s.launches(2), [&](const host_call& c) {
+    ++calls;
+    stand_in(c);
+  });
+  std::vector<std::byte> x(32);
+  stand_in.fill(s.x, x, 1);
+  run.bind(s.x, x);
+  std::atomic<std::size_t> whole = 0, refused = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; i < 500; ++i) {
+        try {
+          whole += run.run(i).launches == 4;
+        } catch (const bad_argument&) {
+          ++refused;
+        }
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(whole >= 1);
+  CHECK(whole + refused == 1500);
+  CHECK(calls == 4 * whole);
+
+  std::function<void()> again;
+  host_executor nested(s.launches(), [&](const host_call&) { again(); });
+  nested.bind(s.x, s.input);
+  again = [&] { nested.run(); };
+  CHECK(contains(error_of([&] { nested.run(); }), "operation 0 (first) in step 0: its kernel failed: the executor is"));
+  again = [] {};
+  CHECK(nested.run().status == run_status::done);
 }
 
 TEST_CASE("a report has the memory of the schedule and the times of the launches") {

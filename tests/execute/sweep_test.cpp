@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //
-// Bundled graphs × solvers × budgets: the outputs and effects of a step under each schedule are, byte for byte, those
-// of the listed order with nothing freed. Twice each: with the true sizes, where large tensors are sampled, and with
-// sizes so much smaller that every byte is written and compared. REMAT_LONG=1 takes all graphs, else some small ones.
+// Bundled graphs × solvers × budgets: under each schedule, the outputs and effects of a training step are, byte for
+// byte, those of the listed order with nothing freed. Each schedule runs with the true sizes, where large tensors are
+// sampled, and with sizes so small that every byte is written and compared. REMAT_LONG=1 takes all graphs, else some
+// small ones.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -59,7 +60,7 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
     remat_run::run_options sampled;
     sampled.memory = whole.memory;
     sampled.kernels.grid = 4 << 20;
-    const schedule listed = remat_run::listed_order(p, false);
+    const schedule listed = remat_run::listed_order_without_frees(p);
     const remat_run::run_result true_sizes = remat_run::run_stand_ins(step.graph, p, listed, sampled);
     const remat_run::run_result all_bytes = remat_run::run_stand_ins(small, q, listed, whole);
     for (const auto& [t, bytes] : all_bytes.outputs)

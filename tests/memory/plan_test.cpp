@@ -5,12 +5,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,48 +25,14 @@
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "support/random_graph.hpp"
+#include "support/random_intervals.hpp"
 #include "support/schedules.hpp"
 
 namespace {
 using namespace remat;  // NOLINT: a test
 
-std::vector<interval> random_intervals(std::uint64_t seed, std::size_t n, std::int64_t times, std::int64_t largest) {
-  std::mt19937_64 engine(seed);
-  const auto below = [&](std::int64_t k) {
-    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(k));
-  };
-  std::vector<interval> out(n);
-  for (interval& x : out) {
-    x.lower = below(times);
-    x.upper = x.lower + 1 + below(times - x.lower);
-    x.size = below(largest + 1);
-  }
-  return out;
-}
-
-/// Intervals whose load is `load` at each of `times` times: an arena of that size would have no hole.
-std::vector<interval> full_intervals(std::uint64_t seed, std::int64_t times, std::int64_t load) {
-  std::mt19937_64 engine(seed * 977 + static_cast<std::uint64_t>(load));
-  std::vector<interval> out;
-  std::vector<std::size_t> open;
-  std::int64_t now = 0;
-  for (std::int64_t t = 0; t < times; ++t) {
-    for (std::size_t k = open.size(); k-- > 0;)
-      if (engine() % 2 == 0) {
-        out[open[k]].upper = t;
-        now -= out[open[k]].size;
-        open.erase(open.begin() + static_cast<std::ptrdiff_t>(k));
-      }
-    while (now < load) {
-      std::int64_t size = 1 + static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(load - now));
-      if (size > load / 2) size = std::max<std::int64_t>(1, size / 2);
-      open.push_back(out.size());
-      out.push_back({t, times, size});
-      now += size;
-    }
-  }
-  return out;
-}
+using test::full_intervals;
+using test::random_intervals;
 
 std::int64_t largest_load(const std::vector<interval>& all, std::int64_t alignment) {
   std::int64_t most = 0;
@@ -220,6 +190,42 @@ TEST_CASE("deadline and stop token are kept, with a sound plan") {
   if (!first.optimal) CHECK(first.statistics.stopped == stop_reason::cancelled);
 }
 
+TEST_CASE("a search of many long lifetimes ends soon after its deadline or a stop request") {
+  // Some 10^8 sections of blocks, as schedules of 5,000 operations that hold much: one push takes long.
+  const auto all = random_intervals(3, 20'000, 10'000, 1'000'000);
+  const auto seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  memory_plan_options first;
+  first.run.work_limit = 1;
+  double begun = seconds();
+  (void)plan_memory(all, first);
+  const double packing = seconds() - begun;
+  memory_plan_options options;
+  options.alignment = 1;
+  for (const int ms : {0, 50, 200, 400, 800}) {
+    options.run.time_limit = std::chrono::milliseconds(ms);
+    begun = seconds();
+    const memory_plan plan = plan_memory(all, options);
+    INFO(ms, " ms; the first packing took ", packing, " s");
+    CHECK(seconds() - begun < packing + 1e-3 * ms + 0.2);
+    CHECK(plan.statistics.stopped == stop_reason::deadline);
+  }
+  std::stop_source source;
+  memory_plan_options stopped;
+  stopped.alignment = 1;
+  stopped.run.stop = source.get_token();
+  std::atomic<double> requested = 0;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    requested = seconds();
+    source.request_stop();
+  });
+  const memory_plan plan = plan_memory(all, stopped);
+  const double ended = seconds();
+  stopper.join();
+  CHECK(plan.statistics.stopped == stop_reason::cancelled);
+  CHECK(ended - requested < packing + 0.1);
+}
+
 TEST_CASE("an arena that is enough ends the search, and proves nothing") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const auto all = full_intervals(seed, 40, 60);
@@ -253,6 +259,10 @@ TEST_CASE("unusable intervals are refused, each with what is wrong") {
   wrong({{3, 3, 1}}, 1, "interval 0: upper is 3; it must be above lower, 3");
   wrong({{0, 1, largest}, {5, 6, 1}}, 1, "interval 1: the rounded sizes");
   wrong({{0, 1, largest}}, 256, "interval 0: the rounded sizes");
+  memory_plan_options negative;
+  negative.enough = -1;
+  CHECK_THROWS_WITH_AS((void)plan_memory(std::vector<interval>{{0, 1, 1}}, negative),
+                       "enough is -1 bytes; it must not be negative", bad_argument);
   memory_plan_options options;
   options.alignment = 1;
   CHECK(plan_memory(std::vector<interval>{{0, 1, largest}}, options).arena_bytes == largest);
@@ -283,34 +293,6 @@ TEST_CASE("random schedules: the arena holds the peak, and allocations that are 
     ++plans;
   }
   CHECK(tight * 100 >= plans * 95);
-}
-
-TEST_CASE("packing anew keeps to the height that it is given, and blocks apart") {
-  std::size_t packed = 0, refused = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const auto all = random_intervals(seed, 40 + seed % 200, 60, seed % 2 == 0 ? 1000 : 50);
-    for (detail::memory_planning::component& c : detail::memory_planning::divide(all, 1)) {
-      if (c.blocks() < 20) continue;
-      const std::int64_t capacity = c.load + c.load / (seed % 3 == 0 ? 200 : 25);
-      const run_control control;
-      run_clock clock(control);
-      memory_plan_statistics statistics;
-      const detail::memory_planning::pushes when =
-          seed % 2 == 0 ? detail::memory_planning::pushes::never : detail::memory_planning::pushes::at_times;
-      if (!detail::memory_planning::repack(c, capacity, when, 200'000, clock, seed, statistics)) {
-        CHECK(c.offset.empty());
-        ++refused;
-        continue;
-      }
-      ++packed;
-      CHECK(c.height <= capacity);
-      std::vector<interval> lives;
-      for (std::uint32_t i = 0; i < c.blocks(); ++i) lives.push_back(all[c.id[i]]);
-      CHECK(check_memory(lives, c.offset, c.height).valid());
-    }
-  }
-  CHECK(packed >= 40);
-  CHECK(packed + refused >= 60);
 }
 
 TEST_CASE("without a limit the work ends where the arena is near the bound") {

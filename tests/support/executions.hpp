@@ -11,18 +11,53 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
+#include "remat/cost/measured.hpp"
 #include "remat/execute/host.hpp"
+#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/concepts.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
+#include "support/schedules.hpp"
 
 namespace remat::test {
 
-/// What a step leaves behind: the bytes of its outputs, and the hashes of operations without outputs.
+/// Random graphs of small tensors and workspaces.
+[[nodiscard]] inline random_graph_options graphs_of(std::uint32_t operations) {
+  random_graph_options o;
+  o.operations = operations;
+  o.most_bytes = 100;
+  o.most_workspace = 40;
+  return o;
+}
+
+/// A random graph with a random schedule, which may be illegal, and stand-in kernels.
+struct random_execution {
+  training_graph graph;
+  problem p;
+  schedule plan;
+  bool legal;
+  stand_in_kernels kernels;
+
+  random_execution(std::uint64_t seed, std::uint32_t operations)
+      : graph(random_graph(seed, graphs_of(operations))),
+        p(graph, measured_cost{}),
+        plan(random_schedule(p, seed).plan),
+        legal(check(p, plan).valid()),
+        kernels(graph, p) {}
+  [[nodiscard]] launch_plan launches(std::uint32_t streams, std::uint64_t seed) const {
+    const placed where = random_layout(lifetimes_of(p, plan), 8, seed);
+    return launch_plan(graph, p, plan.steps, {where.offsets, where.arena_bytes, 8}, streams);
+  }
+};
+
+/// What a training step leaves behind: the bytes of its outputs, and the hashes of operations without outputs.
 struct left_behind {
   std::map<std::uint32_t, std::vector<std::byte>> outputs{};
   std::vector<std::uint64_t> effects{};

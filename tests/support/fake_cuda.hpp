@@ -4,9 +4,9 @@
 // A CUDA runtime without a GPU: this header defines the functions of the runtime's C interface that the executor calls,
 // so a program that includes it (in one translation unit) runs the executor as it is and needs no device.
 //
-// "Device" memory is the host's. Work is kept until somebody waits for it, and is then run in a random order among
-// those that CUDA allows: a missing dependency shows. Captures become graphs, and what capture forbids fails as in
-// CUDA. Every call is counted and can be made to fail; what is not given back is counted, too.
+// "Device" memory is the host's. Work is kept until a call waits for it, and then runs in a random one of the orders
+// that CUDA allows, so a missing dependency shows. Captures become graphs, and calls that a capture forbids fail as in
+// CUDA. Every call is counted and can be made to fail; resources that are not given back are counted, too.
 
 #include <cuda_runtime_api.h>
 
@@ -40,8 +40,8 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  std::vector<std::size_t> after;  // what the next work waits for, in the device's list
-  CUgraph_st* capture = nullptr;   // or, while capturing, in this graph's
+  std::vector<std::size_t> after;  // the work that the next work waits for, in the device's list
+  CUgraph_st* capture = nullptr;   // not null while capturing: `after` is in this graph's list
   std::vector<std::size_t> graph_after;
 };
 
@@ -94,7 +94,7 @@ inline cudaError_t give(cudaError_t e) {
   if (e != cudaSuccess) the().last = e;
   return e;
 }
-/// Counts a call while it lives; `code` is not cudaSuccess where it was chosen to fail.
+/// Counts a call while it lives; `code` is not cudaSuccess if the call was chosen to fail.
 struct call {
   explicit call(const char* name, bool may_fail = true) {
     device& d = the();
@@ -126,10 +126,10 @@ inline void enqueue_at(CUstream_st* s, std::function<void()> work) {
   }
 }
 
-/// A kernel: `work` runs when what was enqueued before it on the stream has run.
+/// A kernel: `work` runs when all work enqueued before it on the stream has run.
 inline void enqueue(cudaStream_t s, std::function<void()> work) { enqueue_at(stream_of(s), std::move(work)); }
 
-/// Runs what is pending, all of it, in a random order.
+/// Runs all pending work in a random order.
 inline void run_pending() {
   device& d = the();
   std::vector<std::size_t> ready;
@@ -157,7 +157,7 @@ inline void run_pending() {
   d.first_pending = d.list.size();
 }
 
-/// A new device: nothing counted, nothing chosen to fail. What was not given back stays lost.
+/// Makes a new device: no calls counted, none chosen to fail. Resources that were not given back stay lost.
 inline void reset(std::uint64_t seed = 1) {
   the() = device{};
   the().engine.seed(seed);

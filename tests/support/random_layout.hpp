@@ -28,8 +28,8 @@ struct placed {
   return out;
 }
 
-/// Random addresses that reuse memory much: each allocation goes to a random one of the gaps that take it, or to its
-/// end. Quadratic; written for tests.
+/// Random addresses that reuse much memory: each allocation goes to the begin or the end of a random gap that is large
+/// enough. O(n²) time.
 [[nodiscard]] inline placed random_layout(const lifetimes& lives, std::int64_t alignment, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   placed out;

@@ -31,7 +31,7 @@ class aligned_bytes {
   std::size_t size_ = 0;
 };
 
-/// Runs a graph in the order that it is given, every tensor in memory of its own: what executors are held against.
+/// Runs a graph in a given order, every tensor in memory of its own. Executors are compared with it.
 template <class Kernels>
 class naive_runner {
  public:
@@ -46,7 +46,7 @@ class naive_runner {
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 
-  /// Operations in the order of `order`, which must be topological; what is not written yet is filled with 0xa5.
+  /// Runs the operations in the order of `order`, which must be topological. Tensors not yet written hold 0xa5.
   void run(std::span<const op_id> order, std::uint64_t step_seed = 0) {
     std::vector<std::uint8_t> written(memory_.size(), 0);
     for (std::size_t t = 0; t < memory_.size(); ++t) {
@@ -76,7 +76,7 @@ class naive_runner {
     }
   }
 
-  /// In the listed order.
+  /// Runs the operations in the listed order.
   void run(std::uint64_t step_seed = 0) {
     std::vector<op_id> order;
     for (std::size_t o = 0; o < graph_->num_operations(); ++o) order.push_back(static_cast<op_id>(o));

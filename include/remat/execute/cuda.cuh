@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,15 +21,17 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_stream.cuh"
+#include "remat/execute/exclusive_use.hpp"
 #include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 
 namespace remat {
 
-/// What a CUDA kernel callable is given: device memory, and the stream on which it enqueues its work.
+/// The argument of a CUDA kernel callable: device memory, and the stream on which it enqueues its work.
 using cuda_call = kernel_call<cudaStream_t>;
 
-/// `kernel_seed`, for device code too.
+/// The same function as `kernel_seed`, for host and device code.
 [[nodiscard]] __host__ __device__ constexpr std::uint64_t cuda_kernel_seed(std::uint64_t step_seed, op_id o) noexcept {
   std::uint64_t z = step_seed + 0x9e3779b97f4a7c15u;
   for (int round = 0; round < 2; ++round) {
@@ -39,11 +43,11 @@ using cuda_call = kernel_call<cudaStream_t>;
   return z;
 }
 
-/// A step's seed in device memory, for random kernels of captured steps: what a capture is given by value is the same
-/// at every replay, what it reads from memory is not.
+/// The seed of a training step in device memory, for random kernels of captured steps. A value that a capture takes is
+/// the same at every replay; a value that its kernels read from memory is not.
 ///
-/// A kernel gives `*get()` and its operation to `cuda_kernel_seed`. It is written before the step, in the order of its
-/// stream, without waiting for anything.
+/// A kernel calls `cuda_kernel_seed(*get(), operation)`. The executor writes the seed before each training step, in the
+/// order of the step's stream, and waits for nothing.
 class cuda_seed {
  public:
   cuda_seed() : memory_(sizeof(std::uint64_t)) {}
@@ -51,8 +55,8 @@ class cuda_seed {
 
   /// Enqueues the writing of `seed`. Throws `cuda_error`.
   void set(std::uint64_t seed, cudaStream_t stream) const {
-    // Fills take their values when they are enqueued; a copy would read host memory later, or wait for it to be read.
-    // One for each stretch of equal bytes: two or three for the number of a step.
+    // A fill takes its value when it is enqueued; a copy would read host memory later, or wait until it has been read.
+    // One fill for each stretch of equal bytes: two or three if the seed counts steps.
     const auto bytes = std::bit_cast<std::array<unsigned char, sizeof seed>>(seed);
     for (std::size_t i = 0; i < bytes.size();) {
       std::size_t end = i + 1;
@@ -66,47 +70,50 @@ class cuda_seed {
   cuda_memory memory_;
 };
 
-/// How closely `cuda_executor` watches the kernels. Other than off, a step cannot be captured.
+/// How closely `cuda_executor` watches the kernels. Only with `off` can a training step be captured.
 enum class cuda_debug : std::uint8_t {
   off,
   /// Waits for each launch, so that an error that the device finds (an illegal address) names its operation.
   synchronize,
-  /// As `synchronize`, and fills memory that belongs to no tensor with `cuda::poison`: what is freed becomes it, fresh
-  /// outputs and workspace begin as it. A kernel that reads either computes NaN.
+  /// As `synchronize`, and fills memory that belongs to no tensor with `cuda::poison`: freed memory becomes poison,
+  /// fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
   poison
 };
 
 struct cuda_options {
-  /// The arena, if not empty: the caller's device memory (`cuda_memory(span)`), or from a pool in a stream's order
-  /// (`cuda_memory(bytes, stream)`). Empty: one cudaMalloc of the plan's bytes.
+  /// The arena: the caller's device memory (`cuda_memory(span)`), or memory of a pool in a stream's order
+  /// (`cuda_memory(bytes, stream)`). If empty, the executor calls cudaMalloc once, for the plan's bytes.
   cuda_memory arena{};
   cuda_debug debug = cuda_debug::off;
-  bool timing = false;              ///< note when each launch began and ended: two more events for each
+  bool timing = false;              ///< note when each launch began and ended: two more events a launch
   bool ranges = false;              ///< an NVTX range around each launch's enqueuing, with the operation's name
-  const cuda_seed* seed = nullptr;  ///< if not null: written before each step; it must outlive the executor
+  const cuda_seed* seed = nullptr;  ///< if not null: written before each training step; must outlive the executor
 };
 
-/// When a launch began, from the start of the step, and how long it took on the device.
+/// The time of one launch on the device, in milliseconds.
 struct cuda_launch_time {
-  float start = 0, duration = 0;  ///< milliseconds
+  float start = 0;  ///< from the start of the training step
+  float duration = 0;
 };
 
 namespace cuda {
 
-/// Bytes that are a NaN in every floating-point format.
+/// A byte that, repeated, is a NaN in every floating-point format.
 inline constexpr int poison = 0xff;
 
-/// Where the streams of a plan begin and end, if stream 0 is the caller's.
+/// How the streams of a plan are tied to stream 0, which is the caller's.
 struct fork_and_join {
-  std::vector<std::uint32_t> forks;  ///< streams whose first launch waits for nothing, so must wait for the caller
-  std::vector<std::uint32_t> joins;  ///< streams whose last launch is not followed by stream 0 or another one's end
+  /// Streams that must wait for the caller's stream, because their first launch waits for no event.
+  std::vector<std::uint32_t> forks;
+  /// Streams that the caller's stream must wait for, because the end of no other stream follows their end.
+  std::vector<std::uint32_t> joins;
 };
 
 /// O(launches · streams).
 [[nodiscard]] inline fork_and_join forks_and_joins(const launch_plan& plan) {
   const std::size_t k = plan.num_streams();
   fork_and_join out;
-  // Of each stream, how many launches of the others its end follows; the same of each event.
+  // known[s · k + t]: the number of launches of stream t that the end of stream s follows; at_event likewise.
   std::vector<std::uint32_t> known(k * k, 0), at_event(plan.num_events() * k, 0);
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const launch& l = plan.launches()[i];
@@ -145,15 +152,15 @@ class range {
 
 }  // namespace cuda
 
-/// A step as a CUDA graph, to be replayed. It uses the executor's arena and the memory that was bound at its capture,
-/// and must not outlive either.
+/// A training step as a CUDA graph that can be replayed. It uses the executor's arena and the memory that was bound at
+/// the capture, and must not outlive either.
 class cuda_captured_step {
  public:
   cuda_captured_step(cuda_graph graph, const cuda_seed* seed)
       : graph_(std::move(graph)), exec_(make_cuda_graph_exec(graph_)), seed_(seed) {}
 
-  /// Enqueues the step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it has one;
-  /// `kernel_call::seed` stays what it was at the capture. Throws `cuda_error`.
+  /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
+  /// has one; `kernel_call::seed` stays as at the capture. Throws `cuda_error`.
   void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
     if (seed_ != nullptr) seed_->set(step_seed, stream);
     throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
@@ -170,10 +177,10 @@ class cuda_captured_step {
 
 /// Runs a schedule on a CUDA device, over the user's kernels, in one arena.
 ///
-/// Stream 0 of the plan is the caller's; for each other one the executor has a stream of its own, which begins behind
-/// what the caller's stream holds and ends before what it is given next. Events are made once, without timing: those of
-/// the plan, and what that beginning and end need; with one stream there are none. A run allocates nothing on host or
-/// device.
+/// Stream 0 of the plan is the caller's. Each other stream is the executor's own: its work begins after the work that
+/// the caller's stream holds, and ends before the work that the caller's stream is given next. The executor makes all
+/// events when it is made, without timing: the plan's, and those for that begin and end; a plan of one stream needs
+/// none. A run allocates nothing on host or device.
 ///
 ///     cuda_executor run(launch_plan(graph, p, plan.steps, layout, 2), kernels);
 ///     run.bind(x, batch);
@@ -181,14 +188,14 @@ class cuda_captured_step {
 ///     const cuda_captured_step captured = run.capture();
 ///     captured.launch(stream);
 ///
-/// All runs of an executor share its arena: whoever gives them different streams has to put those in an order. The
-/// device that is current when the executor is made must be current in all calls. It is neither copied nor moved, and
-/// must outlive the work that it has enqueued.
+/// All runs of an executor share its arena: a caller that runs steps on different streams must order these streams. One
+/// call of `run`, `bind` or `capture` at a time. The device that is current when the executor is made must be current
+/// in all calls. The executor is neither copied nor moved, and must outlive the work that it has enqueued.
 template <kernels_for<cudaStream_t> Kernels>
 class cuda_executor {
  public:
-  /// Throws `bad_argument` where the arena does not fit the plan, `cuda_error` where the device gives no memory,
-  /// streams or events.
+  /// Throws `bad_argument` if the arena does not fit the plan, `cuda_error` if the device gives no memory, streams or
+  /// events.
   cuda_executor(launch_plan plan, Kernels kernels, cuda_options options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
@@ -200,7 +207,7 @@ class cuda_executor {
     for (std::uint32_t e = 0; e < plan_.num_events(); ++e) events_.push_back(make_cuda_event());
     if (!joints_.forks.empty()) begun_ = make_cuda_event();
     for (const std::uint32_t s : joints_.joins) {
-      // The event behind the last launch will do, if it has one.
+      // If the last launch has an event, no other is needed.
       const std::uint32_t last = plan_.of_stream(s).back();
       if (plan_.launches()[last].event == launch::no_event) ends_.push_back(make_cuda_event());
     }
@@ -214,18 +221,26 @@ class cuda_executor {
   cuda_executor(const cuda_executor&) = delete;
   cuda_executor& operator=(const cuda_executor&) = delete;
 
-  /// Kernels read resident tensor `t` from `memory` (of the device), from the next run or capture on. Throws
-  /// `bad_argument` (as `launch_calls`).
-  void bind(tensor_id t, std::span<const std::byte> memory) { calls_.bind(t, memory); }
+  /// Kernels read resident tensor `t` from `memory`, on the device, from the next run or capture on. Throws
+  /// `bad_argument` as `launch_calls`, and while another call has not ended.
+  void bind(tensor_id t, std::span<const std::byte> memory) {
+    const detail::exclusive_use use(in_use_);
+    calls_.bind(t, memory);
+  }
 
-  /// Enqueues the step behind what `stream` holds and returns. What `stream` is given next begins when the step has
-  /// ended. `stream` may be capturing: the step becomes part of that capture (the `cuda_seed` is not written then).
+  /// Enqueues one training step behind what `stream` holds and returns without waiting. What `stream` is given next
+  /// begins when the step has ended. `stream` may be capturing: the step becomes part of that capture, the `cuda_seed`
+  /// is not written, and `stop` is ignored.
   ///
-  /// Throws `bad_argument`, before anything is enqueued, where a tensor is not bound or a debug mode meets a capture;
-  /// `cuda_error` where an earlier call's error is still pending or the device does not take the step's begin or end;
-  /// `execution_error` where a kernel throws or leaves an error, with what was thrown nested. The executor's own
-  /// streams are waited for then, and the next run begins anew.
-  void run(cudaStream_t stream, std::uint64_t step_seed = 0) {
+  /// Looks at `stop` before each launch. A run that was stopped enqueues no further launch, waits for the executor's
+  /// own streams and returns `run_status::cancelled`; the outputs are then undefined.
+  ///
+  /// Throws `bad_argument`, before anything is enqueued, if a tensor is not bound, if a debug mode meets a capture, or
+  /// if another thread's call has not ended; `cuda_error` if an earlier call's error is still pending or the device
+  /// refuses the step's begin or end; `execution_error` if a kernel throws or leaves an error, with what was thrown
+  /// nested. The executor then waits for its own streams, and the next run begins anew.
+  run_status run(cudaStream_t stream, std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
+    const detail::exclusive_use use(in_use_);
     calls_.require_bound();
     throw_on_cuda_error(cudaGetLastError(), "a call before the step");
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -234,14 +249,15 @@ class cuda_executor {
     if (capturing_) refuse_debug();
     if (unsettled_) settle();
     if (!capturing_ && options_.seed != nullptr) options_.seed->set(step_seed, stream);
-    enqueue(stream, step_seed);
+    return enqueue(stream, step_seed, capturing_ ? std::stop_token() : stop);
   }
 
-  /// The step as a graph: its launches are captured, none runs. `step_seed` decides `kernel_call::seed`, which every
-  /// replay repeats; random kernels that shall differ read a `cuda_seed`. With `timing`, replays are timed.
+  /// Captures the training step as a CUDA graph; no launch runs. `step_seed` decides `kernel_call::seed`, which every
+  /// replay repeats: random kernels that must differ read a `cuda_seed`. With `timing`, replays are timed.
   ///
   /// Throws as `run`. A capture that fails leaves the executor and its streams as they were.
   [[nodiscard]] cuda_captured_step capture(std::uint64_t step_seed = 0) {
+    const detail::exclusive_use use(in_use_);
     calls_.require_bound();
     refuse_debug();
     throw_on_cuda_error(cudaGetLastError(), "a call before the capture");
@@ -252,7 +268,7 @@ class cuda_executor {
     capturing_ = true;
     cudaGraph_t graph{};
     try {
-      enqueue(stream, step_seed);
+      enqueue(stream, step_seed, {});
     } catch (...) {
       static_cast<void>(cudaStreamEndCapture(stream, &graph));
       static_cast<void>(cudaGetLastError());
@@ -263,11 +279,13 @@ class cuda_executor {
     return {cuda_graph(graph), options_.seed};
   }
 
-  /// With `timing`: of each launch of the last step. The caller must have waited for its end. Throws `bad_argument`
-  /// without `timing` or before the first step, `cuda_error` where the step has not ended.
+  /// With `timing`: the time of each launch of the last training step. Wait for its end first. Throws `bad_argument`
+  /// without `timing` or if no step has run to its end since the last one that did not, `cuda_error` where the step has
+  /// not ended.
   [[nodiscard]] std::vector<cuda_launch_time> times() const {
     if (clocks_.empty() || !timed_)
-      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set" : "no step has run yet");
+      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set"
+                                         : "no step has run to its end yet");
     std::vector<cuda_launch_time> out(plan_.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
       throw_on_cuda_error(cudaEventElapsedTime(&out[i].start, clocks_.back().get(), clocks_[2 * i].get()),
@@ -278,17 +296,17 @@ class cuda_executor {
     return out;
   }
 
-  /// A final output in device memory; overwritten by the next step. Throws `bad_argument` for other tensors.
+  /// A final output in device memory; the next step overwrites it. Throws `bad_argument` for other tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
   [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
-  /// Events that a run records, without those of `timing`.
+  /// The number of events that a run records, without those of `timing`.
   [[nodiscard]] std::size_t num_events() const noexcept { return events_.size() + ends_.size() + (begun_ ? 1 : 0); }
   [[nodiscard]] std::size_t num_own_streams() const noexcept { return streams_.size(); }
 
  private:
-  /// The plan's streams and events, for `issue`.
+  /// The plan's streams and events: a model of `launch_device`.
   struct device {
     cuda_executor& self;
     void wait(std::uint32_t e, std::uint32_t s) const {
@@ -298,7 +316,7 @@ class cuda_executor {
       throw_on_cuda_error(cudaEventRecord(self.events_[e].get(), self.stream(s)));
     }
   };
-  /// The user's kernel, with a name around it; what it leaves behind as an error becomes an exception.
+  /// The user's kernel in an NVTX range. An error that it leaves behind becomes an exception.
   struct checked_kernels {
     cuda_executor& self;
     void operator()(const cuda_call& call) const {
@@ -307,6 +325,7 @@ class cuda_executor {
       throw_on_cuda_error(cudaPeekAtLastError(), "enqueuing it");
     }
   };
+  /// Notes times, waits and poisons memory, as the options say.
   struct watch {
     cuda_executor& self;
     void before(std::uint32_t i) const {
@@ -322,7 +341,7 @@ class cuda_executor {
       if (self.options_.timing) self.stamp(2 * std::size_t{i} + 1, self.stream(l.stream));
       if (self.options_.debug == cuda_debug::off) return;
       if (self.options_.debug == cuda_debug::poison) {
-        // The launches before have ended, whatever their streams: nobody reads this any more.
+        // All launches before have ended, on every stream: no kernel reads this memory any more.
         for (const std::uint32_t a : self.plan_.frees(i)) self.fill(a, l.stream);
         self.fill_workspace(l);
       }
@@ -358,35 +377,48 @@ class cuda_executor {
       throw bad_argument("the debug modes wait for each launch, which a capture forbids; capture with cuda_debug::off");
   }
 
-  void enqueue(cudaStream_t stream, std::uint64_t step_seed) {
+  run_status enqueue(cudaStream_t stream, std::uint64_t step_seed, const std::stop_token& stop) {
     if (stream != callers_) {
       callers_ = stream;
       for (const std::uint32_t i : on_callers_) calls_[i].stream = stream;
     }
+    timed_ = false;
     try {
-      if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream), "recording the begin of the step");
-      for (const std::uint32_t s : joints_.forks)
-        throw_on_cuda_error(cudaStreamWaitEvent(this->stream(s), begun_.get(), 0), "waiting for the begin of the step");
-      if (options_.timing) stamp(2 * plan_.size(), stream);
-      device events{*this};
-      checked_kernels kernels{*this};
-      const auto never = [] { return false; };
-      if (options_.timing || options_.debug != cuda_debug::off)
-        issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, never, watch{*this});
-      else
-        issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, never);
+      begin(stream);
+      if (issue_all(step_seed, [&] { return stop.stop_requested(); }) != plan_.size()) {
+        unsettled_ = !streams_.empty();
+        if (unsettled_) settle();
+        return run_status::cancelled;
+      }
       join(stream);
       timed_ = options_.timing;
+      return run_status::done;
     } catch (...) {
       unsettled_ = !streams_.empty();
       if (!capturing_ && unsettled_) {
         try {
           settle();
-        } catch (const cuda_error&) {  // the first error is the one to tell; the next run waits again
+        } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
         }
       }
       throw;
     }
+  }
+
+  void begin(cudaStream_t stream) const {
+    if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream), "recording the begin of the step");
+    for (const std::uint32_t s : joints_.forks)
+      throw_on_cuda_error(cudaStreamWaitEvent(this->stream(s), begun_.get(), 0), "waiting for the begin of the step");
+    if (options_.timing) stamp(2 * plan_.size(), stream);
+  }
+
+  template <class Stop>
+  std::size_t issue_all(std::uint64_t step_seed, Stop&& stop) {
+    device events{*this};
+    checked_kernels kernels{*this};
+    if (options_.timing || options_.debug != cuda_debug::off)
+      return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop, watch{*this});
+    return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop);
   }
 
   void join(cudaStream_t stream) const {
@@ -440,6 +472,7 @@ class cuda_executor {
   bool capturing_ = false;
   bool unsettled_ = false;
   bool timed_ = false;
+  std::atomic<bool> in_use_{false};
 };
 
 }  // namespace remat

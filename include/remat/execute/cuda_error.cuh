@@ -11,8 +11,8 @@
 
 namespace remat {
 
-/// A call of the CUDA runtime failed. `what()` is one line: the call, CUDA's words for the error, and where it was
-/// made.
+/// A call of the CUDA runtime failed. `what()` is one line: the call, CUDA's words for the error, and the source line
+/// of the call.
 class cuda_error : public error {
  public:
   cuda_error(cudaError_t code, const std::string& message) : error(message), code_(code) {}
@@ -26,8 +26,8 @@ class cuda_error : public error {
 ///
 ///     throw_on_cuda_error(cudaMalloc(&p, bytes), "cudaMalloc");
 ///
-/// The runtime's last error is cleared, so that later checks do not report this one again. An error that has destroyed
-/// the context (an illegal address, for instance) comes back from every later call all the same.
+/// Clears the runtime's last error, so that later checks do not report it again. An error that has destroyed the
+/// context (an illegal address, for instance) comes back from every later call all the same.
 inline void throw_on_cuda_error(cudaError_t code, std::string_view call = {},
                                 const std::source_location& where = std::source_location::current()) {
   if (code == cudaSuccess) return;

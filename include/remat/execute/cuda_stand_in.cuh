@@ -24,8 +24,8 @@
 namespace remat {
 
 struct cuda_stand_in_options {
-  double burn = 0;                  ///< seconds for each unit of the problem's times; 0: no longer than it takes
-  const cuda_seed* seed = nullptr;  ///< if not null: the step's seed is read there, when a kernel runs
+  double burn = 0;  ///< duration of a kernel, in seconds for each unit of the problem's times; 0: as short as possible
+  const cuda_seed* seed = nullptr;  ///< if not null: kernels read the training step's seed there when they run
 };
 
 /// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may have them).
@@ -45,7 +45,7 @@ __host__ __device__ constexpr std::uint64_t constant(std::size_t word) noexcept 
 __host__ __device__ constexpr std::uint64_t low(std::uint64_t v, std::size_t bytes) noexcept {
   return bytes >= 8 ? v : v & ((std::uint64_t{1} << (8 * bytes)) - 1);
 }
-/// The word at `at`, lowest byte first, of which `room` bytes are there.
+/// The first `room` bytes (at most 8) of the word at `at`, lowest byte first.
 __host__ __device__ inline std::uint64_t load(const std::byte* at, std::size_t room) noexcept {
   if (room >= 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0) return *reinterpret_cast<const std::uint64_t*>(at);
   std::uint64_t v = 0;
@@ -60,7 +60,7 @@ __host__ __device__ inline void store(std::byte* at, std::size_t room, std::uint
   for (std::size_t b = 0; b < 8 && b < room; ++b) at[b] = static_cast<std::byte>(v >> (8 * b));
 }
 
-/// Some inputs of an operation, as a kernel's argument.
+/// Some inputs of an operation, as one argument of a device kernel.
 struct some_inputs {
   static constexpr std::size_t most = 200;
   std::size_t count = 0;
@@ -68,7 +68,7 @@ struct some_inputs {
   std::uint32_t bytes[most]{};  ///< up to 8 of each
 };
 
-/// *to = hash of `from` (null: of the operation and its seed) and of the inputs' values. One thread.
+/// Writes to `*to` a hash of `*from` (if null: of the operation and its seed) and of the inputs' values. One thread.
 template <int = 0>
 __global__ void hash(std::uint64_t* to, const std::uint64_t* from, std::uint32_t operation, std::uint64_t seed,
                      const std::uint64_t* step_seed, some_inputs in) {
@@ -83,8 +83,8 @@ __global__ void hash(std::uint64_t* to, const std::uint64_t* from, std::uint32_t
   *to = h;
 }
 
-/// Word i of `out` is (has added to it, if `adds`) `value` · c(i), where the value is a hash of *from, if that is
-/// there.
+/// Writes v · c(i) to word i of `out`, or adds it if `adds`. v is `value`, or a hash of `*from` and `value` if `from`
+/// is not null.
 template <int = 0>
 __global__ void write(std::byte* out, std::size_t bytes, std::uint64_t value, const std::uint64_t* from, bool adds) {
   const std::uint64_t v = from != nullptr ? mix(*from + value) : value;
@@ -96,13 +96,13 @@ __global__ void write(std::byte* out, std::size_t bytes, std::uint64_t value, co
   }
 }
 
-/// What a kernel found to be wrong first.
+/// The first mistake that a kernel has found.
 struct mistake {
-  unsigned long long found = 0;  ///< 0: nothing; else 1 + operation · 2³² + argument · 2 + whether it is an output
+  unsigned long long found = 0;  ///< 0: none; else 1 + operation · 2³² + argument · 2 + (1 for an output)
   std::uint64_t word = 0;
 };
 
-/// Compares every word of `memory` with what follows from the first one (from *from, if that is there).
+/// Compares every word of `memory` with the one that follows from the first word, or from `*from` if that is not null.
 template <int = 0>
 __global__ void verify(const std::byte* memory, std::size_t bytes, const std::uint64_t* from, unsigned long long what,
                        mistake* result) {
@@ -115,7 +115,7 @@ __global__ void verify(const std::byte* memory, std::size_t bytes, const std::ui
   }
 }
 
-/// Keeps its stream busy for that long.
+/// Keeps its stream busy for `nanoseconds`.
 template <int = 0>
 __global__ void spin(std::uint64_t nanoseconds) {
   const auto now = [] {
@@ -130,16 +130,16 @@ __global__ void spin(std::uint64_t nanoseconds) {
 
 }  // namespace detail::cuda_stand_in
 
-/// `stand_in_kernels` on a device: the same values in all tensors, so `stand_in_kernels::expected` tells what a step on
-/// a device leaves behind, too.
+/// `stand_in_kernels` on a device. All tensors get the same values, so `stand_in_kernels::expected` holds for a
+/// training step on a device, too.
 ///
-/// Tensors of any size are written and verified as a whole. A mistake is kept until `require_no_mistake`, as kernels on
-/// a device cannot throw. With `burn`, a kernel of one thread spins, so that as many run at once as there are streams.
-/// Executors take kernels by value: give them `std::ref(kernels)`.
+/// Tensors of any size are written and verified as a whole. Kernels on a device cannot throw: the first mistake is kept
+/// until `require_no_mistake`. With `burn`, a kernel of one thread spins, so that kernels of all streams can run at the
+/// same time. Executors take kernels by value: pass `std::ref(kernels)`.
 class cuda_stand_in_kernels {
  public:
-  /// Neither the graph nor the problem need outlive it. Throws `bad_argument` for `burn`, `cuda_error` where the device
-  /// gives no memory.
+  /// Neither the graph nor the problem need outlive it. Throws `bad_argument` if `burn` is negative or not finite,
+  /// `cuda_error` if the device gives no memory.
   template <data_flow_graph G>
   cuda_stand_in_kernels(const G& graph, const problem& p, const cuda_stand_in_options& options = {})
       : options_(options) {
@@ -170,7 +170,7 @@ class cuda_stand_in_kernels {
 
   void operator()(const cuda_call& c) const {
     const std::size_t o = index(c.operation);
-    // Runs of one operation may overlap; what they write here is the same.
+    // Runs of one operation may overlap; all of them write the same values here.
     std::uint64_t* h = hashes() + first_hash_[o];
     for (std::size_t i = 0, part = 0; part == 0 || i < c.inputs.size(); ++part) {
       in some;
@@ -194,15 +194,15 @@ class cuda_stand_in_kernels {
     verify(c.workspace, no_argument, c, true, h);
   }
 
-  /// Gives a parameter or an input, in device memory, the content that `stand_in_kernels::fill` gives it.
+  /// Fills a parameter or an input in device memory with the content that `stand_in_kernels::fill` gives it.
   void fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed, cudaStream_t stream) const {
     write(memory, detail::cuda_stand_in::mix(seed ^ detail::cuda_stand_in::mix(~std::uint64_t{index(t)})), nullptr,
           false, stream);
     throw_on_cuda_error(cudaGetLastError(), "filling a tensor");
   }
 
-  /// Waits for the device. Throws `error`, with the operation and the tensor, where a kernel has found a word that does
-  /// not follow from its tensor's first one; of several, the first that was found.
+  /// Waits for the device. Throws `error` for the first mistake that a kernel has found, with the operation and the
+  /// tensor: a word that does not follow from its tensor's first one.
   void require_no_mistake() const {
     detail::cuda_stand_in::mistake m;
     throw_on_cuda_error(cudaDeviceSynchronize(), "waiting for the stand-in kernels");
@@ -213,7 +213,7 @@ class cuda_stand_in_kernels {
     const auto argument = static_cast<std::uint32_t>(what & 0xffffffff) >> 1;
     std::string text = "operation " + std::to_string(o) + ": ";
     if (argument == no_argument) {
-      text += "somebody wrote to its workspace";
+      text += "another kernel wrote to its workspace";
     } else {
       const std::uint32_t t = (what & 1) != 0 ? outputs_[o][argument] : inputs_[o][argument];
       text += ((what & 1) != 0 ? "output tensor " : "input tensor ") + std::to_string(t);
@@ -223,7 +223,7 @@ class cuda_stand_in_kernels {
     throw error(text + ", at byte " + std::to_string(m.word * 8));
   }
 
-  /// Of each operation: its hash at its last run, 0 before. Waits for the device.
+  /// The hash of each operation at its last run; 0 if it has not run. Waits for the device.
   [[nodiscard]] std::vector<std::uint64_t> hashes_of_operations() const {
     std::vector<std::uint64_t> all(hashes_), out;
     throw_on_cuda_error(cudaDeviceSynchronize(), "waiting for the stand-in kernels");

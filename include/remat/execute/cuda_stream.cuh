@@ -13,9 +13,8 @@
 
 namespace remat {
 
-/// Owns a handle of the CUDA runtime; `Destroy` gives it back. Move-only; empty after a move.
-///
-/// The runtime's own functions take what `get()` returns.
+/// Owns a handle of the CUDA runtime, and calls `Destroy` for it. Move-only; empty after a move. Pass `get()` to the
+/// runtime's own functions.
 template <class Handle, cudaError_t (*Destroy)(Handle)>
 class cuda_handle {
  public:
@@ -33,10 +32,10 @@ class cuda_handle {
 
   [[nodiscard]] Handle get() const noexcept { return handle_; }
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != Handle{}; }
-  /// Gives the handle away: the caller destroys it.
+  /// Gives up the handle: the caller must destroy it.
   [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, Handle{}); }
   void reset() noexcept {
-    // An error here is that of work enqueued earlier, which whoever waits for that work is told.
+    // An error here comes from work enqueued earlier; the call that waits for that work reports it.
     if (handle_ != Handle{}) static_cast<void>(Destroy(std::exchange(handle_, Handle{})));
   }
 
@@ -50,14 +49,14 @@ using cuda_graph = cuda_handle<cudaGraph_t, &cudaGraphDestroy>;
 using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
 
 /// A new stream of the current device. cudaStreamNonBlocking: it does not wait for the legacy default stream.
-/// Throws `cuda_error`, as all of these do.
+/// Throws `cuda_error`, as all functions here.
 [[nodiscard]] inline cuda_stream make_cuda_stream(unsigned flags = cudaStreamNonBlocking) {
   cudaStream_t s{};
   throw_on_cuda_error(cudaStreamCreateWithFlags(&s, flags), "creating a stream");
   return cuda_stream(s);
 }
 
-/// A new event of the current device; cudaEventDefault: one that can measure time.
+/// A new event of the current device; with cudaEventDefault it can measure time.
 [[nodiscard]] inline cuda_event make_cuda_event(unsigned flags = cudaEventDisableTiming) {
   cudaEvent_t e{};
   throw_on_cuda_error(cudaEventCreateWithFlags(&e, flags), "creating an event");
@@ -81,9 +80,8 @@ class cuda_memory {
     if (bytes != 0) throw_on_cuda_error(cudaMalloc(&p, bytes), "allocating " + std::to_string(bytes) + " bytes");
     bytes_ = {static_cast<std::byte*>(p), bytes};
   }
-  /// From `pool` (null: the device's current one), in the order of `stream`; given back in that order too, so whatever
-  /// uses the memory on other streams must be ordered before that stream's work at that time. The stream must still be
-  /// there then.
+  /// Allocates from `pool` (null: the device's current pool) in the order of `stream`, and frees in that order, too:
+  /// work of other streams that uses the memory must be ordered before the free. The stream must exist until then.
   cuda_memory(std::size_t bytes, cudaStream_t stream, cudaMemPool_t pool = nullptr)
       : owner_(owner::pool), stream_(stream) {
     void* p = nullptr;
@@ -93,7 +91,7 @@ class cuda_memory {
           "allocating " + std::to_string(bytes) + " bytes in a stream's order");
     bytes_ = {static_cast<std::byte*>(p), bytes};
   }
-  /// The caller's memory, which stays the caller's.
+  /// Refers to the caller's memory, and does not free it.
   explicit cuda_memory(std::span<std::byte> memory) noexcept : bytes_(memory) {}
 
   cuda_memory(cuda_memory&& other) noexcept

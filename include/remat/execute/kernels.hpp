@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,12 +15,12 @@
 
 namespace remat {
 
-/// What a kernel is given for one run of its operation: where its data is, and where to run.
+/// The arguments of a kernel for one run of its operation: its data, and the stream to run on.
 ///
-/// `Stream` is what the executor runs on: `host_stream` on the CPU, `cudaStream_t` on CUDA, where the spans are device
-/// memory and the kernel only enqueues its work on `stream`.
-/// Spans are as long as the tensors' bytes, and aligned to the memory plan's alignment (parameters and inputs: as the
-/// caller bound them). They are valid during the call, or until the work that it enqueued has ended.
+/// `Stream` depends on the executor: `host_stream` on the CPU; `cudaStream_t` on CUDA, where the spans are device
+/// memory and the kernel only enqueues its work on `stream`. Each span has as many bytes as its tensor, and the memory
+/// plan's alignment (parameters and inputs: the alignment of the caller's memory). The spans are valid during the call;
+/// on CUDA, until the enqueued work has ended.
 template <class Stream>
 struct kernel_call {
   using stream_type = Stream;
@@ -29,50 +28,49 @@ struct kernel_call {
   op_id operation{};
   std::span<const std::span<const std::byte>> inputs{};  ///< in the graph's order, parameters and inputs among them
   std::span<const std::span<std::byte>> outputs{};       ///< in the graph's order
-  /// Of each output: 0, it holds nothing yet and must be written as a whole; 1, other operations have written their
-  /// contributions, and this one adds its own to them.
+  /// Of each output. 0: its content is undefined, and the kernel must write all of it. 1: it holds the contributions of
+  /// other operations, and the kernel adds its own to them.
   std::span<const std::uint8_t> adds{};
-  std::span<std::byte> workspace{};  ///< its content is undefined, before and after
-  /// For random operations: the same at each run of this operation in one step, another one in each step.
+  std::span<std::byte> workspace{};  ///< undefined content before and after the call
+  /// For random operations: the same for all runs of the operation in one training step, different in each step.
   std::uint64_t seed = 0;
   Stream stream{};
 
-  /// Input (output) `i` as elements of `T`; bytes that do not fill an element are left out.
+  /// Input `i` as elements of `T`. Bytes at the end that do not fill an element are left out.
   template <class T>
   [[nodiscard]] std::span<const T> input(std::size_t i) const noexcept {
     return {reinterpret_cast<const T*>(inputs[i].data()), inputs[i].size() / sizeof(T)};
   }
-  /// \overload
+  /// Output `i` as elements of `T`, likewise.
   template <class T>
   [[nodiscard]] std::span<T> output(std::size_t i) const noexcept {
     return {reinterpret_cast<T*>(outputs[i].data()), outputs[i].size() / sizeof(T)};
   }
-  /// The workspace as elements of `T`.
+  /// The workspace as elements of `T`, likewise.
   template <class T>
   [[nodiscard]] std::span<T> scratch() const noexcept {
     return {reinterpret_cast<T*>(workspace.data()), workspace.size() / sizeof(T)};
   }
 };
 
-/// Which of an executor's threads a host kernel runs on: 0 … threads − 1.
+/// The thread of a host executor on which a kernel runs: 0 … threads − 1.
 struct host_stream {
   std::uint32_t index = 0;
 };
 using host_call = kernel_call<host_stream>;
 
-/// The kernels of a graph: one callable, told by `call.operation` which of them to run.
+/// The kernels of a graph, as one callable.
 ///
-/// Semantics: `k(call)` runs operation `call.operation` on `call.stream`, reads `inputs` and writes `outputs` and
-/// `workspace` only, and does the same, bit for bit, whenever it is given the same inputs and seed. What it throws
-/// leaves the executor's run, with the operation's name. With several host threads it is called from all of them at
-/// once, for operations that do not depend on each other.
-/// Models: `kernel_table`, lambdas.
+/// Semantics: `k(call)` runs operation `call.operation` on `call.stream`. It reads `inputs`, and writes to `outputs`
+/// and `workspace` alone. Equal inputs and seeds give equal outputs, bit for bit. An exception that it throws leaves
+/// the executor's run as `execution_error`. With several host threads it is called from all of them at the same time,
+/// for operations that do not depend on each other. Models: `kernel_table`, lambdas, `stand_in_kernels`.
 template <class K, class Stream>
-concept kernels_for = std::invocable < K&,
-        const kernel_call<Stream>
-& > ;
+concept kernels_for = requires(K& kernels, const kernel_call<Stream>& call) {
+  kernels(call);
+};
 
-/// A callable for each operation: the model of `kernels_for` to fill one by one.
+/// A table with one callable for each operation: a model of `kernels_for` that is filled operation by operation.
 ///
 ///     kernel_table<host_call> kernels(graph);
 ///     kernels[matmul] = [](const host_call& c) { … };
@@ -103,8 +101,9 @@ class kernel_table {
   std::vector<kernel> kernels_;
 };
 
-/// The seed of operation `o` in the step with seed `step_seed` (splitmix64 \cite steele2014splittable): neighbouring
-/// steps and operations get seeds that have nothing in common.
+/// The seed of operation `o` in the training step with seed `step_seed`: splitmix64 \cite steele2014splittable. It
+/// never changes: kernels on a device compute the same function. Seeds of neighbouring steps or operations are
+/// unrelated.
 [[nodiscard]] constexpr std::uint64_t kernel_seed(std::uint64_t step_seed, op_id o) noexcept {
   const auto mix = [](std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -8,7 +8,7 @@
 
 namespace remat {
 
-/// A buffer that needs `size` bytes during the times [lower, upper), under the names that intervals files give them.
+/// A buffer of `size` bytes during the times [lower, upper). The names are those of intervals files.
 struct interval {
   std::int64_t lower = 0;
   std::int64_t upper = 0;
@@ -17,7 +17,7 @@ struct interval {
   friend bool operator==(const interval&, const interval&) = default;
 };
 
-/// The intervals of a schedule's allocations, in their order. O(allocations).
+/// The intervals of a schedule's allocations, in the order of `lives.allocations`. O(allocations).
 [[nodiscard]] inline std::vector<interval> intervals_of(const lifetimes& lives) {
   std::vector<interval> out;
   out.reserve(lives.allocations.size());

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/execute/launch_plan.hpp"
+
+#include <limits>
+#include <utility>
+
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/memory/interval.hpp"
+#include "remat/schedule/check.hpp"
+
+namespace remat {
+
+namespace detail::launching {
+
+[[nodiscard]] inline std::string label_of(const char* kind, std::size_t i, const std::vector<std::string>& names) {
+  std::string text = kind + std::to_string(i);
+  if (i < names.size() && !names[i].empty()) text += " (" + names[i] + ")";
+  return text;
+}
+
+}  // namespace detail::launching
+
+REMAT_INLINE std::string launch_plan::label(op_id o) const {
+  return detail::launching::label_of("operation ", index(o), operation_names_);
+}
+
+REMAT_INLINE std::string launch_plan::label(tensor_id t) const {
+  return detail::launching::label_of("tensor ", index(t), tensor_names_);
+}
+
+REMAT_INLINE launch_plan::launch_plan(graph_arguments graph, const problem& p, std::span<const step> steps,
+                                      lifetimes lives, const launch_options& options)
+    : launch_plan(std::move(graph), p, steps, lives, plan_memory(lives, options.memory), options.streams) {}
+
+REMAT_INLINE launch_plan::launch_plan(graph_arguments graph, const problem& p, std::span<const step> steps,
+                                      lifetimes lives, const arena_layout& layout, std::uint32_t streams)
+    : lives_(std::move(lives)),
+      offsets_(layout.offsets.begin(), layout.offsets.end()),
+      arena_bytes_(layout.arena_bytes),
+      alignment_(layout.alignment) {
+  require_valid_layout();
+  assignment_ = assign_streams(p, lives_, steps, {.streams = streams, .offsets = offsets_});
+  read_tensors(graph, p);
+  make_launches(graph, p, steps);
+  measure_memory(p, steps);
+}
+
+REMAT_INLINE void launch_plan::require_valid_layout() const {
+  if (alignment_ < 1 || (alignment_ & (alignment_ - 1)) != 0)
+    throw bad_argument("the alignment is " + std::to_string(alignment_) + "; it must be a power of two");
+  if (offsets_.size() != lives_.allocations.size())
+    throw bad_argument("there are " + std::to_string(offsets_.size()) + " offsets; the schedule has " +
+                       std::to_string(lives_.allocations.size()) + " allocations");
+  const auto name = [&](std::size_t a) {
+    const allocation& x = lives_.allocations[a];
+    return (x.is_workspace() ? "the workspace of operation " + std::to_string(x.operation)
+                             : "tensor " + std::to_string(x.tensor)) +
+           " from step " + std::to_string(x.first);
+  };
+  const memory_check_report report = check_memory(intervals_of(lives_), offsets_, arena_bytes_, alignment_);
+  if (report.valid()) return;
+  if (report.what == memory_violation::overlap)
+    throw bad_argument(name(report.at) + " shares bytes with " + name(report.other));
+  if (report.what == memory_violation::misaligned || report.what == memory_violation::out_of_arena)
+    throw bad_argument(name(report.at) + " has offset " + std::to_string(offsets_[report.at]) +
+                       "; it must be a multiple of " + std::to_string(alignment_) + " with its " +
+                       std::to_string(lives_.allocations[report.at].bytes) + " bytes in the arena of " +
+                       std::to_string(arena_bytes_));
+  throw bad_argument("the memory plan does not fit the schedule: " + report.message());
+}
+
+REMAT_INLINE void launch_plan::read_tensors(graph_arguments& graph, const problem& p) {
+  const flat_graph& g = p.graph();
+  if (graph.num_operations != g.num_operations || graph.num_tensors != g.num_tensors)
+    throw bad_argument("the graph has " + std::to_string(graph.num_operations) + " operations and " +
+                       std::to_string(graph.num_tensors) + " tensors; the problem is of one with " +
+                       std::to_string(g.num_operations) + " and " + std::to_string(g.num_tensors));
+  num_operations_ = g.num_operations;
+  resident_ = g.always_resident;
+  tensor_bytes_ = g.bytes;
+  sized_ = graph.sized;
+  if (sized_)
+    for (std::size_t t = 0; t < g.num_tensors; ++t)
+      if (g.always_resident[t]) tensor_bytes_[t] = graph.bytes[t];
+  operation_names_ = std::move(graph.operation_names);
+  tensor_names_ = std::move(graph.tensor_names);
+  bound_.assign(g.num_tensors, 0);
+  for (const std::uint32_t t : graph.final_outputs)
+    if (g.always_resident[t]) bound_[t] = 1;
+  output_allocation_.assign(g.num_tensors, launch_argument::bound);
+  for (std::uint32_t a = 0; a < lives_.allocations.size(); ++a) {
+    const allocation& x = lives_.allocations[a];
+    if (!x.is_workspace() && x.last == lives_.num_steps() && g.final_output[x.tensor]) output_allocation_[x.tensor] = a;
+  }
+}
+
+REMAT_INLINE void launch_plan::make_launches(const graph_arguments& graph, const problem& p,
+                                             std::span<const step> steps) {
+  const flat_graph& g = p.graph();
+  std::vector<std::uint32_t> now(g.num_tensors, launch_argument::bound);  // tensor → its allocation
+  std::vector<std::uint32_t> event_of(assignment_.size(), launch::no_event);
+  by_stream_.resize(assignment_.streams);
+  launches_.reserve(assignment_.size());
+  for (std::uint32_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].is_free()) {
+      std::uint32_t& a = now[index(steps[i].tensor())];
+      frees_.values.push_back(a);
+      a = launch_argument::bound;
+      continue;
+    }
+    const auto v = static_cast<std::uint32_t>(launches_.size());
+    if (v != 0) frees_.end_row();
+    launch l;
+    l.operation = steps[i].operation();
+    l.step = i;
+    l.stream = assignment_.stream[v];
+    if (assignment_.awaited[v]) {
+      l.event = event_of[v] = num_events();
+      events_.push_back(v);
+    }
+    for (const std::uint32_t w : assignment_.waits[v]) waits_.values.push_back(event_of[w]);
+    waits_.end_row();
+    for (const std::uint32_t a : lives_.outputs[i]) now[lives_.allocations[a].tensor] = a;
+    add_arguments(graph, g, now, l);
+    by_stream_[l.stream].push_back(v);
+    in_order_.push_back(v);
+    launches_.push_back(l);
+  }
+  if (!launches_.empty()) frees_.end_row();
+}
+
+/// Adds the inputs, outputs and workspace of launch `l`. `now` holds the allocation of each tensor.
+REMAT_INLINE void launch_plan::add_arguments(const graph_arguments& graph, const flat_graph& g,
+                                             std::span<const std::uint32_t> now, launch& l) {
+  constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() - 1;
+  const std::size_t o = index(l.operation);
+  l.inputs = static_cast<std::uint32_t>(arguments_.size());
+  for (const std::uint32_t t : graph.inputs[o]) add_argument(g, now, t);
+  l.outputs = static_cast<std::uint32_t>(arguments_.size());
+  for (const std::uint32_t t : graph.outputs[o]) {
+    add_argument(g, now, t);
+    launch_argument& x = arguments_.back();
+    const bool fresh = lives_.allocations[x.allocation].first == l.step;
+    x.adds = !fresh && g.producers[t].size() > 1;
+    if (fresh) begins_.values.push_back(x.allocation);
+  }
+  begins_.end_row();
+  if (arguments_.size() > most) throw bad_argument("the schedule's launches have 2^32 − 1 or more arguments");
+  l.end = static_cast<std::uint32_t>(arguments_.size());
+  if (const std::uint32_t a = lives_.workspace[l.step]; a != lifetimes::no_allocation) {
+    l.workspace_offset = offsets_[a];
+    l.workspace_bytes = lives_.allocations[a].bytes;
+  }
+}
+
+REMAT_INLINE void launch_plan::add_argument(const flat_graph& g, std::span<const std::uint32_t> now, std::uint32_t t) {
+  launch_argument x;
+  x.tensor = static_cast<tensor_id>(t);
+  x.allocation = now[t];
+  x.bytes = tensor_bytes_[t];
+  if (g.always_resident[t])
+    bound_[t] = 1;
+  else if (x.allocation == launch_argument::bound)
+    throw bad_argument("the graph is not the problem's: the graph's operation uses " + label(x.tensor) +
+                       ", which has no memory at that step");
+  else
+    x.offset = offsets_[x.allocation];
+  arguments_.push_back(x);
+}
+
+REMAT_INLINE void launch_plan::measure_memory(const problem& p, std::span<const step> steps) {
+  const check_report report = check(p, steps, [&](std::size_t i, std::int64_t bytes) {
+    if (steps[i].is_compute()) memory_.push_back(bytes);
+  });
+  peak_bytes_ = report.peak_bytes;
+}
+
+}  // namespace remat

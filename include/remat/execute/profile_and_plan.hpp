@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "remat/core/id.hpp"
+#include "remat/cost/callable.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/execute/host.hpp"
+#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
+#include "remat/execute/profile.hpp"
+#include "remat/graph/concepts.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/schedule.hpp"
+
+namespace remat {
+
+/// The listed order with nothing recomputed, each tensor freed right after its last use. All operations run, also those
+/// that no final output and no effect needs. O(operations + reads and writes).
+[[nodiscard]] schedule listed_order(const problem& p);
+
+struct planning_options {
+  profile_options profile{};
+  std::int64_t budget = problem::unlimited;  ///< bytes, for the schedule's peak
+  bool arena_within_budget = true;           ///< the budget holds for the arena, too, which gaps make larger
+  unsigned attempts = 6;  ///< solves, each with less memory than the one before, to bring the arena within the budget
+  /// Bytes, for the peak of the schedule under which operations are measured. The listed order has the baseline's peak;
+  /// if that is more, operations are measured under a schedule that the solver finds with all times equal.
+  std::int64_t measuring_budget = problem::unlimited;
+  std::uint32_t streams = 1;     ///< of the executor that is returned; operations are measured on one stream
+  memory_plan_options memory{};  ///< for both arenas
+};
+
+/// A training step that was measured, planned with the measured times, and is ready to run.
+template <class Executor>
+struct planned_step {
+  std::unique_ptr<Executor> executor{};  ///< null if no schedule was found, or none whose arena fits: see `message`
+  profile_report measured{};             ///< of the first schedule
+  std::optional<problem> instance{};     ///< with the measured times and the budget
+  schedule plan{};
+  double predicted_seconds = 0;    ///< of a training step: the measured times along the plan, on `streams` streams
+  double baseline_seconds = 0;     ///< of a training step with nothing recomputed, on one stream
+  std::int64_t peak_bytes = 0;     ///< of the plan
+  std::int64_t arena_bytes = 0;    ///< of the plan's arena
+  std::int64_t solved_budget = 0;  ///< of the last solve: below `budget` if an arena before exceeded that
+  unsigned attempts = 0;           ///< solves
+  std::string message{};           ///< one line: the solver's, or the reason why there is no executor
+
+  [[nodiscard]] bool ready() const noexcept { return executor != nullptr; }
+};
+
+namespace detail::planning {
+
+[[noreturn]] void refuse_measuring_budget(std::int64_t budget, const std::string& message);
+/// The message if the solver found no schedule within `solved` bytes, for a budget of `budget`.
+[[nodiscard]] std::string no_schedule_message(std::string message, std::int64_t solved, std::int64_t budget);
+/// The message if every arena exceeded the budget.
+[[nodiscard]] std::string large_arena_message(std::int64_t arena, std::int64_t budget, unsigned attempts);
+
+/// Measures operations under the listed order, or a schedule within `measuring_budget`. That schedule's executor and
+/// arena are destroyed before this returns.
+template <sized_graph G, class Make, class Solve>
+[[nodiscard]] profile_report measure_operations(const G& graph, Make& make, Solve& solve,
+                                                const planning_options& options) {
+  const problem equal_times(graph, unit_cost{});
+  schedule first = listed_order(equal_times);
+  if (equal_times.graph().baseline_peak > options.measuring_budget) {
+    auto found = solve(equal_times.with_budget(options.measuring_budget));
+    if (!found.plan) refuse_measuring_budget(options.measuring_budget, std::string(found.message));
+    first = *std::move(found.plan);
+  }
+  const auto executor = make(launch_plan(graph, equal_times, first, {.memory = options.memory}), true);
+  return profile(*executor, options.profile);
+}
+
+/// Solves `out.instance`, with less memory as long as the arena exceeds the budget, and makes the executor.
+template <sized_graph G, class Make, class Solve, class Executor>
+void make_executor(const G& graph, Make& make, Solve& solve, const planning_options& options,
+                   planned_step<Executor>& out) {
+  const problem& p = *out.instance;
+  std::int64_t budget = options.budget;
+  while (out.attempts < std::max(1u, options.attempts)) {
+    ++out.attempts;
+    out.solved_budget = budget;
+    auto found = solve(p.with_budget(budget));
+    out.message = std::string(found.message);
+    if (!found.plan) {
+      out.message = no_schedule_message(std::move(out.message), budget, options.budget);
+      return;
+    }
+    out.plan = *std::move(found.plan);
+    launch_plan launches(graph, p, out.plan, {.streams = options.streams, .memory = options.memory});
+    out.arena_bytes = launches.arena_bytes();
+    out.peak_bytes = launches.peak_bytes();
+    out.predicted_seconds = launches.assignment().makespan;
+    if (!options.arena_within_budget || out.arena_bytes <= options.budget) {
+      out.executor = make(std::move(launches), false);
+      return;
+    }
+    budget = std::min(budget, out.peak_bytes) - (out.arena_bytes - options.budget);
+    if (budget < 0) break;
+  }
+  out.message = large_arena_message(out.arena_bytes, options.budget, out.attempts);
+}
+
+}  // namespace detail::planning
+
+/// Measures the operations of a training step, plans it with the measured times, and makes the executor of the plan.
+///
+///  - `make(launch_plan, bool timing)` returns a `std::unique_ptr` to an executor with its tensors bound. With
+///  `timing`,
+///    the executor must be a `timed_executor`.
+///  - `solve(problem)` returns something with `.plan`, an optional schedule, and `.message`: call any solver in a
+///    lambda.
+///
+/// Operations that the first schedule does not run are needed by no output; their time counts as 0 seconds. If the
+/// arena must be within the budget and is not, because addresses leave gaps, the step is solved again with as much less
+/// memory.
+/// Throws what a `problem`, `plan_memory`, a `launch_plan` and the callables throw; `bad_argument` if the solver finds
+/// no schedule within `measuring_budget`.
+template <sized_graph G, class Make, class Solve>
+requires std::invocable<Make&, launch_plan, bool> && std::invocable<Solve&, const problem&>
+[[nodiscard]] auto profile_and_plan(const G& graph, Make&& make, Solve&& solve, const planning_options& options = {}) {
+  using executor_type = typename std::invoke_result_t<Make&, launch_plan, bool>::element_type;
+  planned_step<executor_type> out;
+  out.measured = detail::planning::measure_operations(graph, make, solve, options);
+  if (out.measured.runs == 0) {
+    out.message = "measuring was cancelled before a run had ended";
+    return out;
+  }
+  out.instance.emplace(graph, out.measured.times.filled(graph, callable_cost{[](op_id) { return 0.0; }}),
+                       options.budget);
+  out.baseline_seconds = out.instance->graph().baseline_time;
+  detail::planning::make_executor(graph, make, solve, options, out);
+  return out;
+}
+
+/// Memory of a tensor that is always resident.
+struct tensor_binding {
+  tensor_id tensor{};
+  std::span<const std::byte> memory{};
+};
+
+/// `profile_and_plan` on the host, with the user's kernels and the memory of parameters and inputs.
+///
+/// `host` is for the executor that is returned. The executor that measures always notes times, never watches the
+/// kernels (`debug`, `check_inputs`), and takes memory from `host.memory` if the given arena is too small for it. The
+/// kernels are copied for it; to share them, give a reference (`std::ref`).
+///
+///     auto step = make_planned(graph, kernels, bindings, [](const problem& p) { return evict(p); },
+///                              {.budget = bytes});
+///     step.executor->run();  // predicted: step.predicted_seconds
+template <sized_graph G, kernels_for<host_stream> Kernels, class Solve>
+[[nodiscard]] planned_step<host_executor<Kernels>> make_planned(const G& graph, Kernels kernels,
+                                                                std::span<const tensor_binding> bindings, Solve&& solve,
+                                                                const planning_options& options = {},
+                                                                const host_options& host = {}) {
+  const auto make = [&](launch_plan plan, bool timing) {
+    host_options chosen = host;
+    if (timing) {
+      chosen.timing = true;
+      chosen.debug = host_debug::off;
+      chosen.check_inputs = false;
+      if (chosen.arena.size() < static_cast<std::uint64_t>(plan.arena_bytes())) chosen.arena = {};
+    }
+    auto executor = std::make_unique<host_executor<Kernels>>(std::move(plan), kernels, chosen);
+    for (const tensor_binding& b : bindings) executor->bind(b.tensor, b.memory);
+    return executor;
+  };
+  return profile_and_plan(graph, make, solve, options);
+}
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/execute/impl/profile_and_plan.hpp"
+#endif

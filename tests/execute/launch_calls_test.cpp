@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/execute/launch_calls.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/cost/measured.hpp"
+#include "remat/execute/host.hpp"
+#include "remat/execute/stand_in.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "support/executions.hpp"
+#include "support/random_graph.hpp"
+#include "support/random_layout.hpp"
+#include "support/schedules.hpp"
+
+using namespace remat;
+
+namespace {
+
+using test::random_execution;
+
+/// Records its calls, and fails at a chosen one.
+struct recording_device {
+  struct call {
+    bool records = false;
+    std::uint32_t event = 0, stream = 0;
+  };
+  std::vector<call> calls{};
+  std::size_t fails_at = static_cast<std::size_t>(-1);
+
+  void wait(std::uint32_t e, std::uint32_t s) { note({false, e, s}); }
+  void record(std::uint32_t e, std::uint32_t s) { note({true, e, s}); }
+
+ private:
+  void note(call c) {
+    if (calls.size() == fails_at) throw std::runtime_error("the device is gone");
+    calls.push_back(c);
+  }
+};
+static_assert(launch_device<recording_device>);
+static_assert(!launch_device<int>);
+
+struct arena_memory {
+  explicit arena_memory(const launch_plan& plan) : words(static_cast<std::size_t>(plan.arena_bytes()) / 8 + 1) {}
+  [[nodiscard]] std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words)); }
+  std::vector<std::uint64_t> words;
+};
+
+std::vector<host_stream> streams_of(const launch_plan& plan) {
+  std::vector<host_stream> out(plan.num_streams());
+  for (std::uint32_t s = 0; s < out.size(); ++s) out[s].index = s;
+  return out;
+}
+
+constexpr auto never = [] { return false; };
+
+}  // namespace
+
+TEST_CASE("issuing in order waits for recorded events only, each recorded once, and for none on one stream") {
+  std::size_t waits = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    random_execution e(seed, 14);
+    if (!e.legal) continue;
+    for (std::uint32_t k = 1; k <= 4; ++k) {
+      const launch_plan plan = e.launches(k, seed);
+      arena_memory arena(plan);
+      launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
+      const test::resident_memory memory(e.p, plan, e.kernels, seed);
+      memory.bind_all(calls);
+      for (int round = 0; round < 2; ++round) {
+        recording_device device;
+        CHECK(issue(plan, calls, plan.in_order(), seed, device, e.kernels, never) == plan.size());
+        std::vector<std::uint8_t> recorded(plan.num_events(), 0);
+        std::size_t expected_waits = 0;
+        for (const recording_device::call& c : device.calls) {
+          REQUIRE(c.event < plan.num_events());
+          CHECK(recorded[c.event] == !c.records);
+          if (c.records) {
+            recorded[c.event] = 1;
+            CHECK(c.stream == plan.launches()[plan.events()[c.event]].stream);
+          } else {
+            ++waits;
+            CHECK(c.stream != plan.launches()[plan.events()[c.event]].stream);
+          }
+        }
+        for (std::size_t i = 0; i < plan.size(); ++i) expected_waits += plan.assignment().waits[i].size();
+        CHECK(device.calls.size() == expected_waits + plan.num_events());
+        if (k == 1) CHECK(device.calls.empty());
+      }
+      const stand_in_values expected = e.kernels.expected(seed, seed);
+      for (const std::uint32_t t : e.p.graph().final_outputs)
+        CHECK(stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
+    }
+  }
+  CHECK(waits > 1000);
+}
+
+namespace {
+
+/// Runs the launches on the calling thread in a random order that streams and waits permit; `without` names a wait
+/// (counted over all launches) that is not kept, and whose launch is then run as early as it may. Returns whether the
+/// step left behind what it should.
+bool right_in_any_order(random_execution& e, const launch_plan& plan, std::uint64_t seed, std::size_t without) {
+  arena_memory arena(plan);
+  launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
+  const test::resident_memory memory(e.p, plan, e.kernels, seed);
+  memory.bind_all(calls);
+  e.kernels.forget_effects();
+  std::vector<std::vector<std::uint32_t>> waits(plan.size());
+  std::vector<std::uint8_t> hurried(plan.size(), 0);
+  std::size_t n = 0;
+  for (std::uint32_t i = 0; i < plan.size(); ++i)
+    for (const std::uint32_t w : plan.waits(i)) {
+      if (n++ == without)
+        hurried[i] = 1;
+      else
+        waits[i].push_back(plan.events()[w]);
+    }
+  // Whatever the hurried launch needs goes first.
+  for (std::uint32_t i = static_cast<std::uint32_t>(plan.size()); i-- > 0;) {
+    if (!hurried[i]) continue;
+    for (const std::uint32_t w : waits[i]) hurried[w] = 1;
+    const auto stream = plan.of_stream(plan.launches()[i].stream);
+    for (const std::uint32_t j : stream)
+      if (j < i) hurried[j] = 1;
+  }
+  std::mt19937_64 engine(seed);
+  std::vector<std::uint8_t> done(plan.size(), 0);
+  std::vector<std::size_t> next(plan.num_streams(), 0);
+  recording_device device;
+  try {
+    for (std::size_t k = 0; k < plan.size(); ++k) {
+      std::vector<std::uint32_t> ready;
+      bool hurry = false;
+      for (std::uint32_t s = 0; s < plan.num_streams(); ++s) {
+        if (next[s] == plan.of_stream(s).size()) continue;
+        const std::uint32_t i = plan.of_stream(s)[next[s]];
+        if (!std::all_of(waits[i].begin(), waits[i].end(), [&](std::uint32_t w) { return done[w] != 0; })) continue;
+        if (hurried[i] && !hurry) ready.clear();
+        hurry = hurry || hurried[i];
+        if (hurried[i] || !hurry) ready.push_back(i);
+      }
+      const std::uint32_t i = ready[engine() % ready.size()];
+      issue(plan, calls, std::span(&i, 1), seed, device, e.kernels, never);
+      done[i] = 1;
+      ++next[plan.launches()[i].stream];
+    }
+  } catch (const execution_error&) {
+    return false;
+  }
+  const stand_in_values expected = e.kernels.expected(seed, seed);
+  for (const std::uint32_t t : e.p.graph().final_outputs) {
+    const auto bytes = calls.output(static_cast<tensor_id>(t));
+    try {
+      e.kernels.verify(static_cast<tensor_id>(t), bytes);
+    } catch (const error&) {
+      return false;
+    }
+    if (stand_in_kernels::value(bytes) != expected.tensors[t]) return false;
+  }
+  for (std::uint32_t o = 0; o < e.p.graph().num_operations; ++o)
+    if (e.p.graph().has_effect(o) && e.kernels.effects()[o] != expected.effects[o]) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("every order that the waits permit computes the same; left-out waits are noticed") {
+  std::size_t orders = 0, left_out = 0, noticed = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    random_execution e(seed, 12);
+    if (!e.legal) continue;
+    for (std::uint32_t k = 2; k <= 4; ++k) {
+      const launch_plan plan = e.launches(k, seed);
+      std::size_t waits = 0;
+      for (std::size_t i = 0; i < plan.size(); ++i) waits += plan.waits(i).size();
+      if (waits == 0) continue;
+      for (std::uint64_t round = 0; round < 4; ++round, ++orders)
+        CHECK(right_in_any_order(e, plan, seed * 16 + round, static_cast<std::size_t>(-1)));
+      for (std::size_t w = 0; w < waits; ++w, ++left_out) noticed += !right_in_any_order(e, plan, seed, w);
+    }
+  }
+  INFO(noticed, " of ", left_out, " left-out waits noticed");
+  CHECK(orders > 500);
+  CHECK(left_out > 500);
+  // Not noticed: that a tensor without bytes, or workspace, which holds nothing, comes too late or too early.
+  CHECK(noticed * 10 > left_out * 6);
+}
+
+TEST_CASE("a fault at any call of the device is an error with the operation's name, and the next run is right") {
+  std::size_t faults = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    random_execution e(seed, 10);
+    if (!e.legal) continue;
+    const launch_plan plan = e.launches(3, seed);
+    arena_memory arena(plan);
+    launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
+    const test::resident_memory memory(e.p, plan, e.kernels, seed);
+    memory.bind_all(calls);
+    recording_device whole;
+    issue(plan, calls, plan.in_order(), seed, whole, e.kernels, never);
+    for (std::size_t at = 0; at < whole.calls.size(); ++at, ++faults) {
+      recording_device device;
+      device.fails_at = at;
+      const launch& by = plan.launches()[plan.events()[whole.calls[at].event]];
+      try {
+        issue(plan, calls, plan.in_order(), seed, device, e.kernels, never);
+        FAIL("no error");
+      } catch (const execution_error& error) {
+        const std::string text = error.what();
+        CHECK(text.find(plan.label(error.operation())) == 0);
+        CHECK(text.find("the device is gone") != std::string::npos);
+        if (whole.calls[at].records) {
+          CHECK(error.operation() == by.operation);
+          CHECK(text.find("recording its event failed") != std::string::npos);
+        } else {
+          CHECK(text.find("waiting for " + plan.label(by.operation) + " failed") != std::string::npos);
+        }
+        CHECK_THROWS_AS(std::rethrow_if_nested(error), std::runtime_error);
+      }
+      recording_device again;
+      CHECK(issue(plan, calls, plan.in_order(), seed, again, e.kernels, never) == plan.size());
+      const stand_in_values expected = e.kernels.expected(seed, seed);
+      for (const std::uint32_t t : e.p.graph().final_outputs)
+        CHECK(stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
+    }
+  }
+  CHECK(faults > 100);
+}
+
+TEST_CASE("as many streams must be given as the plan has") {
+  const random_execution e(1, 6);
+  const launch_plan made = e.launches(2, 1);
+  const std::vector<host_stream> one(1);
+  arena_memory arena(made);
+  CHECK_THROWS_WITH_AS((launch_calls<host_stream>(made, arena.bytes(), one)), "1 streams are given; the plan is for 2",
+                       bad_argument);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+#include "remat/execute/memory_guard.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "support/executions.hpp"
+
+using namespace remat;
+
+namespace {
+
+/// Runs the stand-in kernels of a random schedule one after the other, with a guard around each. `spoil(i)` is called
+/// after the kernel of launch i. Returns the guard's error.
+template <class Spoil>
+std::string guarded_run(test::random_execution& e, const launch_plan& plan, std::span<std::byte> arena,
+                        host_debug debug, bool check_inputs, Spoil&& spoil) {
+  std::vector<host_stream> streams(plan.num_streams());
+  launch_calls<host_stream> calls(plan, arena, streams);
+  const test::resident_memory memory(e.p, plan, e.kernels, 1);
+  memory.bind_all(calls);
+  detail::host::memory_guard guard(plan, calls, debug, check_inputs);
+  try {
+    guard.begin_run();
+    for (std::uint32_t i = 0; i < plan.size(); ++i) {
+      guard.before(i);
+      calls[i].seed = kernel_seed(1, calls[i].operation);
+      e.kernels(calls[i]);
+      spoil(i);
+      guard.after(i);
+    }
+    guard.end_run();
+  } catch (const error& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a write to any byte that belongs to no tensor is noticed; right kernels are let through") {
+  std::size_t spoiled = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    test::random_execution e(seed, 8);
+    if (!e.legal) continue;
+    const launch_plan plan = e.launches(1, seed);
+    std::vector<std::uint64_t> words(static_cast<std::size_t>(plan.arena_bytes()) / 8 + 1);
+    const std::span<std::byte> arena = std::as_writable_bytes(std::span(words));
+    for (const host_debug debug : {host_debug::off, host_debug::poison, host_debug::every_launch})
+      for (const bool check_inputs : {false, true})
+        CHECK(guarded_run(e, plan, arena, debug, check_inputs, [](std::uint32_t) {}).empty());
+    for (std::uint32_t at = 0; at < plan.size(); ++at) {
+      const std::uint32_t step = plan.launches()[at].step;
+      for (std::int64_t byte = 0; byte < plan.arena_bytes(); byte += 7) {
+        bool free = true;
+        for (std::size_t a = 0; a < plan.offsets().size(); ++a) {
+          const allocation& x = plan.lives().allocations[a];
+          free = free &&
+                 !(x.first <= step && step < x.last && plan.offsets()[a] <= byte && byte < plan.offsets()[a] + x.bytes);
+        }
+        if (!free) continue;
+        ++spoiled;
+        const std::string text = guarded_run(e, plan, arena, host_debug::every_launch, false, [&](std::uint32_t i) {
+          if (i == at) arena[static_cast<std::size_t>(byte)] = std::byte{0};
+        });
+        CHECK(text.find("it wrote to byte " + std::to_string(byte) + " of the arena, which ") == 0);
+      }
+    }
+  }
+  CHECK(spoiled > 200);
+}

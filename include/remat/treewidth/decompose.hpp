@@ -17,6 +17,7 @@
 
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/random.hpp"
 #include "remat/treewidth/check.hpp"
 #include "remat/treewidth/dissection.hpp"
 #include "remat/treewidth/elimination_order.hpp"
@@ -487,7 +488,7 @@ class solver {
 
   const decompose_options& options_;
   run_clock clock_;
-  detail::eliminating::random_source random_;
+  random_source random_;
   std::function<bool()> stop_;
   piece root_;
   std::uint32_t low_ = 0;

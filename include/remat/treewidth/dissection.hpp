@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/flow_cutter.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
@@ -42,7 +43,7 @@ inline undirected_graph induced(const undirected_graph& g, const std::vector<std
 
 /// The best separator of a connected graph among those of some pairs; empty if none was found.
 inline std::vector<std::uint32_t> separate(const undirected_graph& g, const dissection_options& options,
-                                           detail::eliminating::random_source& random) {
+                                           random_source& random) {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   flow_cutter cutter(g);
   std::vector<std::uint32_t> best;
@@ -77,7 +78,7 @@ inline std::vector<std::uint32_t> separate(const undirected_graph& g, const diss
                                                                  const dissection_options& options) {
   using detail::eliminating::none;
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
-  detail::eliminating::random_source random(options.seed);
+  random_source random(options.seed);
   std::vector<std::uint32_t> level(n, none), number(n, none), mark(n, 0);
   struct cell {
     std::vector<std::uint32_t> vertices;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
@@ -33,26 +34,6 @@ enum class elimination_rule : std::uint8_t {
 namespace detail::eliminating {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-
-/// Splitmix64 \cite steele2014splittable: the same sequence everywhere for a seed.
-class random_source {
- public:
-  explicit random_source(std::uint64_t seed) noexcept : state_(seed) {}
-  std::uint64_t next() noexcept {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31U);
-  }
-  /// 0 … n − 1. Precondition: n > 0.
-  std::uint32_t below(std::size_t n) noexcept {
-    return static_cast<std::uint32_t>(((next() >> 32U) * static_cast<std::uint64_t>(n)) >> 32U);
-  }
-  double uniform() noexcept { return static_cast<double>(next() >> 11U) * 0x1.0p-53; }
-
- private:
-  std::uint64_t state_;
-};
 
 /// The graph that elimination works on, as a matrix of bits: n²/8 bytes.
 class dense_adjacency {

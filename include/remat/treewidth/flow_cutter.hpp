@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
@@ -34,8 +35,8 @@ class flow_cutter {
       : g_(g), n_(static_cast<std::uint32_t>(g.num_vertices())), side_{half(n_), half(n_)}, from_(n_), to_(n_) {}
 
   /// Separators between `s` and `t` of at most `most` vertices; of each size the most even one. `stop` as elsewhere.
-  std::vector<separator> run(std::uint32_t s, std::uint32_t t, std::uint32_t most,
-                             detail::eliminating::random_source& random, const std::function<bool()>* stop = nullptr) {
+  std::vector<separator> run(std::uint32_t s, std::uint32_t t, std::uint32_t most, random_source& random,
+                             const std::function<bool()>* stop = nullptr) {
     std::vector<separator> found;
     if (s == t || g_.adjacent(s, t)) return found;
     std::fill(from_.begin(), from_.end(), none);

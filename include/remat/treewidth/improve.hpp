@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/treewidth/dissection.hpp"
 #include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/positive_instance.hpp"
@@ -219,7 +220,7 @@ class decomposition_improver {
   }
 
   const undirected_graph& g_;
-  detail::eliminating::random_source random_;
+  random_source random_;
   tree_decomposition tree_;
   index_rows links_;
   std::int64_t width_ = -1;

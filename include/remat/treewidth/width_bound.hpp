@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/random.hpp"
 #include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
@@ -27,7 +28,7 @@ namespace remat {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   std::vector<std::vector<std::uint32_t>> rows(n);
   for (std::uint32_t v = 0; v < n; ++v) rows[v].assign(g.neighbours(v).begin(), g.neighbours(v).end());
-  detail::eliminating::random_source random(seed);
+  random_source random(seed);
   struct entry {
     std::uint32_t degree, tie, vertex;
     bool operator<(const entry& o) const noexcept {

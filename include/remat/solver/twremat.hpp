@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/rounding.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/moves.hpp"
 #include "remat/refine/retain.hpp"
@@ -23,6 +26,7 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/solution.hpp"
+#include "remat/treewidth/check.hpp"
 #include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/separator_tree.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
@@ -76,6 +80,7 @@ class recursion {
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::uint32_t most_restarts = 64;
+  static constexpr std::size_t steps_between_polls = 100'000;
 
   bool run_once(std::int64_t budget, double longest, run_clock& clock) {
     budget_ = budget;
@@ -145,6 +150,14 @@ class recursion {
     }
   }
 
+  /// Counts elementary steps that compute nothing, and polls.
+  void count(std::size_t steps) {
+    steps_ += steps;
+    if (steps_ < steps_between_polls) return;
+    steps_ = 0;
+    if (clock_->should_stop()) stopped_ = true;
+  }
+
   /// Runs `o`; all of its inputs are there.
   void compute(std::uint32_t o) {
     for (const std::uint32_t t : step_.outputs[o])
@@ -184,6 +197,7 @@ class recursion {
           }
       }
     std::sort(needed.begin(), needed.end());
+    count(32 + 16 * needed.size());
   }
 
   /// Runs all of `needed` in order if that fits the budget.
@@ -290,10 +304,13 @@ class recursion {
           for (const std::uint32_t o : in_part)
             if (part_of(o) == parts[call - here.size()]) stack.push_back(o);
         ++closure_;
+        count(8);
+        if (stopped_) break;
         for (const std::uint32_t o : stack) in_closure_[o] = closure_;
         while (!stack.empty()) {
           const std::uint32_t o = stack.back();
           stack.pop_back();
+          count(8 * step_.inputs[o].size());
           for (const std::uint32_t t : step_.inputs[o]) {
             if (held_here_[t] == all) until_[t] = std::max(until_[t], call);
             for (const std::uint32_t p : step_.producers[t]) {
@@ -384,6 +401,7 @@ class recursion {
   double time_ = 0, longest_ = 0;
   run_clock* clock_ = nullptr;
   bool stopped_ = false;
+  std::size_t steps_ = 0;  // since the last poll
   std::uint32_t conflict_ = none;
   std::vector<std::uint8_t> there_, done_, kept_;
   std::vector<std::uint32_t> ran_at_, allocation_, written_, held_, uses_, trial_, trial_uses_, wanted_, computes_;
@@ -428,24 +446,25 @@ struct twremat_solver {
     run_clock clock(options.run);
     solution best;
     const flat_graph& s = p.graph();
+    const undirected_graph graph = operation_graph(p);
+    if (options.tree) require_decomposition(graph, *options.tree);
     stop_reason stopped = clock.poll();
     if (stopped != stop_reason::none || prove(p, best, options.run)) {
       conclude(p, best, clock, stopped);
       return best;
     }
     std::optional<detail::treewidth::recursion> recursion;
-    const undirected_graph graph = operation_graph(p);
     const std::vector<double> weight = weights(s);
     for (std::uint32_t i = 0; i < std::max(options.attempts, most_in_need); ++i) {
       if (i >= options.attempts && best.plan) break;
-      if (best.plan && best.time <= best.lower_bound * (1 + 1e-12)) break;
+      if (best.plan && is_optimal(best.time, best.lower_bound)) break;
       stopped = clock.poll();
       if (stopped != stop_reason::none) break;
       if (i % std::size(shares) == 0 || !recursion) {
         const tree_decomposition tree =
-            options.tree ? *options.tree
-                         : decomposition_of(graph, elimination_order(graph, elimination_rule::min_fill,
-                                                                     options.run.seed + i / std::size(shares)));
+            options.tree ? *options.tree : greedy_tree(graph, options.run.seed + i / std::size(shares), clock);
+        stopped = clock.poll();
+        if (stopped != stop_reason::none) break;
         recursion.emplace(s, separate(graph.rows(), tree.bags, tree.links(), weight));
       }
       // Told of less memory, it takes more apart, and leaves more to `retain`.
@@ -456,8 +475,7 @@ struct twremat_solver {
     }
     if (!best.plan && stopped == stop_reason::none) {
       evict_options eviction;
-      eviction.run = options.run;
-      eviction.run.time_limit = clock.left();
+      eviction.run = clock.part(1);
       solution other = evict(best.lower_bound > s.needed_time ? p.with_known_bound(best.lower_bound) : p, eviction);
       clock.work(other.statistics.work);
       if (other.plan) {
@@ -473,6 +491,7 @@ struct twremat_solver {
   static constexpr double shares[] = {1.0, 0.75, 0.5};
   static constexpr std::uint32_t most_in_need = 6;
   static constexpr std::size_t most_repairs = 400;
+  static constexpr std::size_t repairs_between_polls = 4;
   static constexpr double longest = 8;  ///< a recursion that takes so many times the needed time is given up
 
   /// One recursion under `budget`, repaired where it is over the problem's, and the memory that is left spent.
@@ -486,14 +505,45 @@ struct twremat_solver {
       timeline line(p);
       line.load(plan);
       refine_moves moves(line, options.run.seed);
-      moves.most_repairs = most_repairs;
-      if (!moves.repair(report.time + needed)) return;
+      if (!repair(line, moves, report.time + needed, clock)) return;
       plan = schedule_computes(p, line.computes());
     }
     retain_options spending;
     spending.rounds = options.retain_rounds;
-    spending.enough = needed * (1 + 1e-12);
+    spending.enough = with_rounding(needed);
     accept(p, best, retain(p, std::move(plan), clock, spending));
+  }
+
+  /// Drops idle tensors, at most `most_repairs` times, until the schedule fits. Polls after every few of them.
+  static bool repair(timeline& line, refine_moves& moves, double allowed, const run_clock& clock) {
+    moves.most_repairs = repairs_between_polls;
+    for (std::size_t done = 0; done < most_repairs; done += repairs_between_polls) {
+      const std::size_t nodes = line.node_limit();
+      if (moves.repair(allowed)) return true;
+      // Without a new compute nothing was dropped: nothing can be.
+      if (line.time() > allowed || line.node_limit() == nodes || clock.should_stop()) return false;
+    }
+    return false;
+  }
+
+  static void require_decomposition(const undirected_graph& g, const tree_decomposition& t) {
+    const decomposition_report report = check_decomposition(g, t);
+    if (!report.valid())
+      throw bad_argument("twremat: options.tree is no tree decomposition of the operation graph: " +
+                         report.violations[0]);
+  }
+
+  /// A decomposition by a greedy order of least fill. A stop leaves the rest of the vertices in one bag.
+  static tree_decomposition greedy_tree(const undirected_graph& g, std::uint64_t seed, const run_clock& clock) {
+    const std::function<bool()> stop = [&] { return clock.should_stop(); };
+    std::size_t eliminated = 0;
+    detail::eliminating::greedy_options greedy;
+    greedy.rule = elimination_rule::min_fill;
+    greedy.seed = seed;
+    greedy.stop = &stop;
+    greedy.eliminated = &eliminated;
+    const std::vector<std::uint32_t> order = detail::eliminating::greedy_order(g, greedy);
+    return decomposition_of(g, order, eliminated);
   }
 
   /// Of each operation: its share of all bytes and of all time. Parts that are equal in these are balanced.

@@ -25,7 +25,7 @@ struct decomposition_report {
 /// connected in the tree. It shares nothing with what makes decompositions.
 ///
 /// A graph without vertices has the decomposition without bags. Never throws for a wrong decomposition.
-/// O(sum of bag sizes + sum over the graph's edges of the sizes of the bags that hold one end) time.
+/// O(sum of bag sizes + sum over the graph's edges of the bags that hold one end · log) time.
 [[nodiscard]] inline decomposition_report check_decomposition(const undirected_graph& g, const tree_decomposition& t) {
   decomposition_report out;
   const auto say = [&](std::string text) {
@@ -39,10 +39,9 @@ struct decomposition_report {
     for (std::size_t i = 0; i < bag.size(); ++i) {
       if (bag[i] >= n)
         say("bag " + std::to_string(b) + " holds " + std::to_string(bag[i]) + ", which is no vertex");
-      else if (i > 0 && bag[i - 1] >= bag[i])
-        say("bag " + std::to_string(b) + " is not ascending");
       else
         holders[bag[i]].push_back(b);
+      if (i > 0 && bag[i - 1] >= bag[i]) say("bag " + std::to_string(b) + " is not ascending");
     }
   }
 
@@ -82,8 +81,7 @@ struct decomposition_report {
       if (v < u) continue;
       const std::uint32_t few = holders[u].size() < holders[v].size() ? u : v, other = few == u ? v : u;
       const bool together = std::any_of(holders[few].begin(), holders[few].end(), [&](std::uint32_t b) {
-        const auto bag = t.bags[b];
-        return std::find(bag.begin(), bag.end(), other) != bag.end();
+        return std::binary_search(holders[other].begin(), holders[other].end(), b);
       });
       if (!together) say("edge (" + std::to_string(u) + ", " + std::to_string(v) + ") is in no bag");
     }

@@ -89,9 +89,13 @@ class solver {
     decomposition_result out;
     const undirected_graph& g = root_.graph;
     if (g.num_vertices() > 0) {
-      low_ = contraction_bound(g, random_.next(), &stop_);
       clock_.work(16 * g.num_edges());
-      analyse(root_);
+      if (must_stop()) {
+        begin(root_);
+      } else {
+        low_ = contraction_bound(g, random_.next(), &stop_);
+        analyse(root_);
+      }
       while (!must_stop()) {
         piece* worst = widest(root_);
         if (worst == nullptr || worst->width <= static_cast<std::int64_t>(low_) || worst->width <= options_.good_enough)
@@ -134,8 +138,8 @@ class solver {
 
   /// Reduces a piece, takes it apart, and gives what is left a first decomposition.
   void analyse(piece& p) {
-    reduced_graph r = reduce(p.graph, low_, &stop_);
     clock_.work(8 * p.graph.num_edges());
+    reduced_graph r = reduce(p.graph, low_, &stop_);
     low_ = std::max(low_, r.lower_bound);
     if (!r.eliminated.empty()) {
       p.reduced = true;
@@ -164,8 +168,7 @@ class solver {
   void begin(piece& p) {
     if (by_components(p)) return;
     if (p.tree.size() == 0) {
-      // The first one is made whatever the clock says.
-      adopt(p, decomposition_of(p.graph, elimination_order(p.graph, elimination_rule::min_degree, random_.next())));
+      adopt(p, first_decomposition(p.graph));
     } else {
       p.width = p.tree.width();
     }
@@ -173,6 +176,20 @@ class solver {
     if (must_stop()) return;
     low_ = std::max(low_, contraction_bound(p.graph, random_.next(), &stop_));
     split(p);
+  }
+
+  /// By a greedy order of least degrees. After a stop it may still take `polls_after_stop` polls, over all pieces; then
+  /// the vertices that are left make one bag.
+  tree_decomposition first_decomposition(const undirected_graph& g) {
+    const std::function<bool()> stop = [&] { return must_stop() && ++polls_after_stop_ > most_polls_after_stop; };
+    detail::eliminating::greedy_options greedy;
+    greedy.rule = elimination_rule::min_degree;
+    greedy.seed = random_.next();
+    greedy.stop = &stop;
+    std::size_t eliminated = 0;
+    greedy.eliminated = &eliminated;
+    const std::vector<std::uint32_t> order = detail::eliminating::greedy_order(g, greedy);
+    return decomposition_of(g, order, eliminated);
   }
 
   bool by_components(piece& p) {
@@ -234,8 +251,8 @@ class solver {
     const std::size_t n = p.graph.num_vertices();
     if (n > 4096 || n * static_cast<std::size_t>(p.width + 1) > 400'000 || p.width <= static_cast<std::int64_t>(low_))
       return;
-    tree_decomposition t = minimal_decomposition(p.graph, p.tree, &stop_);
     clock_.work(n * static_cast<std::size_t>(p.width * p.width) * (n / 64 + 4) / 64);
+    tree_decomposition t = minimal_decomposition(p.graph, p.tree, &stop_);
     if (must_stop()) return;
     p.tree = {};
     adopt(p, t);
@@ -244,9 +261,9 @@ class solver {
     std::vector<std::uint32_t> perhaps;
     bool any = false;
     {
-      safe_separator_test test(p.graph);
+      safe_separator_test test(p.graph, &stop_);
       for (std::uint32_t e = 0; e < t.edges.size(); ++e) {
-        if (e % 16 == 0 && must_stop()) return;
+        if (must_stop()) return;
         const auto a = t.bags[t.edges[e].first], b = t.bags[t.edges[e].second];
         std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(shared[e]));
         cut[e] = test.almost_clique(shared[e]);
@@ -292,7 +309,7 @@ class solver {
         within.push_back(static_cast<std::uint32_t>(
             std::lower_bound(sides[k]->vertices.begin(), sides[k]->vertices.end(), v) - sides[k]->vertices.begin()));
       clock_.work(sides[k]->vertices.size());
-      safe_separator_test test(sides[k]->graph);
+      safe_separator_test test(sides[k]->graph, &stop_);
       if (!test.almost_clique(within) && !test.clique_minor(within)) continue;
       cut[e] = 1;
       parts[k].clear();
@@ -366,17 +383,20 @@ class solver {
     if (!p.improver) p.improver = std::make_unique<decomposition_improver>(p.graph, p.tree, random_.next());
     const std::uint64_t from = p.improver->work();
     std::uint64_t counted = from;
-    while (!must_stop() && p.improver->work() - from < slice) {
-      p.improver->step(slice / 16, &stop_);
-      clock_.work(p.improver->work() - counted);
-      counted = p.improver->work();
+    const std::function<bool()> stop = [&] {
+      clock_.work(p.improver->work() - std::exchange(counted, p.improver->work()));
+      return must_stop();
+    };
+    while (!stop() && p.improver->work() - from < slice) {
+      p.improver->step(std::min(slice / 16, clock_.work_left()), &stop);
       if (p.improver->width() < p.width) {
         p.tree = p.improver->tree();
         p.width = p.improver->width();
         report("parts");
-        if (p.width <= static_cast<std::int64_t>(low_)) return;
+        if (p.width <= static_cast<std::int64_t>(low_)) break;
       }
     }
+    (void)stop();  // counts the last of the work
     // Another triangulation may have other safe separators.
     if (p.width < before && !must_stop()) split(p);
   }
@@ -387,13 +407,14 @@ class solver {
     while (!must_stop() && p.width > static_cast<std::int64_t>(low_) && left > 0) {
       report("exact");
       const reduced_graph r = reduce(p.graph, low_, &stop_);
+      if (must_stop()) return;
       if (r.lower_bound > low_) {
         low_ = r.lower_bound;
         continue;
       }
       width_search_limits limits;
       std::uint64_t spent = 0;
-      limits.work = left;
+      limits.work = std::min(left, 1 + clock_.work_left() / 8);
       limits.stop = &stop_;
       limits.spent = &spent;
       const width_decision decision = decide_width(r.rest, low_, limits);
@@ -412,31 +433,35 @@ class solver {
 
   /// One nested dissection, and greedy orders within it. Returns what it cost.
   std::uint64_t dissect(piece& p, std::uint32_t round) {
-    std::uint64_t spent = 0;
+    std::uint64_t spent = 0, counted = 0;
+    const std::function<bool()> stop = [&] {
+      clock_.work(spent - std::exchange(counted, spent));
+      return must_stop();
+    };
     dissection_options dissection;
     const bool large = p.graph.num_vertices() > 3000;
     dissection.seed = random_.next();
     dissection.pairs = large && round == 0 ? 2 : 1 + random_.below(8);
     dissection.least_share = 0.1 + 0.35 * random_.uniform();
     dissection.target = static_cast<std::uint32_t>(p.width);
-    dissection.stop = &stop_;
+    dissection.stop = &stop;
     dissection.work = &spent;
     const std::vector<std::uint32_t> rank = dissection_ranks(p.graph, dissection);
     if (!rank.empty())
       for (const elimination_rule rule :
            {elimination_rule::fill_and_degree, elimination_rule::min_fill, elimination_rule::sparsest}) {
-        if (must_stop()) break;
+        if (stop()) break;
         detail::eliminating::greedy_options greedy;
         greedy.rule = rule;
         greedy.seed = random_.next();
         greedy.rank = rank;
         greedy.give_up = static_cast<std::uint32_t>(p.width);
-        greedy.stop = &stop_;
+        greedy.stop = &stop;
         spent += decomposition_improver::cost_of_greedy(p.graph, static_cast<std::uint64_t>(p.width));
         const auto order = detail::eliminating::greedy_order(p.graph, greedy);
         if (!order.empty()) adopt(p, decomposition_of(p.graph, order));
       }
-    clock_.work(spent);
+    (void)stop();  // counts the last of the work
     return spent + 1;
   }
 
@@ -492,6 +517,8 @@ class solver {
   std::function<bool()> stop_;
   piece root_;
   std::uint32_t low_ = 0;
+  static constexpr std::uint32_t most_polls_after_stop = 20;  // some milliseconds
+  std::uint32_t polls_after_stop_ = 0;
 };
 
 /// Searches with other seeds beside the caller's; the best answer, and the best bound.

@@ -46,13 +46,19 @@ inline std::vector<std::uint32_t> separate(const undirected_graph& g, const diss
                                            random_source& random) {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   flow_cutter cutter(g);
+  // The work is told as it is done, so that a limit on it can stop the search for one separator.
+  std::uint64_t told = 0;
+  const std::function<bool()> stop = [&] {
+    if (options.work != nullptr) *options.work += cutter.work() - std::exchange(told, cutter.work());
+    return options.stop != nullptr && (*options.stop)();
+  };
   std::vector<std::uint32_t> best;
   double best_score = 0;
   for (std::uint32_t i = 0; i < options.pairs; ++i) {
     std::uint32_t s = random.below(n), t = random.below(n);
     for (int again = 0; again < 8 && (s == t || g.adjacent(s, t)); ++again) t = random.below(n);
     const std::uint32_t most = best.empty() ? n : static_cast<std::uint32_t>(2 * best.size());
-    for (const flow_cutter::separator& cut : cutter.run(s, t, most, random, options.stop)) {
+    for (const flow_cutter::separator& cut : cutter.run(s, t, most, random, &stop)) {
       const double share = static_cast<double>(cut.smaller_side) / n;
       // Less even ones must be smaller in proportion.
       const double score = static_cast<double>(cut.vertices.size()) / std::min(share, options.least_share);
@@ -61,9 +67,8 @@ inline std::vector<std::uint32_t> separate(const undirected_graph& g, const diss
         best = cut.vertices;
       }
     }
-    if (options.stop != nullptr && (*options.stop)()) break;
+    if (stop()) break;
   }
-  if (options.work != nullptr) *options.work += cutter.work();
   return best;
 }
 

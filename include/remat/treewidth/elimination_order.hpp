@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "remat/core/random.hpp"
+#include "remat/treewidth/stop_poll.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
@@ -46,6 +47,8 @@ class dense_adjacency {
     }
   }
   [[nodiscard]] std::uint32_t degree(std::uint32_t v) const noexcept { return degree_[v]; }
+  /// Elementary steps of a pass over the row of a vertex.
+  [[nodiscard]] std::uint64_t row_cost(std::uint32_t) const noexcept { return words_; }
   [[nodiscard]] bool adjacent(std::uint32_t u, std::uint32_t v) const noexcept {
     return (row(u)[v / 64] >> (v % 64) & 1U) != 0;
   }
@@ -107,6 +110,7 @@ class sparse_adjacency {
   [[nodiscard]] std::uint32_t degree(std::uint32_t v) const noexcept {
     return static_cast<std::uint32_t>(rows_[v].size());
   }
+  [[nodiscard]] std::uint64_t row_cost(std::uint32_t v) const noexcept { return rows_[v].size(); }
   [[nodiscard]] bool adjacent(std::uint32_t u, std::uint32_t v) const noexcept {
     if (rows_[u].size() > rows_[v].size()) std::swap(u, v);
     return std::binary_search(rows_[u].begin(), rows_[u].end(), v);
@@ -161,8 +165,9 @@ class sparse_adjacency {
   std::vector<std::uint32_t> merged_;
 };
 
-/// Pairs of neighbours of each vertex that are not joined. O(edges · √edges) time.
-inline std::vector<std::uint64_t> fill_counts(const undirected_graph& g) {
+/// Pairs of neighbours of each vertex that are not joined; meaningless where `poll` stopped the count. O(edges ·
+/// √edges) time.
+inline std::vector<std::uint64_t> fill_counts(const undirected_graph& g, polling::stop_poll& poll) {
   const std::size_t n = g.num_vertices();
   std::vector<std::uint64_t> fill(n);
   std::vector<std::uint32_t> place(n), by_degree(n);
@@ -182,13 +187,15 @@ inline std::vector<std::uint64_t> fill_counts(const undirected_graph& g) {
         mark[u] = v;
         first.push_back(u);
       }
-    for (const std::uint32_t u : first)
+    for (const std::uint32_t u : first) {
+      if (poll.count(g.degree(u))) return fill;
       for (const std::uint32_t w : g.neighbours(u))
         if (mark[w] == v && place[w] < place[u]) {
           --fill[v];
           --fill[u];
           --fill[w];
         }
+    }
   }
   return fill;
 }
@@ -199,6 +206,9 @@ struct greedy_options {
   std::span<const std::uint32_t> rank{};  ///< of each vertex, below 65536: lower ones go first; empty: all the same
   std::uint32_t give_up = none;           ///< ends as soon as the width reaches this
   const std::function<bool()>* stop = nullptr;  ///< asked from time to time; true ends it
+  /// Where given, a stop leaves the vertices that are left in any order, and this is the number of vertices before
+  /// them.
+  std::size_t* eliminated = nullptr;
 };
 
 /// Eliminates by a rule. Empty where it gave up or was stopped.
@@ -206,12 +216,12 @@ template <class Adjacency>
 class greedy {
  public:
   greedy(const undirected_graph& g, const greedy_options& options)
-      : g_(g), options_(options), random_(options.seed), adjacency_(g) {}
+      : g_(g), options_(options), random_(options.seed), poll_(options.stop), adjacency_(g) {}
 
   std::vector<std::uint32_t> run() {
     const auto n = static_cast<std::uint32_t>(g_.num_vertices());
     const bool counts_fill = options_.rule != elimination_rule::min_degree;
-    if (counts_fill) fill_ = fill_counts(g_);
+    if (counts_fill) fill_ = fill_counts(g_, poll_);
     version_.assign(n, 0);
     gone_.assign(n, 0);
     touched_.assign(n, 0);
@@ -219,18 +229,14 @@ class greedy {
     std::vector<std::uint32_t> order, around;
     order.reserve(n);
     std::uint32_t width = 0;
-    std::uint64_t since = 0;
-    while (order.size() < n) {
+    while (order.size() < n && !poll_.stopped()) {
       const entry top = queue_.top();
       queue_.pop();
       const std::uint32_t v = top.vertex;
       if (gone_[v] || top.version != version_[v]) continue;
       width = std::max(width, adjacency_.degree(v));
       if (width >= options_.give_up) return {};
-      if ((since += 1 + adjacency_.degree(v)) > 2000) {
-        since = 0;
-        if (options_.stop != nullptr && (*options_.stop)()) return {};
-      }
+      if (poll_.count(8 + adjacency_.degree(v) * adjacency_.row_cost(v))) break;
       order.push_back(v);
       gone_[v] = 1;
       adjacency_.neighbours(v, around);
@@ -249,6 +255,8 @@ class greedy {
         for (const std::uint32_t u : around) push(u);
       }
     }
+    if (poll_.stopped() && options_.eliminated == nullptr) return {};
+    if (options_.eliminated != nullptr) *options_.eliminated = poll_.stopped() ? order.size() : n;
     if (order.size() < n) {
       // By rank all the same.
       std::vector<std::uint32_t> rest;
@@ -312,6 +320,7 @@ class greedy {
             --fill_[w];
             touch(w);
           });
+          if (poll_.count(common + adjacency_.row_cost(a))) return;
           fill_[a] += before_a - common;
           fill_[b] += before_b - common;
         }
@@ -329,6 +338,7 @@ class greedy {
   const undirected_graph& g_;
   greedy_options options_;
   random_source random_;
+  polling::stop_poll poll_;
   Adjacency adjacency_;
   std::vector<std::uint64_t> fill_;
   std::vector<std::uint32_t> version_, changed_;

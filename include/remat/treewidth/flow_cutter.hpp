@@ -55,7 +55,7 @@ class flow_cutter {
       if (stop != nullptr && (*stop)()) return found;
       if (fresh) {  // the flow has changed
         while (search<0>()) {
-          if (++flow > most) return found;
+          if (++flow > most || (stop != nullptr && (*stop)())) return found;
         }
         search<1>();
         fresh = false;

@@ -59,8 +59,9 @@ class decomposition_improver {
     for (std::size_t b = 0; b < part.tree.size(); ++b)
       before += static_cast<std::int64_t>(part.tree.bags[b].size()) == width_ + 1;
     // The vertices that are safe to go for the width wanted; if the bound grows, there is no such decomposition.
-    const reduced_graph reduced = reduce(part.graph, target, stop);
     work_ += part.graph.num_edges() * 4;
+    const reduced_graph reduced = reduce(part.graph, target, stop);
+    if (stop != nullptr && (*stop)()) return false;
     if (reduced.lower_bound > target) return sidestep(part, chosen, before, stop);
     const undirected_graph& rest = reduced.rest;
     std::vector<std::uint32_t> order;
@@ -75,8 +76,8 @@ class decomposition_improver {
     for (int i = 0; i < 6 && !found; ++i) {
       greedy.rule = static_cast<elimination_rule>(random_.below(4));
       greedy.seed = random_.next();
-      found = !(order = detail::eliminating::greedy_order(rest, greedy)).empty();
       work_ += cost_of_greedy(rest, target);
+      found = !(order = detail::eliminating::greedy_order(rest, greedy)).empty();
     }
     bool refuted = false;
     if (!found && rest.num_vertices() <= 512 && effort > 0) {
@@ -108,8 +109,8 @@ class decomposition_improver {
       for (const elimination_rule rule : {elimination_rule::min_fill, elimination_rule::fill_and_degree}) {
         greedy.rule = rule;
         greedy.seed = random_.next();
-        found = !(order = detail::eliminating::greedy_order(rest, greedy)).empty();
         work_ += cost_of_greedy(rest, target);
+        found = !(order = detail::eliminating::greedy_order(rest, greedy)).empty();
         if (found) break;
       }
     }

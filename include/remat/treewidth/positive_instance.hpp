@@ -129,6 +129,7 @@ class search {
       set bag = rows_[v];
       bag.insert(v);
       if (bag.size() <= k_ + 1) try_bag(bag);
+      if (steps_ >= steps_between_polls && out_of_time()) stopped_ = true;
     }
     for (std::uint32_t next = 0; next < components_.size() && !done_ && !stopped_; ++next) take(next);
     if (done_) {
@@ -146,6 +147,8 @@ class search {
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
 
  private:
+  static constexpr std::uint64_t steps_between_polls = 1'000'000;  // some milliseconds
+
   /// A set of sets, found by a hash table of open addresses.
   class set_table {
    public:
@@ -192,8 +195,8 @@ class search {
     const std::size_t bytes = num_unions_ * sizeof(joined) + components_.size() * (2 * sizeof(component)) +
                               (areas_.size() + bags_.size() + wanted_.size()) * (sizeof(set) + 40) + num_waits_ * 8;
     if (bytes > limits_.bytes) return true;
-    if (work_ - asked_ < 20'000) return false;
-    asked_ = work_;
+    if (steps_ < steps_between_polls) return false;
+    steps_ = 0;
     return limits_.stop != nullptr && (*limits_.stop)();
   }
 
@@ -206,7 +209,8 @@ class search {
       waits_[number].clear();
       for (const std::uint32_t b : bags) {
         look_at(b, false);
-        if (done_) return;
+        if (steps_ >= steps_between_polls && out_of_time()) stopped_ = true;
+        if (done_ || stopped_) return;
       }
     }
     border.for_each([&](std::uint32_t v) {
@@ -214,6 +218,7 @@ class search {
       std::vector<joined>& list = unions_[v];
       const std::size_t before = list.size();
       work_ += before / 8 + 1;
+      steps_ += W * before;
       for (std::size_t u = 0; u < before; ++u) {
         if (list[u].area.meets(closed)) continue;
         const set both = list[u].border | border;
@@ -228,6 +233,7 @@ class search {
 
   void add_union(std::uint32_t v, const set& area, const set& border) {
     ++work_;
+    steps_ += 16 * W;
     const set bag = border | (rows_[v] - area);
     const bool whole = bag == border;
     // What of the border has all of its neighbours within needs nothing more: then the border is the bag.
@@ -239,7 +245,7 @@ class search {
       unions_[v].push_back({area, border});
       ++num_unions_;
     }
-    if ((num_unions_ & 255U) == 0 && out_of_time()) stopped_ = true;
+    if (((num_unions_ & 255U) == 0 || steps_ >= steps_between_polls) && out_of_time()) stopped_ = true;
     if (bag.size() <= k_ + 1) try_bag(bag);
   }
 
@@ -254,6 +260,7 @@ class search {
   void look_at(std::uint32_t b, bool first_time) {
     work_ += 4;
     const set bag = bags_[b];
+    steps_ += W * n_;
     parts_.clear();
     set rest = all_ - bag;
     bool missing = false;
@@ -388,7 +395,7 @@ class search {
   set root_{};
   bool done_ = false, stopped_ = false;
   std::size_t num_unions_ = 0, num_waits_ = 0;
-  std::uint64_t work_ = 0, asked_ = 0;
+  std::uint64_t work_ = 0, steps_ = 0;  // steps: since the last poll
 };
 
 inline width_decision decide_connected(const undirected_graph& g, std::uint32_t k, const width_search_limits& limits) {

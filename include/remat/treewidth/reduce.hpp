@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/stop_poll.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
@@ -33,20 +35,29 @@ namespace detail::reducing {
 
 class reducer {
  public:
-  reducer(const undirected_graph& g, std::uint32_t lower_bound)
-      : n_(static_cast<std::uint32_t>(g.num_vertices())), low_(lower_bound), graph_(g), gone_(n_, 0), queued_(n_, 1) {
+  reducer(const undirected_graph& g, std::uint32_t lower_bound, const std::function<bool()>* stop)
+      : g_(g),
+        n_(static_cast<std::uint32_t>(g.num_vertices())),
+        low_(lower_bound),
+        poll_(stop),
+        graph_(g),
+        gone_(n_, 0),
+        queued_(n_, 1) {
     for (std::uint32_t v = 0; v < n_; ++v) queue_.push_back(v);
   }
 
-  reduced_graph run(const std::function<bool()>* stop) {
+  reduced_graph run() {
     reduced_graph out;
-    std::uint32_t since = 0;
-    while (!queue_.empty()) {
+    while (!queue_.empty() && !poll_.stopped()) {
+      if (n_ - order_.size() <= std::size_t{low_} + 1) {
+        take_all();
+        break;
+      }
       const std::uint32_t v = queue_.back();
       queue_.pop_back();
       queued_[v] = 0;
       if (gone_[v]) continue;
-      if (++since % 256 == 0 && stop != nullptr && (*stop)()) break;
+      (void)poll_.count(8);
       graph_.neighbours(v, around_);
       if (safe(v)) {
         take(v);
@@ -63,6 +74,12 @@ class reducer {
     }
     out.eliminated = std::move(order_);
     out.lower_bound = low_;
+    if (out.eliminated.empty()) {
+      out.vertices.resize(n_);
+      std::iota(out.vertices.begin(), out.vertices.end(), 0U);
+      out.rest = g_;
+      return out;
+    }
     std::vector<std::uint32_t> number(n_, detail::eliminating::none);
     std::vector<undirected_graph::edge> edges;
     for (std::uint32_t v = 0; v < n_; ++v)
@@ -85,13 +102,15 @@ class reducer {
     const std::size_t d = around_.size();
     // The first two that are not joined: if one vertex is in all such pairs, it is one of them.
     std::uint32_t a = detail::eliminating::none, b = detail::eliminating::none;
-    for (std::size_t i = 0; i < d && a == detail::eliminating::none; ++i)
+    for (std::size_t i = 0; i < d && a == detail::eliminating::none; ++i) {
+      if (poll_.count(8 * (d - i))) return false;
       for (std::size_t j = i + 1; j < d; ++j)
         if (!graph_.adjacent(around_[i], around_[j])) {
           a = around_[i];
           b = around_[j];
           break;
         }
+    }
     if (a == detail::eliminating::none) {  // islet, twig, simplicial
       low_ = std::max(low_, static_cast<std::uint32_t>(d));
       return true;
@@ -99,9 +118,11 @@ class reducer {
     if (d > low_) return false;
     for (const std::uint32_t special : {a, b}) {  // series, almost simplicial
       bool clique = true;
-      for (std::size_t i = 0; i < d && clique; ++i)
+      for (std::size_t i = 0; i < d && clique; ++i) {
+        if (poll_.count(8 * (d - i))) return false;
         for (std::size_t j = i + 1; j < d && clique; ++j)
           clique = around_[i] == special || around_[j] == special || graph_.adjacent(around_[i], around_[j]);
+      }
       if (clique) return true;
     }
     if (d == 3) {  // buddy: another vertex with the same three neighbours
@@ -153,13 +174,23 @@ class reducer {
       }
     }
   }
+  /// So few vertices are left that any order of them is no wider than the bound.
+  void take_all() {
+    for (std::uint32_t v = 0; v < n_; ++v)
+      if (!gone_[v]) {
+        order_.push_back(v);
+        gone_[v] = 1;
+      }
+  }
   void again(std::uint32_t v) {
     if (gone_[v] || queued_[v]) return;
     queued_[v] = 1;
     queue_.push_back(v);
   }
 
+  const undirected_graph& g_;
   std::uint32_t n_, low_;
+  polling::stop_poll poll_;
   detail::eliminating::sparse_adjacency graph_;
   std::vector<std::uint8_t> gone_, queued_;
   std::vector<std::uint32_t> queue_, order_, around_, second_, third_, row_;
@@ -176,7 +207,7 @@ class reducer {
 /// O(sum over vertices looked at of degree² · log degree) time.
 [[nodiscard]] inline reduced_graph reduce(const undirected_graph& g, std::uint32_t lower_bound = 0,
                                           const std::function<bool()>* stop = nullptr) {
-  return detail::reducing::reducer(g, lower_bound).run(stop);
+  return detail::reducing::reducer(g, lower_bound, stop).run();
 }
 
 }  // namespace remat

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/stop_poll.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
@@ -49,14 +50,14 @@ namespace remat {
       }
   std::vector<std::uint64_t> common(words);
   std::vector<std::uint32_t> members;
-  std::uint32_t since = 0;
+  detail::polling::stop_poll poll(stop);
   bool removed = false;
   while (!open.empty()) {
     const auto [u, v] = open.back();
     open.pop_back();
     queued[words * u + v / 64] &= ~bit(v);
     if ((filled[words * u + v / 64] & bit(v)) == 0) continue;
-    if (++since % 256 == 0 && stop != nullptr && (*stop)()) break;
+    if (poll.count(2 * words)) break;
     members.clear();
     for (std::size_t w = 0; w < words; ++w) {
       common[w] = filled[words * u + w] & filled[words * v + w];
@@ -65,6 +66,7 @@ namespace remat {
     }
     bool clique = true;
     for (std::size_t i = 0; i < members.size() && clique; ++i) {
+      (void)poll.count(words);
       const std::uint64_t* row = filled.data() + words * members[i];
       for (std::size_t w = 0; w < words && clique; ++w) {
         std::uint64_t left = common[w] & ~row[w];
@@ -99,14 +101,15 @@ namespace remat {
 /// for each missing edge, that do not meet.
 class safe_separator_test {
  public:
-  explicit safe_separator_test(const undirected_graph& g)
-      : g_(g), part_(g.num_vertices(), 0), used_(g.num_vertices(), 0), before_(g.num_vertices(), 0) {}
+  explicit safe_separator_test(const undirected_graph& g, const std::function<bool()>* stop = nullptr)
+      : g_(g), poll_(stop), part_(g.num_vertices(), 0), used_(g.num_vertices(), 0), before_(g.num_vertices(), 0) {}
 
-  /// `separator` is a minimal one, ascending. O(|separator|²).
-  [[nodiscard]] bool almost_clique(std::span<const std::uint32_t> separator) const {
+  /// `separator` is a minimal one, ascending. O(|separator|²). False where `stop` ended it.
+  [[nodiscard]] bool almost_clique(std::span<const std::uint32_t> separator) {
     std::uint32_t a = detail::eliminating::none, b = detail::eliminating::none;
     bool only_a = true, only_b = true;
-    for (std::size_t i = 0; i < separator.size(); ++i)
+    for (std::size_t i = 0; i < separator.size(); ++i) {
+      if (poll_.count(8 * (separator.size() - i))) return false;
       for (std::size_t j = i + 1; j < separator.size(); ++j) {
         if (g_.adjacent(separator[i], separator[j])) continue;
         if (a == detail::eliminating::none) {
@@ -117,10 +120,11 @@ class safe_separator_test {
         only_b = only_b && (separator[i] == b || separator[j] == b);
         if (!only_a && !only_b) return false;
       }
+    }
     return true;
   }
 
-  /// O(parts · missing edges · edges).
+  /// O(parts · missing edges · edges). False where `stop` ended it.
   [[nodiscard]] bool clique_minor(std::span<const std::uint32_t> separator) {
     constexpr std::uint32_t in_separator = detail::eliminating::none;
     std::fill(part_.begin(), part_.end(), 0U);
@@ -153,6 +157,7 @@ class safe_separator_test {
     for (std::size_t i = 0; i < k; ++i)
       for (std::size_t j = i + 1; j < k; ++j) {
         if (joined_[i * k + j]) continue;
+        if (poll_.count(2 * k)) return false;
         // The end that lacks more takes the path.
         std::size_t from = i, to = j;
         if (std::count(joined_.begin() + static_cast<std::ptrdiff_t>(j * k),
@@ -163,6 +168,7 @@ class safe_separator_test {
         if (!path(s, from, s[to], without)) return false;
         for (std::size_t x = 0; x < k; ++x) {
           if (joined_[from * k + x]) continue;
+          (void)poll_.count(8 * path_.size());
           for (const std::uint32_t v : path_)
             if (g_.adjacent(v, s[x])) {
               joined_[from * k + x] = joined_[x * k + from] = 1;
@@ -190,6 +196,7 @@ class safe_separator_test {
     for (const std::uint32_t u : g_.neighbours(s[from])) reach(u, detail::eliminating::none);
     for (std::size_t i = 0; i < queue_.size(); ++i) {
       const std::uint32_t v = queue_[i];
+      if (poll_.count(8 + g_.degree(v))) return false;
       if (g_.adjacent(v, to)) {
         for (std::uint32_t x = v; x != detail::eliminating::none; x = before_[x]) {
           path_.push_back(x);
@@ -203,6 +210,7 @@ class safe_separator_test {
   }
 
   const undirected_graph& g_;
+  detail::polling::stop_poll poll_;
   std::vector<std::uint32_t> part_;
   std::vector<std::uint8_t> used_;
   std::vector<std::uint32_t> before_, queue_, path_;

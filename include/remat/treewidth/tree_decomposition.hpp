@@ -80,9 +80,11 @@ inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
 /// left out, so there are at most n, and they are the maximal cliques of the filled graph.
 ///
 /// The bags are found by merging along the elimination tree, without a filled graph (Liu \cite liu1990elimination).
+/// With `clique_from` < n the vertices from this position on are put into one bag together.
 /// O(sum of bag sizes of all vertices · log) time. Throws `bad_argument` for what is not a permutation of the vertices.
-[[nodiscard]] inline tree_decomposition decomposition_of(const undirected_graph& g,
-                                                         std::span<const std::uint32_t> order) {
+[[nodiscard]] inline tree_decomposition decomposition_of(
+    const undirected_graph& g, std::span<const std::uint32_t> order,
+    std::size_t clique_from = std::numeric_limits<std::size_t>::max()) {
   using detail::tree_decomposing::none;
   const std::size_t n = g.num_vertices();
   detail::tree_decomposing::check_order(n, order);
@@ -94,11 +96,17 @@ inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
   tree_decomposition out;
   // Each bag is told in terms of positions; `holder[i]` is the bag of position i.
   std::vector<std::vector<std::uint32_t>> bags;
-  for (std::uint32_t i = 0; i < n; ++i) {
+  const auto last = static_cast<std::uint32_t>(std::min(clique_from, n));  // stands for all from here on
+  for (std::uint32_t i = 0; i < n && i <= last; ++i) {
     std::vector<std::uint32_t>& row = later[i];
     mark[i] = i;
     for (const std::uint32_t u : g.neighbours(order[i]))
       if (const std::uint32_t p = position[u]; p > i && mark[p] != i) {
+        mark[p] = i;
+        row.push_back(p);
+      }
+    for (std::uint32_t p = i + 1; i == last && p < n; ++p)
+      if (mark[p] != i) {
         mark[p] = i;
         row.push_back(p);
       }
@@ -131,7 +139,7 @@ inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
     children[i] = {};
     if (!row.empty()) {
       const std::uint32_t parent = *std::min_element(row.begin(), row.end());
-      children[parent].push_back(i);
+      children[std::min(parent, last)].push_back(i);
     } else {
       later[i] = {};
     }

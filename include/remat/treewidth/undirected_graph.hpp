@@ -103,7 +103,7 @@ class undirected_graph {
     for (std::size_t v = 0; v < n; ++v) {
       const auto first = values.begin() + (at[v] - static_cast<std::ptrdiff_t>(count[v]));
       const auto last = values.begin() + at[v];
-      std::sort(first, last);
+      if (!std::is_sorted(first, last)) std::sort(first, last);
       rows_.values.insert(rows_.values.end(), first, std::unique(first, last));
       rows_.end_row();
     }
@@ -123,21 +123,35 @@ enum class operation_edges : std::uint8_t {
 /// its readers. O(operations + sum over operations of (producers of what it reads)²) time and memory when moral.
 [[nodiscard]] inline undirected_graph operation_graph(const flat_graph& step,
                                                       operation_edges which = operation_edges::moral) {
+  const std::uint32_t n = step.num_operations;
+  index_rows makers;                                 // operation → those that make what it reads, ascending
+  std::vector<std::vector<std::uint32_t>> users(n);  // operation → those that read what it makes
   std::vector<undirected_graph::edge> edges;
-  std::vector<std::uint32_t> makers;
-  for (std::uint32_t o = 0; o < step.num_operations; ++o) {
-    makers.clear();
+  for (std::uint32_t o = 0; o < n; ++o) {
+    std::vector<std::uint32_t> row;
     for (const std::uint32_t t : step.inputs[o])
-      makers.insert(makers.end(), step.producers[t].begin(), step.producers[t].end());
-    std::sort(makers.begin(), makers.end());
-    makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
-    for (std::size_t i = 0; i < makers.size(); ++i) {
-      edges.emplace_back(makers[i], o);
-      if (which == operation_edges::moral)
-        for (std::size_t j = 0; j < i; ++j) edges.emplace_back(makers[j], makers[i]);
+      row.insert(row.end(), step.producers[t].begin(), step.producers[t].end());
+    std::sort(row.begin(), row.end());
+    row.erase(std::unique(row.begin(), row.end()), row.end());
+    for (const std::uint32_t m : row) {
+      edges.emplace_back(m, o);
+      users[m].push_back(o);
     }
+    makers.values.insert(makers.values.end(), row.begin(), row.end());
+    makers.end_row();
   }
-  return undirected_graph(step.num_operations, edges);
+  if (which == operation_edges::moral) {
+    // Each pair once, however many operations read from both.
+    std::vector<std::uint32_t> met(n, n);
+    for (std::uint32_t a = 0; a < n; ++a)
+      for (const std::uint32_t o : users[a])
+        for (const std::uint32_t b : makers[o]) {
+          if (b >= a) break;
+          if (met[b] != a) edges.emplace_back(b, a);
+          met[b] = a;
+        }
+  }
+  return undirected_graph(n, edges);
 }
 
 /// \overload of a problem's step.

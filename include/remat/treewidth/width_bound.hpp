@@ -12,6 +12,7 @@
 
 #include "remat/core/random.hpp"
 #include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/stop_poll.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
@@ -21,7 +22,7 @@ namespace remat {
 /// vertex of least degree is contracted into the neighbour with which it has the fewest neighbours in common (least-c,
 /// Bodlaender and Koster \cite bodlaender2011lower); ties are broken at random by `seed`.
 ///
-/// `stop` is asked between contractions; true ends it, and what has been met by then is still a bound.
+/// `stop` is asked every fraction of a millisecond; true ends it, and what has been met by then is still a bound.
 /// O(vertices · largest degree of the contracted graphs · log) time.
 [[nodiscard]] inline std::uint32_t contraction_bound(const undirected_graph& g, std::uint64_t seed = 0,
                                                      const std::function<bool()>* stop = nullptr) {
@@ -43,13 +44,14 @@ namespace remat {
   for (std::uint32_t v = 0; v < n; ++v) push(v);
   std::vector<std::uint8_t> gone(n, 0);
   std::vector<std::uint32_t> mark(n, detail::eliminating::none), merged;
-  std::uint32_t bound = 0, left = n, stamp = 0, since = 0;
+  std::uint32_t bound = 0, left = n, stamp = 0;
+  detail::polling::stop_poll poll(stop);
   while (!queue.empty() && left > bound + 1) {
     const entry top = queue.top();
     queue.pop();
     const std::uint32_t v = top.vertex;
     if (gone[v] || top.degree != rows[v].size()) continue;
-    if (++since % 64 == 0 && stop != nullptr && (*stop)()) break;
+    if (poll.stopped()) break;
     bound = std::max(bound, top.degree);
     gone[v] = 1;
     --left;
@@ -59,6 +61,7 @@ namespace remat {
     std::uint32_t into = rows[v][0], fewest = detail::eliminating::none, ties = 0;
     for (const std::uint32_t u : rows[v]) {
       std::uint32_t common = 0;
+      if (poll.count(8 + rows[u].size())) break;
       for (const std::uint32_t w : rows[u]) common += mark[w] == stamp;
       if (common < fewest) {
         fewest = common;
@@ -68,10 +71,12 @@ namespace remat {
         into = u;
       }
     }
+    if (poll.stopped()) break;
     for (const std::uint32_t u : rows[v]) {
       auto& row = rows[u];
       const auto at = std::lower_bound(row.begin(), row.end(), v);
       row.erase(at);
+      (void)poll.count(8 + row.size() / 8);
       if (u == into) continue;
       const auto to = std::lower_bound(row.begin(), row.end(), into);
       if (to == row.end() || *to != into) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/greedy_order.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

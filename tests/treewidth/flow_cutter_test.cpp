@@ -20,7 +20,7 @@ using namespace remat::test;
 /// Of the graph without `gone`: the part of each vertex; gone ones have 0.
 std::vector<std::uint32_t> parts_without(const undirected_graph& g, const std::vector<std::uint32_t>& gone) {
   std::vector<std::uint32_t> part(g.num_vertices(), 0);
-  for (const std::uint32_t v : gone) part[v] = remat::detail::eliminating::none;
+  for (const std::uint32_t v : gone) part[v] = remat::undirected_graph::none;
   std::uint32_t count = 0;
   for (std::uint32_t v = 0; v < part.size(); ++v) {
     if (part[v] != 0) continue;

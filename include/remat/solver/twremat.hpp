@@ -28,6 +28,7 @@
 #include "remat/solver/solution.hpp"
 #include "remat/treewidth/check.hpp"
 #include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/greedy_order.hpp"
 #include "remat/treewidth/separator_tree.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"

@@ -12,11 +12,12 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
+#include "remat/core/index_rows.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {
 
-/// A graph that can say how many vertices it has and list its edges: enough to make an `undirected_graph` of it.
+/// A graph that counts its vertices and lists its edges. An `undirected_graph` can be made of it.
 ///
 /// `num_vertices()` is the number n of vertices; they are 0 … n − 1. `for_each_edge(f)` calls f(u, v) for every edge,
 /// in any order; the direction does not matter, loops and repeated edges may occur.
@@ -27,13 +28,14 @@ concept edge_listing = requires(const G& g, void (*f)(std::size_t, std::size_t))
 };
 
 /// A simple undirected graph on the vertices 0 … n − 1: for each vertex its neighbours, ascending, without loops and
-/// repetitions. It is not changed once it is built. Models `edge_listing`.
+/// repetitions. Immutable. Models `edge_listing`.
 ///
 /// O(n + edges · log(largest degree)) to build, 4 bytes a vertex and 8 an edge.
-/// Throws `bad_graph` for an end of an edge that is no vertex, and for more than 2^31 vertices or 2^30 edges.
+/// Throws `bad_graph` if an end of an edge is no vertex, and for more than 2^31 vertices or 2^30 edges.
 class undirected_graph {
  public:
   using edge = std::pair<std::uint32_t, std::uint32_t>;
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();  ///< stands for "no vertex"
 
   undirected_graph() = default;
 
@@ -112,52 +114,31 @@ class undirected_graph {
   index_rows rows_;
 };
 
-/// Which edges an operation graph has.
+/// The edges of an operation graph.
 enum class operation_edges : std::uint8_t {
-  reads,  ///< between an operation and those that make what it reads
-  moral   ///< those, and between any two that make what one operation reads
+  reads,  ///< between an operation and the operations that make its inputs
+  moral   ///< also between any two operations that make inputs of one operation
 };
 
-/// The operations of a step as an undirected graph: vertex i is operation i (Kumar et al. \cite kumar2019twremat take
-/// the moral one). What is always resident joins nobody; producers that accumulate into one gradient are all joined to
-/// its readers. O(operations + sum over operations of (producers of what it reads)²) time and memory when moral.
-[[nodiscard]] inline undirected_graph operation_graph(const flat_graph& step,
-                                                      operation_edges which = operation_edges::moral) {
-  const std::uint32_t n = step.num_operations;
-  index_rows makers;                                 // operation → those that make what it reads, ascending
-  std::vector<std::vector<std::uint32_t>> users(n);  // operation → those that read what it makes
-  std::vector<undirected_graph::edge> edges;
-  for (std::uint32_t o = 0; o < n; ++o) {
-    std::vector<std::uint32_t> row;
-    for (const std::uint32_t t : step.inputs[o])
-      row.insert(row.end(), step.producers[t].begin(), step.producers[t].end());
-    std::sort(row.begin(), row.end());
-    row.erase(std::unique(row.begin(), row.end()), row.end());
-    for (const std::uint32_t m : row) {
-      edges.emplace_back(m, o);
-      users[m].push_back(o);
-    }
-    makers.values.insert(makers.values.end(), row.begin(), row.end());
-    makers.end_row();
-  }
-  if (which == operation_edges::moral) {
-    // Each pair once, however many operations read from both.
-    std::vector<std::uint32_t> met(n, n);
-    for (std::uint32_t a = 0; a < n; ++a)
-      for (const std::uint32_t o : users[a])
-        for (const std::uint32_t b : makers[o]) {
-          if (b >= a) break;
-          if (met[b] != a) edges.emplace_back(b, a);
-          met[b] = a;
-        }
-  }
-  return undirected_graph(n, edges);
-}
+/// The operations of a training step as an undirected graph: vertex i is operation i. Kumar et al. \cite
+/// kumar2019twremat take the moral graph. A tensor that is always resident adds no edge. If several operations add to
+/// one tensor, each reader of the tensor is adjacent to all of them. O(operations + sum over operations of (makers of
+/// its inputs)²) time and O(edges) memory when moral.
+[[nodiscard]] undirected_graph operation_graph(const flat_graph& graph, operation_edges which = operation_edges::moral);
 
-/// \overload of a problem's step.
+/// \overload of a problem's flat graph.
 [[nodiscard]] inline undirected_graph operation_graph(const problem& p,
                                                       operation_edges which = operation_edges::moral) {
   return operation_graph(p.graph(), which);
 }
 
+/// The subgraph on some vertices of g, which are numbered by their places in `vertices`. `number` is working memory:
+/// `undirected_graph::none` for every vertex of g, before and after the call. O(sum of degrees · log) time.
+[[nodiscard]] undirected_graph induced_subgraph(const undirected_graph& g, std::span<const std::uint32_t> vertices,
+                                                std::vector<std::uint32_t>& number);
+
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/treewidth/impl/undirected_graph.hpp"
+#endif

@@ -149,6 +149,60 @@ TEST_CASE("options: more attempts never hurt, and a tree of one's own is taken")
   CHECK(flat.has_schedule());
 }
 
+TEST_CASE("a tree that is no decomposition of the operation graph is refused") {
+  const problem free = test::random_problem(3, {.operations = 12});
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
+  const undirected_graph graph = operation_graph(p);
+  REQUIRE(graph.num_edges() > 0);
+  const auto refused = [&](const tree_decomposition& tree, const std::string& why) {
+    twremat_options options;
+    options.tree = tree;
+    try {
+      (void)twremat(p, options);
+      FAIL("no exception");
+    } catch (const bad_argument& e) {
+      CHECK(
+          std::string(e.what()).starts_with("twremat: options.tree is no tree decomposition of the operation graph: "));
+      CHECK(std::string(e.what()).find(why) != std::string::npos);
+    }
+  };
+  refused({}, "is in no bag");
+  // Of another graph: too many vertices, and too few.
+  for (const std::size_t n : {graph.num_vertices() + 1, graph.num_vertices() - 1}) {
+    tree_decomposition other;
+    for (std::uint32_t v = 0; v < n; ++v) other.bags.values.push_back(v);
+    other.bags.end_row();
+    refused(other, n > graph.num_vertices() ? "which is no vertex" : "is in no bag");
+  }
+  tree_decomposition single;  // a path of bags of one vertex each: the edges are covered by none
+  for (std::uint32_t v = 0; v < graph.num_vertices(); ++v) {
+    single.bags.values.push_back(v);
+    single.bags.end_row();
+    if (v > 0) single.edges.emplace_back(v - 1, v);
+  }
+  refused(single, "is in no bag");
+  tree_decomposition valid = decomposition_of(graph, elimination_order(graph));
+  REQUIRE(valid.edges.size() > 0);
+  valid.edges.pop_back();
+  refused(valid, "tree edges");
+}
+
+TEST_CASE("a work limit bounds the work, and threads do not change the answer") {
+  const problem free = read_training_step(REMAT_TEST_DATA "/graphs/gpt2-small-b8-s1024.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak * 3 / 10);
+  for (const std::uint64_t limit : {1, 3000, 20000}) {
+    twremat_options options;
+    options.run.work_limit = limit;
+    const solution one = twremat(p, options);
+    CHECK(one.statistics.work <= limit + 1000);
+    options.run.threads = 2;
+    const solution two = twremat(p, options);
+    REQUIRE(one.has_schedule() == two.has_schedule());
+    if (one.has_schedule()) CHECK(one.plan->steps == two.plan->steps);
+    CHECK(one.statistics.work == two.statistics.work);
+  }
+}
+
 TEST_CASE("a stop before it begins is cancelled, and says nothing") {
   const problem free = test::random_problem(3, {.operations = 12});
   std::stop_source source;

@@ -85,7 +85,7 @@ TEST_CASE("each way to be wrong is named") {
   CHECK(first_violation(path, made({{0, 1}, {1, 2}, {2, 3}}, {{0, 1}})) ==
         "there are 1 tree edges; 3 bags need one less");
   CHECK(first_violation(path, made({{0, 1}, {1, 2}, {2, 3}}, {{0, 1}, {1, 0}})) ==
-        "the tree edge between bags 1 and 0 closes a circle");
+        "the tree edge between bags 1 and 0 closes a cycle");
   CHECK(first_violation(path, made({{0, 1}, {1, 2}, {2, 3}}, {{0, 1}, {1, 3}})) ==
         "a tree edge joins bags 1 and 3; there are 3");
   CHECK(first_violation(path, made({{0, 1}, {2, 3}, {1, 2}}, {{0, 1}, {1, 2}})) ==

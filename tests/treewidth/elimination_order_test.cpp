@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/treewidth/adjacency.hpp"
+#include "remat/treewidth/greedy_order.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {
@@ -151,7 +153,7 @@ TEST_CASE("ranks come in order; it gives up at a width; it can be stopped; a see
   options.rank = {};
   options.give_up = 8;  // the treewidth
   CHECK(remat::detail::eliminating::greedy_order(g, options).empty());
-  options.give_up = remat::detail::eliminating::none;
+  options.give_up = remat::undirected_graph::none;
   const std::function<bool()> stop = [] { return true; };
   options.stop = &stop;
   CHECK(remat::detail::eliminating::greedy_order(random_undirected(1, 300, 50), options).empty());

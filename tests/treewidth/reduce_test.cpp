@@ -87,9 +87,9 @@ TEST_CASE("cubes: the cube's graph falls to its rule, and to no other") {
 }
 
 TEST_CASE("a stop leaves a valid rest") {
-  const undirected_graph g = k_tree(2, 2000, 3);
+  const undirected_graph g = k_tree(2, 20000, 3);
   int calls = 0;
-  const std::function<bool()> stop = [&] { return ++calls > 2; };
+  const std::function<bool()> stop = [&] { return ++calls > 3; };
   const auto r = remat::reduce(g, 0, &stop);
   CHECK(r.eliminated.size() > 100);
   CHECK(r.rest.num_vertices() > 100);

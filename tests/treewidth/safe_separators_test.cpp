@@ -104,7 +104,7 @@ TEST_CASE("the torso of some bags: their graph, with cliques where the others ha
     const undirected_graph g = random_undirected(seed, 20, 15);
     const tree_decomposition t = remat::decomposition_of(g, remat::elimination_order(g));
     const auto links = t.links();
-    std::vector<std::uint32_t> number(20, remat::detail::eliminating::none);
+    std::vector<std::uint32_t> number(20, remat::undirected_graph::none);
     // A connected part of the tree: bags found first from one of them.
     std::vector<std::uint32_t> chosen{static_cast<std::uint32_t>(seed % t.size())};
     for (std::size_t i = 0; i < chosen.size() && chosen.size() < t.size() / 2 + 1; ++i)
@@ -112,7 +112,7 @@ TEST_CASE("the torso of some bags: their graph, with cliques where the others ha
         if (std::find(chosen.begin(), chosen.end(), b) == chosen.end() && chosen.size() < t.size() / 2 + 1)
           chosen.push_back(b);
     const remat::torso side = remat::torso_of(g, t, links, chosen, number);
-    CHECK(std::count(number.begin(), number.end(), remat::detail::eliminating::none) == 20);
+    CHECK(std::count(number.begin(), number.end(), remat::undirected_graph::none) == 20);
     CHECK(remat::check_decomposition(side.graph, side.tree).valid());
     CHECK(std::is_sorted(side.vertices.begin(), side.vertices.end()));
     const auto place = [&](std::uint32_t v) {

@@ -1,182 +1,41 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 
-/// What is left of a graph when the vertices that may go first without harm have been eliminated.
+/// A graph from which some vertices have been eliminated, without a change of its treewidth.
 struct reduced_graph {
-  std::vector<std::uint32_t> eliminated;  ///< vertices of the whole graph, in this order
+  std::vector<std::uint32_t> eliminated;  ///< vertices of the whole graph, in the order of their elimination
   std::vector<std::uint32_t> vertices;    ///< vertex of `rest` → vertex of the whole graph, ascending
-  undirected_graph rest{};                ///< with the edges that elimination added
-  std::uint32_t lower_bound = 0;          ///< on the treewidth of the whole graph: the one given, or a better one
+  undirected_graph rest{};                ///< the other vertices, with the edges that elimination added
+  std::uint32_t lower_bound = 0;          ///< on the treewidth of the whole graph: the given one, or a better one
 
-  /// An elimination order of the whole graph from one of `rest`. Its width is that one's, or `lower_bound` if larger.
-  [[nodiscard]] std::vector<std::uint32_t> lift(std::span<const std::uint32_t> order) const {
-    std::vector<std::uint32_t> out(eliminated);
-    for (const std::uint32_t v : order) out.push_back(vertices[v]);
-    return out;
-  }
+  /// An elimination order of the whole graph from one of `rest`. Its width is the larger of `lower_bound` and the width
+  /// of the given order. O(vertices) time.
+  [[nodiscard]] std::vector<std::uint32_t> lift(std::span<const std::uint32_t> order) const;
 };
 
-namespace detail::reducing {
-
-class reducer {
- public:
-  reducer(const undirected_graph& g, std::uint32_t lower_bound)
-      : n_(static_cast<std::uint32_t>(g.num_vertices())), low_(lower_bound), graph_(g), gone_(n_, 0), queued_(n_, 1) {
-    for (std::uint32_t v = 0; v < n_; ++v) queue_.push_back(v);
-  }
-
-  reduced_graph run(const std::function<bool()>* stop) {
-    reduced_graph out;
-    std::uint32_t since = 0;
-    while (!queue_.empty()) {
-      const std::uint32_t v = queue_.back();
-      queue_.pop_back();
-      queued_[v] = 0;
-      if (gone_[v]) continue;
-      if (++since % 256 == 0 && stop != nullptr && (*stop)()) break;
-      graph_.neighbours(v, around_);
-      if (safe(v)) {
-        take(v);
-      } else if (around_.size() == 3 && low_ >= 3) {
-        const std::vector<std::uint32_t> others = cube(v);
-        if (!others.empty()) {
-          take(v);
-          for (const std::uint32_t u : others) {
-            graph_.neighbours(u, around_);
-            take(u);
-          }
-        }
-      }
-    }
-    out.eliminated = std::move(order_);
-    out.lower_bound = low_;
-    std::vector<std::uint32_t> number(n_, detail::eliminating::none);
-    std::vector<undirected_graph::edge> edges;
-    for (std::uint32_t v = 0; v < n_; ++v)
-      if (!gone_[v]) {
-        number[v] = static_cast<std::uint32_t>(out.vertices.size());
-        out.vertices.push_back(v);
-      }
-    for (const std::uint32_t v : out.vertices) {
-      graph_.neighbours(v, around_);
-      for (const std::uint32_t u : around_)
-        if (u > v) edges.emplace_back(number[v], number[u]);
-    }
-    out.rest = undirected_graph(out.vertices.size(), edges);
-    return out;
-  }
-
- private:
-  /// Simplicial; or almost so, or a buddy, and of a degree that the treewidth has anyway.
-  bool safe(std::uint32_t v) {
-    const std::size_t d = around_.size();
-    // The first two that are not joined: if one vertex is in all such pairs, it is one of them.
-    std::uint32_t a = detail::eliminating::none, b = detail::eliminating::none;
-    for (std::size_t i = 0; i < d && a == detail::eliminating::none; ++i)
-      for (std::size_t j = i + 1; j < d; ++j)
-        if (!graph_.adjacent(around_[i], around_[j])) {
-          a = around_[i];
-          b = around_[j];
-          break;
-        }
-    if (a == detail::eliminating::none) {  // islet, twig, simplicial
-      low_ = std::max(low_, static_cast<std::uint32_t>(d));
-      return true;
-    }
-    if (d > low_) return false;
-    for (const std::uint32_t special : {a, b}) {  // series, almost simplicial
-      bool clique = true;
-      for (std::size_t i = 0; i < d && clique; ++i)
-        for (std::size_t j = i + 1; j < d && clique; ++j)
-          clique = around_[i] == special || around_[j] == special || graph_.adjacent(around_[i], around_[j]);
-      if (clique) return true;
-    }
-    if (d == 3) {  // buddy: another vertex with the same three neighbours
-      graph_.neighbours(around_[0], second_);
-      for (const std::uint32_t u : second_)
-        if (u != v && graph_.degree(u) == 3 && graph_.adjacent(u, around_[1]) && graph_.adjacent(u, around_[2]))
-          return true;
-    }
-    return false;
-  }
-
-  /// Three vertices of degree three that have one neighbour in common, and each two of them one more: v and those that
-  /// are returned.
-  std::vector<std::uint32_t> cube(std::uint32_t v) {
-    for (std::size_t i = 0; i < 3; ++i) {
-      const std::uint32_t middle = around_[i], a = around_[(i + 1) % 3], b = around_[(i + 2) % 3];
-      graph_.neighbours(a, second_);
-      graph_.neighbours(b, third_);
-      for (const std::uint32_t x : second_) {
-        if (x == v || graph_.degree(x) != 3 || !graph_.adjacent(x, middle) || x == middle || graph_.adjacent(x, b))
-          continue;
-        graph_.neighbours(x, row_);
-        std::uint32_t c = detail::eliminating::none;
-        for (const std::uint32_t u : row_)
-          if (u != middle && u != a) c = u;
-        if (c == v || c == b || c == detail::eliminating::none) continue;
-        for (const std::uint32_t y : third_)
-          if (y != v && y != x && y != middle && y != c && graph_.degree(y) == 3 && graph_.adjacent(y, middle) &&
-              graph_.adjacent(y, c))
-            return {x, y};
-      }
-    }
-    return {};
-  }
-
-  void take(std::uint32_t v) {
-    order_.push_back(v);
-    gone_[v] = 1;
-    for (std::size_t i = 0; i < around_.size(); ++i)
-      for (std::size_t j = 0; j < i; ++j)
-        if (!graph_.adjacent(around_[i], around_[j]))
-          graph_.connect(around_[i], around_[j], [&](std::uint32_t w) { again(w); });
-    graph_.remove(v, around_);
-    for (const std::uint32_t u : around_) {
-      again(u);
-      if (graph_.degree(u) <= 3) {  // its neighbours may have become buddies
-        graph_.neighbours(u, second_);
-        for (const std::uint32_t w : second_) again(w);
-      }
-    }
-  }
-  void again(std::uint32_t v) {
-    if (gone_[v] || queued_[v]) return;
-    queued_[v] = 1;
-    queue_.push_back(v);
-  }
-
-  std::uint32_t n_, low_;
-  detail::eliminating::sparse_adjacency graph_;
-  std::vector<std::uint8_t> gone_, queued_;
-  std::vector<std::uint32_t> queue_, order_, around_, second_, third_, row_;
-};
-
-}  // namespace detail::reducing
-
-/// Eliminates vertices for which it is known that some order of least width begins with them, until there are none:
-/// islets, twigs and all simplicial vertices; series and all almost simplicial vertices, buddies and cubes where the
-/// treewidth is at least their degree (Bodlaender, Koster and van den Eijkhof \cite bodlaender2005preprocessing).
+/// Eliminates vertices with which some order of least width begins, until the rules find no more: islets, twigs and all
+/// simplicial vertices; also series and almost simplicial vertices, buddies and cubes, where the treewidth is at least
+/// their degree (Bodlaender, Koster and van den Eijkhof \cite bodlaender2005preprocessing). The last `lower_bound` + 1
+/// vertices are eliminated in any order.
 ///
-/// `lower_bound`: a proven one on the treewidth; the better it is, the more can go. `stop` is asked from time to time;
-/// true ends it with what has been done. The treewidth of g is the larger of `lower_bound` and that of `rest`.
-/// O(sum over vertices looked at of degree² · log degree) time.
-[[nodiscard]] inline reduced_graph reduce(const undirected_graph& g, std::uint32_t lower_bound = 0,
-                                          const std::function<bool()>* stop = nullptr) {
-  return detail::reducing::reducer(g, lower_bound).run(stop);
-}
+/// `lower_bound` is a proven lower bound on the treewidth; a better one lets more vertices go. The treewidth of g is
+/// the larger of the `lower_bound` that is returned and the treewidth of `rest`. `stop` is asked every fraction of a
+/// millisecond. Once it answers true, the vertices eliminated so far are returned. O(sum over the vertices looked at of
+/// degree² · log degree) time.
+[[nodiscard]] reduced_graph reduce(const undirected_graph& g, std::uint32_t lower_bound = 0,
+                                   const std::function<bool()>* stop = nullptr);
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/treewidth/impl/reduce.hpp"
+#endif

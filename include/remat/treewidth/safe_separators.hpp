@@ -1,208 +1,53 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/core/index_rows.hpp"
+#include "remat/treewidth/stop_poll.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 
-/// A decomposition whose bags are the cliques of a *minimal* triangulation within those of `t`: no edge that they add
-/// to the graph can be left out. Never wider than `t`. Then the bags' common vertices, along tree edges, are minimal
-/// separators of the graph.
+/// A decomposition whose bags are the maximal cliques of a *minimal* triangulation of g within the bags of `t`: no edge
+/// that the bags add to g can be removed. It is never wider than `t`. The common vertices of two bags beside each other
+/// are then a minimal separator of g.
 ///
-/// An added edge can go when the common neighbours of its ends are a clique (Rose, Tarjan and Lueker
-/// \cite rose1976algorithmic); after that the edges beside it are looked at again. n²/4 bytes;
-/// O((added edges + removals · width) · width · n / 64) time. `stop`: true ends it, with what has been removed.
-[[nodiscard]] inline tree_decomposition minimal_decomposition(const undirected_graph& g, const tree_decomposition& t,
-                                                              const std::function<bool()>* stop = nullptr) {
-  const auto n = static_cast<std::uint32_t>(g.num_vertices());
-  const std::size_t words = (n + 63) / 64;
-  std::vector<std::uint64_t> filled(words * n, 0), queued(words * n, 0);
-  const auto bit = [](std::uint32_t v) { return std::uint64_t{1} << (v % 64); };
-  for (std::size_t b = 0; b < t.size(); ++b)
-    for (const std::uint32_t u : t.bags[b])
-      for (const std::uint32_t v : t.bags[b])
-        if (u != v) filled[words * u + v / 64] |= bit(v);
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> open;
-  const auto ask = [&](std::uint32_t u, std::uint32_t v) {
-    if (u > v) std::swap(u, v);
-    if ((queued[words * u + v / 64] & bit(v)) != 0 || g.adjacent(u, v)) return;
-    queued[words * u + v / 64] |= bit(v);
-    open.emplace_back(u, v);
-  };
-  for (std::uint32_t u = 0; u < n; ++u)
-    for (std::size_t w = 0; w < words; ++w)
-      for (std::uint64_t bits = filled[words * u + w]; bits != 0; bits &= bits - 1) {
-        const auto v = static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits)));
-        if (u < v) ask(u, v);
-      }
-  std::vector<std::uint64_t> common(words);
-  std::vector<std::uint32_t> members;
-  std::uint32_t since = 0;
-  bool removed = false;
-  while (!open.empty()) {
-    const auto [u, v] = open.back();
-    open.pop_back();
-    queued[words * u + v / 64] &= ~bit(v);
-    if ((filled[words * u + v / 64] & bit(v)) == 0) continue;
-    if (++since % 256 == 0 && stop != nullptr && (*stop)()) break;
-    members.clear();
-    for (std::size_t w = 0; w < words; ++w) {
-      common[w] = filled[words * u + w] & filled[words * v + w];
-      for (std::uint64_t bits = common[w]; bits != 0; bits &= bits - 1)
-        members.push_back(static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits))));
-    }
-    bool clique = true;
-    for (std::size_t i = 0; i < members.size() && clique; ++i) {
-      const std::uint64_t* row = filled.data() + words * members[i];
-      for (std::size_t w = 0; w < words && clique; ++w) {
-        std::uint64_t left = common[w] & ~row[w];
-        if (w == members[i] / 64) left &= ~bit(members[i]);
-        clique = left == 0;
-      }
-    }
-    if (!clique) continue;
-    removed = true;
-    filled[words * u + v / 64] &= ~bit(v);
-    filled[words * v + u / 64] &= ~bit(u);
-    for (const std::uint32_t w : members) {
-      ask(u, w);
-      ask(v, w);
-    }
-  }
-  if (!removed) return t;
-  std::vector<undirected_graph::edge> edges;
-  for (std::uint32_t u = 0; u < n; ++u)
-    for (std::size_t w = 0; w < words; ++w)
-      for (std::uint64_t bits = filled[words * u + w]; bits != 0; bits &= bits - 1) {
-        const auto v = static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits)));
-        if (u < v) edges.emplace_back(u, v);
-      }
-  const undirected_graph chordal(n, edges);
-  return decomposition_of(chordal, maximum_cardinality_order(chordal));
-}
+/// An added edge can be removed if the common neighbours of its ends are a clique (Rose, Tarjan and Lueker
+/// \cite rose1976algorithmic). After a removal the edges beside it are tried again. n²/4 bytes;
+/// O((added edges + removals · width) · width · n / 64) time. `stop` is asked every fraction of a millisecond; true
+/// ends the removal of edges.
+[[nodiscard]] tree_decomposition minimal_decomposition(const undirected_graph& g, const tree_decomposition& t,
+                                                       const std::function<bool()>* stop = nullptr);
 
-/// Whether a minimal separator may be made a clique without making the treewidth larger, as far as is easily seen
-/// (Bodlaender and Koster \cite bodlaender2006safe): it is a clique but for one vertex; or, whatever part is left out,
-/// the rest of the graph can be contracted onto it so that it becomes a clique, which is tried with shortest paths, one
-/// for each missing edge, that do not meet.
+/// Tests of minimal separators for safety. A separator is safe if making it a clique does not increase the treewidth
+/// (Bodlaender and Koster \cite bodlaender2006safe). Both tests are sufficient, not necessary. `stop` is asked every
+/// fraction of a millisecond; once it answers true, both answer false.
 class safe_separator_test {
  public:
-  explicit safe_separator_test(const undirected_graph& g)
-      : g_(g), part_(g.num_vertices(), 0), used_(g.num_vertices(), 0), before_(g.num_vertices(), 0) {}
+  explicit safe_separator_test(const undirected_graph& g, const std::function<bool()>* stop = nullptr)
+      : g_(g), poll_(stop), part_(g.num_vertices(), 0), used_(g.num_vertices(), 0), before_(g.num_vertices(), 0) {}
 
-  /// `separator` is a minimal one, ascending. O(|separator|²).
-  [[nodiscard]] bool almost_clique(std::span<const std::uint32_t> separator) const {
-    std::uint32_t a = detail::eliminating::none, b = detail::eliminating::none;
-    bool only_a = true, only_b = true;
-    for (std::size_t i = 0; i < separator.size(); ++i)
-      for (std::size_t j = i + 1; j < separator.size(); ++j) {
-        if (g_.adjacent(separator[i], separator[j])) continue;
-        if (a == detail::eliminating::none) {
-          a = separator[i];
-          b = separator[j];
-        }
-        only_a = only_a && (separator[i] == a || separator[j] == a);
-        only_b = only_b && (separator[i] == b || separator[j] == b);
-        if (!only_a && !only_b) return false;
-      }
-    return true;
-  }
+  /// True when all vertices of `separator` but one are a clique. `separator` is minimal and ascending.
+  /// O(|separator|² · log) time.
+  [[nodiscard]] bool almost_clique(std::span<const std::uint32_t> separator);
 
-  /// O(parts · missing edges · edges).
-  [[nodiscard]] bool clique_minor(std::span<const std::uint32_t> separator) {
-    constexpr std::uint32_t in_separator = detail::eliminating::none;
-    std::fill(part_.begin(), part_.end(), 0U);
-    for (const std::uint32_t v : separator) part_[v] = in_separator;
-    std::uint32_t parts = 0;
-    for (std::uint32_t v = 0; v < part_.size(); ++v) {
-      if (part_[v] != 0) continue;
-      part_[v] = ++parts;
-      queue_.assign(1, v);
-      for (std::size_t i = 0; i < queue_.size(); ++i)
-        for (const std::uint32_t u : g_.neighbours(queue_[i]))
-          if (part_[u] == 0) {
-            part_[u] = parts;
-            queue_.push_back(u);
-          }
-    }
-    if (parts < 2) return false;
-    for (std::uint32_t without = 1; without <= parts; ++without)
-      if (!contract(separator, without)) return false;
-    return true;
-  }
+  /// True when, for each component of the graph without `separator`, the other components can be contracted onto the
+  /// separator so that it becomes a clique. It is tried with disjoint shortest paths, one for each missing edge.
+  /// O(components · missing edges · edges) time.
+  [[nodiscard]] bool clique_minor(std::span<const std::uint32_t> separator);
 
  private:
-  bool contract(std::span<const std::uint32_t> s, std::uint32_t without) {
-    const std::size_t k = s.size();
-    joined_.assign(k * k, 0);
-    std::fill(used_.begin(), used_.end(), std::uint8_t{0});
-    for (std::size_t i = 0; i < k; ++i)
-      for (std::size_t j = 0; j < k; ++j) joined_[i * k + j] = i == j || g_.adjacent(s[i], s[j]);
-    for (std::size_t i = 0; i < k; ++i)
-      for (std::size_t j = i + 1; j < k; ++j) {
-        if (joined_[i * k + j]) continue;
-        // The end that lacks more takes the path.
-        std::size_t from = i, to = j;
-        if (std::count(joined_.begin() + static_cast<std::ptrdiff_t>(j * k),
-                       joined_.begin() + static_cast<std::ptrdiff_t>(j * k + k),
-                       0) > std::count(joined_.begin() + static_cast<std::ptrdiff_t>(i * k),
-                                       joined_.begin() + static_cast<std::ptrdiff_t>(i * k + k), 0))
-          std::swap(from, to);
-        if (!path(s, from, s[to], without)) return false;
-        for (std::size_t x = 0; x < k; ++x) {
-          if (joined_[from * k + x]) continue;
-          for (const std::uint32_t v : path_)
-            if (g_.adjacent(v, s[x])) {
-              joined_[from * k + x] = joined_[x * k + from] = 1;
-              break;
-            }
-        }
-        if (!joined_[from * k + to]) return false;
-      }
-    return true;
-  }
-  /// A shortest path from s[from], or what has been contracted onto it, to `to`, within the parts but `without`.
-  bool path(std::span<const std::uint32_t> s, std::size_t from, std::uint32_t to, std::uint32_t without) {
-    constexpr std::uint32_t in_separator = detail::eliminating::none;
-    ++stamp_;
-    seen_.resize(part_.size(), 0);
-    queue_.clear();
-    path_.clear();
-    const auto owner = static_cast<std::uint8_t>(1);
-    const auto reach = [&](std::uint32_t u, std::uint32_t v) {
-      if (part_[u] == in_separator || part_[u] == without || used_[u] == owner || seen_[u] == stamp_) return;
-      seen_[u] = stamp_;
-      before_[u] = v;
-      queue_.push_back(u);
-    };
-    for (const std::uint32_t u : g_.neighbours(s[from])) reach(u, detail::eliminating::none);
-    for (std::size_t i = 0; i < queue_.size(); ++i) {
-      const std::uint32_t v = queue_[i];
-      if (g_.adjacent(v, to)) {
-        for (std::uint32_t x = v; x != detail::eliminating::none; x = before_[x]) {
-          path_.push_back(x);
-          used_[x] = owner;
-        }
-        return true;
-      }
-      for (const std::uint32_t u : g_.neighbours(v)) reach(u, v);
-    }
-    return false;
-  }
+  bool contract(std::span<const std::uint32_t> s, std::uint32_t without);
+  /// Finds a shortest path from s[from] to `to` within the components other than `without`.
+  bool path(std::span<const std::uint32_t> s, std::size_t from, std::uint32_t to, std::uint32_t without);
 
   const undirected_graph& g_;
+  detail::polling::stop_poll poll_;
   std::vector<std::uint32_t> part_;
   std::vector<std::uint8_t> used_;
   std::vector<std::uint32_t> before_, queue_, path_;
@@ -211,67 +56,22 @@ class safe_separator_test {
   std::uint32_t stamp_ = 0;
 };
 
-/// What lies on both sides of some tree edges of a decomposition: for each side a graph of its own, in which the
-/// separators are cliques.
+/// One side of some separators of a graph, as a graph of its own in which these separators are cliques.
 struct torso {
   std::vector<std::uint32_t> vertices;  ///< of the whole graph, ascending
   undirected_graph graph{};             ///< on their positions
   tree_decomposition tree{};            ///< the bags of this side, in positions
 };
 
-/// The torso of the bags `chosen` (connected in the tree): the graph on their vertices, and for each tree edge that
-/// leads out of them a clique on what both bags hold. `links` is that of t. `number`: none for every vertex of g, and
-/// again so afterwards. With k vertices on them, k²/8 bytes and O(edges at the vertices + sum of separators · k / 64)
-/// time.
-[[nodiscard]] inline torso torso_of(const undirected_graph& g, const tree_decomposition& t, const index_rows& links,
-                                    std::span<const std::uint32_t> chosen, std::vector<std::uint32_t>& number) {
-  torso out;
-  std::vector<std::uint32_t> sorted(chosen.begin(), chosen.end()), shared;
-  std::sort(sorted.begin(), sorted.end());
-  for (const std::uint32_t b : sorted)
-    for (const std::uint32_t v : t.bags[b])
-      if (number[v] == detail::eliminating::none) {
-        number[v] = 0;
-        out.vertices.push_back(v);
-      }
-  std::sort(out.vertices.begin(), out.vertices.end());
-  for (std::uint32_t i = 0; i < out.vertices.size(); ++i) number[out.vertices[i]] = i;
-  // Separators overlap: a matrix of bits takes each pair once.
-  const std::size_t k = out.vertices.size(), words = (k + 63) / 64;
-  std::vector<std::uint64_t> joined(words * k, 0), mask(words);
-  const auto bit = [](std::uint32_t v) { return std::uint64_t{1} << (v % 64); };
-  for (std::uint32_t i = 0; i < k; ++i)
-    for (const std::uint32_t u : g.neighbours(out.vertices[i]))
-      if (number[u] != detail::eliminating::none) joined[words * i + number[u] / 64] |= bit(number[u]);
-  for (std::uint32_t i = 0; i < sorted.size(); ++i) {
-    const std::uint32_t b = sorted[i];
-    for (const std::uint32_t v : t.bags[b]) out.tree.bags.values.push_back(number[v]);
-    out.tree.bags.end_row();
-    for (const std::uint32_t c : links[b]) {
-      const auto at = std::lower_bound(sorted.begin(), sorted.end(), c);
-      if (at != sorted.end() && *at == c) {
-        if (c > b) out.tree.edges.emplace_back(i, static_cast<std::uint32_t>(at - sorted.begin()));
-        continue;
-      }
-      shared.clear();
-      std::set_intersection(t.bags[b].begin(), t.bags[b].end(), t.bags[c].begin(), t.bags[c].end(),
-                            std::back_inserter(shared));
-      std::fill(mask.begin(), mask.end(), std::uint64_t{0});
-      for (const std::uint32_t v : shared) mask[number[v] / 64] |= bit(number[v]);
-      for (const std::uint32_t v : shared)
-        for (std::size_t w = 0; w < words; ++w) joined[words * number[v] + w] |= mask[w];
-    }
-  }
-  std::vector<undirected_graph::edge> edges;
-  for (std::uint32_t u = 0; u < k; ++u)
-    for (std::size_t w = u / 64; w < words; ++w)
-      for (std::uint64_t bits = joined[words * u + w]; bits != 0; bits &= bits - 1) {
-        const auto v = static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits)));
-        if (u < v) edges.emplace_back(u, v);
-      }
-  out.graph = undirected_graph(k, edges);
-  for (const std::uint32_t v : out.vertices) number[v] = detail::eliminating::none;
-  return out;
-}
+/// The torso of the bags `chosen`, which are connected in the tree: the graph on their vertices, in which the common
+/// vertices of a chosen bag and a bag beside it that is not chosen are a clique. `links` is `t.links()`. `number` is
+/// working memory: `undirected_graph::none` for every vertex of g, before and after the call.
+/// With k vertices: k²/8 bytes and O(edges at the vertices + sum of separator sizes · k / 64) time.
+[[nodiscard]] torso torso_of(const undirected_graph& g, const tree_decomposition& t, const index_rows& links,
+                             std::span<const std::uint32_t> chosen, std::vector<std::uint32_t>& number);
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/treewidth/impl/safe_separators.hpp"
+#endif

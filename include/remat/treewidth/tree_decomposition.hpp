@@ -6,19 +6,16 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/problem/problem.hpp"
+#include "remat/core/index_rows.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 
-/// A tree decomposition of a graph: a tree whose nodes hold *bags* of vertices, such that every vertex is in a bag,
-/// both ends of every edge are together in one, and the bags that hold a vertex are connected in the tree. Its width is
-/// its largest bag's size less one; the least width of any is the graph's treewidth.
+/// A tree decomposition of a graph: a tree whose nodes are *bags* of vertices. Every vertex is in a bag, both ends of
+/// every edge are in one bag, and the bags of each vertex are connected in the tree. The width is the size of the
+/// largest bag less one. The treewidth of the graph is the least width of its tree decompositions.
 ///
 ///     tree_decomposition t = decompose(operation_graph(problem)).tree;
 ///     for (std::size_t b = 0; b < t.size(); ++b)
@@ -26,186 +23,42 @@ namespace remat {
 ///     index_rows links = t.links();                  // bag → the bags beside it
 struct tree_decomposition {
   index_rows bags;                            ///< bag → its vertices, ascending
-  std::vector<undirected_graph::edge> edges;  ///< of the tree: pairs of bags, one less than there are bags
+  std::vector<undirected_graph::edge> edges;  ///< of the tree: pairs of bags
 
   [[nodiscard]] std::size_t size() const noexcept { return bags.size(); }
-  /// Largest bag less one; −1 where there is none.
+  /// The size of the largest bag less one; −1 without bags.
   [[nodiscard]] std::int64_t width() const noexcept {
     std::int64_t largest = 0;
     for (std::size_t b = 0; b < bags.size(); ++b)
       largest = std::max(largest, static_cast<std::int64_t>(bags[b].size()));
     return largest - 1;
   }
-  /// Bag → the bags that an edge of the tree joins it to, ascending. O(bags).
+  /// Bag → the bags beside it in the tree, ascending. O(bags · log) time.
   [[nodiscard]] index_rows links() const { return undirected_graph(bags.size(), edges).rows(); }
 };
 
-namespace detail::tree_decomposing {
-
-inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-
-/// Joins the trees of a forest by edges to the first of them.
-inline void join_trees(tree_decomposition& t) {
-  std::vector<std::uint32_t> up(t.size());
-  for (std::uint32_t b = 0; b < up.size(); ++b) up[b] = b;
-  const auto root = [&](std::uint32_t b) {
-    while (up[b] != b) b = up[b] = up[up[b]];
-    return b;
-  };
-  for (const auto& [a, b] : t.edges) up[root(a)] = root(b);
-  for (std::uint32_t b = 1; b < up.size(); ++b)
-    if (root(b) != root(0)) {
-      up[root(b)] = root(0);
-      t.edges.emplace_back(0, b);
-    }
-}
-
-inline void check_order(std::size_t n, std::span<const std::uint32_t> order) {
-  std::vector<std::uint8_t> seen(n, 0);
-  if (order.size() != n)
-    throw bad_argument("the elimination order has " + std::to_string(order.size()) + " vertices; the graph has " +
-                       std::to_string(n));
-  for (const std::uint32_t v : order) {
-    if (v >= n || seen[v])
-      throw bad_argument("vertex " + std::to_string(v) + " of the elimination order " +
-                         (v >= n ? "is none of the graph's" : "comes twice"));
-    seen[v] = 1;
-  }
-}
-
-}  // namespace detail::tree_decomposing
-
-/// The tree decomposition that an elimination order gives: vertices are taken out in this order, and the neighbours of
-/// each are made a clique as it goes; its bag is itself and these neighbours. Bags that lie in a neighbouring one are
-/// left out, so there are at most n, and they are the maximal cliques of the filled graph.
+/// The tree decomposition of an elimination order. The bag of a vertex is the vertex and its neighbours at its
+/// elimination. Bags that are subsets of a neighbouring bag are left out: the bags are the maximal cliques of the
+/// filled graph, at most n. From position `clique_from` on, all vertices are put into one bag.
 ///
 /// The bags are found by merging along the elimination tree, without a filled graph (Liu \cite liu1990elimination).
-/// O(sum of bag sizes of all vertices · log) time. Throws `bad_argument` for what is not a permutation of the vertices.
-[[nodiscard]] inline tree_decomposition decomposition_of(const undirected_graph& g,
-                                                         std::span<const std::uint32_t> order) {
-  using detail::tree_decomposing::none;
-  const std::size_t n = g.num_vertices();
-  detail::tree_decomposing::check_order(n, order);
-  std::vector<std::uint32_t> position(n), bag_of(n, none), above(n, none);
-  for (std::uint32_t i = 0; i < n; ++i) position[order[i]] = i;
-  // Of each vertex that is reached: its later neighbours in the filled graph, by position, until its parent takes them.
-  std::vector<std::vector<std::uint32_t>> later(n), children(n);
-  std::vector<std::uint32_t> mark(n, none);
-  tree_decomposition out;
-  // Each bag is told in terms of positions; `holder[i]` is the bag of position i.
-  std::vector<std::vector<std::uint32_t>> bags;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    std::vector<std::uint32_t>& row = later[i];
-    mark[i] = i;
-    for (const std::uint32_t u : g.neighbours(order[i]))
-      if (const std::uint32_t p = position[u]; p > i && mark[p] != i) {
-        mark[p] = i;
-        row.push_back(p);
-      }
-    std::uint32_t widest = none;
-    std::size_t most = 0;
-    for (const std::uint32_t c : children[i]) {
-      if (later[c].size() > most) {
-        most = later[c].size();
-        widest = c;
-      }
-      for (const std::uint32_t p : later[c])
-        if (mark[p] != i) {
-          mark[p] = i;
-          row.push_back(p);
-        }
-    }
-    // With the vertex itself the bag is a child's later neighbours: then it lies in the child's bag.
-    if (widest != none && most == row.size() + 1) {
-      bag_of[i] = bag_of[widest];
-    } else {
-      bag_of[i] = static_cast<std::uint32_t>(bags.size());
-      std::vector<std::uint32_t> bag(row);
-      bag.push_back(i);
-      bags.push_back(std::move(bag));
-    }
-    for (const std::uint32_t c : children[i]) {
-      if (bag_of[c] != bag_of[i]) out.edges.emplace_back(bag_of[c], bag_of[i]);
-      later[c] = {};
-    }
-    children[i] = {};
-    if (!row.empty()) {
-      const std::uint32_t parent = *std::min_element(row.begin(), row.end());
-      children[parent].push_back(i);
-    } else {
-      later[i] = {};
-    }
-  }
-  for (std::vector<std::uint32_t>& bag : bags) {
-    for (std::uint32_t& p : bag) p = order[p];
-    std::sort(bag.begin(), bag.end());
-    out.bags.values.insert(out.bags.values.end(), bag.begin(), bag.end());
-    out.bags.end_row();
-    bag = {};
-  }
-  detail::tree_decomposing::join_trees(out);
-  return out;
-}
+/// O(sum over vertices of their bag sizes · log) time. Throws `bad_argument` if `order` is no permutation of the
+/// vertices.
+[[nodiscard]] tree_decomposition decomposition_of(const undirected_graph& g, std::span<const std::uint32_t> order,
+                                                  std::size_t clique_from = std::numeric_limits<std::size_t>::max());
 
-/// An elimination order that gives back the bags of a tree decomposition, or smaller ones: leaves of the tree are taken
-/// off one by one, and of each the vertices that no other bag holds. O(sum of bag sizes) time.
-[[nodiscard]] inline std::vector<std::uint32_t> elimination_order_of(const tree_decomposition& t, std::size_t n) {
-  const index_rows links = t.links();
-  std::vector<std::uint32_t> holders(n, 0), left(t.size()), leaves, order;
-  std::vector<std::uint8_t> gone(t.size(), 0);
-  order.reserve(n);
-  for (const std::uint32_t v : t.bags.values) ++holders[v];
-  for (std::uint32_t b = 0; b < t.size(); ++b) {
-    left[b] = static_cast<std::uint32_t>(links[b].size());
-    if (left[b] <= 1) leaves.push_back(b);
-  }
-  while (!leaves.empty()) {
-    const std::uint32_t b = leaves.back();
-    leaves.pop_back();
-    if (gone[b]) continue;
-    gone[b] = 1;
-    for (const std::uint32_t v : t.bags[b])
-      if (--holders[v] == 0) order.push_back(v);
-    for (const std::uint32_t c : links[b])
-      if (!gone[c] && --left[c] <= 1) leaves.push_back(c);
-  }
-  return order;
-}
+/// An elimination order of `vertices` vertices whose bags are those of `t`, or subsets of them: removes the leaves of
+/// the tree one by one, and orders the vertices that no other bag holds. O(sum of bag sizes) time.
+[[nodiscard]] std::vector<std::uint32_t> elimination_order_of(const tree_decomposition& t, std::size_t vertices);
 
-/// Bags that lie in a neighbouring one are merged into it. O(sum over tree edges of both bags) time.
-[[nodiscard]] inline tree_decomposition without_subsets(const tree_decomposition& t) {
-  const index_rows links = t.links();
-  std::vector<std::uint32_t> into(t.size());
-  for (std::uint32_t b = 0; b < into.size(); ++b) into[b] = b;
-  const auto root = [&](std::uint32_t b) {
-    while (into[b] != b) b = into[b] = into[into[b]];
-    return b;
-  };
-  const auto within = [&](std::uint32_t a, std::uint32_t b) {
-    const auto x = t.bags[a], y = t.bags[b];
-    return x.size() <= y.size() && std::includes(y.begin(), y.end(), x.begin(), x.end());
-  };
-  for (const auto& [first, second] : t.edges) {
-    const std::uint32_t a = root(first), b = root(second);
-    if (a == b) continue;
-    if (within(a, b))
-      into[a] = b;
-    else if (within(b, a))
-      into[b] = a;
-  }
-  tree_decomposition out;
-  std::vector<std::uint32_t> number(t.size(), detail::tree_decomposing::none);
-  for (std::uint32_t b = 0; b < t.size(); ++b) {
-    if (into[b] != b) continue;
-    number[b] = static_cast<std::uint32_t>(out.bags.size());
-    out.bags.values.insert(out.bags.values.end(), t.bags[b].begin(), t.bags[b].end());
-    out.bags.end_row();
-  }
-  for (const auto& [first, second] : t.edges) {
-    const std::uint32_t a = root(first), b = root(second);
-    if (a != b) out.edges.emplace_back(number[a], number[b]);
-  }
-  return out;
-}
+/// Merges each bag that is a subset of a neighbouring one into that bag. O(sum over tree edges of both bag sizes) time.
+[[nodiscard]] tree_decomposition without_subsets(const tree_decomposition& t);
+
+/// Makes a forest of bags a tree: joins each of its trees to the first by one edge. O(bags) time.
+void connect_bags(tree_decomposition& t);
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/treewidth/impl/tree_decomposition.hpp"
+#endif

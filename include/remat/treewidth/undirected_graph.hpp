@@ -12,11 +12,12 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
+#include "remat/core/index_rows.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {
 
-/// A graph that can say how many vertices it has and list its edges: enough to make an `undirected_graph` of it.
+/// A graph that counts its vertices and lists its edges. An `undirected_graph` can be made of it.
 ///
 /// `num_vertices()` is the number n of vertices; they are 0 … n − 1. `for_each_edge(f)` calls f(u, v) for every edge,
 /// in any order; the direction does not matter, loops and repeated edges may occur.
@@ -27,13 +28,14 @@ concept edge_listing = requires(const G& g, void (*f)(std::size_t, std::size_t))
 };
 
 /// A simple undirected graph on the vertices 0 … n − 1: for each vertex its neighbours, ascending, without loops and
-/// repetitions. It is not changed once it is built. Models `edge_listing`.
+/// repetitions. Immutable. Models `edge_listing`.
 ///
 /// O(n + edges · log(largest degree)) to build, 4 bytes a vertex and 8 an edge.
-/// Throws `bad_graph` for an end of an edge that is no vertex, and for more than 2^31 vertices or 2^30 edges.
+/// Throws `bad_graph` if an end of an edge is no vertex, and for more than 2^31 vertices or 2^30 edges.
 class undirected_graph {
  public:
   using edge = std::pair<std::uint32_t, std::uint32_t>;
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();  ///< stands for "no vertex"
 
   undirected_graph() = default;
 
@@ -103,7 +105,7 @@ class undirected_graph {
     for (std::size_t v = 0; v < n; ++v) {
       const auto first = values.begin() + (at[v] - static_cast<std::ptrdiff_t>(count[v]));
       const auto last = values.begin() + at[v];
-      std::sort(first, last);
+      if (!std::is_sorted(first, last)) std::sort(first, last);
       rows_.values.insert(rows_.values.end(), first, std::unique(first, last));
       rows_.end_row();
     }
@@ -112,38 +114,31 @@ class undirected_graph {
   index_rows rows_;
 };
 
-/// Which edges an operation graph has.
+/// The edges of an operation graph.
 enum class operation_edges : std::uint8_t {
-  reads,  ///< between an operation and those that make what it reads
-  moral   ///< those, and between any two that make what one operation reads
+  reads,  ///< between an operation and the operations that make its inputs
+  moral   ///< also between any two operations that make inputs of one operation
 };
 
-/// The operations of a step as an undirected graph: vertex i is operation i (Kumar et al. \cite kumar2019twremat take
-/// the moral one). What is always resident joins nobody; producers that accumulate into one gradient are all joined to
-/// its readers. O(operations + sum over operations of (producers of what it reads)²) time and memory when moral.
-[[nodiscard]] inline undirected_graph operation_graph(const flat_graph& step,
-                                                      operation_edges which = operation_edges::moral) {
-  std::vector<undirected_graph::edge> edges;
-  std::vector<std::uint32_t> makers;
-  for (std::uint32_t o = 0; o < step.num_operations; ++o) {
-    makers.clear();
-    for (const std::uint32_t t : step.inputs[o])
-      makers.insert(makers.end(), step.producers[t].begin(), step.producers[t].end());
-    std::sort(makers.begin(), makers.end());
-    makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
-    for (std::size_t i = 0; i < makers.size(); ++i) {
-      edges.emplace_back(makers[i], o);
-      if (which == operation_edges::moral)
-        for (std::size_t j = 0; j < i; ++j) edges.emplace_back(makers[j], makers[i]);
-    }
-  }
-  return undirected_graph(step.num_operations, edges);
-}
+/// The operations of a training step as an undirected graph: vertex i is operation i. Kumar et al. \cite
+/// kumar2019twremat take the moral graph. A tensor that is always resident adds no edge. If several operations add to
+/// one tensor, each reader of the tensor is adjacent to all of them. O(operations + sum over operations of (makers of
+/// its inputs)²) time and O(edges) memory when moral.
+[[nodiscard]] undirected_graph operation_graph(const flat_graph& graph, operation_edges which = operation_edges::moral);
 
-/// \overload of a problem's step.
+/// \overload of a problem's flat graph.
 [[nodiscard]] inline undirected_graph operation_graph(const problem& p,
                                                       operation_edges which = operation_edges::moral) {
   return operation_graph(p.graph(), which);
 }
 
+/// The subgraph on some vertices of g, which are numbered by their places in `vertices`. `number` is working memory:
+/// `undirected_graph::none` for every vertex of g, before and after the call. O(sum of degrees · log) time.
+[[nodiscard]] undirected_graph induced_subgraph(const undirected_graph& g, std::span<const std::uint32_t> vertices,
+                                                std::vector<std::uint32_t>& number);
+
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/treewidth/impl/undirected_graph.hpp"
+#endif

@@ -1,99 +1,27 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <iterator>
-#include <queue>
-#include <utility>
-#include <vector>
 
-#include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 
-/// A lower bound on the treewidth: a graph's least degree is one, and contracting edges never makes the treewidth
-/// larger, so the largest least degree that is met on the way is one too (minor-min-width, contraction degeneracy). A
-/// vertex of least degree is contracted into the neighbour with which it has the fewest neighbours in common (least-c,
-/// Bodlaender and Koster \cite bodlaender2011lower); ties are broken at random by `seed`.
+/// A lower bound on the treewidth (minor-min-width, also called contraction degeneracy).
 ///
-/// `stop` is asked between contractions; true ends it, and what has been met by then is still a bound.
+/// The least degree of a graph is a lower bound on its treewidth, and contracting an edge does not increase the
+/// treewidth. So the largest least degree met while edges are contracted is a lower bound, too. Each step contracts a
+/// vertex of least degree into the neighbour with which it has the fewest neighbours in common (least-c, Bodlaender and
+/// Koster \cite bodlaender2011lower). Ties are broken at random by `seed`.
+///
+/// `stop` is asked every fraction of a millisecond. Once it answers true, the bound found so far is returned.
 /// O(vertices · largest degree of the contracted graphs · log) time.
-[[nodiscard]] inline std::uint32_t contraction_bound(const undirected_graph& g, std::uint64_t seed = 0,
-                                                     const std::function<bool()>* stop = nullptr) {
-  const auto n = static_cast<std::uint32_t>(g.num_vertices());
-  std::vector<std::vector<std::uint32_t>> rows(n);
-  for (std::uint32_t v = 0; v < n; ++v) rows[v].assign(g.neighbours(v).begin(), g.neighbours(v).end());
-  detail::eliminating::random_source random(seed);
-  struct entry {
-    std::uint32_t degree, tie, vertex;
-    bool operator<(const entry& o) const noexcept {
-      if (degree != o.degree) return degree > o.degree;
-      return tie != o.tie ? tie > o.tie : vertex > o.vertex;
-    }
-  };
-  std::priority_queue<entry> queue;
-  const auto push = [&](std::uint32_t v) {
-    queue.push({static_cast<std::uint32_t>(rows[v].size()), static_cast<std::uint32_t>(random.next() >> 40U), v});
-  };
-  for (std::uint32_t v = 0; v < n; ++v) push(v);
-  std::vector<std::uint8_t> gone(n, 0);
-  std::vector<std::uint32_t> mark(n, detail::eliminating::none), merged;
-  std::uint32_t bound = 0, left = n, stamp = 0, since = 0;
-  while (!queue.empty() && left > bound + 1) {
-    const entry top = queue.top();
-    queue.pop();
-    const std::uint32_t v = top.vertex;
-    if (gone[v] || top.degree != rows[v].size()) continue;
-    if (++since % 64 == 0 && stop != nullptr && (*stop)()) break;
-    bound = std::max(bound, top.degree);
-    gone[v] = 1;
-    --left;
-    if (rows[v].empty()) continue;
-    ++stamp;
-    for (const std::uint32_t u : rows[v]) mark[u] = stamp;
-    std::uint32_t into = rows[v][0], fewest = detail::eliminating::none, ties = 0;
-    for (const std::uint32_t u : rows[v]) {
-      std::uint32_t common = 0;
-      for (const std::uint32_t w : rows[u]) common += mark[w] == stamp;
-      if (common < fewest) {
-        fewest = common;
-        into = u;
-        ties = 1;
-      } else if (common == fewest && random.below(++ties) == 0) {
-        into = u;
-      }
-    }
-    for (const std::uint32_t u : rows[v]) {
-      auto& row = rows[u];
-      const auto at = std::lower_bound(row.begin(), row.end(), v);
-      row.erase(at);
-      if (u == into) continue;
-      const auto to = std::lower_bound(row.begin(), row.end(), into);
-      if (to == row.end() || *to != into) {
-        row.insert(to, into);
-      } else {
-        push(u);
-      }
-    }
-    std::vector<std::uint32_t>& row = rows[into];
-    if (rows[v].size() * 16 < row.size()) {  // a few into many
-      for (const std::uint32_t u : rows[v])
-        if (const auto at = std::lower_bound(row.begin(), row.end(), u); u != into && (at == row.end() || *at != u))
-          row.insert(at, u);
-    } else {
-      merged.clear();
-      std::set_union(row.begin(), row.end(), rows[v].begin(), rows[v].end(), std::back_inserter(merged));
-      std::erase(merged, into);
-      row = merged;
-    }
-    push(into);
-    rows[v] = {};
-  }
-  return bound;
-}
+[[nodiscard]] std::uint32_t contraction_bound(const undirected_graph& g, std::uint64_t seed = 0,
+                                              const std::function<bool()>* stop = nullptr);
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/treewidth/impl/width_bound.hpp"
+#endif

@@ -72,7 +72,7 @@ TEST_CASE("published values: forwards in all, and the memory that c slots mean")
     CHECK(report.peak_bytes == 1 + saved + 1 + std::min(c + 1, l - 1));
     const chain_solution s = remat::revolve(p);
     REQUIRE(s.has_schedule());
-    CHECK(s.makespan == std::stod(row[3]));
+    CHECK(s.time == std::stod(row[3]));
   }
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("chains: legal within the budget, and the most slots that fit") {
     CAPTURE(seed);
     const remat::chain c = remat::test::random_chain(seed, 1 + seed % 12);
     const chain_problem free(c);
-    CHECK(remat::revolve(free).makespan == c.store_all_time());
+    CHECK(remat::revolve(free).time == c.store_all_time());
     for (const int percent : {90, 70, 50}) {
       const chain_problem p = free.with_budget(remat::no_remat(free).peak_bytes * percent / 100);
       const chain_solution s = remat::revolve(p);
@@ -91,9 +91,9 @@ TEST_CASE("chains: legal within the budget, and the most slots that fit") {
               p.budget());
         continue;
       }
-      const remat::chain_report report = remat::simulate(p, *s.steps);
+      const remat::chain_report report = remat::simulate(p, *s.plan);
       CHECK(report.legal);
-      CHECK(report.time == s.makespan);
+      CHECK(report.time == s.time);
       CHECK(report.peak_bytes == s.peak_bytes);
       CHECK(report.peak_bytes <= p.budget());
     }

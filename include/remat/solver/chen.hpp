@@ -120,12 +120,17 @@ struct chen_sqrt_solver {
     const auto length = static_cast<std::uint32_t>(p.stages().length());
     chain_solution best;
     accept(p, best, store_all_steps(p.stages()));
+    const stop_reason stopped = clock.poll();
+    if (stopped != stop_reason::none) {
+      conclude(p, best, clock, stopped);
+      return best;
+    }
     cut_list cuts;
     for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
     std::vector<std::uint32_t> begins = detail::segments::every_sqrt(cuts);
     begins.insert(begins.begin(), 1);
     accept(p, best, detail::segments::steps(length, begins));
-    conclude(p, best, clock, stop_reason::none);
+    conclude(p, best, clock, stopped);
     return best;
   }
 };

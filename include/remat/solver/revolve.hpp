@@ -157,7 +157,7 @@ struct revolve_solver {
       stopped = clock.poll();
       if (stopped != stop_reason::none) break;
       clock.work();
-      report(clock, best.makespan, p.stages().store_all_time());
+      report(clock, best.time, p.stages().store_all_time());
       if (accept(p, best, detail::binomial::steps(length, slots))) break;
     }
     conclude(p, best, clock, stopped);

@@ -130,7 +130,7 @@ class chain_frontier;
 /// What the optimum is over: schedules in which a forward keeps nothing, its input, or everything that its backward
 /// needs, in which what is kept stays until the backward that it is kept for, and in which the forwards between two
 /// kept inputs run in one go. Dropping a kept input for a while and making it again can be faster (docs/rotor.md has
-/// how often and by how much); the bound on the makespan in the answer holds for all schedules of a chain's actions.
+/// how often and by how much); the bound on the time in the answer holds for all schedules of a chain's actions.
 ///
 /// On a chain in the exact form: the optimum, in bytes. In the slots form: slots of ⌊budget / slots⌋ bytes and sizes
 /// rounded up, so a schedule keeps the budget; the optimum for those sizes, never better than the former. Both look for
@@ -138,7 +138,7 @@ class chain_frontier;
 /// empty, and the limit grows until there is a schedule, which is then the best. Differs from the paper in that.
 ///
 /// On a graph: the listed line and `find_narrow_line`'s are cut by `cut_levels` into chains, each is solved for all
-/// budgets at once, and each makespan's schedule is expanded to operations, fastest first, until one passes the checker
+/// budgets at once, and each time's schedule is expanded to operations, fastest first, until one passes the checker
 /// within the true budget and the others cannot be much faster; sizes are rounded to the nearest there. The better line
 /// once more with twice as many slots; then both lines again, bounded by the answer by then, with sizes rounded up and
 /// the operations of each stage in an order of little memory (`operation_sequence`). At last the memory that the best
@@ -201,7 +201,7 @@ struct rotor_solver {
     chain_search search{p, options, clock, best};
     const chain& c = p.stages();
     const bool kept = accept(p, best, store_all_steps(c));
-    if ((kept && best.makespan <= c.least_time()) || largest_working_set(p) > p.budget()) {
+    if ((kept && best.time <= c.least_time()) || largest_working_set(p) > p.budget()) {
       best.persistent_optimum = kept;
       conclude(p, best, clock, stop_reason::none);
       return best;
@@ -220,13 +220,13 @@ struct rotor_solver {
         search.by_bytes(options.max_breakpoints);
     }
     best.lower_bound = c.least_time() + detail::persistent::recompute_bound(search.bytes(), search.room());
-    if (best.persistent_optimum && best.makespan < best.lower_bound) best.lower_bound = best.makespan;  // rounding
+    if (best.persistent_optimum && best.time < best.lower_bound) best.lower_bound = best.time;  // rounding
     conclude(p, best, clock, search.stopped);
     return best;
   }
 
  private:
-  friend chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_makespan);
+  friend chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time);
   /// How the search for a schedule within a limit ended.
   enum class verdict : std::uint8_t { found, none, stopped, too_large };
 
@@ -289,8 +289,8 @@ struct rotor_solver {
       stopped = spend(clock, rows);
       if (stopped != stop_reason::none) return verdict::stopped;
       const double least = p.stages().least_time();
-      const detail::persistent::fill_outcome end = fill_table(
-          [&](std::uint64_t done, std::uint64_t total) { report(clock, best.makespan, least, done, total); });
+      const detail::persistent::fill_outcome end =
+          fill_table([&](std::uint64_t done, std::uint64_t total) { report(clock, best.time, least, done, total); });
       if (end == detail::persistent::fill_outcome::too_large) return verdict::too_large;
       if (end == detail::persistent::fill_outcome::filled) return verdict::found;
       stopped = clock.poll();
@@ -303,7 +303,7 @@ struct rotor_solver {
         verdict end = in_slots(slots, unit, options.exact_gradient);
         // With the gradient of the output in place of the one that waits, a schedule may break the budget; never
         // otherwise.
-        if (end == verdict::found && !best.steps) end = in_slots(slots, unit, true);
+        if (end == verdict::found && !best.plan) end = in_slots(slots, unit, true);
         if (end == verdict::none)
           best.message = "no memory-persistent schedule fits when sizes are rounded up to slots of " +
                          std::to_string(unit) + " bytes; that is no proof that there is none";
@@ -353,14 +353,14 @@ struct rotor_solver {
         accept(p, best, table.steps(room()));
         return verdict::found;
       };
-      const auto known = [&] { return best.steps ? best.makespan - least : std::numeric_limits<double>::infinity(); };
+      const auto known = [&] { return best.plan ? best.time - least : std::numeric_limits<double>::infinity(); };
       verdict end = deepen(c, detail::persistent::recompute_bound(c, room()), known(), [&](double limit) {
         if (limit < std::numeric_limits<double>::max()) return try_limit(limit);
         // Is there any schedule at all? The one of least memory is a bound on the others.
         const verdict any = least_memory();
         return any == verdict::found ? try_limit(known()) : any;
       });
-      if (end == verdict::none && best.steps) end = verdict::found;  // the one that is known
+      if (end == verdict::none && best.plan) end = verdict::found;  // the one that is known
       if (end == verdict::found) best.persistent_optimum = true;
       return end;
     }
@@ -384,7 +384,7 @@ struct rotor_solver {
     }
 
     void say_too_large() {
-      if (best.steps) return;
+      if (best.plan) return;
       best.status = solve_status::error;
       best.message = "the chain is too long: its table does not fit in " + std::to_string(options.table_bytes) +
                      " bytes (table_bytes), or takes more than " + std::to_string(options.max_breakpoints) +
@@ -520,25 +520,24 @@ struct rotor_solver {
 };
 inline constexpr rotor_solver rotor{};
 
-/// What a chain's makespan can be with how much memory, by memory-persistent schedules: all Pareto-optimal pairs, from
+/// What a chain's time can be with how much memory, by memory-persistent schedules: all Pareto-optimal pairs, from
 /// one table.
 class chain_frontier {
  public:
   struct point {
     std::int64_t budget_bytes = 0;  ///< x_0 included
-    double makespan = 0;
+    double time = 0;
   };
 
-  /// Memory ascending, makespan falling.
+  /// Memory ascending, time falling.
   [[nodiscard]] std::span<const point> points() const noexcept { return points_; }
   /// The points are those of the optimum; else of the optimum for sizes that were rounded up to slots.
   [[nodiscard]] bool exact() const noexcept { return exact_ != nullptr; }
   /// Why there are no points, if there should be some.
   [[nodiscard]] solve_status status() const noexcept { return status_; }
-  /// The least budget whose makespan is at most `makespan`, if there is one.
-  [[nodiscard]] const point* within(double makespan) const noexcept {
-    const auto at =
-        std::partition_point(points_.begin(), points_.end(), [&](const point& k) { return k.makespan > makespan; });
+  /// The least budget whose time is at most `time`, if there is one.
+  [[nodiscard]] const point* within(double time) const noexcept {
+    const auto at = std::partition_point(points_.begin(), points_.end(), [&](const point& k) { return k.time > time; });
     return at == points_.end() ? nullptr : &*at;
   }
   /// The schedule of a point. O(steps · L) time. Precondition: k < points().size().
@@ -547,7 +546,7 @@ class chain_frontier {
   }
 
  private:
-  friend chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_makespan);
+  friend chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time);
 
   template <class Table>
   struct solved {  // the table refers to the others
@@ -570,8 +569,8 @@ class chain_frontier {
   solve_status status_ = solve_status::timeout;
 };
 
-/// Every budget of a chain at once: the points whose makespan is at most `most_makespan` (which makes it much faster),
-/// the largest budget being that of keeping everything. So the least budget for a makespan is the first point, and the
+/// Every budget of a chain at once: the points whose time is at most `most_time` (which makes it much faster),
+/// the largest budget being that of keeping everything. So the least budget for a time is the first point, and the
 /// least budget of all that of `least_budget`.
 ///
 /// In the exact form in bytes; in slots, the budget of a point is the peak of its schedule, in the sizes of
@@ -579,15 +578,15 @@ class chain_frontier {
 /// `timeout`, `cancelled` or `error` where it was stopped or too large. Polls as `rotor`. Throws `bad_argument` without
 /// slots.
 [[nodiscard]] inline chain_frontier rotor_frontier(const chain& c, const rotor_options& options = {},
-                                                   double most_makespan = std::numeric_limits<double>::infinity()) {
+                                                   double most_time = std::numeric_limits<double>::infinity()) {
   if (options.slots == 0) throw bad_argument("slots is 0; there must be at least one");
   run_clock clock(options.run);
   chain_frontier out;
-  if (most_makespan < c.least_time() * (1 - 1e-9)) {
+  if (most_time < c.least_time() * (1 - 1e-9)) {
     out.status_ = solve_status::infeasible;
     return out;
   }
-  const double limit = std::min(std::numeric_limits<double>::max(), std::max(0.0, most_makespan - c.least_time()));
+  const double limit = std::min(std::numeric_limits<double>::max(), std::max(0.0, most_time - c.least_time()));
   detail::persistent::sized_chain bytes = detail::persistent::in_bytes(c, false);
   const std::int64_t input = c.input_bytes(), room = detail::persistent::store_all_room(bytes);
   const auto stopped = [&](detail::persistent::fill_outcome end, std::uint64_t rows) {

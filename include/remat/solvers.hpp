@@ -10,6 +10,7 @@
 #include "remat/bound/moment_cut.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/chain/breakpoint_table.hpp"
+#include "remat/chain/forward_line.hpp"
 #include "remat/chain/row_sweep.hpp"
 #include "remat/chain/sized_chain.hpp"
 #include "remat/chain/slot_table.hpp"

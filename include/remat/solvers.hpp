@@ -53,6 +53,7 @@
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"
+#include "remat/solver/rotor_frontier.hpp"
 #include "remat/solver/twremat.hpp"
 #include "remat/treewidth/check.hpp"
 #include "remat/treewidth/decompose.hpp"

@@ -22,6 +22,7 @@
 #include "remat/solver/chen.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"
+#include "remat/solver/rotor_frontier.hpp"
 
 namespace {
 

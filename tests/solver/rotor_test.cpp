@@ -220,11 +220,10 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
 /// Checks of every Pareto-optimal schedule of a chain cut from a graph that its operations take no more time and memory
 /// than the chain says, sizes in slots of `unit` bytes rounded up. Returns how many schedules there are.
 int check_frontier(const problem& p, const remat::stage_chain& stages, std::int64_t unit) {
-  const auto slots =
-      static_cast<std::uint32_t>(remat::detail::persistent::store_all_bytes(stages) / unit + 1 + stages.length());
-  const auto sizes = remat::detail::persistent::in_slots(stages, unit, slots, remat::detail::persistent::rounding::up);
-  const remat::detail::persistent::excess_bound bound(sizes);
-  remat::detail::persistent::slot_table table(sizes, slots, bound);
+  const auto slots = static_cast<std::uint32_t>(remat::store_all_bytes(stages) / unit + 1 + stages.length());
+  const auto sizes = remat::size_chain(stages, {unit, slots, remat::slot_rounding::up});
+  const remat::excess_bound bound(sizes);
+  remat::slot_table table(sizes, slots, bound);
   const remat::run_control run;
   table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
   int points = 0;
@@ -274,7 +273,7 @@ TEST_CASE("a chain's schedule takes no more time and memory on the graph than th
     const remat::forward_line line = remat::find_forward_line(p.graph());
     for (const remat::cut_list& cuts : remat::cut_levels(line, 40)) {
       const remat::stage_chain stages(p.graph(), line, cuts, remat::stage_order::least_peak);
-      points += check_frontier(p, stages, remat::detail::persistent::store_all_bytes(stages) / 100 + 1);
+      points += check_frontier(p, stages, remat::store_all_bytes(stages) / 100 + 1);
     }
   }
   CHECK(points > 500);
@@ -299,11 +298,10 @@ TEST_CASE("no answer for a graph is slower than the optimum of a chain that it i
     for (const remat::forward_line& line : {listed, remat::find_narrow_line(free.graph(), listed)})
       for (const remat::cut_list& cuts : remat::cut_levels(line, options.max_stages - 1)) {
         const remat::stage_chain stages(free.graph(), line, cuts, remat::stage_order::least_peak);
-        const std::int64_t unit = remat::detail::persistent::slot_bytes(stages, options.slots);
-        const auto sizes =
-            remat::detail::persistent::in_slots(stages, unit, options.slots, remat::detail::persistent::rounding::up);
-        const remat::detail::persistent::excess_bound bound(sizes);
-        remat::detail::persistent::slot_table table(sizes, options.slots, bound);
+        const std::int64_t unit = remat::slot_bytes(stages, options.slots);
+        const auto sizes = remat::size_chain(stages, {unit, options.slots, remat::slot_rounding::up});
+        const remat::excess_bound bound(sizes);
+        remat::slot_table table(sizes, options.slots, bound);
         const remat::run_control run;
         table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
         for (std::size_t k = 0; k < answers.size(); ++k) {

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain_schedule.hpp"
 #include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/chain_solution.hpp"
@@ -35,6 +37,16 @@ struct revolve_solver {
   [[nodiscard]] chain_solution operator()(const chain_problem& p, const revolve_options& options = {}) const;
 };
 inline constexpr revolve_solver revolve{};
+
+/// The least number of forward steps that reverse a homogeneous chain of l steps with c checkpoints beside the input,
+/// without the one forward of each step that saves for its backward: r·l − β(c + 2, r − 1), where β(c, r) is the
+/// binomial coefficient (c + r over c), and r is the least number with β(c + 1, r) ≥ l. (The paper's c counts the
+/// input.) O(r) time. Precondition: l < 2³¹.
+[[nodiscard]] std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c);
+
+/// The steps of Revolve on a chain of `length` stages with `slots` checkpoints beside the input.
+/// There are `revolve_advances` steps, 2 · length steps, and two of the loss.
+[[nodiscard]] std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots);
 
 }  // namespace remat
 

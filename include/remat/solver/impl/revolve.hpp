@@ -23,11 +23,56 @@ namespace remat {
 
 namespace detail::binomial {
 
-/// The least number of forward steps that reverse a homogeneous chain of l steps with c checkpoints beside the input,
-/// without the one forward of each step that saves for its backward: r·l − β(c + 2, r − 1), where β(c, r) is the
-/// binomial coefficient (c + r over c), and r is the least number with β(c + 1, r) ≥ l. (The paper's c counts the
-/// input.) O(r) time. Precondition: l < 2³¹.
-[[nodiscard]] inline std::uint64_t advances(std::uint64_t l, std::uint64_t c) {
+/// The least of the best numbers of steps before the next checkpoint. The cost is convex in that number.
+/// O(r log l) time. Precondition: l > 1, c > 0.
+[[nodiscard]] inline std::uint64_t first_advance(std::uint64_t l, std::uint64_t c) {
+  const auto cost = [&](std::uint64_t j) { return j + revolve_advances(l - j, c - 1) + revolve_advances(j, c); };
+  std::uint64_t low = 1, high = l - 1;
+  while (low < high) {
+    const std::uint64_t middle = (low + high) / 2;
+    if (cost(middle + 1) >= cost(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+/// Tells the caller about the search.
+inline void report(run_clock& clock, double best, double bound) {
+  progress news;
+  news.solver = revolve_solver::name;
+  news.stage = "checkpoint slots";
+  news.best_objective = best;
+  news.lower_bound = bound;
+  news.done = clock.work_done();
+  clock.report(news);
+}
+
+/// Tries numbers of slots on one chain of a graph, the largest first, until a schedule fits. Returns why it stopped.
+inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_clock& clock, solution& best) {
+  for (std::uint32_t slots = stages.length(); slots-- > 0;) {
+    if (const stop_reason why = clock.poll(); why != stop_reason::none) return why;
+    clock.work();
+    report(clock, best.time, p.graph().needed_time);
+    const std::vector<chain_step> steps = revolve_steps(stages.length(), slots);
+    bool fits = false;
+    for (const bool whole : {true, false}) {
+      schedule plan = schedule_computes(p.graph(), whole ? stages.expand_whole(steps) : stages.expand(steps));
+      if (check(p, plan).valid()) {
+        accept(p, best, std::move(plan));
+        fits = true;
+      }
+      if (!whole || clock.control().stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0)) break;
+    }
+    if (fits) break;  // fewer slots take more time
+  }
+  return stop_reason::none;
+}
+
+}  // namespace detail::binomial
+
+REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
   if (l <= 1) return 0;
   if (c == 0) return l * (l - 1) / 2;
   if (c + 1 >= l) return l - 1;
@@ -40,24 +85,7 @@ namespace detail::binomial {
   return r * l - sum;
 }
 
-/// The least of the best numbers of steps before the next checkpoint. The cost is convex in that number.
-/// O(r log l) time. Precondition: l > 1, c > 0.
-[[nodiscard]] inline std::uint64_t first_advance(std::uint64_t l, std::uint64_t c) {
-  const auto cost = [&](std::uint64_t j) { return j + advances(l - j, c - 1) + advances(j, c); };
-  std::uint64_t low = 1, high = l - 1;
-  while (low < high) {
-    const std::uint64_t middle = (low + high) / 2;
-    if (cost(middle + 1) >= cost(middle))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
-/// The steps of Revolve on a chain of `length` stages with `slots` checkpoints beside the input.
-/// There are `advances` steps, 2 · length steps, and two of the loss.
-[[nodiscard]] inline std::vector<chain_step> make_steps(std::uint32_t length, std::uint32_t slots) {
+REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots) {
   struct range {
     std::uint32_t first, last, slots;
   };
@@ -79,7 +107,7 @@ namespace detail::binomial {
     range now = left.back();
     left.pop_back();
     while (now.first < now.last && now.slots > 0) {
-      const auto j = static_cast<std::uint32_t>(first_advance(now.last - now.first + 1, now.slots));
+      const auto j = static_cast<std::uint32_t>(detail::binomial::first_advance(now.last - now.first + 1, now.slots));
       advance(now.first, now.first + j);
       left.push_back({now.first, now.first + j - 1, now.slots});
       now = {now.first + j, now.last, now.slots - 1};
@@ -91,40 +119,6 @@ namespace detail::binomial {
   }
   return out;
 }
-
-/// Tells the caller about the search.
-inline void report(run_clock& clock, double best, double bound) {
-  progress news;
-  news.solver = revolve_solver::name;
-  news.stage = "checkpoint slots";
-  news.best_objective = best;
-  news.lower_bound = bound;
-  news.done = clock.work_done();
-  clock.report(news);
-}
-
-/// Tries numbers of slots on one chain of a graph, the largest first, until a schedule fits. Returns why it stopped.
-inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_clock& clock, solution& best) {
-  for (std::uint32_t slots = stages.length(); slots-- > 0;) {
-    if (const stop_reason why = clock.poll(); why != stop_reason::none) return why;
-    clock.work();
-    report(clock, best.time, p.graph().needed_time);
-    const std::vector<chain_step> steps = make_steps(stages.length(), slots);
-    bool fits = false;
-    for (const bool whole : {true, false}) {
-      schedule plan = schedule_computes(p.graph(), whole ? stages.expand_whole(steps) : stages.expand(steps));
-      if (check(p, plan).valid()) {
-        accept(p, best, std::move(plan));
-        fits = true;
-      }
-      if (!whole || clock.control().stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0)) break;
-    }
-    if (fits) break;  // fewer slots take more time
-  }
-  return stop_reason::none;
-}
-
-}  // namespace detail::binomial
 
 REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve_options& options) const {
   if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
@@ -154,7 +148,7 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
       if (stopped != stop_reason::none) break;
       clock.work();
       detail::binomial::report(clock, best.time, p.stages().store_all_time());
-      if (accept(p, best, detail::binomial::make_steps(length, slots))) break;
+      if (accept(p, best, revolve_steps(length, slots))) break;
     }
   conclude(p, best, clock, stopped);
   return best;

@@ -341,7 +341,7 @@ TEST_CASE("homogeneous chains: the binomial optimum, and every slot of it on one
     double least = infinite;
     for (const chain_frontier::point& k : f.points())
       if (k.budget_bytes <= budget) least = k.time;
-    CHECK(least == static_cast<double>(length + remat::detail::binomial::advances(length, slots - 1)));
+    CHECK(least == static_cast<double>(length + remat::revolve_advances(length, slots - 1)));
   }
 }
 

@@ -47,7 +47,7 @@ TEST_CASE("the binomial formula is the recurrence's optimum, and its splits are 
       CAPTURE(l);
       CHECK(remat::revolve_advances(l, c) == t[c][l]);
       if (l < 2 || c < 1) continue;
-      const std::uint64_t j = remat::detail::binomial::first_advance(l, c);
+      const std::uint64_t j = remat::revolve_first_advance(l, c);
       CHECK(j + t[c - 1][l - j] + t[c][j] == t[c][l]);
     }
 }

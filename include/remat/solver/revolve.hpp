@@ -44,6 +44,10 @@ inline constexpr revolve_solver revolve{};
 /// input.) O(r) time. Precondition: l < 2³¹.
 [[nodiscard]] std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c);
 
+/// The least of the best numbers of steps before the next checkpoint. The cost is convex in that number.
+/// O(r log l) time. Precondition: l > 1, c > 0.
+[[nodiscard]] std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t c);
+
 /// The steps of Revolve on a chain of `length` stages with `slots` checkpoints beside the input.
 /// There are `revolve_advances` steps, 2 · length steps, and two of the loss.
 [[nodiscard]] std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots);

@@ -23,21 +23,6 @@ namespace remat {
 
 namespace detail::binomial {
 
-/// The least of the best numbers of steps before the next checkpoint. The cost is convex in that number.
-/// O(r log l) time. Precondition: l > 1, c > 0.
-[[nodiscard]] inline std::uint64_t first_advance(std::uint64_t l, std::uint64_t c) {
-  const auto cost = [&](std::uint64_t j) { return j + revolve_advances(l - j, c - 1) + revolve_advances(j, c); };
-  std::uint64_t low = 1, high = l - 1;
-  while (low < high) {
-    const std::uint64_t middle = (low + high) / 2;
-    if (cost(middle + 1) >= cost(middle))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 /// Tells the caller about the search.
 inline void report(run_clock& clock, double best, double bound) {
   progress news;
@@ -85,6 +70,19 @@ REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
   return r * l - sum;
 }
 
+REMAT_INLINE std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t c) {
+  const auto cost = [&](std::uint64_t j) { return j + revolve_advances(l - j, c - 1) + revolve_advances(j, c); };
+  std::uint64_t low = 1, high = l - 1;
+  while (low < high) {
+    const std::uint64_t middle = (low + high) / 2;
+    if (cost(middle + 1) >= cost(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots) {
   struct range {
     std::uint32_t first, last, slots;
@@ -107,7 +105,7 @@ REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::ui
     range now = left.back();
     left.pop_back();
     while (now.first < now.last && now.slots > 0) {
-      const auto j = static_cast<std::uint32_t>(detail::binomial::first_advance(now.last - now.first + 1, now.slots));
+      const auto j = static_cast<std::uint32_t>(revolve_first_advance(now.last - now.first + 1, now.slots));
       advance(now.first, now.first + j);
       left.push_back({now.first, now.first + j - 1, now.slots});
       now = {now.first + j, now.last, now.slots - 1};

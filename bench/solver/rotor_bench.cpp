@@ -2,7 +2,7 @@
 // Rotor on chains: against length, slots and options, in slots and in bytes, for one budget and for all of them.
 //
 // Chains are made by a rule, so that any length can be had. The budget is half of what keeps everything. `overhead` is
-// makespan / (every forward and backward once) − 1; `bytes` is what the tables take.
+// time / (every forward and backward once) − 1; `bytes` is what the tables take.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -51,7 +51,7 @@ void solve(benchmark::State& state, remat::rotor_form form) {
   options.slots = static_cast<std::uint32_t>(state.range(1));
   remat::chain_solution s;
   for (auto _ : state) s = remat::rotor(p, options);
-  if (s.has_schedule()) state.counters["overhead"] = s.makespan / c.least_time() - 1;
+  if (s.has_schedule()) state.counters["overhead"] = s.time / c.least_time() - 1;
 }
 void one_budget_in_slots(benchmark::State& state) { solve(state, remat::rotor_form::slots); }
 void one_budget_in_bytes(benchmark::State& state) { solve(state, remat::rotor_form::exact); }
@@ -61,12 +61,12 @@ void all_budgets_in_slots(benchmark::State& state) {
   const remat::chain c = some_chain(static_cast<std::size_t>(state.range(0)), static_cast<std::size_t>(state.range(2)));
   const auto slots = static_cast<std::uint32_t>(state.range(1));
   const std::int64_t unit = c.store_all_peak_bytes() / 2 / slots;
-  const remat::detail::persistent::sized_chain sizes = remat::detail::persistent::in_slots(c, unit, slots, false);
-  const remat::detail::persistent::excess_bound bound(sizes);
+  const remat::sized_chain sizes = remat::size_chain(c, false, {unit, slots, remat::slot_rounding::up});
+  const remat::excess_bound bound(sizes);
   const remat::run_control run;
   std::int64_t bytes = 0;
   for (auto _ : state) {
-    remat::detail::persistent::slot_table table(sizes, slots, bound);
+    remat::slot_table table(sizes, slots, bound);
     table.fill(remat::run_clock(run), 1, std::numeric_limits<std::int64_t>::max(), [](std::uint64_t, std::uint64_t) {});
     bytes = table.bytes();
   }

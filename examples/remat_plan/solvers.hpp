@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "remat/solver/automatic.hpp"
 #include "remat/solver/chain_solution.hpp"
 #include "remat/solver/chen.hpp"
+#include "remat/solver/concepts.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/revolve.hpp"
@@ -34,25 +36,20 @@
 
 namespace remat_plan {
 
-/// What solutions of graphs and of chains have in common.
-template <class Solution>
-[[nodiscard]] outcome without_schedule(Solution& s) {
+/// The outcome of a solution, of a graph or of a chain. Only that of a graph has a plan that can be written.
+template <remat::solver_solution Solution>
+[[nodiscard]] outcome to_outcome(Solution s) {
   outcome out;
   out.status = s.status;
   out.seconds = s.statistics.seconds;
   out.message = std::move(s.message);
   if (s.status != remat::solve_status::infeasible && s.status != remat::solve_status::error)
     out.lower_bound = s.lower_bound;
-  return out;
-}
-
-[[nodiscard]] inline outcome to_outcome(remat::solution s) {
-  outcome out = without_schedule(s);
   if (!s.plan) return out;
   out.peak = s.peak_bytes;
   out.time = s.time;
   out.recomputes = s.statistics.recomputes;
-  out.plan = std::move(s.plan);
+  if constexpr (std::is_same_v<Solution, remat::solution>) out.plan = std::move(s.plan);
   return out;
 }
 
@@ -65,15 +62,6 @@ template <class Solver>
             now.run = run;
             return to_outcome(solver(p.with_budget(budget), now));
           }};
-}
-
-[[nodiscard]] inline outcome to_outcome(remat::chain_solution s) {
-  outcome out = without_schedule(s);
-  if (!s.steps) return out;
-  out.peak = s.peak_bytes;
-  out.time = s.makespan;
-  out.recomputes = s.statistics.recomputes;
-  return out;
 }
 
 /// `solver` on the chain of `p`.

@@ -22,6 +22,7 @@
 #include "remat/solver/chen.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"
+#include "remat/solver/rotor_frontier.hpp"
 
 namespace {
 
@@ -35,7 +36,7 @@ using remat::chain_step;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 using plan = std::vector<chain_step>;
-using tradeoffs = std::vector<std::pair<std::int64_t, double>>;  // peak, makespan
+using tradeoffs = std::vector<std::pair<std::int64_t, double>>;  // peak, time
 
 bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
@@ -84,7 +85,7 @@ void check_frontier(const chain& c, const chain_frontier& f, const tradeoffs& tr
   const chain_problem p(c);
   for (std::size_t k = 0; k < truth.size(); ++k) {
     CHECK(f.points()[k].budget_bytes == truth[k].first);
-    CHECK(f.points()[k].makespan == truth[k].second);
+    CHECK(f.points()[k].time == truth[k].second);
     const remat::chain_report report = remat::simulate(p, f.steps(k));
     CHECK(report.legal);
     CHECK(report.peak_bytes == truth[k].first);
@@ -121,23 +122,23 @@ TEST_CASE("chains of up to six stages: the frontier is that of all memory-persis
     options.slots = seed % 2 == 0 ? 1000 : 12;
     const chain_frontier coarse = remat::rotor_frontier(c, options);
     for (std::size_t k = 0; k < coarse.points().size(); ++k) {
-      CHECK(coarse.points()[k].makespan >= within(truth, coarse.points()[k].budget_bytes));
-      coarse_loses += coarse.points()[k].makespan > within(truth, coarse.points()[k].budget_bytes);
+      CHECK(coarse.points()[k].time >= within(truth, coarse.points()[k].budget_bytes));
+      coarse_loses += coarse.points()[k].time > within(truth, coarse.points()[k].budget_bytes);
     }
     if (options.slots == 1000) CHECK(coarse.points().size() == truth.size());
 
-    // The least memory for a makespan, and one budget.
+    // The least memory for a time, and one budget.
     const double wish = truth.back().second + static_cast<double>(seed % 9);
     const chain_frontier fast = remat::rotor_frontier(c, {}, wish);
     REQUIRE_FALSE(fast.points().empty());
     CHECK(fast.points().front().budget_bytes == f.within(wish)->budget_bytes);
     const std::int64_t budget = truth.front().first - 1 + static_cast<std::int64_t>(seed / 6 % 40);
     const chain_solution s = remat::rotor(free.with_budget(budget));
-    CHECK(s.makespan == within(truth, budget));
+    CHECK(s.time == within(truth, budget));
     CHECK(s.persistent_optimum == s.has_schedule());
-    CHECK(s.lower_bound <= s.makespan);
+    CHECK(s.lower_bound <= s.time);
     options.form = remat::rotor_form::exact;
-    CHECK(remat::rotor(free.with_budget(budget), options).makespan == s.makespan);
+    CHECK(remat::rotor(free.with_budget(budget), options).time == s.time);
   }
   CHECK(points > chains * 3);
   CHECK(coarse_loses > chains / 10);
@@ -195,10 +196,10 @@ TEST_CASE("stages with options: the frontier is that of all schedules and all op
     options.exact_gradient = true;
     for (const auto& [peak, time] : truth) {
       const chain_solution s = remat::rotor(free.with_budget(peak));
-      CHECK(s.makespan == time);
+      CHECK(s.time == time);
       CHECK(s.lower_bound <= time);
       options.slots = static_cast<std::uint32_t>(std::max<std::int64_t>(peak, 1));
-      CHECK(remat::rotor(free.with_budget(peak), options).makespan == time);
+      CHECK(remat::rotor(free.with_budget(peak), options).time == time);
     }
   }
   CHECK(others > 100);
@@ -309,16 +310,16 @@ TEST_CASE("all schedules: some beat the memory-persistent ones by a little, none
     CAPTURE(budget);
     const double any = any_schedule(c, budget).least_time();
     const chain_solution s = remat::rotor(chain_problem(c, std::max<std::int64_t>(budget, 0)));
-    CHECK(any <= s.makespan);
+    CHECK(any <= s.time);
     if (s.has_schedule()) CHECK(s.lower_bound <= any);
     ++asked;
     only_others += any < infinite && !s.has_schedule();
     if (!s.has_schedule()) continue;
-    recomputes += s.makespan > c.least_time();
-    if (any == s.makespan) continue;
+    recomputes += s.time > c.least_time();
+    if (any == s.time) continue;
     ++better;
-    gain += 1 - any / s.makespan;
-    most = std::max(most, 1 - any / s.makespan);
+    gain += 1 - any / s.time;
+    most = std::max(most, 1 - any / s.time);
   }
   MESSAGE("budgets: " << asked << ", recomputing: " << recomputes << ", another is better: " << better << " (by "
                       << 100 * gain / static_cast<double>(std::max<std::uint64_t>(better, 1)) << " % on average, "
@@ -339,12 +340,12 @@ TEST_CASE("homogeneous chains: the binomial optimum, and every slot of it on one
     const std::int64_t budget = 1 + saved + 1 + static_cast<std::int64_t>(slots) - 1 + 1;
     double least = infinite;
     for (const chain_frontier::point& k : f.points())
-      if (k.budget_bytes <= budget) least = k.makespan;
-    CHECK(least == static_cast<double>(length + remat::detail::binomial::advances(length, slots - 1)));
+      if (k.budget_bytes <= budget) least = k.time;
+    CHECK(least == static_cast<double>(length + remat::revolve_advances(length, slots - 1)));
   }
 }
 
-TEST_CASE("limits: breakpoints, work, time, an impossible makespan") {
+TEST_CASE("limits: breakpoints, work, time, an impossible time") {
   const chain c = remat::test::random_chain(3, 60);
   const chain_problem p(c, c.store_all_peak_bytes() / 3);
   remat::rotor_options options;
@@ -361,7 +362,7 @@ TEST_CASE("limits: breakpoints, work, time, an impossible makespan") {
   const chain_solution slots = remat::rotor(p, options);
   CHECK(slots.has_schedule());
   CHECK_FALSE(slots.persistent_optimum);
-  CHECK(slots.makespan >= best.makespan);
+  CHECK(slots.time >= best.time);
   const chain_frontier in_slots = remat::rotor_frontier(c, options);
   CHECK_FALSE(in_slots.exact());
   CHECK(in_slots.points().size() > 10);

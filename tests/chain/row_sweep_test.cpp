@@ -23,12 +23,12 @@
 
 namespace {
 
-using remat::detail::persistent::excess_bound;
-using remat::detail::persistent::fill_outcome;
-using remat::detail::persistent::keep_option;
-using remat::detail::persistent::row_layout;
-using remat::detail::persistent::sized_chain;
-using remat::detail::persistent::sweep_rows;
+using remat::excess_bound;
+using remat::fill_outcome;
+using remat::keep_option;
+using remat::sized_chain;
+using remat::detail::tables::row_layout;
+using remat::detail::tables::sweep_rows;
 using std::chrono::microseconds;
 
 constexpr double unlimited = std::numeric_limits<double>::max();

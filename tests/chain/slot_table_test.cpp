@@ -19,13 +19,13 @@
 
 namespace {
 
-using remat::detail::persistent::exact_table;
-using remat::detail::persistent::excess_bound;
-using remat::detail::persistent::fill_outcome;
-using remat::detail::persistent::keep_option;
-using remat::detail::persistent::sized_chain;
-using remat::detail::persistent::sized_stage;
-using remat::detail::persistent::slot_table;
+using remat::breakpoint_table;
+using remat::excess_bound;
+using remat::fill_outcome;
+using remat::keep_option;
+using remat::sized_chain;
+using remat::sized_stage;
+using remat::slot_table;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t any_size = std::int64_t{1} << 40;
@@ -154,9 +154,9 @@ TEST_CASE("random chains: both tables are the recurrence, for every memory, limi
       slot_table table(c, slots, bound);
       table.limit_lanes(std::size_t{1} << seed % 4);
       REQUIRE(table.fill(clock, 1, any_size, silent) == fill_outcome::filled);
-      exact_table lists(c, slots, bound);
+      breakpoint_table lists(c, slots, bound);
       REQUIRE(lists.fill(clock, 1, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
-      const std::span<const remat::detail::persistent::breakpoint> front = lists.frontier();
+      const std::span<const remat::breakpoint> front = lists.frontier();
       for (std::uint32_t m = 0; m <= slots; ++m) {
         CAPTURE(m);
         double expected = truth.cost(1, length, m);
@@ -192,7 +192,7 @@ TEST_CASE("any number of threads and any vectors: the same costs, the same steps
       const excess_bound bound(c, limit);
       slot_table one(c, slots, bound);
       REQUIRE(one.fill(clock, 1, any_size, silent) == fill_outcome::filled);
-      exact_table exact(c, slots, bound);
+      breakpoint_table exact(c, slots, bound);
       REQUIRE(exact.fill(clock, 1, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
       for (const unsigned threads : {1U, 2U, 3U, 7U}) {
         CAPTURE(threads);
@@ -200,7 +200,7 @@ TEST_CASE("any number of threads and any vectors: the same costs, the same steps
         many.limit_lanes(threads);
         REQUIRE(many.fill(clock, threads, any_size, silent) == fill_outcome::filled);
         CHECK(many.bytes() == one.bytes());
-        exact_table lists(c, slots, bound);
+        breakpoint_table lists(c, slots, bound);
         REQUIRE(lists.fill(clock, threads, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
         CHECK(lists.work() == exact.work());
         for (std::uint32_t m = 0; m <= slots; m += 3) {
@@ -212,7 +212,7 @@ TEST_CASE("any number of threads and any vectors: the same costs, the same steps
         // What is too much is so for any number of threads.
         slot_table small(c, slots, bound);
         CHECK(small.fill(clock, threads, one.bytes() - 1, silent) == fill_outcome::too_large);
-        exact_table lazy(c, slots, bound);
+        breakpoint_table lazy(c, slots, bound);
         CHECK(lazy.fill(clock, threads, any_size, exact.work() - 1, silent) == fill_outcome::too_large);
       }
     }

@@ -167,11 +167,10 @@ TEST_CASE("a schedule of stages with options takes no more time, and hardly ever
     const remat::forward_line line = remat::find_forward_line(p.graph());
     const stage_chain chain(p.graph(), line, random_cuts(line, seed));
     const staged_ways ways(p.graph(), chain, options_of(p, line, chain));
-    const auto slots = static_cast<std::uint32_t>(remat::detail::persistent::store_all_bytes(chain)) + 1;
-    const auto sizes = remat::detail::persistent::sized(
-        ways, [&](std::int64_t bytes) { return std::min<std::int64_t>(bytes, std::int64_t{slots} + 1); });
-    const remat::detail::persistent::excess_bound bound(sizes);
-    remat::detail::persistent::slot_table table(sizes, slots, bound);
+    const auto slots = static_cast<std::uint32_t>(remat::store_all_bytes(chain)) + 1;
+    const auto sizes = remat::size_chain(ways, {1, slots, remat::slot_rounding::up});
+    const remat::excess_bound bound(sizes);
+    remat::slot_table table(sizes, slots, bound);
     const remat::run_control run;
     table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
     for (std::uint32_t m = table.first(); m <= std::min(table.last(), slots); ++m) {

@@ -94,7 +94,7 @@ TEST_CASE("a chain in segments: every forward but those of the last segment runs
     const remat::chain c = remat::read_chain(file);
     const chain_problem free(c);
     CHECK(remat::chen_sqrt(free).status == solve_status::optimal);
-    CHECK(remat::chen_sqrt(free).makespan == doctest::Approx(c.store_all_time()));
+    CHECK(remat::chen_sqrt(free).time == doctest::Approx(c.store_all_time()));
     const std::int64_t store_all = remat::no_remat(free).peak_bytes;
     const chain_problem p = free.with_budget(store_all - 1);
     CHECK_FALSE(remat::no_remat(p).has_schedule());
@@ -103,9 +103,9 @@ TEST_CASE("a chain in segments: every forward but those of the last segment runs
     CHECK(s.peak_bytes < store_all);
     const auto root = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(c.length()))));
     CHECK(s.statistics.recomputes == (c.length() - 1) / root * root);
-    const remat::chain_report report = remat::simulate(p, *s.steps);
+    const remat::chain_report report = remat::simulate(p, *s.plan);
     CHECK(report.legal);
-    CHECK(report.time == s.makespan);
+    CHECK(report.time == s.time);
     CHECK(report.peak_bytes == s.peak_bytes);
   }
 }

@@ -45,9 +45,9 @@ TEST_CASE("the binomial formula is the recurrence's optimum, and its splits are 
     for (std::uint64_t l = 1; l <= 60; ++l) {
       CAPTURE(c);
       CAPTURE(l);
-      CHECK(remat::detail::binomial::advances(l, c) == t[c][l]);
+      CHECK(remat::revolve_advances(l, c) == t[c][l]);
       if (l < 2 || c < 1) continue;
-      const std::uint64_t j = remat::detail::binomial::first_advance(l, c);
+      const std::uint64_t j = remat::revolve_first_advance(l, c);
       CHECK(j + t[c - 1][l - j] + t[c][j] == t[c][l]);
     }
 }
@@ -61,18 +61,18 @@ TEST_CASE("published values: forwards in all, and the memory that c slots mean")
                c = static_cast<std::uint32_t>(std::stoul(row[1])) - 1;
     CAPTURE(l);
     CAPTURE(c);
-    CHECK(remat::detail::binomial::advances(l, c) == std::stoull(row[2]));
+    CHECK(remat::revolve_advances(l, c) == std::stoull(row[2]));
     // Beside x_0 and one saved stage with its gradient: the slots, and the input of the stage that is saved. Two saved
     // stages would take more than all checkpoints.
     const std::int64_t saved = l + 1;
     const chain_problem p(remat::test::unit_chain(l, saved), 1 + saved + 1 + c + 1);
-    const remat::chain_report report = remat::simulate(p, remat::detail::binomial::steps(l, c));
+    const remat::chain_report report = remat::simulate(p, remat::revolve_steps(l, c));
     CHECK(report.legal);
     CHECK(report.forwards == std::stoull(row[3]));
     CHECK(report.peak_bytes == 1 + saved + 1 + std::min(c + 1, l - 1));
     const chain_solution s = remat::revolve(p);
     REQUIRE(s.has_schedule());
-    CHECK(s.makespan == std::stod(row[3]));
+    CHECK(s.time == std::stod(row[3]));
   }
 }
 
@@ -81,19 +81,19 @@ TEST_CASE("chains: legal within the budget, and the most slots that fit") {
     CAPTURE(seed);
     const remat::chain c = remat::test::random_chain(seed, 1 + seed % 12);
     const chain_problem free(c);
-    CHECK(remat::revolve(free).makespan == c.store_all_time());
+    CHECK(remat::revolve(free).time == c.store_all_time());
     for (const int percent : {90, 70, 50}) {
       const chain_problem p = free.with_budget(remat::no_remat(free).peak_bytes * percent / 100);
       const chain_solution s = remat::revolve(p);
       if (!s.has_schedule()) {
         CHECK((s.status == solve_status::infeasible || s.status == solve_status::timeout));
-        CHECK(remat::simulate(p, remat::detail::binomial::steps(static_cast<std::uint32_t>(c.length()), 0)).peak_bytes >
+        CHECK(remat::simulate(p, remat::revolve_steps(static_cast<std::uint32_t>(c.length()), 0)).peak_bytes >
               p.budget());
         continue;
       }
-      const remat::chain_report report = remat::simulate(p, *s.steps);
+      const remat::chain_report report = remat::simulate(p, *s.plan);
       CHECK(report.legal);
-      CHECK(report.time == s.makespan);
+      CHECK(report.time == s.time);
       CHECK(report.peak_bytes == s.peak_bytes);
       CHECK(report.peak_bytes <= p.budget());
     }

@@ -70,22 +70,22 @@ void check_chain_answer(const chain_problem& p, const chain_solution& s) {
     CHECK(s.status != solve_status::feasible);
     return;
   }
-  const remat::chain_report report = remat::simulate(p, *s.steps);
+  const remat::chain_report report = remat::simulate(p, *s.plan);
   CHECK(report.legal);
-  CHECK(report.time == s.makespan);
+  CHECK(report.time == s.time);
   CHECK(report.peak_bytes == s.peak_bytes);
   CHECK(report.peak_bytes <= p.budget());
-  CHECK(s.makespan >= s.lower_bound * (1 - 1e-12));
+  CHECK(s.time >= s.lower_bound * (1 - 1e-12));
 }
 
-TEST_CASE("short chains, slots of one byte: the least makespan of all memory-persistent schedules") {
+TEST_CASE("short chains, slots of one byte: the least time of all memory-persistent schedules") {
   int finite = 0, infinite = 0, published_loses = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
     const remat::chain c = remat::test::random_chain(seed, 1 + seed % 5);
     const chain_problem free(c);
     const auto loss = static_cast<std::uint32_t>(c.length() + 1);
-    std::vector<std::pair<std::int64_t, double>> all;  // peak, makespan
+    std::vector<std::pair<std::int64_t, double>> all;  // peak, time
     for (const plan& steps : all_schedules(1, loss)) {
       // A checkpoint before the loss alone is no different from none.
       const bool loss_again = std::any_of(steps.begin(), steps.end(), [&](const chain_step& k) {
@@ -104,22 +104,22 @@ TEST_CASE("short chains, slots of one byte: the least makespan of all memory-per
         if (peak <= p.budget()) least = std::min(least, time);
       const chain_solution automatic = remat::rotor(p);
       check_chain_answer(p, automatic);
-      CHECK(automatic.makespan == least);
+      CHECK(automatic.time == least);
       CHECK(automatic.persistent_optimum == automatic.has_schedule());
       remat::rotor_options options;
       options.form = remat::rotor_form::exact;
-      CHECK(remat::rotor(p, options).makespan == least);
+      CHECK(remat::rotor(p, options).time == least);
       options.form = remat::rotor_form::slots;
       options.slots = static_cast<std::uint32_t>(std::max<std::int64_t>(p.budget(), 1));
       options.exact_gradient = true;
       const chain_solution exact = remat::rotor(p, options);
       check_chain_answer(p, exact);
-      CHECK(exact.makespan == least);
+      CHECK(exact.time == least);
       options.exact_gradient = false;
       const chain_solution published = remat::rotor(p, options);
       check_chain_answer(p, published);
-      CHECK(published.makespan >= least);
-      published_loses += published.makespan > least;
+      CHECK(published.time >= least);
+      published_loses += published.time > least;
       (std::isinf(least) ? infinite : finite) += 1;
       if (exact.status == solve_status::infeasible) CHECK(std::isinf(least));
       // Coarser slots never break the budget, and are never better.
@@ -127,7 +127,7 @@ TEST_CASE("short chains, slots of one byte: the least makespan of all memory-per
       options.exact_gradient = true;
       const chain_solution coarse = remat::rotor(p, options);
       check_chain_answer(p, coarse);
-      CHECK(coarse.makespan >= least);
+      CHECK(coarse.time >= least);
     }
   }
   CHECK(finite > 300);
@@ -135,7 +135,7 @@ TEST_CASE("short chains, slots of one byte: the least makespan of all memory-per
   CHECK(published_loses > 0);
 }
 
-TEST_CASE("published makespans of the reference's recurrence, to the printed digits") {
+TEST_CASE("published times of the reference's recurrence, to the printed digits") {
   const auto rows = remat::test::read_csv(REMAT_TEST_DATA "/rotor.csv");
   REQUIRE(rows.size() > 30);
   int compared = 0, infeasible = 0;
@@ -155,18 +155,18 @@ TEST_CASE("published makespans of the reference's recurrence, to the printed dig
       ++infeasible;
       continue;
     }
-    CHECK(std::abs(s.makespan - std::stod(row[4])) <= 0.5001e-4);
+    CHECK(std::abs(s.time - std::stod(row[4])) <= 0.5001e-4);
     ++compared;
     if (length > 100) continue;  // the others take longer in bytes
     options.exact_gradient = true;
     const chain_solution tight = remat::rotor(p, options);
-    CHECK(tight.makespan <= s.makespan);
+    CHECK(tight.time <= s.time);
     options.form = remat::rotor_form::automatic;
     const chain_solution exact = remat::rotor(p, options);
     check_chain_answer(p, exact);
     CHECK(exact.persistent_optimum);
-    CHECK(exact.makespan <= tight.makespan);
-    for (const chain_solution& other : {remat::chen_sqrt(p), remat::revolve(p)}) CHECK(other.makespan >= s.makespan);
+    CHECK(exact.time <= tight.time);
+    for (const chain_solution& other : {remat::chen_sqrt(p), remat::revolve(p)}) CHECK(other.time >= s.time);
   }
   CHECK(compared >= 38);
   CHECK(infeasible == 1);
@@ -184,9 +184,9 @@ TEST_CASE("unit chains: the binomial optimum, since a second saved stage never f
     const chain_problem p(remat::test::unit_chain(l, saved), 1 + saved + 1 + c + 1);
     remat::rotor_options options;
     options.slots = static_cast<std::uint32_t>(p.budget());
-    CHECK(remat::rotor(p, options).makespan == std::stod(row[3]));
+    CHECK(remat::rotor(p, options).time == std::stod(row[3]));
     options.form = remat::rotor_form::slots;
-    CHECK(remat::rotor(p, options).makespan == std::stod(row[3]));
+    CHECK(remat::rotor(p, options).time == std::stod(row[3]));
   }
 }
 
@@ -220,11 +220,10 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
 /// Checks of every Pareto-optimal schedule of a chain cut from a graph that its operations take no more time and memory
 /// than the chain says, sizes in slots of `unit` bytes rounded up. Returns how many schedules there are.
 int check_frontier(const problem& p, const remat::stage_chain& stages, std::int64_t unit) {
-  const auto slots =
-      static_cast<std::uint32_t>(remat::detail::persistent::store_all_bytes(stages) / unit + 1 + stages.length());
-  const auto sizes = remat::detail::persistent::in_slots(stages, unit, slots, remat::detail::persistent::rounding::up);
-  const remat::detail::persistent::excess_bound bound(sizes);
-  remat::detail::persistent::slot_table table(sizes, slots, bound);
+  const auto slots = static_cast<std::uint32_t>(remat::store_all_bytes(stages) / unit + 1 + stages.length());
+  const auto sizes = remat::size_chain(stages, {unit, slots, remat::slot_rounding::up});
+  const remat::excess_bound bound(sizes);
+  remat::slot_table table(sizes, slots, bound);
   const remat::run_control run;
   table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
   int points = 0;
@@ -274,7 +273,7 @@ TEST_CASE("a chain's schedule takes no more time and memory on the graph than th
     const remat::forward_line line = remat::find_forward_line(p.graph());
     for (const remat::cut_list& cuts : remat::cut_levels(line, 40)) {
       const remat::stage_chain stages(p.graph(), line, cuts, remat::stage_order::least_peak);
-      points += check_frontier(p, stages, remat::detail::persistent::store_all_bytes(stages) / 100 + 1);
+      points += check_frontier(p, stages, remat::store_all_bytes(stages) / 100 + 1);
     }
   }
   CHECK(points > 500);
@@ -299,11 +298,10 @@ TEST_CASE("no answer for a graph is slower than the optimum of a chain that it i
     for (const remat::forward_line& line : {listed, remat::find_narrow_line(free.graph(), listed)})
       for (const remat::cut_list& cuts : remat::cut_levels(line, options.max_stages - 1)) {
         const remat::stage_chain stages(free.graph(), line, cuts, remat::stage_order::least_peak);
-        const std::int64_t unit = remat::detail::persistent::slot_bytes(stages, options.slots);
-        const auto sizes =
-            remat::detail::persistent::in_slots(stages, unit, options.slots, remat::detail::persistent::rounding::up);
-        const remat::detail::persistent::excess_bound bound(sizes);
-        remat::detail::persistent::slot_table table(sizes, options.slots, bound);
+        const std::int64_t unit = remat::slot_bytes(stages, options.slots);
+        const auto sizes = remat::size_chain(stages, {unit, options.slots, remat::slot_rounding::up});
+        const remat::excess_bound bound(sizes);
+        remat::slot_table table(sizes, options.slots, bound);
         const remat::run_control run;
         table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
         for (std::size_t k = 0; k < answers.size(); ++k) {

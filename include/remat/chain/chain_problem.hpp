@@ -12,10 +12,10 @@
 
 namespace remat {
 
-/// The question that solvers of chains answer: a chain and a memory budget in bytes, which holds x_0 for the whole
-/// step.
+/// The problem that the solvers of chains solve: a chain and a memory budget in bytes. x_0 takes a part of the budget
+/// for the whole training step.
 ///
-/// Copies, and copies with another budget, share the chain. Throws `bad_argument` for a negative budget.
+/// Copies share the chain, also those with another budget. Throws `bad_argument` for a negative budget.
 ///
 ///     chain_problem p(some_chain);
 ///     chain_solution s = rotor(p.with_budget(p.stages().store_all_peak_bytes() / 2));

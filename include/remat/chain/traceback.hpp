@@ -11,13 +11,13 @@
 #include "remat/chain/sized_chain.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat::detail::persistent {
+namespace remat::detail::tables {
 
-/// Finds the steps behind a value of a filled table, which holds no choices: each is found again by computing what the
-/// table's fill computed, with the same operations, until the values are equal.
+/// Finds the steps behind a value of a filled table. The table holds no choices: each is found again by computing what
+/// the fill of the table computed, with the same operations in the same order, until the values are equal.
 ///
-/// `at(s, t, m)` is D(s, t, m) as the table has it, infinite where it has no row or m is negative.
-/// O(steps · (stages + options of a stage)) look-ups.
+/// `at(s, t, m)` is D(s, t, m) of the table: infinite if the table has no such row, or m is negative.
+/// O(steps · (stages + options of a stage)) look-ups. Throws `internal_error` if no choice explains a value.
 template <class At>
 class traceback {
  public:
@@ -61,8 +61,8 @@ class traceback {
   }
 
  private:
-  /// What D(s, t, m) comes from: (0, –): no forward of t; (s, o): s is kept whole by o; else the j whose input is kept
-  /// alone.
+  /// The choice behind D(s, t, m): (0, 0) for no forward of t; (s, o) for s kept whole by option o; (j, 0) for the
+  /// input of j kept alone.
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> choice(std::uint32_t s, std::uint32_t t, std::int64_t m) const {
     const sized_chain& c = c_;
     const double excess = at_(s, t, m);
@@ -96,4 +96,4 @@ class traceback {
   At at_;
 };
 
-}  // namespace remat::detail::persistent
+}  // namespace remat::detail::tables

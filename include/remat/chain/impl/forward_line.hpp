@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/chain/forward_line.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "remat/core/linkage.hpp"
+#include "remat/problem/phase.hpp"
+
+namespace remat {
+
+namespace detail::lines {
+
+/// Orders the forward operations such that few bytes wait for a forward.
+class narrow_order {
+ public:
+  narrow_order(const flat_graph& g, const std::vector<std::uint32_t>& operations)
+      : g_(g),
+        is_forward_(g.num_operations, 0),
+        present_(g.num_tensors, 0),
+        missing_(g.num_operations, 0),
+        readers_(g.num_tensors, 0) {
+    for (const std::uint32_t o : operations) is_forward_[o] = 1;
+    for (const std::uint32_t o : operations) {
+      for (const std::uint32_t t : g.inputs[o]) {
+        ++readers_[t];
+        for (const std::uint32_t producer : g.producers[t]) missing_[o] += is_forward_[producer];
+      }
+      if (missing_[o] == 0) ready_.push_back(o);
+    }
+  }
+
+  [[nodiscard]] std::vector<std::uint32_t> find() {
+    std::vector<std::uint32_t> order;
+    while (!ready_.empty()) {
+      const std::uint32_t o = take_narrowest();
+      order.push_back(o);
+      for (const std::uint32_t t : g_.inputs[o]) --readers_[t];
+      for (const std::uint32_t t : g_.outputs[o]) {
+        present_[t] = !g_.final_output[t];
+        for (const std::uint32_t reader : g_.consumers[t])
+          if (is_forward_[reader] && --missing_[reader] == 0) ready_.push_back(reader);
+      }
+    }
+    return order;
+  }
+
+ private:
+  /// The bytes that wait for a forward after `o`, less those that wait before it.
+  [[nodiscard]] std::int64_t growth(std::uint32_t o) const {
+    std::int64_t bytes = 0;
+    for (const std::uint32_t t : g_.outputs[o])
+      if (!present_[t] && readers_[t] > 0) bytes += g_.bytes[t];
+    for (const std::uint32_t t : g_.inputs[o])
+      if (present_[t] && readers_[t] == 1) bytes -= g_.bytes[t];
+    return bytes;
+  }
+
+  std::uint32_t take_narrowest() {
+    std::size_t best = 0;
+    std::pair<std::int64_t, std::uint32_t> least{growth(ready_[0]), ready_[0]};
+    for (std::size_t r = 1; r < ready_.size(); ++r) {
+      const std::pair<std::int64_t, std::uint32_t> key{growth(ready_[r]), ready_[r]};
+      if (key > least) continue;
+      best = r;
+      least = key;
+    }
+    ready_[best] = ready_.back();
+    ready_.pop_back();
+    return least.second;
+  }
+
+  const flat_graph& g_;
+  std::vector<std::uint8_t> is_forward_;  // of an operation
+  std::vector<std::uint8_t> present_;     // of a tensor: it has been made, and is no final output
+  std::vector<std::uint32_t> missing_;    // of an operation: producers of its inputs that have not run
+  std::vector<std::uint32_t> readers_;    // of a tensor: forward readers that have not run
+  std::vector<std::uint32_t> ready_;      // operations that may run
+};
+
+/// `cuts` thinned to at most `most`. In each round, in as many pairs of neighbours as cuts are too many, spread evenly
+/// over the line, the cut that more bytes cross is removed.
+[[nodiscard]] inline cut_list thin(const forward_line& line, cut_list cuts, std::size_t most) {
+  while (cuts.size() > most) {
+    const std::size_t pairs = cuts.size() / 2, drop = std::min(pairs, cuts.size() - most);
+    if (pairs == 0) {
+      cuts.pop_back();
+      continue;
+    }
+    cut_list kept;
+    std::size_t dropped = 0;
+    for (std::size_t k = 0; k < pairs; ++k) {
+      const std::uint32_t a = cuts[2 * k], b = cuts[2 * k + 1];
+      if ((k + 1) * drop / pairs > dropped) {
+        ++dropped;
+        kept.push_back(line.crossing[a] <= line.crossing[b] ? a : b);
+      } else {
+        kept.push_back(a);
+        kept.push_back(b);
+      }
+    }
+    if (cuts.size() % 2 != 0) kept.push_back(cuts.back());
+    cuts.swap(kept);
+  }
+  return cuts;
+}
+
+/// The cuts of `level` that no more bytes cross than either neighbour.
+[[nodiscard]] inline cut_list narrow_cuts(const forward_line& line, const cut_list& level) {
+  cut_list out;
+  for (std::size_t k = 0; k < level.size(); ++k) {
+    const std::int64_t here = line.crossing[level[k]];
+    const bool left = k == 0 || line.crossing[level[k - 1]] >= here;
+    const bool right = k + 1 == level.size() || line.crossing[level[k + 1]] >= here;
+    if (left && right) out.push_back(level[k]);
+  }
+  return out;
+}
+
+}  // namespace detail::lines
+
+REMAT_INLINE forward_line make_forward_line(const flat_graph& g, std::vector<std::uint32_t> operations,
+                                            std::vector<std::uint32_t> rest) {
+  constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
+  forward_line line;
+  line.operations = std::move(operations);
+  line.rest = std::move(rest);
+  const auto forwards = static_cast<std::uint32_t>(line.operations.size());
+  std::vector<std::uint32_t> first(g.num_tensors, nowhere), last(g.num_tensors, 0);  // places of a writer, of a reader
+  for (std::uint32_t i = forwards; i-- > 0;)
+    for (const std::uint32_t t : g.outputs[line.operations[i]]) first[t] = i;
+  for (std::uint32_t i = 0; i < forwards; ++i)
+    for (const std::uint32_t t : g.inputs[line.operations[i]]) last[t] = i;
+  line.crossing.assign(forwards + std::size_t{1}, 0);
+  line.made.assign(forwards, 0);
+  for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
+    if (first[t] == nowhere || g.final_output[t]) continue;
+    line.made[first[t]] += g.bytes[t];
+    if (last[t] <= first[t]) continue;
+    line.crossing[first[t] + 1] += g.bytes[t];
+    line.crossing[last[t] + 1] -= g.bytes[t];
+  }
+  for (std::uint32_t i = 0; i < forwards; ++i) line.crossing[i + 1] += line.crossing[i];
+  return line;
+}
+
+REMAT_INLINE forward_line find_forward_line(const flat_graph& g) {
+  const std::uint32_t turn = find_forward_end(g);
+  std::vector<std::uint32_t> operations, rest;
+  for (std::uint32_t o = 0; o < g.num_operations; ++o)
+    if (g.needed[o]) (o < turn ? operations : rest).push_back(o);
+  return make_forward_line(g, std::move(operations), std::move(rest));
+}
+
+REMAT_INLINE forward_line find_narrow_line(const flat_graph& g, const forward_line& listed) {
+  return make_forward_line(g, detail::lines::narrow_order(g, listed.operations).find(), listed.rest);
+}
+
+REMAT_INLINE std::vector<cut_list> cut_levels(const forward_line& line, std::size_t most) {
+  cut_list level;
+  for (std::uint32_t i = 1; i < line.operations.size(); ++i) level.push_back(i);
+  std::vector<cut_list> levels;
+  for (;;) {
+    cut_list thinned = detail::lines::thin(line, level, most);
+    if (levels.empty() || thinned != levels.back()) levels.push_back(std::move(thinned));
+    cut_list next = detail::lines::narrow_cuts(line, level);
+    if (next.size() * 8 > level.size() * 7 || level.empty()) break;
+    level.swap(next);
+  }
+  return levels;
+}
+
+REMAT_INLINE cut_list even_cuts(const forward_line& line, const cut_list& cuts, std::size_t segments) {
+  std::vector<std::int64_t> made(line.made.size() + 1, 0);
+  for (std::size_t i = 0; i < line.made.size(); ++i) made[i + 1] = made[i] + line.made[i];
+  const double each = static_cast<double>(made.back()) / static_cast<double>(std::max<std::size_t>(segments, 1));
+  cut_list out;
+  for (const std::uint32_t cut : cuts)
+    if (out.size() + 1 < segments && static_cast<double>(made[cut]) >= each * static_cast<double>(out.size() + 1))
+      out.push_back(cut);
+  return out;
+}
+
+}  // namespace remat

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/chain/stage_ways.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "remat/core/linkage.hpp"
+
+namespace remat {
+
+namespace detail::ways {
+
+/// Operations in order, read from the last to the first.
+struct stretch {
+  std::vector<std::uint8_t> runs{};                 ///< of an operation: a result of it is wanted
+  std::vector<std::vector<std::uint32_t>> drops{};  ///< of an operation: the tensors that are free after it
+  std::vector<std::uint32_t> first{};               ///< tensors that must be there at the start
+};
+
+/// Measures the ways of all stages, one after another.
+class measurer {
+ public:
+  measurer(const flat_graph& g, const stage_chain& chain, const std::vector<std::vector<stage_way>>& ways)
+      : graph_(g),
+        chain_(chain),
+        ways_(ways),
+        stage_(g.num_operations, stage_chain::nowhere),
+        is_forward_(g.num_operations, 0),
+        needed_producers_(g.num_tensors, 0),
+        lowest_reader_(g.num_tensors, stage_chain::nowhere),
+        live_(g.num_tensors, 0),
+        there_(g.num_tensors, 0),
+        mark_(g.num_tensors, 0),
+        met_(g.num_tensors) {
+    for (std::uint32_t s = 1; s <= chain.length(); ++s) {
+      for (const std::uint32_t o : chain.forward(s)) {
+        stage_[o] = s;
+        is_forward_[o] = 1;
+      }
+      for (const std::uint32_t o : chain.backward(s)) stage_[o] = s;
+    }
+    for (std::uint32_t t = 0; t < g.num_tensors; ++t)
+      for (const std::uint32_t o : g.producers[t]) needed_producers_[t] += g.needed[o];
+  }
+
+  /// [stage][way].
+  [[nodiscard]] std::vector<std::vector<staged_ways::measured_way>> measure() {
+    const std::uint32_t length = chain_.length();
+    std::vector<std::vector<stretch>> backward(std::size_t{length} + 1);
+    for (std::uint32_t s = 1; s <= length; ++s) {
+      const std::vector<std::uint32_t> wanted = wanted_behind_backward(s);
+      for (const stage_way& w : ways_[s]) {
+        backward[s].push_back(look(w.backward, wanted));
+        for (const std::uint32_t t : backward[s].back().first)
+          if (chain_.made_in(t) != stage_chain::nowhere && chain_.made_in(t) != s)
+            lowest_reader_[t] = std::min(lowest_reader_[t], s);
+      }
+    }
+    std::vector<std::vector<staged_ways::measured_way>> out(std::size_t{length} + 1);
+    for (std::uint32_t s = 1; s <= length; ++s)
+      for (std::size_t k = 0; k < ways_[s].size(); ++k)
+        out[s].push_back(k == 0 ? measure_first(s) : measure_way(s, ways_[s][k], backward[s][k]));
+    return out;
+  }
+
+ private:
+  /// The tensors that the forward of a way makes for others.
+  struct kept_tensors {
+    std::vector<std::uint32_t> wanted{};       ///< after a forward
+    std::vector<std::uint32_t> wanted_last{};  ///< after a forward right before its own backward
+    std::vector<std::uint32_t> counted{};      ///< those of the stage that its backward finds
+    std::vector<std::int64_t> saved{};         ///< [t], t = s … L: bytes
+  };
+
+  /// Reads `operations` from the last to the first, with `wanted` at the end. `effects`: operations without outputs
+  /// run, too; they have run already when a stage runs again.
+  [[nodiscard]] stretch look(std::span<const std::uint32_t> operations, std::span<const std::uint32_t> wanted,
+                             bool effects = true) {
+    stretch out;
+    out.runs.assign(operations.size(), 0);
+    out.drops.resize(operations.size());
+    touched_.clear();
+    const auto add = [&](std::uint32_t t) {
+      live_[t] = 1;
+      met_[t].clear();
+      touched_.push_back(t);
+    };
+    for (const std::uint32_t t : wanted) add(t);
+    for (std::size_t i = operations.size(); i-- > 0;) {
+      const std::uint32_t o = operations[i];
+      const auto open = [&](std::uint32_t t) {
+        return live_[t] && std::find(met_[t].begin(), met_[t].end(), o) == met_[t].end();
+      };
+      bool useful = effects && graph_.has_effect(o);
+      for (const std::uint32_t t : graph_.outputs[o]) useful = useful || open(t);
+      out.runs[i] = useful;
+      if (!useful) continue;
+      for (const std::uint32_t t : graph_.outputs[o]) {
+        if (open(t)) {
+          met_[t].push_back(o);
+          if (met_[t].size() == needed_producers_[t]) live_[t] = 0;
+        } else if (!live_[t]) {
+          out.drops[i].push_back(t);
+        }
+      }
+      for (const std::uint32_t t : graph_.inputs[o])
+        if (!live_[t]) {
+          add(t);
+          out.drops[i].push_back(t);
+        }
+    }
+    for (const std::uint32_t t : touched_)
+      if (live_[t]) {
+        out.first.push_back(t);
+        live_[t] = 0;
+      }
+    return out;
+  }
+
+  /// The tensors that must be there after the backward of a stage: gradients that lower stages read, final outputs, and
+  /// tensors of the forward that the backward of a lower stage reads.
+  [[nodiscard]] std::vector<std::uint32_t> wanted_behind_backward(std::uint32_t s) {
+    std::vector<std::uint32_t> wanted;
+    for (const std::uint32_t o : ways_[s][0].backward)
+      for (const std::uint32_t t : graph_.outputs[o])
+        if (!mark_[t] && (graph_.final_output[t] || read_below(s, t))) {
+          mark_[t] = 1;
+          wanted.push_back(t);
+        }
+    for (const std::uint32_t t : wanted) mark_[t] = 0;
+    return wanted;
+  }
+  [[nodiscard]] bool read_below(std::uint32_t s, std::uint32_t t) const { return chain_.lowest_backward_of(t) < s; }
+
+  /// The first way, by the counts of the chain and by what further ways of other stages read earlier.
+  [[nodiscard]] staged_ways::measured_way measure_first(std::uint32_t s) const {
+    const std::uint32_t length = chain_.length();
+    staged_ways::measured_way out;
+    out.time = chain_.forward_time(s) + chain_.backward_time(s);
+    // The first forward of the last stage makes everything: it does not run again.
+    out.last_time = (s == length ? chain_.forward_time(s) : chain_.last_forward_time(s)) + chain_.backward_time(s);
+    out.forward_peak = chain_.forward_peak(s);
+    out.last_forward_peak = chain_.last_forward_peak(s);
+    out.backward_peak = chain_.backward_peak(s);
+    out.saved.assign(std::size_t{length} + 1, 0);
+    for (std::uint32_t t = s; t <= length; ++t) out.saved[t] = chain_.saved_bytes(s, t);
+    std::vector<std::uint32_t> earlier;
+    for (const std::uint32_t o : ways_[s][0].forward)
+      for (const std::uint32_t t : graph_.outputs[o])
+        if (chain_.made_in(t) == s && !chain_.stands(t) && !chain_.is_transient(t) &&
+            lowest_reader_[t] < chain_.saved_from(t))
+          earlier.push_back(t);
+    std::sort(earlier.begin(), earlier.end());
+    earlier.erase(std::unique(earlier.begin(), earlier.end()), earlier.end());
+    for (const std::uint32_t t : earlier)
+      for (std::uint32_t j = std::max(s, lowest_reader_[t]); j < chain_.saved_from(t); ++j)
+        out.saved[j] += graph_.bytes[t];
+    out.backward_peak += out.saved[s] - chain_.saved_bytes(s, s);
+    return out;
+  }
+
+  [[nodiscard]] staged_ways::measured_way measure_way(std::uint32_t s, const stage_way& way, const stretch& backward) {
+    const kept_tensors kept = find_kept(s, backward);
+    staged_ways::measured_way out;
+    out.saved = kept.saved;
+    double time = 0, last = 0, again = 0, first_last = 0;
+    out.forward_peak = run_forward(s, way.forward, look(way.forward, kept.wanted), time);
+    out.last_forward_peak = run_forward(s, way.forward, look(way.forward, kept.wanted_last), first_last);
+    // The first forward of the stage runs the operations that only an effect needs: they are in `standing_time`.
+    run_forward(s, way.forward, look(way.forward, kept.wanted_last, false), last);
+    out.backward_peak = run_backward(s, way.backward, backward, kept.counted, out.saved[s], again);
+    out.time = time + again;
+    // The first forward of the last stage makes everything: it does not run again.
+    out.last_time = (s == chain_.length() ? time : last) + again;
+    return out;
+  }
+
+  [[nodiscard]] kept_tensors find_kept(std::uint32_t s, const stretch& backward) {
+    const std::uint32_t length = chain_.length();
+    kept_tensors out;
+    std::vector<std::int64_t> ends(std::size_t{length} + 1, 0);  // [t]: bytes that are kept from t on
+    for (const std::uint32_t t : backward.first) {
+      const std::uint32_t made = chain_.made_in(t);
+      if (made == stage_chain::nowhere || chain_.stands(t)) {
+        if (made != s) continue;
+        out.wanted.push_back(t);
+        out.wanted_last.push_back(t);
+        continue;
+      }
+      mark_[t] = 1;
+      if (made != s && !chain_.is_transient(t)) continue;
+      ends[s] += graph_.bytes[t];
+      out.wanted.push_back(t);
+      out.wanted_last.push_back(t);
+      if (made == s) out.counted.push_back(t);
+    }
+    std::vector<std::uint32_t> seen;
+    for (const std::uint32_t o : ways_[s][0].forward)
+      for (const std::uint32_t t : graph_.outputs[o]) {
+        if (chain_.made_in(t) != s || mark_[t]) continue;
+        mark_[t] = 1;
+        seen.push_back(t);
+        const bool other_backward = lowest_reader_[t] != stage_chain::nowhere;
+        if (chain_.last_read_in(t) > s || other_backward || chain_.stands(t)) out.wanted.push_back(t);
+        if (read_below(s, t) || chain_.stands(t)) out.wanted_last.push_back(t);
+        if (chain_.stands(t) || chain_.is_transient(t)) continue;
+        const std::uint32_t from = std::min(lowest_reader_[t], chain_.first_read_behind(t));
+        if (from != stage_chain::nowhere) ends[std::max(s, from)] += graph_.bytes[t];
+      }
+    for (const std::uint32_t t : seen) mark_[t] = 0;
+    for (const std::uint32_t t : backward.first) mark_[t] = 0;
+    out.saved.assign(std::size_t{length} + 1, 0);
+    for (std::uint32_t t = s; t <= length; ++t) out.saved[t] = ends[t] + (t == s ? 0 : out.saved[t - 1]);
+    std::sort(out.wanted.begin(), out.wanted.end());
+    out.wanted.erase(std::unique(out.wanted.begin(), out.wanted.end()), out.wanted.end());
+    return out;
+  }
+
+  /// The peak of a forward, with the transient part of its input until that is free, without gradients. Adds to `time`
+  /// that of the operations that may run again.
+  std::int64_t run_forward(std::uint32_t s, std::span<const std::uint32_t> operations, const stretch& order,
+                           double& time) {
+    std::int64_t memory = chain_.transient_bytes(s - 1), peak = 0;
+    const auto ends_here = [&](std::uint32_t t) {
+      return chain_.made_in(t) < s && chain_.last_read_in(t) == s && chain_.is_transient(t);
+    };
+    touched_.clear();
+    for (const std::uint32_t o : operations)
+      for (const std::uint32_t t : graph_.inputs[o])
+        if (ends_here(t)) {
+          there_[t] = 1;
+          touched_.push_back(t);
+        }
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      if (!order.runs[i]) continue;
+      const std::uint32_t o = operations[i];
+      if (!chain_.runs_once(o)) time += graph_.time[o];
+      for (const std::uint32_t t : graph_.outputs[o])
+        if (!there_[t] && !chain_.stands(t)) {
+          there_[t] = 1;
+          touched_.push_back(t);
+          memory += graph_.bytes[t];
+        }
+      peak = std::max(peak, memory + graph_.workspace[o]);
+      for (const std::uint32_t t : order.drops[i])
+        if (there_[t]) {
+          there_[t] = 0;
+          memory -= graph_.bytes[t];
+        }
+    }
+    for (const std::uint32_t t : touched_) there_[t] = 0;
+    return peak;
+  }
+
+  /// The peak of a backward, with the `saved` bytes and the waiting gradients. `counted`: the saved tensors of the
+  /// stage itself. Adds to `time` that of the operations that may run again.
+  [[nodiscard]] std::int64_t run_backward(std::uint32_t s, std::span<const std::uint32_t> operations,
+                                          const stretch& order, const std::vector<std::uint32_t>& counted,
+                                          std::int64_t saved, double& time) {
+    std::int64_t memory = saved + chain_.gradient_bytes(s), peak = memory;
+    touched_.clear();
+    const auto put = [&](std::uint32_t t) {
+      there_[t] = 1;
+      touched_.push_back(t);
+    };
+    for (const std::uint32_t t : counted) put(t);
+    for (const std::uint32_t t : order.first)
+      if (chain_.made_in(t) == stage_chain::nowhere && made_above(s, t)) put(t);  // gradients
+    for (const std::uint32_t o : operations)
+      for (const std::uint32_t t : graph_.outputs[o])
+        if (chain_.made_in(t) == stage_chain::nowhere && made_above(s, t)) put(t);
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      if (!order.runs[i]) continue;
+      const std::uint32_t o = operations[i];
+      if (!is_forward_[o] || !chain_.runs_once(o)) time += graph_.time[o];
+      for (const std::uint32_t t : graph_.outputs[o])
+        if (!there_[t] && (chain_.made_in(t) == stage_chain::nowhere || !chain_.stands(t))) {
+          put(t);
+          memory += graph_.bytes[t];
+        }
+      peak = std::max(peak, memory + graph_.workspace[o]);
+      for (const std::uint32_t t : order.drops[i])
+        if (there_[t] && !graph_.final_output[t] && !read_below(s, t)) {
+          there_[t] = 0;
+          memory -= graph_.bytes[t];
+        }
+    }
+    for (const std::uint32_t t : touched_) there_[t] = 0;
+    return peak;
+  }
+
+  /// True when a later stage makes `t`.
+  [[nodiscard]] bool made_above(std::uint32_t s, std::uint32_t t) const {
+    for (const std::uint32_t o : graph_.producers[t])
+      if (stage_[o] != stage_chain::nowhere && stage_[o] > s) return true;
+    return false;
+  }
+
+  const flat_graph& graph_;
+  const stage_chain& chain_;
+  const std::vector<std::vector<stage_way>>& ways_;  // [stage]
+  // [operation]
+  std::vector<std::uint32_t> stage_;
+  std::vector<std::uint8_t> is_forward_;
+  // [tensor]
+  std::vector<std::uint32_t> needed_producers_;
+  std::vector<std::uint32_t> lowest_reader_;  // the lowest other stage whose backward reads it, by any way
+  // While a way is measured; [tensor].
+  std::vector<std::uint8_t> live_, there_, mark_;
+  std::vector<std::vector<std::uint32_t>> met_;  // producers that have been met
+  std::vector<std::uint32_t> touched_;
+};
+
+}  // namespace detail::ways
+
+REMAT_INLINE staged_ways::staged_ways(const flat_graph& g, const stage_chain& chain,
+                                      std::vector<std::vector<stage_way>> further)
+    : graph_(g), chain_(chain), is_forward_(g.num_operations, 0), ways_(std::move(further)) {
+  ways_.resize(std::size_t{chain.length()} + 1);
+  for (std::uint32_t s = 1; s <= chain.length(); ++s) {
+    stage_way whole;
+    whole.forward.assign(chain.forward(s).begin(), chain.forward(s).end());
+    whole.backward.assign(chain.backward(s).begin(), chain.backward(s).end());
+    for (const std::uint32_t o : whole.forward) is_forward_[o] = 1;
+    ways_[s].insert(ways_[s].begin(), std::move(whole));
+  }
+  measured_ = detail::ways::measurer(graph_, chain_, ways_).measure();
+}
+
+REMAT_INLINE std::vector<std::uint32_t> staged_ways::expand(std::span<const chain_step> steps) const {
+  return chain_.expand(steps, [&](const chain_step& k) -> const std::vector<std::uint32_t>* {
+    if (k.option == 0) return nullptr;
+    const stage_way& way = ways_[k.stage][k.option];
+    return k.action == chain_action::backward      ? &way.backward
+           : k.action == chain_action::forward_all ? &way.forward
+                                                   : nullptr;
+  });
+}
+
+REMAT_INLINE std::vector<std::uint32_t> staged_ways::expand_whole(std::span<const chain_step> steps) const {
+  std::vector<std::uint32_t> operations;
+  std::vector<std::uint8_t> ran(graph_.num_operations, 0);
+  for (const chain_step& k : steps) {
+    if (k.stage > chain_.length()) continue;
+    const stage_way& way = ways_[k.stage][k.action == chain_action::forward_all ? k.option : 0];
+    for (const std::uint32_t o : k.action == chain_action::backward ? ways_[k.stage][k.option].backward : way.forward) {
+      if (ran[o] && (is_forward_[o] ? chain_.runs_once(o) : graph_.once[o] != 0)) continue;
+      ran[o] = 1;
+      operations.push_back(o);
+    }
+  }
+  return operations;
+}
+
+REMAT_INLINE sized_chain size_chain(const staged_ways& w, const slot_scale& scale) {
+  sized_chain out = size_chain(w.chain(), scale);
+  const std::uint32_t length = out.length;
+  out.options.clear();
+  for (std::uint32_t s = 1; s <= length; ++s) {
+    out.stages[s].first_option = static_cast<std::uint32_t>(out.options.size());
+    out.options.resize(out.options.size() + w.ways(s).size());
+    out.stages[s].last_option = static_cast<std::uint32_t>(out.options.size());
+  }
+  out.saved_until.assign(out.options.size() * (std::size_t{length} + 1), 0);
+  for (std::uint32_t s = 1; s <= length; ++s)
+    for (std::uint32_t k = 0; k < w.ways(s).size(); ++k) {
+      const staged_ways::measured_way& m = w.measured(s, k);
+      keep_option& o = out.options[out.stages[s].first_option + k];
+      o.time = m.time;
+      o.last_time = m.last_time;
+      o.forward_need = scale(m.forward_peak);
+      o.last_forward_need = scale(m.last_forward_peak);
+      o.backward_need = scale(m.backward_peak);
+      for (std::uint32_t t = s; t <= length; ++t)
+        out.saved_until[out.at(out.stages[s].first_option + k, t)] = scale(m.saved[t]);
+    }
+  return out;
+}
+
+}  // namespace remat

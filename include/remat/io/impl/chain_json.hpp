@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/io/chain_json.hpp"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+
+namespace remat {
+
+REMAT_INLINE chain to_chain(const json_document& document) {
+  document.require_format("remat-chain", 1);
+  const json_value root = document.root();
+  std::string name(root.at("name").string());
+  const std::int64_t input_bytes = root.at("input_bytes").bytes();
+  const json_value list = root.at("stages");
+  std::vector<chain_stage> stages;
+  stages.reserve(list.elements().size());
+  for (const json_value::member& element : list.elements()) {
+    const json_value& stage = element.value;
+    stages.push_back({stage.at("forward_time").amount(), stage.at("backward_time").amount(),
+                      stage.at("output_bytes").bytes(), stage.at("saved_bytes").bytes(),
+                      stage.at("forward_overhead_bytes").bytes(), stage.at("backward_overhead_bytes").bytes()});
+  }
+  const auto build = [&] {
+    try {
+      return chain(std::move(name), input_bytes, std::move(stages));
+    } catch (const bad_graph& e) {
+      throw bad_file(document.file(), "/stages", e.what());
+    } catch (const bad_cost& e) {
+      throw bad_file(document.file(), "/stages", e.what());
+    }
+  };
+  chain built = build();
+  if (const auto peak = root.find("store_all_peak_bytes"); peak && peak->bytes() != built.store_all_peak_bytes())
+    peak->fail_as(std::to_string(built.store_all_peak_bytes()) + ", which the stages give");
+  return built;
+}
+
+REMAT_INLINE chain read_chain(const std::filesystem::path& path) { return to_chain(json_document::read(path)); }
+
+REMAT_INLINE chain read_chain(std::istream& in, std::string file) {
+  return to_chain(json_document::read(in, std::move(file)));
+}
+
+REMAT_INLINE chain parse_chain(std::string_view text, std::string file) {
+  return to_chain(json_document(text, std::move(file)));
+}
+
+}  // namespace remat

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/solver/chain_solution.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "../support/random_chain.hpp"
+#include "../support/random_graph.hpp"
+#include "remat/core/error.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/solver/chen.hpp"
+#include "remat/solver/concepts.hpp"
+#include "remat/solver/no_remat.hpp"
+#include "remat/solver/revolve.hpp"
+#include "remat/solver/rotor.hpp"
+
+namespace {
+
+using remat::chain_problem;
+using remat::chain_solution;
+using remat::problem;
+using remat::solution;
+using remat::solve_status;
+
+static_assert(remat::solver_solution<solution>);
+static_assert(remat::solver_solution<chain_solution>);
+static_assert(std::is_same_v<remat::solution_of<problem>, solution>);
+static_assert(std::is_same_v<remat::solution_of<chain_problem>, chain_solution>);
+static_assert(remat::solver_for<remat::no_remat_solver, chain_problem>);
+static_assert(remat::solver_for<remat::chen_sqrt_solver, chain_problem>);
+static_assert(remat::solver_for<remat::revolve_solver, chain_problem>);
+static_assert(remat::solver_for<remat::rotor_solver, chain_problem>);
+static_assert(!remat::solver_for<remat::chen_greedy_solver, chain_problem>);
+static_assert(!remat::solver_for<remat::rotor_solver, int>);
+
+struct measured_plan {
+  bool legal;
+  double time;
+  std::int64_t peak_bytes;
+};
+measured_plan measure(const problem& p, const solution& s) {
+  const remat::check_report r = remat::check(p, *s.plan);
+  return {r.valid(), r.time, r.peak_bytes};
+}
+measured_plan measure(const chain_problem& p, const chain_solution& s) {
+  const remat::chain_report r = remat::simulate(p, *s.plan);
+  return {r.legal, r.time, r.peak_bytes};
+}
+
+/// The laws of all solvers: one text for both types of problem.
+template <class Solver, class P>
+requires remat::solver_for<Solver, P>
+void check_laws(const Solver& solver, const P& p) {
+  CAPTURE(Solver::name);
+  const remat::solution_of<P> s = solver(p);
+  CHECK(s.proven);
+  CHECK(s.has_schedule() == (s.status == solve_status::optimal || s.status == solve_status::feasible));
+  CHECK((s.status == solve_status::infeasible) == std::isinf(s.lower_bound));
+  if (s.has_schedule()) {
+    const measured_plan truth = measure(p, s);
+    CHECK(truth.legal);
+    CHECK(truth.time == s.time);
+    CHECK(truth.peak_bytes == s.peak_bytes);
+    CHECK(truth.peak_bytes <= p.budget());
+    CHECK(s.time >= s.lower_bound * (1 - 1e-9));
+  } else {
+    CHECK(std::isinf(s.time));
+    CHECK_FALSE(s.message.empty());
+  }
+  // Whoever was cancelled before it began has no more than what was there at once.
+  std::stop_source source;
+  source.request_stop();
+  typename Solver::options_type options;
+  options.run.stop = source.get_token();
+  const remat::solution_of<P> none = solver(p, options);
+  if (!none.has_schedule() && none.status != solve_status::infeasible) CHECK(none.status == solve_status::cancelled);
+}
+
+TEST_CASE("one law suite for the solvers of graphs and of chains") {
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const chain_problem chain(remat::test::random_chain(seed, 2 + seed % 9));
+    const problem graph = remat::test::random_problem(seed);
+    for (const std::int64_t percent : {0, 30, 60, 80, 100}) {
+      CAPTURE(percent);
+      const chain_problem c = chain.with_budget(chain.stages().store_all_peak_bytes() * percent / 100);
+      check_laws(remat::chen_sqrt, c);
+      check_laws(remat::revolve, c);
+      check_laws(remat::rotor, c);
+      const problem g = graph.with_budget(graph.graph().baseline_peak * percent / 100);
+      check_laws(remat::chen_sqrt, g);
+      check_laws(remat::chen_greedy, g);
+      check_laws(remat::revolve, g);
+      check_laws(remat::rotor, g);
+    }
+  }
+}
+
+TEST_CASE("accept: faster, of equal time lower; within the budget; legal") {
+  const chain_problem p(remat::chain("two", 1, {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 0}}));
+  chain_solution best;
+  const std::vector<remat::chain_step> all = remat::store_all_steps(p.stages());
+  CHECK(remat::accept(p, best, all));
+  CHECK(best.time == 4);
+  CHECK(best.statistics.recomputes == 0);
+  CHECK_FALSE(remat::accept(p, best, all));
+  chain_solution tight;
+  CHECK_FALSE(remat::accept(p.with_budget(best.peak_bytes - 1), tight, all));
+  CHECK_FALSE(tight.has_schedule());
+  CHECK_THROWS_AS(remat::accept(p, best, {{remat::chain_action::backward, 1}}), remat::internal_error);
+}
+
+TEST_CASE("prove: the working set of a stage, and each stage once") {
+  const chain_problem p(remat::chain("two", 1, {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 0}}));
+  chain_solution s;
+  CHECK_FALSE(remat::prove(p, s));
+  CHECK(s.lower_bound == 4);
+  const std::int64_t least = remat::largest_working_set(p);
+  chain_solution none;
+  CHECK(remat::prove(p.with_budget(least - 1), none));
+  CHECK(none.status == solve_status::infeasible);
+  CHECK(none.lower_bound == std::numeric_limits<double>::infinity());
+  CHECK(none.message.find(std::to_string(least) + " bytes") != std::string::npos);
+}
+
+}  // namespace

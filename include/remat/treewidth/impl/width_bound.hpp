@@ -16,12 +16,38 @@
 
 namespace remat {
 
-REMAT_INLINE std::uint32_t contraction_bound(const undirected_graph& g, std::uint64_t seed,
-                                             const std::function<bool()>* stop) {
-  const auto n = static_cast<std::uint32_t>(g.num_vertices());
-  std::vector<std::vector<std::uint32_t>> rows(n);
-  for (std::uint32_t v = 0; v < n; ++v) rows[v].assign(g.neighbours(v).begin(), g.neighbours(v).end());
-  random_source random(seed);
+namespace detail::bounding {
+
+/// Contracts edges of a graph until no better bound can be met.
+class contractor {
+ public:
+  contractor(const undirected_graph& g, std::uint64_t seed, const std::function<bool()>* stop)
+      : rows_(g.num_vertices()),
+        random_(seed),
+        gone_(g.num_vertices(), 0),
+        mark_(g.num_vertices(), undirected_graph::none),
+        poll_(stop) {
+    for (std::uint32_t v = 0; v < rows_.size(); ++v) rows_[v].assign(g.neighbours(v).begin(), g.neighbours(v).end());
+  }
+
+  std::uint32_t run() {
+    std::uint32_t bound = 0;
+    auto left = static_cast<std::uint32_t>(rows_.size());
+    for (std::uint32_t v = 0; v < rows_.size(); ++v) push(v);
+    while (!queue_.empty() && left > bound + 1 && !poll_.stopped()) {
+      const entry top = queue_.top();
+      queue_.pop();
+      if (gone_[top.vertex] || top.degree != rows_[top.vertex].size()) continue;
+      bound = std::max(bound, top.degree);
+      gone_[top.vertex] = 1;
+      --left;
+      if (!rows_[top.vertex].empty()) contract(top.vertex);
+    }
+    return bound;
+  }
+
+ private:
+  /// A vertex and its degree when it was queued; void once the degree has changed.
   struct entry {
     std::uint32_t degree, tie, vertex;
     bool operator<(const entry& o) const noexcept {
@@ -29,69 +55,80 @@ REMAT_INLINE std::uint32_t contraction_bound(const undirected_graph& g, std::uin
       return tie != o.tie ? tie > o.tie : vertex > o.vertex;
     }
   };
-  std::priority_queue<entry> queue;
-  const auto push = [&](std::uint32_t v) {
-    queue.push({static_cast<std::uint32_t>(rows[v].size()), static_cast<std::uint32_t>(random.next() >> 40U), v});
-  };
-  for (std::uint32_t v = 0; v < n; ++v) push(v);
-  std::vector<std::uint8_t> gone(n, 0);
-  std::vector<std::uint32_t> mark(n, undirected_graph::none), merged;
-  std::uint32_t bound = 0, left = n, stamp = 0;
-  detail::polling::stop_poll poll(stop);
-  while (!queue.empty() && left > bound + 1) {
-    const entry top = queue.top();
-    queue.pop();
-    const std::uint32_t v = top.vertex;
-    if (gone[v] || top.degree != rows[v].size()) continue;
-    if (poll.stopped()) break;
-    bound = std::max(bound, top.degree);
-    gone[v] = 1;
-    --left;
-    if (rows[v].empty()) continue;
-    ++stamp;
-    for (const std::uint32_t u : rows[v]) mark[u] = stamp;
-    std::uint32_t into = rows[v][0], fewest = undirected_graph::none, ties = 0;
-    for (const std::uint32_t u : rows[v]) {
+
+  void push(std::uint32_t v) {
+    queue_.push({static_cast<std::uint32_t>(rows_[v].size()), static_cast<std::uint32_t>(random_.next() >> 40U), v});
+  }
+
+  /// The neighbour of v with the fewest neighbours in common with v.
+  std::uint32_t partner_of(std::uint32_t v) {
+    ++stamp_;
+    for (const std::uint32_t u : rows_[v]) mark_[u] = stamp_;
+    std::uint32_t partner = rows_[v][0], fewest = undirected_graph::none, ties = 0;
+    for (const std::uint32_t u : rows_[v]) {
+      if (poll_.count(8 + rows_[u].size())) break;
       std::uint32_t common = 0;
-      if (poll.count(8 + rows[u].size())) break;
-      for (const std::uint32_t w : rows[u]) common += mark[w] == stamp;
+      for (const std::uint32_t w : rows_[u]) common += mark_[w] == stamp_;
       if (common < fewest) {
         fewest = common;
-        into = u;
+        partner = u;
         ties = 1;
-      } else if (common == fewest && random.below(++ties) == 0) {
-        into = u;
+      } else if (common == fewest && random_.below(++ties) == 0) {
+        partner = u;
       }
     }
-    if (poll.stopped()) break;
-    for (const std::uint32_t u : rows[v]) {
-      auto& row = rows[u];
-      const auto at = std::lower_bound(row.begin(), row.end(), v);
-      row.erase(at);
-      (void)poll.count(8 + row.size() / 8);
+    return partner;
+  }
+
+  /// Contracts v into its partner.
+  void contract(std::uint32_t v) {
+    const std::uint32_t into = partner_of(v);
+    if (poll_.stopped()) return;
+    for (const std::uint32_t u : rows_[v]) {
+      std::vector<std::uint32_t>& row = rows_[u];
+      row.erase(std::lower_bound(row.begin(), row.end(), v));
+      (void)poll_.count(8 + row.size() / 8);
       if (u == into) continue;
       const auto to = std::lower_bound(row.begin(), row.end(), into);
-      if (to == row.end() || *to != into) {
+      if (to == row.end() || *to != into)
         row.insert(to, into);
-      } else {
+      else
         push(u);
-      }
     }
-    std::vector<std::uint32_t>& row = rows[into];
-    if (rows[v].size() * 16 < row.size()) {  // a few into many
-      for (const std::uint32_t u : rows[v])
+    merge(v, into);
+    push(into);
+    rows_[v] = {};
+  }
+
+  /// Adds the neighbours of v to those of `into`.
+  void merge(std::uint32_t v, std::uint32_t into) {
+    std::vector<std::uint32_t>& row = rows_[into];
+    if (rows_[v].size() * 16 < row.size()) {  // a few into many
+      for (const std::uint32_t u : rows_[v])
         if (const auto at = std::lower_bound(row.begin(), row.end(), u); u != into && (at == row.end() || *at != u))
           row.insert(at, u);
-    } else {
-      merged.clear();
-      std::set_union(row.begin(), row.end(), rows[v].begin(), rows[v].end(), std::back_inserter(merged));
-      std::erase(merged, into);
-      row = merged;
+      return;
     }
-    push(into);
-    rows[v] = {};
+    merged_.clear();
+    std::set_union(row.begin(), row.end(), rows_[v].begin(), rows_[v].end(), std::back_inserter(merged_));
+    std::erase(merged_, into);
+    row = merged_;
   }
-  return bound;
+
+  std::vector<std::vector<std::uint32_t>> rows_;  // vertex → its neighbours, ascending
+  random_source random_;
+  std::priority_queue<entry> queue_;
+  std::vector<std::uint8_t> gone_;
+  std::vector<std::uint32_t> mark_, merged_;
+  std::uint32_t stamp_ = 0;
+  polling::stop_poll poll_;
+};
+
+}  // namespace detail::bounding
+
+REMAT_INLINE std::uint32_t contraction_bound(const undirected_graph& g, std::uint64_t seed,
+                                             const std::function<bool()>* stop) {
+  return detail::bounding::contractor(g, seed, stop).run();
 }
 
 }  // namespace remat

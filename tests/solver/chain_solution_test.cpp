@@ -130,4 +130,15 @@ TEST_CASE("prove: the working set of a stage, and each stage once") {
   CHECK(none.message.find(std::to_string(least) + " bytes") != std::string::npos);
 }
 
+TEST_CASE("options out of range throw") {
+  const chain_problem c(remat::test::random_chain(1, 3));
+  const problem g = remat::test::random_problem(1);
+  CHECK_THROWS_AS((void)remat::rotor(c, {.slots = 0}), remat::bad_argument);
+  CHECK_THROWS_AS((void)remat::rotor(c, {.slots = (1U << 24) + 1}), remat::bad_argument);
+  CHECK_THROWS_AS((void)remat::rotor(g, {.max_stages = 0}), remat::bad_argument);
+  CHECK_THROWS_AS((void)remat::rotor(g, {.table_bytes = -1}), remat::bad_argument);
+  CHECK_THROWS_AS((void)remat::revolve(c, {.max_stages = 0}), remat::bad_argument);
+  CHECK_THROWS_AS((void)remat::chen_greedy(g, {.sizes = 0}), remat::bad_argument);
+}
+
 }  // namespace

@@ -34,7 +34,7 @@
 
 namespace remat_plan {
 
-/// What solutions of graphs and of chains have in common.
+/// The outcome of a solve of a graph or a chain, but for the schedule.
 template <class Solution>
 [[nodiscard]] outcome without_schedule(Solution& s) {
   outcome out;
@@ -56,7 +56,7 @@ template <class Solution>
   return out;
 }
 
-/// `solver` on the step of `p`, under whatever budget is asked for.
+/// `solver` on the graph of `p`; each solve names its budget.
 template <class Solver>
 [[nodiscard]] named_solver on_graph(const Solver& solver, const remat::problem& p,
                                     typename Solver::options_type options = {}) {
@@ -85,7 +85,7 @@ template <class Solver>
     now.run = run;
     return to_outcome(solver(p.with_budget(budget), now));
   };
-  return {std::string(Solver::name), solve, false};  // each budget by itself, to compare with other implementations
+  return {std::string(Solver::name), solve, false};  // each budget alone: comparable with other programs
 }
 
 /// All solvers for a training graph.
@@ -103,7 +103,7 @@ template <class Solver>
     }
     return to_outcome(std::move(s));
   };
-  // Passes under random preferences count as work, and would go on for as long as there is any.
+  // Under a limit of work, random passes go on until the work is spent.
   const auto evict_within_work = [p](std::int64_t budget, const remat::run_control& run) {
     remat::evict_options options;
     options.run = run;
@@ -150,7 +150,7 @@ template <class Solver>
   }
   std::vector<named_solver> all{on_chain(remat::no_remat, p), on_chain(remat::chen_sqrt, p),
                                 on_chain(remat::revolve, p), on_chain(remat::rotor, p, in_slots)};
-  named_solver best = all.back();  // rotor is optimal among what the others can find
+  named_solver best = all.back();  // rotor finds the best of all schedules that the others can find
   best.name = "auto";
   all.push_back(std::move(best));
   return all;

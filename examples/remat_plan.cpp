@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //
-// remat-plan: reads the data-flow graph of a training step, or a chain, and prints schedules for memory budgets.
+// remat-plan: reads the data-flow graph of a training step, or a chain, and prints schedules within memory budgets.
 //
 //     remat-plan gpt2-small-b8-s1024.json --budget 0.8,0.5,12GiB --solver all --report report.html
 //
@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/render/trace_json.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
@@ -47,7 +49,7 @@ namespace {
 
 using namespace remat_plan;
 
-/// The file, read: a graph's step or a chain, and the solvers that apply to it.
+/// The input file, either a training graph or a chain, and the solvers that apply to it.
 struct input {
   std::optional<remat::training_step> step{};
   std::optional<remat::chain_problem> stages{};
@@ -55,61 +57,66 @@ struct input {
   std::vector<named_solver> solvers{};
 };
 
+/// Throws for options that have no meaning for a chain.
+void refuse_graph_options(const arguments& args) {
+  const auto refuse = [&](const std::string& option, const std::string& why) {
+    throw usage_error(option + ": " + args.graph + " is a chain, " + why);
+  };
+  if (!args.cost.empty()) refuse("--cost " + args.cost, "which states its own times; leave it out");
+  if (!args.out.empty()) refuse("--out " + args.out, "and schedule files are of training graphs; leave it out");
+  if (args.bind_arena) refuse("--bind arena", "and arenas are of training graphs; peak is right");
+  if (!args.intervals.empty())
+    refuse("--intervals " + args.intervals, "and arenas are of training graphs; leave it out");
+  if (!args.trace.empty()) refuse("--trace " + args.trace, "and traces are of training graphs; leave it out");
+  if (args.streams != 0)
+    refuse("--streams " + std::to_string(args.streams), "which runs one stage after the other; leave it out");
+}
+
+void read_chain(input& in, const remat::json_document& document, const arguments& args) {
+  refuse_graph_options(args);
+  in.stages.emplace(remat::to_chain(document));
+  const remat::chain& c = in.stages->stages();
+  subject& what = in.what;
+  what.name = c.name();
+  what.cost = "the chain's own times";
+  what.baseline_peak = c.store_all_peak_bytes();
+  what.baseline_time = what.least_time = c.store_all_time();
+  what.least_peak = remat::largest_working_set(*in.stages);
+  what.least_peak_reason =
+      "some stage needs " + std::to_string(what.least_peak) + " bytes by itself, with the input of the chain";
+  in.solvers = chain_solvers(*in.stages, args.slots);
+}
+
+void read_graph(input& in, const remat::json_document& document, const arguments& args) {
+  in.step.emplace(remat::to_training_step(document, args.cost));
+  const remat::problem& p = in.step->instance;
+  subject& what = in.what;
+  what.name = in.step->graph.name();
+  what.cost = args.cost.empty() ? std::string(in.step->cost.name()) : args.cost;
+  what.time_unit = in.step->cost.time_unit();
+  what.baseline_peak = p.graph().baseline_peak;
+  what.baseline_time = p.graph().baseline_time;
+  what.least_time = p.graph().needed_time;
+  remat::least_memory_options bounding;
+  if (args.work_limit == remat::run_control::no_work_limit)
+    bounding.run.time_limit = std::min<std::chrono::nanoseconds>(args.time_limit, std::chrono::seconds(1));
+  const remat::least_memory_result least = remat::least_memory_bound(p, bounding);
+  what.least_peak = least.bytes;
+  if (least.reason != remat::memory_reason::none)
+    what.least_peak_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
+  in.solvers = graph_solvers(p, args.slots);
+  if (args.bind_arena)
+    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p, what.least_peak);
+}
+
 std::unique_ptr<input> read_input(const arguments& args) {
   auto in = std::make_unique<input>();
   in->what.streams = args.streams;
   const remat::json_document document = remat::json_document::read(args.graph);
-  if (document.format() == "remat-chain") {
-    if (!args.cost.empty())
-      throw usage_error("--cost " + args.cost + ": " + args.graph +
-                        " is a chain, which states its own times; leave it out");
-    if (!args.out.empty())
-      throw usage_error("--out " + args.out + ": " + args.graph +
-                        " is a chain, and schedule files are of training graphs; leave it out");
-    in->stages.emplace(remat::to_chain(document));
-    if (args.bind_arena)
-      throw usage_error("--bind arena: " + args.graph +
-                        " is a chain, and arenas are of training graphs; peak is right");
-    if (!args.intervals.empty())
-      throw usage_error("--intervals " + args.intervals + ": " + args.graph +
-                        " is a chain, and arenas are of training graphs; leave it out");
-    if (!args.trace.empty())
-      throw usage_error("--trace " + args.trace + ": " + args.graph +
-                        " is a chain, and traces are of training graphs; leave it out");
-    if (args.streams != 0)
-      throw usage_error("--streams " + std::to_string(args.streams) + ": " + args.graph +
-                        " is a chain, which runs one stage after the other; leave it out");
-    const remat::chain& c = in->stages->stages();
-    subject& what = in->what;
-    what.name = c.name();
-    what.cost = "the chain's own times";
-    what.baseline_peak = c.store_all_peak_bytes();
-    what.baseline_time = what.least_time = c.store_all_time();
-    what.least_peak = remat::largest_working_set(*in->stages);
-    what.least_peak_reason =
-        "some stage needs " + std::to_string(what.least_peak) + " bytes by itself, with the input of the chain";
-    in->solvers = chain_solvers(*in->stages, args.slots);
-  } else {
-    in->step.emplace(remat::to_training_step(document, args.cost));
-    const remat::problem& p = in->step->instance;
-    subject& what = in->what;
-    what.name = in->step->graph.name();
-    what.cost = args.cost.empty() ? std::string(in->step->cost.name()) : args.cost;
-    what.time_unit = in->step->cost.time_unit();
-    what.baseline_peak = p.graph().baseline_peak;
-    what.baseline_time = p.graph().baseline_time;
-    what.least_time = p.graph().needed_time;
-    remat::least_memory_options looking;
-    if (args.work_limit == remat::run_control::no_work_limit)
-      looking.run.time_limit = std::min<std::chrono::nanoseconds>(args.time_limit, std::chrono::seconds(1));
-    const remat::least_memory_result least = remat::least_memory_bound(p, looking);
-    what.least_peak = least.bytes;
-    if (least.reason != remat::memory_reason::none)
-      what.least_peak_reason = least.message(remat::printable(in->step->graph.name(least.operation)));
-    in->solvers = graph_solvers(p, args.slots);
-    if (args.bind_arena)
-      for (named_solver& s : in->solvers) s = binding_arena(s, p, what.least_peak);
-  }
+  if (document.format() == "remat-chain")
+    read_chain(*in, document, args);
+  else
+    read_graph(*in, document, args);
   return in;
 }
 
@@ -169,7 +176,7 @@ void print_head(const input& in) {
   std::cout << "\n";
 }
 
-/// Writes a file by way of `fill`; says so on standard error where that fails.
+/// Writes a file with `fill`. Where that fails, prints a line on standard error and returns false.
 template <class Fill>
 bool write_file(const std::string& path, const Fill& fill) {
   std::ofstream file(path, std::ios::binary);
@@ -231,61 +238,100 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
 }
 #endif
 
+/// Throws where an option that takes one solver and one budget meets more.
+void require_one_solve(const arguments& args, std::size_t solvers, std::size_t budgets) {
+  const auto require = [&](const char* option, const std::string& path) {
+    if (!path.empty() && (solvers != 1 || budgets > 1))
+      throw usage_error(option + (" " + path) + ": takes one solver and one budget; there are " +
+                        std::to_string(solvers) + " and " + std::to_string(budgets));
+  };
+  require("--out", args.out);
+  require("--intervals", args.intervals);
+  require("--trace", args.trace);
+}
+
+/// Plans the arena of a schedule, and its streams with --streams.
+void plan_execution(const input& in, const arguments& args, const std::stop_token& stop, outcome& o) {
+  if (!in.step || !o.plan) return;
+  if (!o.memory) {
+    remat::memory_plan_options planning;
+    planning.run.stop = stop;
+    planning.run.seed = args.seed;
+    plan_arena(in.step->instance, o, planning);
+  }
+  if (args.streams == 0) return;
+  const remat::stream_assignment a =
+      remat::assign_streams(in.step->instance, *o.plan, {args.streams, o.memory->offsets});
+  o.streams = overlap{a.makespan, a.critical_path};
+}
+
+/// All solves, each printed as a line of JSON with --json.
+std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
+                               const std::vector<named_solver>& solvers) {
+  interrupt on_interrupt;
+  progress_line line(in.what.baseline_time, on_interrupt.token());
+  solving common{&in.what, {}, &line};
+  common.run.stop = on_interrupt.token();
+  common.run.time_limit = args.time_limit;
+  common.run.work_limit = args.work_limit;
+  common.run.seed = args.seed;
+  common.run.threads = args.threads;
+
+  std::vector<outcome> all;
+  if (!args.json) print_head(in);
+  std::cout.flush();
+  for (const named_solver& solver : solvers) {
+    std::vector<outcome> some;
+    if (args.max_overhead)
+      some.push_back(solve_for_memory(common, solver, *args.max_overhead));
+    else
+      some = solve_budgets(common, solver, budgets);
+    for (outcome& o : some) {
+      plan_execution(in, args, common.run.stop, o);
+      if (args.json) std::cout << to_json(in.what, o).dump() << '\n';
+      all.push_back(std::move(o));
+    }
+    std::cout.flush();
+  }
+  return all;
+}
+
+/// Writes the files that the arguments ask for. Returns false where one cannot be written.
+bool write_files(const input& in, const arguments& args, const std::vector<outcome>& all) {
+  bool written = true;
+  const outcome& first = all.front();
+  if (!args.out.empty() && first.plan)
+    written &= write_file(args.out, [&](std::ostream& file) {
+      remat::write_schedule(file,
+                            remat::schedule_file{in.what.name, first.solver, first.budget, first.peak, *first.plan});
+    });
+  if (!args.intervals.empty() && first.memory) {
+    const std::string text = remat::to_csv(to_intervals(in.step->instance, first));
+    written &= write_file(args.intervals, [&](std::ostream& file) { file << text; });
+  }
+  if (!args.trace.empty() && first.plan)
+    written &= write_file(args.trace, [&](std::ostream& file) { write_trace(file, in, first); });
+#ifdef REMAT_HAVE_REPORT
+  if (!args.report.empty()) {
+    const bool reported = write_file(args.report, [&](std::ostream& file) { write_report(file, in, all); });
+    if (reported && !args.json) std::cout << "\nreport: " << args.report << '\n';
+    written &= reported;
+  }
+#endif
+  return written;
+}
+
+/// Runs the program and returns its exit status.
 int run(const arguments& args) {
   const std::unique_ptr<input> in = read_input(args);
   const std::vector<std::int64_t> budgets = read_budgets(*in, args);
   const std::vector<named_solver> solvers = choose_solvers(*in, args);
-  const auto takes_one = [&](const char* option, const std::string& path) {
-    if (!path.empty() && (solvers.size() != 1 || budgets.size() > 1))
-      throw usage_error(option + (" " + path) + ": takes one solver and one budget; there are " +
-                        std::to_string(solvers.size()) + " and " + std::to_string(budgets.size()));
-  };
-  takes_one("--out", args.out);
-  takes_one("--intervals", args.intervals);
-  takes_one("--trace", args.trace);
-
-  std::vector<outcome> all;
-  {
-    interrupt on_interrupt;
-    progress_line line(in->what.baseline_time, on_interrupt.token());
-    solving common{&in->what, {}, &line};
-    common.run.stop = on_interrupt.token();
-    common.run.time_limit = args.time_limit;
-    common.run.work_limit = args.work_limit;
-    common.run.seed = args.seed;
-    common.run.threads = args.threads;
-
-    if (!args.json) print_head(*in);
-    std::cout.flush();
-    for (const named_solver& solver : solvers) {
-      std::vector<outcome> some;
-      if (args.max_overhead)
-        some.push_back(solve_for_memory(common, solver, *args.max_overhead));
-      else
-        some = solve_budgets(common, solver, budgets);
-      for (outcome& o : some) {
-        if (in->step && o.plan && !o.memory) {
-          remat::memory_plan_options planning;
-          planning.run.stop = common.run.stop;
-          planning.run.seed = args.seed;
-          plan_arena(in->step->instance, o, planning);
-        }
-        if (in->step && o.plan && args.streams != 0) {
-          const remat::stream_assignment a =
-              remat::assign_streams(in->step->instance, *o.plan, {args.streams, o.memory->offsets});
-          o.streams = overlap{a.makespan, a.critical_path};
-        }
-        if (args.json) std::cout << to_json(in->what, o).dump() << '\n';
-        all.push_back(std::move(o));
-      }
-      std::cout.flush();
-    }
-  }
+  require_one_solve(args, solvers.size(), budgets.size());
+  const std::vector<outcome> all = solve_all(*in, args, budgets, solvers);
   if (!args.json) {
     to_table(in->what, all).write(std::cout);
     std::cout.flush();
   }
-
   int status = 0;
   for (const outcome& o : all) {
     if (o.solved()) continue;
@@ -293,35 +339,13 @@ int run(const arguments& args) {
     if (o.status == remat::solve_status::error)
       std::cerr << "remat-plan: " << o.solver << " within " << o.budget << " bytes: " << o.message << '\n';
   }
-  if (!args.out.empty() && all.front().plan) {
-    const outcome& o = all.front();
-    const bool written = write_file(args.out, [&](std::ostream& file) {
-      remat::write_schedule(file, remat::schedule_file{in->what.name, o.solver, o.budget, o.peak, *o.plan});
-    });
-    if (!written) status = 1;
-  }
-  if (!args.intervals.empty() && all.front().memory) {
-    const std::string text = remat::to_csv(to_intervals(in->step->instance, all.front()));
-    if (!write_file(args.intervals, [&](std::ostream& file) { file << text; })) status = 1;
-  }
-  if (!args.trace.empty() && all.front().plan)
-    if (!write_file(args.trace, [&](std::ostream& file) { write_trace(file, *in, all.front()); })) status = 1;
-#ifdef REMAT_HAVE_REPORT
-  if (!args.report.empty()) {
-    if (write_file(args.report, [&](std::ostream& file) { write_report(file, *in, all); })) {
-      if (!args.json) std::cout << "\nreport: " << args.report << '\n';
-    } else {
-      status = 1;
-    }
-  }
-#endif
-  return status;
+  return write_files(*in, args, all) ? status : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto say = [](const std::string& what) {
+  const auto refuse = [](const std::string& what) {
     std::cerr << "remat-plan: " << what << '\n';
     return 2;
   };
@@ -329,11 +353,11 @@ int main(int argc, char** argv) {
     const std::optional<arguments> args = parse_arguments(argc, argv);
     return args ? run(*args) : 0;
   } catch (const usage_error& e) {
-    return say(e.what());
+    return refuse(e.what());
   } catch (const remat::bad_argument& e) {
-    return say(e.what());
-  } catch (const remat::error& e) {  // of the file, with its name in front
-    return say(e.what());
+    return refuse(e.what());
+  } catch (const remat::error& e) {  // a defect of the file; the message begins with its name
+    return refuse(e.what());
   } catch (const std::bad_alloc&) {
     std::cerr << "remat-plan: out of memory\n";
     return 1;

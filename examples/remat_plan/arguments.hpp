@@ -25,13 +25,13 @@
 
 namespace remat_plan {
 
-/// Arguments that cannot be used: one line, exit status 2.
+/// Unusable arguments: the program prints one line and ends with status 2.
 class usage_error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The command line, parsed as far as that goes without the graph.
+/// The command line, parsed as far as possible without the graph.
 struct arguments {
   std::string graph{};
   std::vector<std::string> budgets{};
@@ -43,7 +43,7 @@ struct arguments {
   std::uint64_t seed = 0;
   unsigned threads = 1;
   std::optional<std::uint32_t> slots{};
-  std::uint32_t streams = 0;  ///< show makespans on so many; 0: do not
+  std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
   std::string out{};
   std::string intervals{};
   std::string report{};
@@ -91,7 +91,7 @@ template <class T>
   return value;
 }
 
-/// A file can be made at `path`, as far as that shows before it is tried.
+/// Throws where it is clear, before writing, that no file can be made at `path`.
 inline void check_writable(const std::string& option, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -103,19 +103,12 @@ inline void check_writable(const std::string& option, const std::string& path) {
     throw usage_error(option + " " + path + ": there is no directory " + folder.string() + " to write it to");
 }
 
-}  // namespace reading
-
-/// Reads the command line. An empty result: everything that was asked for has been printed (`--help`).
-/// Throws `usage_error`.
-[[nodiscard]] inline std::optional<arguments> parse_arguments(int argc, const char* const* argv) {
-  using namespace reading;
-  arguments out;
+/// Options as they were written.
+struct option_texts {
   std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind;
+};
 
-  CLI::App app(
-      "Decides which tensors of a training step to keep and which to compute again, so that the step fits a "
-      "memory budget and takes the least time.",
-      "remat-plan");
+inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   app.set_help_flag("-h,--help", "Print this and leave");
   app.footer(
       "Exit status: 0 every solve gave a schedule, 1 some gave none, 2 unusable arguments or input.\n"
@@ -124,30 +117,102 @@ inline void check_writable(const std::string& option, const std::string& path) {
   const auto option = [&](const char* name, std::string& to, const char* type, const char* text) {
     return app.add_option(name, to, text)->type_name(type);
   };
-  option("--budget", budget, "B[,B...]",
+  option("--budget", texts.budget, "B[,B...]",
          "Memory budgets: fractions of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB)");
-  option("--solver", solver, "NAME[,NAME...]",
+  option("--solver", texts.solver, "NAME[,NAME...]",
          "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
          "auto (the default), or all (those that apply)");
   option("--cost", out.cost, "SPEC",
          "measured, roofline[:flops=156e12,bandwidth=1.555e12,latency=4e-6], flops, linear:flops=0.1,bytes=1, unit");
-  option("--seconds", seconds, "S", "Wall clock of each solve, 10 by default");
-  option("--threads", threads, "N", "Threads of each solve, by default one for each processor");
-  option("--max-overhead", overhead, "X",
+  option("--seconds", texts.seconds, "S", "Wall clock of each solve, 10 by default");
+  option("--threads", texts.threads, "N", "Threads of each solve, by default one for each processor");
+  option("--max-overhead", texts.overhead, "X",
          "In place of a budget: the least memory whose time is at most 1 + X times the baseline's");
-  option("--bind", bind, "peak|arena",
+  option("--bind", texts.bind, "peak|arena",
          "What the budget binds: the peak (the default) or the arena, fragmentation included");
-  option("--slots", slots, "N", "rotor, rockmate: count memory in N slots");
-  option("--streams", streams, "K", "show the makespan on K streams, and the critical path");
-  option("--seed", seed, "N", "Of all random choices, 0 by default");
-  option("--work", work, "N", "Elementary moves of each solve, in place of --seconds: the same answer every time");
+  option("--slots", texts.slots, "N", "rotor, rockmate: count memory in N slots");
+  option("--streams", texts.streams, "K", "show the makespan on K streams, and the critical path");
+  option("--seed", texts.seed, "N", "Of all random choices, 0 by default");
+  option("--work", texts.work, "N",
+         "Elementary moves of each solve, in place of --seconds: the same answer every time");
   option("--out", out.out, "SCHEDULE.json", "Write the schedule (one solver, one budget)");
   option("--intervals", out.intervals, "FILE.csv", "Write lifetimes and offsets in the arena (one solver, one budget)");
   option("--report", out.report, "REPORT.html", "Write a report to look at in a browser");
   option("--trace", out.trace, "TRACE.json",
-         "Write the schedule over time, to look at in ui.perfetto.dev or chrome://tracing (one solver, one budget)");
+         "Write the schedule over time, to look at in ui.perfetto.dev or chrome://tracing (one solver, one "
+         "budget)");
   app.add_flag("--json", out.json, "Print one JSON object a line, and nothing else");
+}
 
+/// The names of a list of solvers, each once.
+[[nodiscard]] inline std::vector<std::string> read_solvers(const std::string& list) {
+  std::vector<std::string> solvers;
+  for (std::string& name : split("--solver", list)) {
+#ifndef REMAT_HAVE_CBC
+    if (name == "checkmate")
+      throw usage_error("--solver checkmate: this program was built without COIN-OR CBC, which it needs");
+#endif
+    if (std::find(solvers.begin(), solvers.end(), name) == solvers.end()) solvers.push_back(std::move(name));
+  }
+  return solvers;
+}
+
+/// Checks the options that were given and puts their values into `out`.
+inline void read_options(const CLI::App& app, const option_texts& texts, arguments& out) {
+  const auto given = [&](const char* name) { return app.count(name) != 0; };
+  if (given("--bind")) {
+    if (texts.bind != "peak" && texts.bind != "arena")
+      throw usage_error("--bind " + texts.bind + ": peak or arena is right");
+    out.bind_arena = texts.bind == "arena";
+  }
+  if (given("--budget") == given("--max-overhead"))
+    throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; one of them is right"
+                                        : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
+                                          "--max-overhead 0.3 for the least memory)");
+  if (given("--budget")) out.budgets = split("--budget", texts.budget);
+  if (given("--max-overhead"))
+    out.max_overhead =
+        real("--max-overhead", texts.overhead, "a number from 0, such as 0.3 for 1.3 times the baseline's time");
+  if (given("--solver")) out.solvers = read_solvers(texts.solver);
+  if (given("--seconds")) {
+    const double s = real("--seconds", texts.seconds, "a number of seconds from 0, such as 2.5");
+    out.time_limit = s < 1e9 ? std::chrono::nanoseconds(std::llround(s * 1e9)) : std::chrono::nanoseconds::max();
+  }
+  if (given("--work")) {
+    out.work_limit = whole<std::uint64_t>("--work", texts.work, 1, remat::run_control::no_work_limit - 1);
+    out.time_limit = std::chrono::nanoseconds::max();
+  }
+  if (given("--seed"))
+    out.seed = whole<std::uint64_t>("--seed", texts.seed, 0, std::numeric_limits<std::uint64_t>::max());
+  out.threads = std::max(1U, std::thread::hardware_concurrency());
+  if (given("--threads")) out.threads = whole<unsigned>("--threads", texts.threads, 1, 1024);
+  if (given("--streams"))
+    out.streams = whole<std::uint32_t>("--streams", texts.streams, 1, remat::stream_options::most_streams);
+  if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", texts.slots, 1, 10'000'000);
+  if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
+  if (given("--out")) check_writable("--out", out.out);
+  if (given("--intervals")) check_writable("--intervals", out.intervals);
+  if (given("--trace")) check_writable("--trace", out.trace);
+  if (given("--report")) {
+#ifndef REMAT_HAVE_REPORT
+    throw usage_error(
+        "--report: this program was built without Chart.js (Debian: libjs-chart.js), so it has no report");
+#endif
+    check_writable("--report", out.report);
+  }
+}
+
+}  // namespace reading
+
+/// Reads the command line. Empty for `--help`, which this function prints. Throws `usage_error`.
+[[nodiscard]] inline std::optional<arguments> parse_arguments(int argc, const char* const* argv) {
+  arguments out;
+  reading::option_texts texts;
+  CLI::App app(
+      "Decides which tensors of a training step to keep and which to compute again, so that the step fits a "
+      "memory budget and takes the least time.",
+      "remat-plan");
+  reading::define_options(app, out, texts);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -160,55 +225,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
     throw usage_error(what + " (remat-plan --help names all arguments)");
   }
 
-  const auto given = [&](const char* name) { return app.count(name) != 0; };
-  if (given("--bind")) {
-    if (bind != "peak" && bind != "arena") throw usage_error("--bind " + bind + ": peak or arena is right");
-    out.bind_arena = bind == "arena";
-  }
-  if (given("--budget") == given("--max-overhead"))
-    throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; one of them is right"
-                                        : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
-                                          "--max-overhead 0.3 for the least memory)");
-  if (given("--budget")) out.budgets = split("--budget", budget);
-  if (given("--max-overhead"))
-    out.max_overhead =
-        real("--max-overhead", overhead, "a number from 0, such as 0.3 for 1.3 times the baseline's time");
-  if (given("--solver")) {
-    out.solvers.clear();
-    for (std::string& name : split("--solver", solver)) {
-#ifndef REMAT_HAVE_CBC
-      if (name == "checkmate")
-        throw usage_error("--solver checkmate: this program was built without COIN-OR CBC, which it needs");
-#endif
-      if (std::find(out.solvers.begin(), out.solvers.end(), name) == out.solvers.end())
-        out.solvers.push_back(std::move(name));
-    }
-  }
-  if (given("--seconds")) {
-    const double s = real("--seconds", seconds, "a number of seconds from 0, such as 2.5");
-    out.time_limit = s < 1e9 ? std::chrono::nanoseconds(std::llround(s * 1e9)) : std::chrono::nanoseconds::max();
-  }
-  if (given("--work")) {
-    out.work_limit = whole<std::uint64_t>("--work", work, 1, remat::run_control::no_work_limit - 1);
-    out.time_limit = std::chrono::nanoseconds::max();
-  }
-  if (given("--seed")) out.seed = whole<std::uint64_t>("--seed", seed, 0, std::numeric_limits<std::uint64_t>::max());
-  out.threads = std::max(1U, std::thread::hardware_concurrency());
-  if (given("--threads")) out.threads = whole<unsigned>("--threads", threads, 1, 1024);
-  if (given("--streams"))
-    out.streams = whole<std::uint32_t>("--streams", streams, 1, remat::stream_options::most_streams);
-  if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", slots, 1, 10'000'000);
-  if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
-  if (given("--out")) check_writable("--out", out.out);
-  if (given("--intervals")) check_writable("--intervals", out.intervals);
-  if (given("--trace")) check_writable("--trace", out.trace);
-  if (given("--report")) {
-#ifndef REMAT_HAVE_REPORT
-    throw usage_error(
-        "--report: this program was built without Chart.js (Debian: libjs-chart.js), so it has no report");
-#endif
-    check_writable("--report", out.report);
-  }
+  reading::read_options(app, texts, out);
   return out;
 }
 

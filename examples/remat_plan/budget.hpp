@@ -19,7 +19,7 @@ struct decimal {
   std::string fraction{};  ///< digits behind it, without trailing zeros
   bool point = false;      ///< whether a point was written
 
-  /// "12", "0.5", ".5", "12.50"; nothing else.
+  /// Reads "12", "0.5", ".5", "12.50"; no sign, no exponent.
   [[nodiscard]] static std::optional<decimal> parse(std::string_view text) {
     const auto digits = [](std::string_view s) { return s.find_first_not_of("0123456789") == std::string_view::npos; };
     decimal out;
@@ -34,7 +34,7 @@ struct decimal {
     return out;
   }
 
-  /// A hundredth of it.
+  /// This number divided by 100.
   [[nodiscard]] decimal percent() const {
     decimal out;
     const std::string padded = (whole.size() < 2 ? std::string(2 - whole.size(), '0') : std::string()) + whole;
@@ -48,7 +48,7 @@ struct decimal {
 
   [[nodiscard]] bool at_most_one() const { return whole.empty() || (whole == "1" && fraction.empty()); }
 
-  /// ⌊this × `unit`⌋, or nothing where that is over 2^63 − 1. Exact for any number of digits; `unit` ≥ 0.
+  /// ⌊this × `unit`⌋ for `unit` ≥ 0, exact for any number of digits; nothing where the product is over 2^63 − 1.
   [[nodiscard]] std::optional<std::int64_t> times(std::int64_t unit) const {
     __extension__ using wide = unsigned __int128;
     constexpr wide most = static_cast<wide>(std::numeric_limits<std::int64_t>::max());
@@ -67,7 +67,7 @@ struct decimal {
   }
 };
 
-/// A budget as written, or in `wrong` why it cannot be one.
+/// A budget in bytes; or, in `wrong`, the reason why the text is not a budget.
 struct parsed_budget {
   std::int64_t bytes = 0;
   std::string wrong{};

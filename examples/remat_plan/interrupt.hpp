@@ -13,10 +13,11 @@
 
 namespace remat_plan {
 
-/// While it lives, the first Ctrl-C (SIGINT) or SIGTERM requests a stop, and the second one ends the program.
+/// Turns signals into a stop request. While an object lives, the first Ctrl-C (SIGINT) or SIGTERM requests a stop, and
+/// the second one ends the program. At most one object may live at a time.
 ///
-/// A handler may call next to nothing, `request_stop` (which takes a lock and runs callbacks) least of all: it writes
-/// a byte to a pipe, and a thread that waits at the other end requests the stop. One at a time.
+/// A signal handler must not call `request_stop`, which takes a lock and runs callbacks. The handler writes one byte to
+/// a pipe; a thread that waits at the other end requests the stop.
 class interrupt {
  public:
   interrupt() {

@@ -18,7 +18,7 @@
 
 namespace remat_plan {
 
-/// What all solves of one file share.
+/// The input file: what all of its solves have in common.
 struct subject {
   std::string name{};
   std::string cost{};       ///< the cost model in words
@@ -28,16 +28,16 @@ struct subject {
   std::int64_t least_peak = 0;  ///< proven: no schedule has a lower peak
   std::string least_peak_reason{};
   double least_time = 0;      ///< proven: no schedule takes less time
-  std::uint32_t streams = 0;  ///< that makespans are shown for; 0: none
+  std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
 };
 
-/// How far a schedule's computes overlap, ordered by data and by reuse of the arena's bytes.
+/// A schedule on several streams. Its computes wait for their data, and for the arena's bytes that they reuse.
 struct overlap {
   double makespan = 0;       ///< on the streams asked for
   double critical_path = 0;  ///< on any number of streams
 };
 
-/// One line of the answer.
+/// The result of one solve: one line of the output.
 struct outcome {
   std::string solver{};
   std::int64_t budget = 0;
@@ -45,16 +45,16 @@ struct outcome {
   std::optional<std::int64_t> peak{};
   std::optional<double> time{};
   std::optional<double> lower_bound{};
-  std::optional<remat::schedule> plan{};       ///< of a graph's operations; none for a chain
+  std::optional<remat::schedule> plan{};       ///< for a graph; none for a chain
   std::optional<remat::memory_plan> memory{};  ///< the arena of `plan`; none for a chain
-  std::optional<overlap> streams{};            ///< of `plan`, where it is asked for
+  std::optional<overlap> streams{};            ///< of `plan`, with --streams
   bool binds_arena = false;                    ///< the budget is one for the arena
   std::uint64_t recomputes = 0;
   double seconds = 0;
   std::string message{};
 
   [[nodiscard]] bool solved() const noexcept { return time.has_value(); }
-  /// The bytes that the budget is for, of a solve that gave a schedule.
+  /// The bytes that the budget binds: the arena's or the peak. Only for a solve that gave a schedule.
   [[nodiscard]] std::int64_t bound_bytes() const { return binds_arena && memory ? memory->arena_bytes : *peak; }
 };
 
@@ -70,7 +70,7 @@ struct outcome {
   return *o.time == 0 ? std::optional<double>(0) : std::nullopt;
 }
 
-/// The object of `--json`: exactly these keys, null for what is not known; those of streams where they are asked for.
+/// The object of `--json`: exactly these keys, null for unknown values, and those of streams with --streams alone.
 [[nodiscard]] inline nlohmann::ordered_json to_json(const subject& s, const outcome& o) {
   const auto or_null = [](const auto& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
@@ -97,7 +97,7 @@ struct outcome {
   return line;
 }
 
-/// The answer as a table for people.
+/// All outcomes as a table for people.
 [[nodiscard]] inline remat::text_table to_table(const subject& s, const std::vector<outcome>& all) {
   using remat::format_percent;
   constexpr auto right = remat::text_table::align::right;

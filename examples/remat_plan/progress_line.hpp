@@ -21,9 +21,9 @@
 
 namespace remat_plan {
 
-/// One line on standard error that says how the current solve is getting on, where that is a terminal; else nothing.
+/// One line on standard error with the progress of the current solve. Nothing where standard error is not a terminal.
 ///
-/// A thread draws it five times a second, so that the time left counts down even while a solver says nothing.
+/// A thread draws the line five times a second, so the time left counts down also while a solver reports nothing.
 class progress_line {
  public:
   progress_line(double baseline_time, std::stop_token stop)
@@ -40,7 +40,7 @@ class progress_line {
     }
   }
 
-  /// A solve begins: `what` in words, ending after `limit`.
+  /// Begins the line of a solve: `what` in words, with `limit` as its time limit.
   void begin(std::string what, std::chrono::nanoseconds limit) {
     if (!shown_) return;
     const std::lock_guard lock(mutex_);
@@ -51,6 +51,7 @@ class progress_line {
     limit_ = limit;
     active_ = true;
   }
+  /// Shows these news of the solve from now on.
   void update(const remat::progress& p) {
     if (!shown_) return;
     const std::lock_guard lock(mutex_);
@@ -59,7 +60,7 @@ class progress_line {
     latest_.solver = {};
     latest_.stage = {};
   }
-  /// It is over: the line goes away.
+  /// Ends the line of a solve, and removes it from the terminal.
   void finish() {
     if (!shown_) return;
     const std::lock_guard lock(mutex_);
@@ -113,7 +114,7 @@ class progress_line {
     }
     if (!stage_.empty()) {
       line += " (" + stage_;
-      constexpr std::uint64_t countable = 1000;  // more are moves, which the bar shows
+      constexpr std::uint64_t countable = 1000;  // larger totals count moves, which the bar shows
       if (latest_.total != 0 && latest_.total <= countable)
         line += ' ' + std::to_string(latest_.done) + " of " + std::to_string(latest_.total);
       line += ')';
@@ -121,7 +122,7 @@ class progress_line {
     return line;
   }
 
-  /// So that the line never wraps; by code points.
+  /// Cuts `line` to the width of the terminal, in code points, so that it never wraps.
   static void cut(std::string& line) {
     winsize size{};
     std::size_t columns = 80;

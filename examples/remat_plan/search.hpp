@@ -20,24 +20,24 @@
 
 namespace remat_plan {
 
-/// One solver on the file at hand: solves for a budget.
+/// A solver applied to the input file.
 struct named_solver {
   std::string name{};
   std::function<outcome(std::int64_t budget, const remat::run_control& run)> solve{};
-  /// A schedule for one budget may answer for a larger one: the frontier is then monotone.
+  /// A faster schedule for a smaller budget answers for a larger one, too: the frontier is then monotone.
   bool carries_over = true;
-  bool binds_arena = false;  ///< the budget is one for the arena
+  bool binds_arena = false;  ///< the budget binds the arena, not the peak
 };
 
-/// What every solve of the program shares.
+/// What all solves of the program have in common.
 struct solving {
   const subject* what = nullptr;
   remat::run_control run{};  ///< of each solve; its token is that of Ctrl-C
   progress_line* line = nullptr;
 };
 
-/// One solve with everything that can happen to it: it is not begun when a stop was requested or the budget is below
-/// the proven least peak, and an exception, memory that runs out included, is an outcome of status `error`.
+/// One solve, with all its ways to fail. It is not begun after a stop request, or for a budget below the proven least
+/// peak. An exception, out of memory included, becomes an outcome with the status `error`.
 [[nodiscard]] inline outcome guarded(const subject& what, const named_solver& solver, std::int64_t budget,
                                      const remat::run_control& run) {
   outcome out;

@@ -36,7 +36,7 @@
 
 namespace remat_plan {
 
-/// The outcome of a solution, of a graph or of a chain. Only that of a graph has a plan that can be written.
+/// The outcome of a solution of a graph or of a chain. Only that of a graph has a schedule that can be written.
 template <remat::solver_solution Solution>
 [[nodiscard]] outcome to_outcome(Solution s) {
   outcome out;
@@ -53,7 +53,7 @@ template <remat::solver_solution Solution>
   return out;
 }
 
-/// `solver` on the step of `p`, under whatever budget is asked for.
+/// `solver` on the graph of `p`; each solve names its budget.
 template <class Solver>
 [[nodiscard]] named_solver on_graph(const Solver& solver, const remat::problem& p,
                                     typename Solver::options_type options = {}) {
@@ -73,7 +73,7 @@ template <class Solver>
     now.run = run;
     return to_outcome(solver(p.with_budget(budget), now));
   };
-  return {std::string(Solver::name), solve, false};  // each budget by itself, to compare with other implementations
+  return {std::string(Solver::name), solve, false};  // each budget alone: comparable with other programs
 }
 
 /// All solvers for a training graph.
@@ -91,7 +91,7 @@ template <class Solver>
     }
     return to_outcome(std::move(s));
   };
-  // Passes under random preferences count as work, and would go on for as long as there is any.
+  // Under a limit of work, random passes go on until the work is spent.
   const auto evict_within_work = [p](std::int64_t budget, const remat::run_control& run) {
     remat::evict_options options;
     options.run = run;
@@ -138,7 +138,7 @@ template <class Solver>
   }
   std::vector<named_solver> all{on_chain(remat::no_remat, p), on_chain(remat::chen_sqrt, p),
                                 on_chain(remat::revolve, p), on_chain(remat::rotor, p, in_slots)};
-  named_solver best = all.back();  // rotor is optimal among what the others can find
+  named_solver best = all.back();  // rotor finds the best of all schedules that the others can find
   best.name = "auto";
   all.push_back(std::move(best));
   return all;

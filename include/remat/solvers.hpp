@@ -43,7 +43,6 @@
 #include "remat/mip/phase_model.hpp"
 #include "remat/mip/row_writer.hpp"
 #include "remat/order/least_peak.hpp"
-#include "remat/order/stage_order.hpp"
 #include "remat/refine/anneal.hpp"
 #include "remat/refine/eviction_pass.hpp"
 #include "remat/refine/moves.hpp"

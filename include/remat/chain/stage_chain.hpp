@@ -12,7 +12,7 @@
 
 #include "remat/chain/chain_schedule.hpp"
 #include "remat/chain/forward_line.hpp"
-#include "remat/order/stage_order.hpp"
+#include "remat/order/least_peak.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {

@@ -108,5 +108,3 @@ class level_model {
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/mip/impl/level_model.hpp"
 #endif
-
-#include "remat/mip/hierarchical_ilp.hpp"  // IWYU pragma: export

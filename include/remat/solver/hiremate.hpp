@@ -16,7 +16,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/level_problem.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/mip/level_model.hpp"
+#include "remat/mip/hierarchical_ilp.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/checkmate.hpp"
 #include "remat/solver/solution.hpp"

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
+
 #include "support/random_level.hpp"
 
 namespace {

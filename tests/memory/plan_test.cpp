@@ -18,8 +18,10 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/evict.hpp"

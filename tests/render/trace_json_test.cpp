@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+// header-only: it tests private parts.
 #include "remat/render/trace_json.hpp"
 
 #include <doctest/doctest.h>

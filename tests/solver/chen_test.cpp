@@ -14,6 +14,7 @@
 #include "remat/io/chain_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/solver/concepts.hpp"
+#include "remat/solver/no_remat.hpp"
 
 namespace {
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+// header-only: it tests private parts.
 #include "remat/solver/twremat.hpp"
 
 #include <doctest/doctest.h>
@@ -15,10 +16,14 @@
 #include <vector>
 
 #include "remat/cost/spec.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/treewidth/elimination_order.hpp"
 #include "remat/treewidth/separator_tree.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 #include "support/answer.hpp"
 #include "support/exhaustive.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+// header-only: it tests private parts.
 #include "remat/treewidth/elimination_order.hpp"
 
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 
 #include "remat/treewidth/adjacency.hpp"
 #include "remat/treewidth/greedy_order.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

@@ -25,6 +25,7 @@
 #include "remat/hierarchy/level_search.hpp"
 #include "remat/hierarchy/part_option.hpp"
 #include "remat/hierarchy/partition.hpp"
+#include "remat/mip/level_model.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"

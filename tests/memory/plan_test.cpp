@@ -215,6 +215,7 @@ TEST_CASE("a search of many long lifetimes ends soon after its deadline or a sto
   memory_plan_options stopped;
   stopped.alignment = 1;
   stopped.run.stop = source.get_token();
+  stopped.run.time_limit = std::chrono::minutes(10);  // else the default limit of work may come first
   std::atomic<double> requested = 0;
   std::thread stopper([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-# cmake -DPROGRAM=… -DEXPECTED=… -P same_output.cmake: the program succeeds and prints exactly that file.
-execute_process(COMMAND "${PROGRAM}" OUTPUT_VARIABLE output RESULT_VARIABLE status)
+# cmake -DPROGRAM=… [-DARGUMENT=…] -DEXPECTED=… -P same_output.cmake: the program succeeds and prints exactly that file.
+execute_process(COMMAND "${PROGRAM}" ${ARGUMENT} OUTPUT_VARIABLE output RESULT_VARIABLE status)
 file(READ "${EXPECTED}" expected)
 if(NOT status STREQUAL "0")
   message(FATAL_ERROR "${PROGRAM}: exit status ${status}")

@@ -88,6 +88,10 @@ class portfolio {
     solution s = solver(problem_, options);
     clock_.work(s.statistics.work);
     best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
+    if (s.status == solve_status::infeasible) {  // a proof that the bound above did not find
+      best_.message = std::move(s.message);
+      best_.obstacle = s.obstacle;
+    }
     if (!s.plan) return;
     starts_.push_back(*s.plan);
     if (accept(problem_, best_, std::move(*s.plan))) by_ = Solver::name;

@@ -501,10 +501,8 @@ inline void attempt(const problem& p, recursion& recursion, double budget, const
   accept(p, best, retain(p, std::move(plan), clock, spending));
 }
 
-}  // namespace detail::treewidth
-
-REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat_options& options) const {
-  using namespace detail::treewidth;
+/// `twremat_solver::operator()`.
+inline solution solve_by_separators(const problem& p, const twremat_options& options) {
   run_clock clock(options.run);
   solution best;
   const flat_graph& g = p.graph();
@@ -532,7 +530,10 @@ REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat
     // Under a smaller budget the recursion takes more apart, and leaves more memory to `retain`.
     const double share = shares[i % std::size(shares)];
     attempt(p, *recursion, p.has_budget() ? share * static_cast<double>(p.budget()) : 0x1.0p62, options, clock, best);
-    clock.report({.solver = name, .stage = "separators", .best_objective = best.time, .lower_bound = best.lower_bound});
+    clock.report({.solver = twremat_solver::name,
+                  .stage = "separators",
+                  .best_objective = best.time,
+                  .lower_bound = best.lower_bound});
   }
   if (!best.plan && stopped == stop_reason::none) {
     evict_options eviction;
@@ -546,6 +547,12 @@ REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat
   }
   conclude(p, best, clock, stopped == stop_reason::none ? clock.poll() : stopped);
   return best;
+}
+
+}  // namespace detail::treewidth
+
+REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat_options& options) const {
+  return detail::treewidth::solve_by_separators(p, options);
 }
 
 }  // namespace remat

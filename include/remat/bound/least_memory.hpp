@@ -21,19 +21,20 @@ enum class memory_reason : std::uint8_t {
 
 /// A proven lower bound on the peak of every schedule, with its reason.
 struct least_memory_result {
-  std::int64_t bytes = 0;
-  memory_reason reason = memory_reason::none;
-  op_id operation{};                       ///< that runs; for `end_of_step`, the best last operation
-  std::int64_t working_set = 0;            ///< of that operation
-  std::vector<tensor_id> also_resident{};  ///< beside the working set, for `first_run`
+  std::int64_t bytes = 0;                      ///< no schedule has a lower peak
+  memory_reason reason = memory_reason::none;  ///< why
+  op_id operation{};                           ///< that runs; for `end_of_step`, the best last operation
+  std::int64_t working_set = 0;                ///< bytes of that operation
+  std::vector<tensor_id> also_resident{};      ///< beside the working set, for `first_run`
 
   /// Returns the reason in words, in one line. `name` is the name of `operation`, where it is known.
   [[nodiscard]] std::string message(const std::string& name = {}) const;
 };
 
+/// Options of `least_memory_bound`.
 struct least_memory_options {
   std::uint32_t moments = 64;  ///< most first runs that are tried where some operation must not run twice
-  run_control run{};
+  run_control run{};           ///< `stop` and `time_limit` end the search; the other fields are not used
 };
 
 /// Returns the largest of two memory bounds that take linear time: the working sets of the needed operations, and the

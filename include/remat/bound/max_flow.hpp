@@ -34,9 +34,9 @@ namespace remat {
 ///     f.run();                // value() == 5, reaches_sink(0) == false
 class max_flow {
  public:
-  using capacity = std::int64_t;
-  using node = std::uint32_t;
-  using arc = std::uint32_t;
+  using capacity = std::int64_t;  ///< A capacity or a flow.
+  using node = std::uint32_t;     ///< The number of a node, from 0.
+  using arc = std::uint32_t;      ///< The number of an arc between two nodes, from 0, in the order of `add_arc`.
 
   /// An upper limit for each capacity and for the sum of the capacities from the source. The sum of two is in range.
   static constexpr capacity infinite = capacity{1} << 61;
@@ -51,6 +51,7 @@ class max_flow {
   /// Adds a node. Precondition: before `finish`.
   node add_node() { return num_nodes_++; }
 
+  /// The number of nodes, without the source and the sink.
   [[nodiscard]] node num_nodes() const noexcept { return num_nodes_; }
 
   /// Adds an arc between two nodes, whose capacities are set after `finish`. Precondition: before `finish`.
@@ -98,18 +99,24 @@ class max_flow {
     h.residual = forward;
     halves_[h.mate].residual = backward;
   }
+  /// Sets the capacity of the arc from the source to node `v`. Precondition: there is no flow.
   void set_source(node v, capacity c) noexcept { excess_[v] = c; }
+  /// Sets the capacity of the arc from node `v` to the sink. Precondition: there is no flow.
   void set_sink(node v, capacity c) noexcept { sink_[v] = c; }
 
-  /// Adds `more` ≥ 0 to a capacity and keeps the flow.
+  /// Adds `more` ≥ 0 to the forward capacity of an arc, and keeps the flow.
   void raise_capacity(arc a, capacity more) noexcept { halves_[forward_[a]].residual += more; }
+  /// Adds `more` ≥ 0 to the capacity of the arc from the source to node `v`, and keeps the flow.
   void raise_source(node v, capacity more) noexcept { excess_[v] += more; }
 
   /// A copy of the capacities and the flow.
   struct state {
-    std::vector<capacity> residuals, excess, sink;
-    capacity value = 0;
+    std::vector<capacity> residuals;  ///< what each direction of each arc can still take
+    std::vector<capacity> excess;     ///< what waits at each node
+    std::vector<capacity> sink;       ///< what the arc from each node to the sink can still take
+    capacity value = 0;               ///< the flow that has arrived at the sink
   };
+  /// Copies the capacities and the flow to `s`.
   void save(state& s) const {
     s.residuals.resize(halves_.size());
     for (std::size_t i = 0; i < halves_.size(); ++i) s.residuals[i] = halves_[i].residual;
@@ -117,6 +124,7 @@ class max_flow {
     s.sink = sink_;
     s.value = value_;
   }
+  /// Copies the capacities and the flow from `s`. Precondition: `s` is of a network with the same nodes and arcs.
   void restore(const state& s) {
     for (std::size_t i = 0; i < halves_.size(); ++i) halves_[i].residual = s.residuals[i];
     excess_ = s.excess;
@@ -134,6 +142,7 @@ class max_flow {
       wave();
     }
   }
+  /// Raises the flow to the maximum. Returns true.
   bool run() {
     return run([] { return false; });
   }

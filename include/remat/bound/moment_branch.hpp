@@ -19,8 +19,8 @@ struct moment_optimum {
   std::vector<tensor_id> saved{};                          ///< its resident tensors, ascending
   std::vector<op_id> again{};                              ///< the operations that it runs again, ascending
   std::uint32_t nodes = 0;                                 ///< of branch and bound
-  std::uint32_t flows = 0;
-  bool infeasible = false;  ///< proven: no choice fits into the room
+  std::uint32_t flows = 0;                                 ///< maximum flows that were run
+  bool infeasible = false;                                 ///< proven: no choice fits into the room
 };
 
 /// Searches for the least time of any choice with at most `room` resident bytes, by branch and bound. A price of a byte

@@ -93,7 +93,9 @@ class moment_cut {
         mark_(graph.num_tensors, 0),
         readers_(graph.num_tensors, 0) {}
 
+  /// The graph that was given.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
+  /// The operation of the last call of `at`.
   [[nodiscard]] std::uint32_t moment() const noexcept { return moment_; }
   /// Bytes of the moment's operation itself: its inputs, its outputs and its workspace.
   [[nodiscard]] std::int64_t working_set() const noexcept { return working_set_; }
@@ -111,6 +113,7 @@ class moment_cut {
   /// `price` is in time for a byte, from 0 to `highest_price()`. Where `total_time()` is 0, the value is a valid bound
   /// but not close to the least.
   double price(double price, const std::function<bool()>& stop = {});
+  /// The largest price for which the integers of the flow cannot overflow at this moment, in time for a byte.
   [[nodiscard]] double highest_price() const noexcept {
     return std::ldexp(std::ldexp(1.0, 60) / std::max(1.0, required_bytes_), -exponent_);
   }
@@ -121,9 +124,13 @@ class moment_cut {
   /// resident one has no price, and no bytes that count. An absent one is computed after the moment, whatever time that
   /// takes; where it cannot be, `price` returns about twice `total_time()` or more.
   enum class fixing : std::uint8_t { free, resident, absent };
+  /// The number of candidates at this moment. They count from 0.
   [[nodiscard]] std::size_t num_candidates() const noexcept { return priced_.size(); }
+  /// The bytes of candidate `i`.
   [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return priced_[i].bytes; }
+  /// The tensor that is candidate `i`.
   [[nodiscard]] tensor_id candidate(std::size_t i) const { return static_cast<tensor_id>(priced_[i].tensor); }
+  /// How candidate `i` is fixed now; `free` where it is not.
   [[nodiscard]] fixing fixed(std::size_t i) const { return priced_[i].fixed; }
   /// True when the choice of the last complete flow has the candidate resident at its price.
   [[nodiscard]] bool candidate_resident(std::size_t i) const { return is_resident(priced_[i]); }

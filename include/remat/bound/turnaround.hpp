@@ -12,6 +12,7 @@
 
 namespace remat {
 
+/// Options of `turnaround_bound` and `turnaround_analysis`.
 struct turnaround_options {
   /// Most moments (first runs of operations) that are tried for one budget; 0: all. More moments never lower the bound.
   std::uint32_t moments = 24;
@@ -31,14 +32,14 @@ struct turnaround_result {
   op_id moment{};                      ///< the operation whose first run gives the bound, where `recomputation` > 0
   double multiplier = 0;               ///< the price of a byte there: about the time that one more byte saves
   std::int64_t working_set = 0;        ///< bytes of the moment's operation itself
-  /// The best choice within the budget at that moment: its cost, its resident tensors beside the working set, and the
-  /// operations that it runs again. Solvers may start from it. The least time of any choice lies between
-  /// `recomputation` and `choice.time`. Empty where `want_saved` is false or the search was stopped before.
+  /// The cost of the best choice within the budget at that moment. Solvers may start from the choice. The least time of
+  /// any choice lies between `recomputation` and `choice.time`. Empty, like `saved` and `again`, where `want_saved` is
+  /// false or the search was stopped before.
   moment_choice choice{};
-  std::vector<tensor_id> saved{};
-  std::vector<op_id> again{};
-  std::uint32_t moments_tried = 0;
-  std::uint32_t flows = 0;
+  std::vector<tensor_id> saved{};   ///< the resident tensors of that choice beside the working set, ascending
+  std::vector<op_id> again{};       ///< the operations that the choice runs again, ascending
+  std::uint32_t moments_tried = 0;  ///< first runs of operations that were tried
+  std::uint32_t flows = 0;          ///< maximum flows that were run
 };
 
 namespace detail::turnaround {

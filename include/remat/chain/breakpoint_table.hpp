@@ -20,8 +20,8 @@ class row_filler;
 
 /// A step of a falling step function: from `memory` on, up to the next breakpoint, D is `excess`.
 struct breakpoint {
-  std::int64_t memory = 0;
-  double excess = 0;
+  std::int64_t memory = 0;  ///< in the unit of the chain
+  double excess = 0;        ///< the time beyond what every schedule spends
 };
 
 /// The table of the dynamic program without slots: the recurrence of `slot_table`, with memory in any unit, for

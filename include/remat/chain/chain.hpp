@@ -11,12 +11,13 @@ namespace remat {
 
 /// One way to run a stage that keeps everything its backward needs.
 struct chain_option {
-  double forward_time = 0;
-  double backward_time = 0;
-  std::int64_t saved_bytes = 0;  ///< with the output
-  std::int64_t forward_overhead_bytes = 0;
-  std::int64_t backward_overhead_bytes = 0;
+  double forward_time = 0;                   ///< of a forward that keeps everything
+  double backward_time = 0;                  ///< of the backward
+  std::int64_t saved_bytes = 0;              ///< with the output
+  std::int64_t forward_overhead_bytes = 0;   ///< workspace of the forward
+  std::int64_t backward_overhead_bytes = 0;  ///< workspace of the backward
 
+  /// Compares all members.
   friend bool operator==(const chain_option&, const chain_option&) = default;
 };
 
@@ -33,13 +34,14 @@ struct chain_stage {
   std::int64_t backward_overhead_bytes = 0;  ///< β_i: workspace of the backward
   std::vector<chain_option> options{};       ///< further ways to keep everything
 
-  /// Precondition: k ≤ options.size().
+  /// Option k. Precondition: k ≤ options.size().
   [[nodiscard]] chain_option option(std::size_t k) const noexcept {
     return k == 0
                ? chain_option{forward_time, backward_time, saved_bytes, forward_overhead_bytes, backward_overhead_bytes}
                : options[k - 1];
   }
 
+  /// Compares all members.
   friend bool operator==(const chain_stage&, const chain_stage&) = default;
 };
 
@@ -58,18 +60,20 @@ struct chain_stage {
 ///     c.activation_bytes(0);   // 1024: the input
 class chain {
  public:
+  /// `input_bytes` is the size of x_0; the stages are 1 … L in this order.
   chain(std::string name, std::int64_t input_bytes, std::vector<chain_stage> stages);
 
+  /// The name of the chain.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// L.
+  /// L, the number of stages.
   [[nodiscard]] std::size_t length() const noexcept { return stages_.size(); }
   /// All stages; stage i is `stages()[i − 1]`.
   [[nodiscard]] std::span<const chain_stage> stages() const noexcept { return stages_; }
-  /// Precondition: 1 ≤ i ≤ L.
+  /// Stage i. Precondition: 1 ≤ i ≤ L.
   [[nodiscard]] const chain_stage& stage(std::size_t i) const noexcept { return stages_[i - 1]; }
-  /// x_0.
+  /// The bytes of x_0, the input.
   [[nodiscard]] std::int64_t input_bytes() const noexcept { return input_bytes_; }
-  /// x_i. Precondition: 0 ≤ i ≤ L.
+  /// The bytes of x_i. Precondition: 0 ≤ i ≤ L.
   [[nodiscard]] std::int64_t activation_bytes(std::size_t i) const noexcept {
     return i == 0 ? input_bytes_ : stages_[i - 1].output_bytes;
   }
@@ -82,6 +86,7 @@ class chain {
   /// x_0 + max over i of (x̄_1 + … + x̄_i + x_i + max(φ_i, β_i)).
   [[nodiscard]] std::int64_t store_all_peak_bytes() const noexcept { return store_all_peak_bytes_; }
 
+  /// Compares all members.
   friend bool operator==(const chain&, const chain&) = default;
 
  private:

@@ -21,14 +21,18 @@ namespace remat {
 ///     chain_solution s = rotor(p.with_budget(p.stages().store_all_peak_bytes() / 2));
 class chain_problem {
  public:
+  /// The budget of a problem without a limit on memory.
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
+  /// Takes over `c`. Throws `bad_argument` for a negative budget.
   explicit chain_problem(chain c, std::int64_t budget = unlimited)
       : chain_(std::make_shared<const chain>(std::move(c))), budget_(budget) {
     check_budget();
   }
 
+  /// The chain.
   [[nodiscard]] const chain& stages() const noexcept { return *chain_; }
+  /// The budget in bytes; `unlimited` where there is none.
   [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
 
   /// The same chain under another budget (bytes ≥ 0). O(1).

@@ -20,20 +20,21 @@ enum class chain_action : std::uint8_t {
 
 /// One step of a chain's schedule. Stages count from 1; stage L + 1 is the loss, whose forward is `forward_all`.
 struct chain_step {
-  chain_action action = chain_action::forward_all;
-  std::uint32_t stage = 1;
+  chain_action action = chain_action::forward_all;  ///< what the step does
+  std::uint32_t stage = 1;                          ///< 1 … L + 1
   std::uint32_t option = 0;  ///< of the stage, for `forward_all` and `backward`; 0 for other forwards
+  /// Compares all members.
   friend bool operator==(const chain_step&, const chain_step&) = default;
 };
 
 /// The findings of the exact simulation of a chain's schedule.
 struct chain_report {
-  bool legal = false;     ///< every step found what it reads, and every backward ran once
-  std::size_t at = 0;     ///< the first illegal step; the number of steps: the schedule ends too early
-  std::string message{};  ///< why it is not legal
-  std::int64_t peak_bytes = 0;
-  double time = 0;             ///< the sum over all steps
-  std::uint64_t forwards = 0;  ///< runs of forwards, without the loss
+  bool legal = false;           ///< every step found what it reads, and every backward ran once
+  std::size_t at = 0;           ///< the first illegal step; the number of steps: the schedule ends too early
+  std::string message{};        ///< why it is not legal
+  std::int64_t peak_bytes = 0;  ///< the largest memory of a step, with x_0
+  double time = 0;              ///< the sum over all steps
+  std::uint64_t forwards = 0;   ///< runs of forwards, without the loss
 };
 
 /// Runs a chain's schedule exactly, by the memory rules of the Rotor model. Shares no code with any solver.

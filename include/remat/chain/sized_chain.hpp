@@ -24,16 +24,17 @@ struct keep_option {
 
 /// One stage, as the dynamic programs see it.
 struct sized_stage {
-  double fast = 0;      ///< time of a forward that keeps nothing
-  double backward = 0;  ///< time of a backward without a forward; for an `idle` stage alone
-  std::int64_t gradient = 0;
-  std::int64_t fast_need = 0;  ///< of a forward that keeps nothing, without its input and the waiting gradient
-  std::int64_t crossing = 0;   ///< what it makes for the next stage, in a chain without `crossing_from`
-  std::int64_t outputs = 0;    ///< final outputs that its backward makes
-  std::int64_t transient = 0;  ///< the part of the next stage's input that forwards alone read
-  std::int64_t idle_need = 0;  ///< of the backward alone; for an `idle` stage alone
-  std::uint32_t first_option = 0, last_option = 0;  ///< its ways to keep everything: [first_option, last_option)
-  bool idle = false;                                ///< its backward reads nothing that a forward makes
+  double fast = 0;                 ///< time of a forward that keeps nothing
+  double backward = 0;             ///< time of a backward without a forward; for an `idle` stage alone
+  std::int64_t gradient = 0;       ///< the gradients that later stages make for its backward and for those before it
+  std::int64_t fast_need = 0;      ///< of a forward that keeps nothing, without its input and the waiting gradient
+  std::int64_t crossing = 0;       ///< what it makes for the next stage, in a chain without `crossing_from`
+  std::int64_t outputs = 0;        ///< final outputs that its backward makes
+  std::int64_t transient = 0;      ///< the part of the next stage's input that forwards alone read
+  std::int64_t idle_need = 0;      ///< of the backward alone; for an `idle` stage alone
+  std::uint32_t first_option = 0;  ///< its ways to keep everything: [first_option, last_option) of the chain's options
+  std::uint32_t last_option = 0;   ///< behind the last of its ways
+  bool idle = false;               ///< its backward reads nothing that a forward makes
 };
 
 /// A chain of stages 1 … n, the last of which may be a loss, with sizes in bytes or in slots: the input of the dynamic
@@ -46,11 +47,11 @@ struct sized_stage {
 /// of s; the transient part of the input of j is not in it, since that is charged within the stages j … t. In the Rotor
 /// model nothing is transient, and h = x.
 struct sized_chain {
-  std::uint32_t length = 0;           ///< n
-  std::vector<sized_stage> stages{};  ///< [1 … n]; [0] holds the transient part of the input of the chain
-  std::vector<keep_option> options{};
-  /// x and h, at s · (n + 1) + j. Empty in the Rotor model.
-  std::vector<std::int64_t> crossing_from{}, held{};
+  std::uint32_t length = 0;                   ///< n
+  std::vector<sized_stage> stages{};          ///< [1 … n]; [0] holds the transient part of the input of the chain
+  std::vector<keep_option> options{};         ///< of all stages
+  std::vector<std::int64_t> crossing_from{};  ///< x(s, j), at s · (n + 1) + j; empty in the Rotor model
+  std::vector<std::int64_t> held{};           ///< h(s, j), at s · (n + 1) + j; empty in the Rotor model
   /// In place of `keep_option::saved`, at o · (n + 1) + t: the part of a stage that is kept, by its option o, for the
   /// backwards of the stages up to t. Empty in the Rotor model.
   std::vector<std::int64_t> saved_until{};
@@ -60,12 +61,15 @@ struct sized_chain {
 
   /// True for a chain that is cut from a graph: tensors may cross several stages.
   [[nodiscard]] bool wide() const noexcept { return !crossing_from.empty(); }
+  /// The place of (s, j) in an array with n + 1 entries for each s: s · (n + 1) + j.
   [[nodiscard]] std::size_t at(std::uint32_t s, std::uint32_t j) const noexcept {
     return s * (std::size_t{length} + 1) + j;
   }
+  /// x(s, j): what stages s … j make for later stages.
   [[nodiscard]] std::int64_t x(std::uint32_t s, std::uint32_t j) const noexcept {
     return wide() ? crossing_from[at(s, j)] : stages[j].crossing;
   }
+  /// h(s, j): the memory to keep the input of j + 1 beside that of s.
   [[nodiscard]] std::int64_t h(std::uint32_t s, std::uint32_t j) const noexcept {
     return wide() ? held[at(s, j)] : stages[j].crossing;
   }
@@ -108,10 +112,11 @@ enum class slot_rounding : std::uint8_t {
 
 /// Converts bytes to slots of `unit` bytes; more than `most` slots become most + 1. By default bytes stay bytes.
 struct slot_scale {
-  std::int64_t unit = 1;
-  std::int64_t most = std::numeric_limits<std::int64_t>::max() - 1;
-  slot_rounding rounding = slot_rounding::up;
+  std::int64_t unit = 1;                                             ///< bytes of a slot, above 0
+  std::int64_t most = std::numeric_limits<std::int64_t>::max() - 1;  ///< larger numbers of slots become most + 1
+  slot_rounding rounding = slot_rounding::up;                        ///< what a part of a slot becomes
 
+  /// The slots of a number of bytes, which is not negative.
   [[nodiscard]] std::int64_t operator()(std::int64_t bytes) const noexcept {
     const std::int64_t from = rounding == slot_rounding::up ? 1 : unit - unit / 2;  // the least rest that is one more
     return std::min<std::int64_t>(bytes / unit + (bytes % unit >= from ? 1 : 0), most + 1);
@@ -122,7 +127,7 @@ struct slot_scale {
 /// `own_gradient`: see `sized_chain`. O(stages and options) time.
 [[nodiscard]] sized_chain size_chain(const chain& c, bool own_gradient, const slot_scale& scale = {});
 
-/// \overload of the stages of a graph. O(L²) time.
+/// A chain of the stages of a graph, each size converted by `scale`. O(L²) time.
 [[nodiscard]] sized_chain size_chain(const stage_chain& c, const slot_scale& scale = {});
 
 /// The same chain with all times 0: its fastest schedules are those of least memory.
@@ -155,13 +160,18 @@ struct excess_bound {
   std::vector<double> advanced{};       ///< [s]: f_1 + … + f_s
   std::vector<double> least{};          ///< [s]: least times of 1 … s
   std::vector<std::int64_t> outputs{};  ///< [s]: outputs of 1 … s
+  /// The most time beyond the least that is of interest; the largest number where there is no limit.
   double limit = std::numeric_limits<double>::max();
 
+  /// Holds no sums: another must be assigned to it before use.
   excess_bound() = default;
-  /// `limit` is widened by more than sums of times can lose by rounding. O(stages and options) time.
+  /// The sums of the stages of `c`. `limit` becomes `most`, widened by more than sums of times can lose by rounding.
+  /// O(stages and options) time.
   explicit excess_bound(const sized_chain& c, double most = std::numeric_limits<double>::max());
 
+  /// n, the number of stages.
   [[nodiscard]] std::uint32_t length() const noexcept { return static_cast<std::uint32_t>(advanced.size() - 1); }
+  /// True when there is a limit.
   [[nodiscard]] bool bounded() const noexcept { return limit < std::numeric_limits<double>::max(); }
   /// f_s + … + f_{j−1}.
   [[nodiscard]] double advance(std::uint32_t s, std::uint32_t j) const noexcept {

@@ -52,7 +52,7 @@ class stage_chain {
   stage_chain(const flat_graph& g, const forward_line& line, const cut_list& cuts,
               stage_order order = stage_order::listed);
 
-  /// L.
+  /// L, the number of stages.
   [[nodiscard]] std::uint32_t length() const noexcept { return length_; }
   /// The forward operations of a stage, in the order of the line.
   [[nodiscard]] std::span<const std::uint32_t> forward(std::uint32_t stage) const noexcept { return forward_[stage]; }
@@ -62,12 +62,14 @@ class stage_chain {
   /// \name Times of a stage, in the unit of the cost model
   /// Each forward is one that runs again; `standing_time` is what the first one takes beyond that.
   /// \{
+
   /// Of a forward for the tensors that cross the end of the stage.
   [[nodiscard]] double fast_time(std::uint32_t stage) const noexcept { return fast_time_[stage]; }
   /// Of a forward for all that is saved.
   [[nodiscard]] double forward_time(std::uint32_t stage) const noexcept { return forward_time_[stage]; }
   /// Of a forward for the stage's own backward, right before it.
   [[nodiscard]] double last_forward_time(std::uint32_t stage) const noexcept { return last_forward_time_[stage]; }
+  /// Of the backward.
   [[nodiscard]] double backward_time(std::uint32_t stage) const noexcept { return backward_time_[stage]; }
   /// The most time that the first forwards of all stages take beyond those times: of operations that run once, and of
   /// operations that make standing tensors.
@@ -76,6 +78,7 @@ class stage_chain {
 
   /// \name Bytes of a stage
   /// \{
+
   /// x(s, j). Precondition: 1 ≤ s ≤ j ≤ L.
   [[nodiscard]] std::int64_t crossing_bytes(std::uint32_t s, std::uint32_t j) const noexcept {
     return crossing_[s * (std::size_t{length_} + 1) + j];
@@ -112,6 +115,7 @@ class stage_chain {
 
   /// \name Tensors and operations
   /// \{
+
   /// The last stage whose forward makes the tensor, or `nowhere`.
   [[nodiscard]] std::uint32_t made_in(std::uint32_t tensor) const noexcept { return made_[tensor]; }
   /// The last stage that reads the tensor. Precondition: a forward makes it.

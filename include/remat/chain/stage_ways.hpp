@@ -15,7 +15,8 @@ namespace remat {
 
 /// One way to run a stage of a chain: operations of the graph, in order. An operation may run more than once.
 struct stage_way {
-  std::vector<std::uint32_t> forward{}, backward{};
+  std::vector<std::uint32_t> forward{};   ///< operations of the forward, in order
+  std::vector<std::uint32_t> backward{};  ///< operations of the backward, recomputations included, in order
 };
 
 /// The stages of a graph's chain, each with several ways to run it that keep all its backward needs
@@ -45,15 +46,21 @@ class staged_ways {
   /// O(L² · ways + reads and writes of all ways) time.
   staged_ways(const flat_graph& g, const stage_chain& chain, std::vector<std::vector<stage_way>> further);
 
+  /// The chain that was given.
   [[nodiscard]] const stage_chain& chain() const noexcept { return chain_; }
+  /// The ways of a stage. The first is that of `stage_chain`. Precondition: 1 ≤ stage ≤ L.
   [[nodiscard]] std::span<const stage_way> ways(std::uint32_t stage) const noexcept { return ways_[stage]; }
 
   /// The figures of a way: the fields of `keep_option`, in bytes.
   struct measured_way {
-    double time = 0, last_time = 0;
-    std::vector<std::int64_t> saved{};  ///< [t], t = s … L
-    std::int64_t forward_peak = 0, last_forward_peak = 0, backward_peak = 0;
+    double time = 0;                     ///< of the forward and the backward, in the cost model's unit
+    double last_time = 0;                ///< the same, with the forward right before the backward
+    std::vector<std::int64_t> saved{};   ///< [t], t = s … L: kept for the backwards of the stages up to t
+    std::int64_t forward_peak = 0;       ///< of the forward, as `stage_chain::forward_peak` counts it
+    std::int64_t last_forward_peak = 0;  ///< the same, with the forward right before the backward
+    std::int64_t backward_peak = 0;      ///< of the backward, with the saved tensors and the gradients
   };
+  /// The figures of a way of a stage. Precondition: way < ways(stage).size().
   [[nodiscard]] const measured_way& measured(std::uint32_t stage, std::size_t way) const noexcept {
     return measured_[stage][way];
   }

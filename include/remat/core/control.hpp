@@ -18,11 +18,11 @@ struct progress {
   /// The objective of the best answer so far: the time of a schedule, the width of a tree decomposition, the objective
   /// of an integer program. Infinite where there is no answer yet.
   double best_objective = std::numeric_limits<double>::infinity();
-  double lower_bound = 0;   ///< proven lower bound on the objective
-  std::uint64_t done = 0;   ///< units of work that are done
-  std::uint64_t total = 0;  ///< units of work in all; 0 where that is not known
-  std::chrono::nanoseconds elapsed{};
-  std::chrono::nanoseconds time_limit{};
+  double lower_bound = 0;                 ///< proven lower bound on the objective
+  std::uint64_t done = 0;                 ///< units of work that are done
+  std::uint64_t total = 0;                ///< units of work in all; 0 where that is not known
+  std::chrono::nanoseconds elapsed{};     ///< wall clock time since the start of the solve
+  std::chrono::nanoseconds time_limit{};  ///< of the solve; the largest duration where there is no limit
 };
 
 /// The control of a solve: limits, stop token, seed, threads and progress. The options of every solver have one as
@@ -32,13 +32,16 @@ struct progress {
 /// schedule so far. It calls `on_progress` on the thread that called the solver; an exception from `on_progress` leaves
 /// the solver.
 struct run_control {
+  /// The value of `work_limit` for a solve without a limit of work.
   static constexpr std::uint64_t no_work_limit = std::numeric_limits<std::uint64_t>::max();
 
+  /// A request ends the solve at its next poll.
   std::stop_token stop{};
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock
   std::uint64_t work_limit = no_work_limit;  ///< elementary moves; a limit makes the answer depend on `seed` alone
-  std::uint64_t seed = 0;
-  unsigned threads = 1;  ///< 0 means 1
+  std::uint64_t seed = 0;                    ///< of the random numbers
+  unsigned threads = 1;                      ///< 0 means 1
+  /// Called now and then with the state of the solve. May be empty.
   std::function<void(const progress&)> on_progress{};
 };
 
@@ -62,15 +65,21 @@ enum class stop_reason : std::uint8_t { none, cancelled, deadline, work };
 /// Not thread-safe. A solver with threads gives each thread a clock of its own with the same start.
 class run_clock {
  public:
-  using clock = std::chrono::steady_clock;
+  using clock = std::chrono::steady_clock;  ///< The clock that is read.
+  /// The least time between two calls of `on_progress`.
   static constexpr std::chrono::milliseconds report_every{50};
 
+  /// Starts the clock at `start`. `control` must outlive this object.
   explicit run_clock(const run_control& control, clock::time_point start = clock::now())
       : control_(&control), start_(start) {}
 
+  /// Returns the wall clock time since the start.
   [[nodiscard]] std::chrono::nanoseconds elapsed() const { return clock::now() - start_; }
+  /// Returns the wall clock time since the start, in seconds.
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(elapsed()).count(); }
+  /// Returns the time of the start.
   [[nodiscard]] clock::time_point start() const noexcept { return start_; }
+  /// Returns the control that was given.
   [[nodiscard]] const run_control& control() const noexcept { return *control_; }
   /// Returns the time up to the deadline, at least 0; the largest duration where there is no deadline.
   [[nodiscard]] std::chrono::nanoseconds left() const {
@@ -95,6 +104,7 @@ class run_clock {
 
   /// Counts `n` elementary moves.
   void work(std::uint64_t n = 1) noexcept { work_ += n; }
+  /// Returns the number of elementary moves that have been counted.
   [[nodiscard]] std::uint64_t work_done() const noexcept { return work_; }
 
   /// Returns the reason to stop now, if there is one. Reads the clock, which takes some 30 ns.
@@ -105,6 +115,7 @@ class run_clock {
       return stop_reason::deadline;
     return stop_reason::none;
   }
+  /// Returns true where `poll` gives a reason to stop.
   [[nodiscard]] bool should_stop() const { return poll() != stop_reason::none; }
 
   /// Calls `on_progress`, unless there is none or the last call is less than `report_every` ago.

@@ -42,11 +42,14 @@ class bad_argument : public error {
 /// column), the error, and a correct value.
 class bad_file : public error {
  public:
+  /// Makes the line of `what()` from the file, the place in the file (may be empty) and the error.
   bad_file(std::string file, std::string where, const std::string& message)
       : error(file + (where.empty() ? "" : ": " + where) + ": " + message),
         file_(std::move(file)),
         where_(std::move(where)) {}
+  /// Returns the path of the file.
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
+  /// Returns the place in the file: a JSON pointer, or line and column. May be empty.
   [[nodiscard]] const std::string& where() const noexcept { return where_; }
 
  private:
@@ -57,10 +60,13 @@ class bad_file : public error {
 /// is nested (`std::rethrow_if_nested`).
 class execution_error : public error {
  public:
+  /// `operation` has failed, at position `step` of the schedule.
   execution_error(op_id operation, std::size_t step, const std::string& message)
       : error(message), operation_(operation), step_(step) {}
+  /// Returns the operation that failed.
   [[nodiscard]] op_id operation() const noexcept { return operation_; }
-  [[nodiscard]] std::size_t step() const noexcept { return step_; }  ///< position in the schedule
+  /// Returns the position of the failed step in the schedule.
+  [[nodiscard]] std::size_t step() const noexcept { return step_; }
 
  private:
   op_id operation_;

@@ -11,11 +11,13 @@ namespace remat {
 /// Rows of 32-bit indices, stored one after the other (compressed sparse rows).
 struct index_rows {
   std::vector<std::uint32_t> begin{0};  ///< row i is values[begin[i]] … values[begin[i + 1] − 1]
-  std::vector<std::uint32_t> values;
+  std::vector<std::uint32_t> values;    ///< of all rows, one row after the other
 
+  /// Returns the values of a row. Precondition: row < size().
   [[nodiscard]] std::span<const std::uint32_t> operator[](std::size_t row) const noexcept {
     return {values.data() + begin[row], values.data() + begin[row + 1]};
   }
+  /// Returns the number of rows that have ended.
   [[nodiscard]] std::size_t size() const noexcept { return begin.size() - 1; }
   /// Ends a row: the values that were appended since the last row.
   void end_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }

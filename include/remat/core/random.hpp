@@ -11,6 +11,7 @@ namespace remat {
 /// The seeds of random *kernels* are a contract of their own: see `operation_seed` in `remat/execute/kernels.hpp`.
 class random_source {
  public:
+  /// Begins the sequence of a seed.
   explicit constexpr random_source(std::uint64_t seed) noexcept
       : state_(seed * 0x9e3779b97f4a7c15U + 0x1234567887654321U) {
     for (int i = 0; i < 8; ++i) (void)next();  // seeds that differ in one bit begin alike

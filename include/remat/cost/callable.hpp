@@ -16,8 +16,9 @@ namespace remat {
 /// Example: `problem p(graph, callable_cost{[&](op_id o) { return seconds[index(o)]; }});`
 template <class F>
 struct callable_cost {
-  F function;
+  F function;  ///< gives the time of an operation
 
+  /// Returns what the callable gives for operation `o`.
   template <data_flow_graph G>
   requires std::is_invocable_r_v<double, const F&, const G&, op_id> || std::is_invocable_r_v<double, const F&, op_id>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
@@ -28,6 +29,7 @@ struct callable_cost {
   }
 };
 
+/// Deduces the type of the callable.
 template <class F>
 callable_cost(F) -> callable_cost<F>;
 

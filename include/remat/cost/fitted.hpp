@@ -24,13 +24,14 @@ namespace remat {
 
 /// The work of an operation, on which its time depends. NaN stands for a figure that is not known.
 struct operation_work {
-  double flops = std::numeric_limits<double>::quiet_NaN();
-  double bytes = std::numeric_limits<double>::quiet_NaN();
+  double flops = std::numeric_limits<double>::quiet_NaN();  ///< floating-point operations
+  double bytes = std::numeric_limits<double>::quiet_NaN();  ///< bytes of memory traffic
 };
 
 /// Returns the work that a graph states. Where the graph does not know the bytes accessed but knows the sizes of
 /// tensors, the bytes are those of the operation's inputs and outputs: each is read or written at least once.
 struct stated_work {
+  /// Returns the work of operation `o`.
   template <data_flow_graph G>
   [[nodiscard]] operation_work operator()(const G& g, op_id o) const {
     operation_work w;
@@ -47,6 +48,7 @@ struct stated_work {
 
 /// The kind of an operation is its name.
 struct operation_name {
+  /// Returns the name of operation `o`.
   template <named_graph G>
   [[nodiscard]] std::string operator()(const G& g, op_id o) const {
     return std::string(std::string_view(g.name(o)));
@@ -55,18 +57,18 @@ struct operation_name {
 
 /// One measurement: an operation's kind, work and time.
 struct cost_sample {
-  std::string kind{};
-  operation_work work{};
-  double seconds = 0;
-  std::string label{};  ///< the operation, for messages
+  std::string kind{};     ///< the operation's kind, for instance its name
+  operation_work work{};  ///< of one run
+  double seconds = 0;     ///< measured time of one run
+  std::string label{};    ///< the operation, for messages
 };
 
 /// The terms of a time in seconds: latency + flops of the operation × `flops` + its bytes × `bytes`. No term is
 /// negative.
 struct cost_terms {
-  double latency = 0;
-  double flops = 0;
-  double bytes = 0;
+  double latency = 0;  ///< seconds for each run
+  double flops = 0;    ///< seconds for a floating-point operation
+  double bytes = 0;    ///< seconds for a byte of memory traffic
 
   /// Returns the time of an operation, in seconds; NaN where a term other than 0 needs a figure that is not known.
   [[nodiscard]] double operator()(const operation_work& w) const noexcept {
@@ -78,6 +80,7 @@ struct cost_terms {
 /// together, times a factor of the kind's own. `pooled`: the terms of all kinds together.
 enum class fit_source : std::uint8_t { own, scaled, pooled };
 
+/// Returns the name of the enumerator.
 [[nodiscard]] constexpr std::string_view to_string(fit_source s) noexcept {
   constexpr std::array<std::string_view, 3> names{"own", "scaled", "pooled"};
   return names[static_cast<std::size_t>(s)];
@@ -85,14 +88,14 @@ enum class fit_source : std::uint8_t { own, scaled, pooled };
 
 /// The fit of one kind, and its quality.
 struct kind_fit {
-  std::string kind{};
-  cost_terms terms{};
-  fit_source source = fit_source::own;
-  std::size_t samples = 0;
-  std::size_t sizes = 0;              ///< of different work among the samples
-  double r_squared = 0;               ///< of the seconds, at most 1; also 1 where all are equal and predicted exactly
-  double mean_relative_error = 0;     ///< |predicted − measured| / measured; a measured 0 counts as `shortest`
-  double largest_relative_error = 0;  ///< of one sample
+  std::string kind{};                   ///< of the operations; empty for all kinds together
+  cost_terms terms{};                   ///< the fitted terms
+  fit_source source = fit_source::own;  ///< the origin of the terms
+  std::size_t samples = 0;              ///< measurements of the kind
+  std::size_t sizes = 0;                ///< of different work among the samples
+  double r_squared = 0;                 ///< of the seconds, at most 1; also 1 where all are equal and predicted exactly
+  double mean_relative_error = 0;       ///< |predicted − measured| / measured; a measured 0 counts as `shortest`
+  double largest_relative_error = 0;    ///< of one sample
   /// Mean relative error at sizes that were left out of the fit (for `pooled`, at kinds); NaN where there is only one.
   double held_out_error = std::numeric_limits<double>::quiet_NaN();
 };
@@ -101,6 +104,7 @@ struct kind_fit {
 /// count as much as long ones. `absolute`: errors in seconds.
 enum class fit_weighting : std::uint8_t { relative, absolute };
 
+/// Options of `fit_cost`.
 struct cost_fit_options {
   bool latency = true;  ///< allow this term
   bool flops = true;    ///< allow this term
@@ -108,8 +112,8 @@ struct cost_fit_options {
   /// Choose among the allowed terms by cross-validation. Otherwise all are used, and every sample must have the figures
   /// that they need.
   bool select = true;
-  fit_weighting weighting = fit_weighting::relative;
-  bool robust = true;      ///< outliers weigh less (Huber)
+  fit_weighting weighting = fit_weighting::relative;  ///< the errors that count
+  bool robust = true;                                 ///< outliers weigh less (Huber)
   double shortest = 1e-7;  ///< seconds; shorter times weigh like this one. The default is the resolution of a clock
   unsigned folds = 8;      ///< of the cross-validation, at least 2
 };
@@ -161,12 +165,15 @@ requires std::is_invocable_r_v<std::string, const Kind&, const G&, op_id> &&
 template <class Kind = operation_name, class Work = stated_work>
 class fitted_cost {
  public:
+  /// A model without terms: every operation takes no time.
   fitted_cost() = default;
   /// `kinds` ascending by name. See `fit_cost`.
   fitted_cost(std::vector<kind_fit> kinds, kind_fit pooled, Kind kind = {}, Work work = {})
       : kinds_(std::move(kinds)), pooled_(std::move(pooled)), kind_(std::move(kind)), work_(std::move(work)) {}
 
-  [[nodiscard]] std::span<const kind_fit> kinds() const noexcept { return kinds_; }  ///< ascending by name
+  /// Returns the fits of the kinds that were measured, ascending by name.
+  [[nodiscard]] std::span<const kind_fit> kinds() const noexcept { return kinds_; }
+  /// Returns the fit of all kinds together.
   [[nodiscard]] const kind_fit& pooled() const noexcept { return pooled_; }
 
   /// Returns the fit of a kind, or that of all kinds together where the kind was not measured. O(log kinds) time.
@@ -217,7 +224,8 @@ template <class Kind = operation_name, class Work = stated_work>
   return {std::move(found.kinds), std::move(found.pooled), std::move(kind), std::move(work)};
 }
 
-/// \overload for the measured times of one graph's operations; NaN where an operation was not measured.
+/// Fits a cost model to the measured times of one graph's operations; NaN where an operation was not measured. Throws
+/// as `cost_samples` and the function above do.
 ///
 ///     const auto model = fit_cost(graph, times.seconds);
 ///     const problem larger(graph_of_batch_64, model);

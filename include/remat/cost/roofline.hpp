@@ -16,6 +16,7 @@ struct roofline_cost {
   double bandwidth = 1.555e12;  ///< B, bytes a second
   double latency = 4e-6;        ///< seconds for each operation
 
+  /// Returns the time of operation `o`, in seconds.
   template <profiled_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
     return latency +

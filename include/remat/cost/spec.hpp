@@ -24,8 +24,10 @@ namespace remat {
 /// Models `cost_model` for graphs that are profiled and measured. `time` throws `bad_cost`, with the operation's name,
 /// where an operation lacks a figure that the chosen model needs (the graph returns NaN).
 struct cost_spec {
+  /// The model, with its parameters.
   std::variant<measured_cost, roofline_cost, flops_cost, linear_cost, unit_cost> model;
 
+  /// The name of the model, as it begins a SPEC.
   [[nodiscard]] std::string_view name() const noexcept {
     constexpr std::array<std::string_view, 5> names{"measured", "roofline", "flops", "linear", "unit"};
     return names[model.index()];
@@ -33,6 +35,7 @@ struct cost_spec {
   /// The unit of the model's times: "s", or "" for a unit of the model's own.
   [[nodiscard]] std::string_view time_unit() const noexcept { return model.index() < 2 ? "s" : ""; }
 
+  /// Returns the time of operation `o`, in `time_unit()`. Throws `bad_cost` where a figure is missing.
   template <class G>
   requires profiled_graph<G> && measured_graph<G>
   [[nodiscard]] double time(const G& g, op_id o) const {

@@ -231,12 +231,13 @@ requires detail::boost_viewing::listable<Graph> &&
     detail::boost_viewing::phase_map<PhaseMap, detail::boost_viewing::vertex_of<Graph>>
 class boost_view {
  public:
+  /// The vertices of `Graph`.
   using vertex_descriptor = detail::boost_viewing::vertex_of<Graph>;
 
-  /// Final outputs are the tensors that no operation reads.
+  /// Final outputs are the tensors that no operation reads. All phases are unknown.
   boost_view(const Graph& g, BytesMap bytes) : boost_view(g, std::move(bytes), PhaseMap(op_phase::unknown)) {}
 
-  /// \overload with phases
+  /// Final outputs are the tensors that no operation reads; `phases` gives the phases of the operations.
   boost_view(const Graph& g, BytesMap bytes, PhaseMap phases)
       : boost_view(
             g, std::move(bytes), [](const vertex_descriptor&) { return false; }, std::move(phases)) {
@@ -245,12 +246,12 @@ class boost_view {
   }
 
   /// Final outputs are the tensors of the vertices in `outputs` (a range), or for which `outputs` (a predicate) is
-  /// true.
+  /// true. All phases are unknown.
   template <detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
   boost_view(const Graph& g, BytesMap bytes, const Outputs& outputs)
       : boost_view(g, std::move(bytes), outputs, PhaseMap(op_phase::unknown)) {}
 
-  /// \overload with phases
+  /// Final outputs are those that `outputs` names; `phases` gives the phases of the operations.
   template <detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
   boost_view(const Graph& g, BytesMap bytes, const Outputs& outputs, PhaseMap phases)
       : numbers_(g), bytes_(std::move(bytes)), phases_(std::move(phases)) {
@@ -277,24 +278,33 @@ class boost_view {
     }
   }
 
+  /// Returns the number of operations.
   [[nodiscard]] std::size_t num_operations() const noexcept { return order_.size(); }
+  /// Returns the number of tensors.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return order_.size(); }
+  /// Returns the tensors that operation `o` reads.
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return inputs_[index(o)]; }
+  /// Returns the one tensor that operation `o` writes.
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return {&output_[index(o)], 1}; }
+  /// Returns the tensors that must be in memory when the training step ends.
   [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return final_outputs_; }
+  /// Returns the bytes of tensor `t`. Throws `bad_cost` for a size that does not fit into 63 bits.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
+  /// Returns the phase of operation `o`.
   [[nodiscard]] op_phase phase(op_id o) const {
     using boost::get;
     return get(phases_, vertex(o));
   }
 
-  /// Returns the vertex that is operation `o`, or whose output is tensor `t`. O(1) time.
+  /// Returns the vertex that is operation `o`. O(1) time.
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
+  /// Returns the vertex whose output is tensor `t`. O(1) time.
   [[nodiscard]] const vertex_descriptor& vertex(tensor_id t) const noexcept {
     return numbers_.vertex(order_[index(t)]);
   }
-  /// Returns the operation that vertex `v` is, or its output. O(1) time; throws `bad_graph` where `v` is no vertex.
+  /// Returns the operation that vertex `v` is. O(1) time; throws `bad_graph` where `v` is no vertex of the graph.
   [[nodiscard]] op_id op(const vertex_descriptor& v) const { return static_cast<op_id>(id_[numbers_.position(v)]); }
+  /// Returns the output of vertex `v`. O(1) time; throws `bad_graph` where `v` is no vertex of the graph.
   [[nodiscard]] tensor_id tensor(const vertex_descriptor& v) const {
     return static_cast<tensor_id>(id_[numbers_.position(v)]);
   }
@@ -329,12 +339,16 @@ requires detail::boost_viewing::listable<Graph> &&
     detail::boost_viewing::phase_map<PhaseMap, detail::boost_viewing::vertex_of<Graph>>
 class boost_bipartite_view {
  public:
+  /// The vertices of `Graph`.
   using vertex_descriptor = detail::boost_viewing::vertex_of<Graph>;
 
+  /// Final outputs are the tensors that an operation writes and none reads. All phases are unknown.
   template <std::predicate<vertex_descriptor> IsOperation>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes)
       : boost_bipartite_view(g, is_operation, std::move(bytes), PhaseMap(op_phase::unknown)) {}
 
+  /// Final outputs are the tensors that an operation writes and none reads; `phases` gives the phases of the
+  /// operations.
   template <std::predicate<vertex_descriptor> IsOperation>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes, PhaseMap phases)
       : boost_bipartite_view(
@@ -343,11 +357,14 @@ class boost_bipartite_view {
       if (written_[t] && !read_[t]) final_outputs_.push_back(static_cast<tensor_id>(t));
   }
 
+  /// Final outputs are the vertices in `outputs` (a range), or for which `outputs` (a predicate of a tensor's vertex)
+  /// is true. All phases are unknown.
   template <std::predicate<vertex_descriptor> IsOperation,
             detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes, const Outputs& outputs)
       : boost_bipartite_view(g, is_operation, std::move(bytes), outputs, PhaseMap(op_phase::unknown)) {}
 
+  /// Final outputs are those that `outputs` names; `phases` gives the phases of the operations.
   template <std::predicate<vertex_descriptor> IsOperation,
             detail::boost_viewing::output_choice<vertex_descriptor> Outputs>
   boost_bipartite_view(const Graph& g, const IsOperation& is_operation, BytesMap bytes, const Outputs& outputs,
@@ -402,24 +419,33 @@ class boost_bipartite_view {
     }
   }
 
+  /// Returns the number of operations.
   [[nodiscard]] std::size_t num_operations() const noexcept { return order_.size(); }
+  /// Returns the number of tensors.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensors_.size(); }
+  /// Returns the tensors that operation `o` reads.
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return inputs_[index(o)]; }
+  /// Returns the tensors that operation `o` writes.
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return outputs_[index(o)]; }
+  /// Returns the tensors that must be in memory when the training step ends.
   [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return final_outputs_; }
+  /// Returns the bytes of tensor `t`. Throws `bad_cost` for a size that does not fit into 63 bits.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const { return detail::boost_viewing::bytes_at(bytes_, vertex(t)); }
+  /// Returns the phase of operation `o`.
   [[nodiscard]] op_phase phase(op_id o) const {
     using boost::get;
     return get(phases_, vertex(o));
   }
 
-  /// Returns the vertex of an operation, or of a tensor. O(1) time.
+  /// Returns the vertex of operation `o`. O(1) time.
   [[nodiscard]] const vertex_descriptor& vertex(op_id o) const noexcept { return numbers_.vertex(order_[index(o)]); }
+  /// Returns the vertex of tensor `t`. O(1) time.
   [[nodiscard]] const vertex_descriptor& vertex(tensor_id t) const noexcept {
     return numbers_.vertex(tensors_[index(t)]);
   }
-  /// Returns the operation, or the tensor, that vertex `v` is. O(1) time; throws `bad_graph` where it is none.
+  /// Returns the operation that vertex `v` is. O(1) time; throws `bad_graph` where it is none.
   [[nodiscard]] op_id op(const vertex_descriptor& v) const { return static_cast<op_id>(id_of(v, 1)); }
+  /// Returns the tensor that vertex `v` is. O(1) time; throws `bad_graph` where it is none.
   [[nodiscard]] tensor_id tensor(const vertex_descriptor& v) const { return static_cast<tensor_id>(id_of(v, 0)); }
 
  private:
@@ -447,19 +473,24 @@ class boost_bipartite_view {
 /// underlying graph.
 template <class TimeMap, class WorkspaceMap = boost::static_property_map<std::int64_t>>
 struct vertex_cost {
+  /// Takes times from `time_map`; no operation has workspace.
   explicit vertex_cost(TimeMap time_map) : times(std::move(time_map)), workspaces(std::int64_t{0}) {}
+  /// Takes times from `time_map`, and bytes of workspace from `workspace_map`.
   vertex_cost(TimeMap time_map, WorkspaceMap workspace_map)
       : times(std::move(time_map)), workspaces(std::move(workspace_map)) {}
 
-  TimeMap times;
-  WorkspaceMap workspaces;
+  TimeMap times;            ///< from the vertex of an operation to its time, in the caller's unit
+  WorkspaceMap workspaces;  ///< from the vertex of an operation to its bytes of workspace
 
+  /// Returns the time of operation `o` of a view.
   template <class View>
   requires requires(const View& view, op_id o) { view.vertex(o); }
   [[nodiscard]] double time(const View& view, op_id o) const {
     using boost::get;
     return static_cast<double>(get(times, view.vertex(o)));
   }
+  /// Returns the bytes of workspace of operation `o` of a view. Throws `bad_cost` for a size that does not fit into 63
+  /// bits.
   template <class View>
   requires requires(const View& view, op_id o) { view.vertex(o); }
   [[nodiscard]] std::int64_t workspace(const View& view, op_id o) const {
@@ -467,6 +498,7 @@ struct vertex_cost {
   }
 };
 
+/// Deduces the type of the map of times; there is no workspace.
 template <class TimeMap>
 vertex_cost(TimeMap) -> vertex_cost<TimeMap>;
 

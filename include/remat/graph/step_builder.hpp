@@ -19,17 +19,20 @@ namespace remat {
 
 /// The gradient of the loss with respect to a tensor, in a backward rule.
 struct gradient {
-  tensor_id of{};
+  tensor_id of{};  ///< the tensor
 };
+/// Returns the gradient with respect to `t`, as a backward rule names it.
 [[nodiscard]] constexpr gradient grad(tensor_id t) noexcept { return {t}; }
 
 /// An input of a backward operation: a tensor of its forward operation, or the gradient of such a tensor.
 struct backward_input {
-  tensor_id tensor{};
-  bool is_gradient = false;
+  tensor_id tensor{};        ///< the tensor that is read, or whose gradient is read
+  bool is_gradient = false;  ///< its gradient is read
 
-  // Implicit: rules read `{x, w, grad(y)}`.
-  constexpr backward_input(tensor_id t) noexcept : tensor(t) {}                       // NOLINT
+  // Both are implicit: rules read `{x, w, grad(y)}`.
+  /// The tensor `t` itself.
+  constexpr backward_input(tensor_id t) noexcept : tensor(t) {}  // NOLINT
+  /// A gradient.
   constexpr backward_input(gradient g) noexcept : tensor(g.of), is_gradient(true) {}  // NOLINT
 };
 
@@ -49,28 +52,32 @@ namespace detail::backward_rule {
 template <class Kernel>
 struct backward_operation {
   std::string name{};  ///< if empty, the forward operation's name and " backward"
-  std::vector<backward_input> inputs = detail::backward_rule::no_inputs();
-  std::vector<gradient> outputs = detail::backward_rule::no_outputs();
+  std::vector<backward_input> inputs = detail::backward_rule::no_inputs();  ///< what it reads
+  std::vector<gradient> outputs = detail::backward_rule::no_outputs();      ///< the gradients that it writes or adds to
+  /// Floating-point operations of one run; NaN where they are not known.
   double flops = std::numeric_limits<double>::quiet_NaN();
+  /// Bytes of memory traffic of one run; NaN where they are not known.
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
-  std::int64_t workspace = 0;
-  bool deterministic = true;
-  bool recomputable = true;
-  Kernel kernel{};
+  std::int64_t workspace = 0;  ///< bytes in use while it runs
+  bool deterministic = true;   ///< false: random; it runs again with the same seed
+  bool recomputable = true;    ///< false: it must not run twice
+  Kernel kernel{};             ///< runs the operation
 };
 
 /// One operation of the forward pass, with the rule for its backward pass.
 template <class Kernel>
 struct forward_operation {
-  std::string name{};
-  std::vector<tensor_id> inputs{};
+  std::string name{};                ///< for messages and reports
+  std::vector<tensor_id> inputs{};   ///< the tensors that it reads
   std::vector<tensor_id> outputs{};  ///< `saved` tensors included
+  /// Floating-point operations of one run; NaN where they are not known.
   double flops = std::numeric_limits<double>::quiet_NaN();
+  /// Bytes of memory traffic of one run; NaN where they are not known.
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
-  std::int64_t workspace = 0;
-  bool deterministic = true;
-  bool recomputable = true;
-  Kernel kernel{};
+  std::int64_t workspace = 0;                          ///< bytes in use while it runs
+  bool deterministic = true;                           ///< false: random; it runs again with the same seed
+  bool recomputable = true;                            ///< false: it must not run twice
+  Kernel kernel{};                                     ///< runs the operation
   std::vector<backward_operation<Kernel>> backward{};  ///< in the order in which they run
   /// Inputs whose gradient equals the gradient of the only output, as in a sum or a reshape. No copy is made.
   std::vector<tensor_id> pass_gradient_to{};
@@ -84,19 +91,20 @@ struct gradient_kernels {
   Kernel sum{};   ///< writes its input to its output, or adds it to its output
 };
 
+/// Options of `step_builder::build`.
 template <class Kernel>
 struct step_builder_options {
-  gradient_kernels<Kernel> kernels{};
-  bool unused_parameters = false;  ///< allow parameters that get no gradient; otherwise they are an error
+  gradient_kernels<Kernel> kernels{};  ///< for the operations that no rule gives
+  bool unused_parameters = false;      ///< allow parameters that get no gradient; otherwise they are an error
 };
 
 /// A training step: forward, loss and backward pass as one graph, with a kernel for each operation.
 template <class Kernel>
 struct built_step {
-  training_graph graph{};
-  std::vector<Kernel> kernels{};  ///< of each operation of the graph
-  tensor_id loss{};
-  std::vector<tensor_id> parameters{};                ///< that have a gradient, in the order in which they were added
+  training_graph graph{};               ///< of the whole training step
+  std::vector<Kernel> kernels{};        ///< of each operation of the graph
+  tensor_id loss{};                     ///< the tensor that was given to `step_builder::build`, a final output
+  std::vector<tensor_id> parameters{};  ///< that have a gradient, in the order in which they were added
   std::vector<std::optional<tensor_id>> gradients{};  ///< of each tensor of the forward pass
   std::vector<std::optional<op_id>> origins{};        ///< of each operation
 
@@ -145,32 +153,45 @@ struct built_step {
 template <class Kernel>
 class step_builder {
  public:
+  /// An empty builder for a graph without a name.
   step_builder() = default;
+  /// An empty builder for a graph of this name.
   explicit step_builder(std::string name) : name_(std::move(name)) {}
 
-  /// Adds a parameter. No gradient is computed for one that is not trainable.
+  /// Adds a parameter. No gradient is computed for one that is not trainable. Throws `bad_graph` for negative bytes.
   tensor_id parameter(std::string name, std::int64_t bytes, bool trainable = true) {
     const tensor_id t = tensor(std::move(name), bytes, tensor_kind::parameter);
     tensors_[index(t)].wanted = trainable;
     return t;
   }
+  /// Adds an input of the training step, which gets no gradient unless `want_gradient` asks for it. Throws
+  /// `bad_graph` for negative bytes.
   tensor_id input(std::string name, std::int64_t bytes) { return tensor(std::move(name), bytes, tensor_kind::input); }
+  /// Adds a tensor that a forward operation makes. Throws `bad_graph` for negative bytes.
   tensor_id activation(std::string name, std::int64_t bytes) {
     return tensor(std::move(name), bytes, tensor_kind::activation);
   }
-  /// Adds a tensor that a forward operation keeps for its own backward rule only.
+  /// Adds a tensor that a forward operation keeps for its own backward rule only. Throws `bad_graph` for negative
+  /// bytes.
   tensor_id saved(std::string name, std::int64_t bytes) { return tensor(std::move(name), bytes, tensor_kind::saved); }
 
-  /// Makes the gradient of `t` a final output of the training step.
+  /// Makes the gradient of `t` a final output of the training step. Throws `bad_graph` where there is no such tensor.
   void want_gradient(tensor_id t);
 
+  /// Appends a forward operation, and returns its id in the graph of the training step. Throws `bad_graph` for an
+  /// operation or a rule that is not right, which leaves the builder as it was.
   op_id add(forward_operation<Kernel> o);
 
+  /// Returns the number of forward operations so far.
   [[nodiscard]] std::size_t num_operations() const noexcept { return operations_.size(); }
+  /// Returns the number of tensors so far, without gradients.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensors_.size(); }
+  /// Returns the bytes of tensor `t`.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensors_[index(t)].spec.bytes; }
+  /// Returns the name of tensor `t`.
   [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return tensors_[index(t)].spec.name; }
 
+  /// Returns the training step that computes `loss` and the gradients of the parameters. The builder stays as it is.
   [[nodiscard]] built_step<Kernel> build(tensor_id loss, const step_builder_options<Kernel>& options = {}) const;
 
  private:

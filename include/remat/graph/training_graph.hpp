@@ -20,23 +20,23 @@ enum class tensor_kind : std::uint8_t { parameter, input, activation, gradient, 
 
 /// One tensor, as given to `training_graph::add_tensor`.
 struct tensor_spec {
-  std::string name{};
-  std::int64_t bytes = 0;
-  tensor_kind kind = tensor_kind::activation;
+  std::string name{};                          ///< for messages and reports
+  std::int64_t bytes = 0;                      ///< its size, at least 0
+  tensor_kind kind = tensor_kind::activation;  ///< its role
 };
 
 /// One operation, as given to `training_graph::add_operation`. NaN stands for a figure that is not known.
 struct operation_spec {
-  std::string name{};
-  op_phase phase = op_phase::unknown;
-  std::vector<tensor_id> inputs{};  ///< whose content is read
-  std::vector<tensor_id> outputs{};
-  double flops = std::numeric_limits<double>::quiet_NaN();
-  double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
-  double seconds = std::numeric_limits<double>::quiet_NaN();  ///< measured
-  std::int64_t workspace = 0;                                 ///< bytes in use while it runs
-  bool deterministic = true;                                  ///< false: random; it runs again with the same seed
-  bool recomputable = true;                                   ///< false: it must not run twice
+  std::string name{};                  ///< for messages and reports
+  op_phase phase = op_phase::unknown;  ///< the pass to which it belongs
+  std::vector<tensor_id> inputs{};     ///< whose content is read
+  std::vector<tensor_id> outputs{};    ///< whose content is written, or added to where a tensor has several producers
+  double flops = std::numeric_limits<double>::quiet_NaN();           ///< floating-point operations of one run
+  double bytes_accessed = std::numeric_limits<double>::quiet_NaN();  ///< bytes of memory traffic of one run
+  double seconds = std::numeric_limits<double>::quiet_NaN();         ///< measured time of one run
+  std::int64_t workspace = 0;                                        ///< bytes in use while it runs
+  bool deterministic = true;  ///< false: random; it runs again with the same seed
+  bool recomputable = true;   ///< false: it must not run twice
 };
 
 /// The library's own data-flow graph: it owns everything, in compressed rows.
@@ -52,7 +52,9 @@ struct operation_spec {
 ///     g.add_final_output(y);
 class training_graph {
  public:
+  /// An empty graph without a name.
   training_graph() = default;
+  /// An empty graph of this name.
   explicit training_graph(std::string name) : name_(std::move(name)) {}
 
   /// Appends a tensor. Throws `bad_graph` for negative bytes.
@@ -65,27 +67,45 @@ class training_graph {
   /// no such tensor.
   void add_final_output(tensor_id t);
 
+  /// Returns the name of the graph.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Returns the number of operations.
   [[nodiscard]] std::size_t num_operations() const noexcept { return op_name_.size(); }
+  /// Returns the number of tensors.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return bytes_.size(); }
+  /// Returns the tensors that operation `o` reads, as given.
   [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return row(inputs_, input_begin_, o); }
+  /// Returns the tensors that operation `o` writes, as given.
   [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return row(outputs_, output_begin_, o); }
+  /// Returns the tensors that must be in memory when the training step ends.
   [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return final_outputs_; }
 
+  /// Returns the bytes of tensor `t`.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return bytes_[index(t)]; }
+  /// Returns the role of tensor `t`.
   [[nodiscard]] tensor_kind kind(tensor_id t) const noexcept { return kind_[index(t)]; }
+  /// Returns true for parameters and inputs: they are resident all the time and not counted.
   [[nodiscard]] bool always_resident(tensor_id t) const noexcept {
     return kind(t) == tensor_kind::parameter || kind(t) == tensor_kind::input;
   }
+  /// Returns the name of tensor `t`.
   [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return tensor_name_[index(t)]; }
 
+  /// Returns the name of operation `o`.
   [[nodiscard]] std::string_view name(op_id o) const noexcept { return op_name_[index(o)]; }
+  /// Returns the phase of operation `o`.
   [[nodiscard]] op_phase phase(op_id o) const noexcept { return phase_[index(o)]; }
+  /// Returns the floating-point operations of one run of `o`; NaN where they are not known.
   [[nodiscard]] double flops(op_id o) const noexcept { return flops_[index(o)]; }
+  /// Returns the bytes of memory traffic of one run of `o`; NaN where they are not known.
   [[nodiscard]] double bytes_accessed(op_id o) const noexcept { return bytes_accessed_[index(o)]; }
+  /// Returns the measured seconds of one run of `o`; NaN where it was not measured.
   [[nodiscard]] double measured_seconds(op_id o) const noexcept { return seconds_[index(o)]; }
+  /// Returns the bytes that `o` uses while it runs, beside its inputs and outputs.
   [[nodiscard]] std::int64_t workspace(op_id o) const noexcept { return workspace_[index(o)]; }
+  /// Returns false where `o` is random; it then runs again with the same seed.
   [[nodiscard]] bool deterministic(op_id o) const noexcept { return deterministic_[index(o)] != 0; }
+  /// Returns false where `o` must not run twice.
   [[nodiscard]] bool recomputable(op_id o) const noexcept { return recomputable_[index(o)] != 0; }
 
  private:

@@ -30,15 +30,17 @@ namespace remat {
 ///     const std::vector<std::uint32_t> order = sequence.least_peak_order(500);
 class operation_sequence {
  public:
+  /// A tensor of the sequence.
   struct tensor {
-    std::int64_t bytes = 0;
-    std::uint32_t touchers = 0;  ///< operations that read or write it
-    bool resident_before = false;
-    bool resident_after = false;
+    std::int64_t bytes = 0;        ///< its size
+    std::uint32_t touchers = 0;    ///< operations that read or write it
+    bool resident_before = false;  ///< it is in memory before the first operation
+    bool resident_after = false;   ///< it stays in memory after the last operation
   };
+  /// A read or a write of a tensor by an operation.
   struct touched {
-    std::uint32_t tensor = 0;
-    bool writes = false;
+    std::uint32_t tensor = 0;  ///< its number
+    bool writes = false;       ///< true: the operation writes it; false: reads it
   };
 
   /// `least_peak_order` returns the given order for this many operations and more.
@@ -72,9 +74,13 @@ class operation_sequence {
 
   /// The number of operations.
   [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(operations_.size()); }
+  /// The bytes in use before the first operation.
   [[nodiscard]] std::int64_t standing() const noexcept { return standing_; }
+  /// All tensors, by their numbers.
   [[nodiscard]] std::span<const tensor> tensors() const noexcept { return tensors_; }
+  /// The bytes that an operation uses while it runs, beside the tensors that it touches.
   [[nodiscard]] std::int64_t own(std::uint32_t operation) const noexcept { return operations_[operation].own; }
+  /// The reads and writes of an operation, in the order in which they were added.
   [[nodiscard]] std::span<const touched> touches(std::uint32_t operation) const noexcept {
     return {touches_.data() + operations_[operation].begin, touches_.data() + operations_[operation].end};
   }
@@ -104,19 +110,20 @@ class operation_sequence {
   std::vector<touched> touches_;
 };
 
+/// Options of `least_peak_order`.
 struct least_peak_options {
   std::uint64_t moves = 20'000;  ///< of the local search; each costs O(operations + reads and writes)
-  std::uint32_t exact_operations =
-      64;  ///< the exact search is tried for at most this many needed operations, at most 64
+  /// The exact search is tried for at most this many needed operations, at most 64.
+  std::uint32_t exact_operations = 64;
   std::size_t exact_states = 100'000;  ///< the exact search gives up beyond this many sets of operations
-  run_control run{};
+  run_control run{};                   ///< Limits, seed, progress; `threads` is not used.
 };
 
 /// An order that runs every needed operation once.
 struct least_peak_order_result {
-  std::vector<std::uint32_t> operations;
-  std::int64_t peak_bytes = 0;
-  bool proven = false;  ///< no order of the needed operations, each once, has a lower peak
+  std::vector<std::uint32_t> operations;  ///< the needed operations, in order
+  std::int64_t peak_bytes = 0;            ///< of that order
+  bool proven = false;                    ///< no order of the needed operations, each once, has a lower peak
 };
 
 /// Finds an order of the needed operations, each once, with a low peak: never above the peak of the listed order.

@@ -17,8 +17,8 @@ namespace remat {
 /// from the primary ones. In the graph of a `problem`, all arrays are filled and valid.
 struct flat_graph {
   // Primary arrays.
-  std::uint32_t num_operations = 0;
-  std::uint32_t num_tensors = 0;
+  std::uint32_t num_operations = 0;  ///< indices of operations are 0 … num_operations − 1
+  std::uint32_t num_tensors = 0;     ///< indices of tensors are 0 … num_tensors − 1
   index_rows inputs;   ///< operation → the tensors that it reads, without those always resident; ascending, each once
   index_rows outputs;  ///< operation → the tensors that it writes, ascending
   std::vector<std::uint32_t> final_outputs;   ///< tensors that must be readable when the training step ends, ascending

@@ -34,6 +34,7 @@ class id_names;
 ///     solution s = evict(p.with_budget(p.graph().baseline_peak / 2));
 class problem {
  public:
+  /// The budget of a problem without a limit on memory.
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
   /// Reads `graph` and `cost` into flat arrays. `budget` is in bytes; throws `bad_argument` when it is negative.
@@ -51,8 +52,11 @@ class problem {
   /// Throws as the constructor does, and `bad_argument` for an array of the wrong length.
   [[nodiscard]] static problem from_flat(flat_graph graph, std::int64_t budget = unlimited);
 
+  /// Returns the training step and its costs, complete and valid.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
-  [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }  ///< bytes
+  /// Returns the memory budget in bytes; `unlimited` where there is none.
+  [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
+  /// Returns true where the memory is limited.
   [[nodiscard]] bool has_budget() const noexcept { return budget_ != unlimited; }
 
   /// The same graph under another budget, in bytes. The known bound is dropped. O(1).

@@ -11,19 +11,23 @@
 
 namespace remat {
 
+/// Options of `refine`.
 struct refine_options {
   double lower_bound = 0;                ///< proven; the search ends when a schedule meets it
   std::uint32_t searches = 4;            ///< independent of the number of threads; 0 means 1
   std::uint32_t rounds = 10;             ///< the searches exchange their best schedule after each round; 0 means 1
   std::uint64_t default_moves = 200000;  ///< the number of moves where neither a time nor a work limit is set
-  run_control run{};
+  run_control run{};                     ///< Limits, seed, threads, progress.
 };
 
+/// The best schedule that `refine` has found.
 struct refine_result {
-  schedule plan{};  ///< never slower than the best start
-  double time = std::numeric_limits<double>::infinity();
-  std::int64_t peak_bytes = 0;
-  std::uint64_t moves = 0;
+  schedule plan{};                                        ///< never slower than the best start
+  double time = std::numeric_limits<double>::infinity();  ///< of the plan, in the cost model's unit
+  std::int64_t peak_bytes = 0;                            ///< of the plan
+  std::uint64_t moves = 0;                                ///< tried by all searches together
+  /// `cancelled` or `deadline` where that ended the search. Otherwise `work` where moves are counted, that is, under a
+  /// limit of work or without a limit of time, and `none` where they are not.
   stop_reason stopped = stop_reason::none;
 };
 

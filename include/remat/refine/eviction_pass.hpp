@@ -21,9 +21,9 @@ namespace remat {
 /// *cost* is the time to recompute the tensor now, missing ancestors included; *distance* is the number of operations
 /// up to its next use; *factor* is given for each tensor.
 struct eviction_weights {
-  double cost_exponent = 1;
-  double bytes_exponent = 1;
-  double distance_exponent = 1;
+  double cost_exponent = 1;      ///< of the time to recompute the tensor
+  double bytes_exponent = 1;     ///< of its size
+  double distance_exponent = 1;  ///< of the distance of its next use
   /// A recomputation to come counts as a use: it shortens the distance of the tensors that it reads, and a tensor
   /// without another use is kept for it while there is room.
   bool foresee_recomputations = false;

@@ -21,7 +21,7 @@ namespace remat {
 /// A move that makes the schedule slower is accepted with the probability of simulated annealing at `temperature`.
 class refine_moves {
  public:
-  using node = timeline::node;
+  using node = timeline::node;  ///< A compute of the schedule.
 
   /// `plan` must outlive this object; the moves keep it legal and within its budget.
   refine_moves(timeline& plan, std::uint64_t seed);
@@ -32,6 +32,7 @@ class refine_moves {
   /// Called once per `poll_stride` steps of a repair's search. If it returns true, the repair gives up, and its move is
   /// undone. Empty: never.
   std::function<bool()> must_stop{};
+  /// Steps of a repair's search between two calls of `must_stop`.
   static constexpr std::uint32_t poll_stride = 4096;
 
   /// Tries one random move. Returns whether the schedule changed.

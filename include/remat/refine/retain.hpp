@@ -10,6 +10,7 @@
 
 namespace remat {
 
+/// Options of `retain`.
 struct retain_options {
   /// Rounds over all recomputations. The first one only spends free memory; the later ones also make room, by dropping
   /// tensors that are cheaper to recompute.

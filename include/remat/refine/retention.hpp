@@ -20,6 +20,7 @@ namespace remat {
 /// schedule) time.
 class retention {
  public:
+  /// Marks the end of a list of events.
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
   /// Preconditions: `plan` is legal, within the budget of `p`, and has the form that `schedule_computes` gives. `p`
@@ -28,6 +29,7 @@ class retention {
 
   /// The number of places.
   [[nodiscard]] std::size_t size() const noexcept { return op_.size(); }
+  /// The operation of the compute at place x, also after its removal.
   [[nodiscard]] std::uint32_t operation(std::uint32_t x) const noexcept { return op_[x]; }
   /// The largest memory at any place.
   [[nodiscard]] std::int64_t peak() const noexcept { return most_[1]; }

@@ -28,8 +28,10 @@ namespace remat {
 /// removed: their runs stay as they are in the schedule.
 class timeline {
  public:
-  using node = std::uint32_t;
-  static constexpr node head = 0, tail = 1;
+  using node = std::uint32_t;      ///< A compute of the schedule.
+  static constexpr node head = 0;  ///< the node before the first compute; it runs nothing
+  static constexpr node tail = 1;  ///< the node behind the last compute; it runs nothing
+  /// Marks the absence of a node.
   static constexpr node none = std::numeric_limits<node>::max();
 
   /// `p` must outlive the timeline.
@@ -46,6 +48,7 @@ class timeline {
   [[nodiscard]] double time() const noexcept { return time_; }
   /// The sum over the computes of the bytes by which each exceeds the budget. 0: the schedule fits.
   [[nodiscard]] std::int64_t excess() const noexcept { return excess_; }
+  /// The present budget in bytes.
   [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
   /// The sum of the gaps: how many bytes the schedule holds for how many computes.
   [[nodiscard]] double area() const noexcept { return area_; }
@@ -54,28 +57,35 @@ class timeline {
   /// The bytes by which node `x` exceeds the budget, at least 0. Precondition: it is not the head.
   [[nodiscard]] std::int64_t over_budget(node x) const noexcept { return over(x, gap_[prev_[x]]); }
 
-  /// O(length) time.
+  /// Replaces the budget, in bytes. O(length) time.
   void set_budget(std::int64_t bytes);
 
   /// One read or write of a tensor.
   struct event {
-    node at;
-    bool write;
+    node at;     ///< the compute; the tail for a final output
+    bool write;  ///< true: the compute writes the tensor; false: reads it
   };
+  /// The node behind `x`. Precondition: it is not the tail.
   [[nodiscard]] node next(node x) const noexcept { return next_[x]; }
+  /// The node before `x`. Precondition: it is not the head.
   [[nodiscard]] node previous(node x) const noexcept { return prev_[x]; }
+  /// The operation that node `x` runs. Precondition: it is neither the head nor the tail.
   [[nodiscard]] std::uint32_t operation(node x) const noexcept { return op_[x]; }
+  /// Whether node `x` stands before node `y`. O(1) time.
   [[nodiscard]] bool precedes(node x, node y) const noexcept { return label_[x] < label_[y]; }
   /// Whether node `x` is in the list.
   [[nodiscard]] bool alive(node x) const noexcept { return next_[x] != none; }
   /// All nodes have smaller numbers.
   [[nodiscard]] std::size_t node_limit() const noexcept { return op_.size(); }
+  /// The bytes that are live from node `x` to the next node.
   [[nodiscard]] std::int64_t gap(node x) const noexcept { return gap_[x]; }
   /// Bytes in use while node `x` runs. Precondition: it is not the head.
   [[nodiscard]] std::int64_t memory(node x) const noexcept { return gap_[prev_[x]] + node_need_[x]; }
   /// Whether runs of operation `o` may be inserted and removed.
   [[nodiscard]] bool rerunnable(std::uint32_t o) const noexcept { return rerunnable_[o] != 0; }
+  /// The reads and writes of tensor `t`, in the order of the schedule. An edit makes the span invalid.
   [[nodiscard]] std::span<const event> events(std::uint32_t t) const noexcept { return events_[t]; }
+  /// The graph of the problem.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
 
   /// The index of the first event of `t` at or after node `x`. O(log events) time.
@@ -113,7 +123,7 @@ class timeline {
   /// `steps` nodes are in between. Precondition: `t` has an event before `x`.
   [[nodiscard]] bool extends(std::uint32_t t, node x, std::size_t steps) const noexcept;
 
-  using mark = std::size_t;
+  using mark = std::size_t;  ///< A state to which `undo` can return.
   /// The present state, for `undo`.
   [[nodiscard]] mark now() const noexcept { return journal_.size(); }
   /// Makes all edits final: clears the journal.

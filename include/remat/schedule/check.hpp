@@ -30,16 +30,17 @@ enum class violation : std::uint8_t {
 /// The verdict of the exact checker. Times and counts cover the steps before the violation, if there is one.
 /// Trivially copyable: it is cheap to return and to keep.
 struct check_report {
-  violation what = violation::none;
-  std::size_t at = 0;            ///< the step of the violation; the number of steps for a violation at the end
-  op_id operation{};             ///< the operation of that step, where the violation has one
-  tensor_id tensor{};            ///< the tensor that is wrong, where the violation has one
-  std::int64_t peak_bytes = 0;   ///< the largest memory while a compute runs
-  std::size_t peak_step = 0;     ///< the first compute at which memory is `peak_bytes`
-  double time = 0;               ///< of all computes, in the cost model's unit
-  std::uint64_t computes = 0;    ///< runs of operations
-  std::uint64_t recomputes = 0;  ///< runs beyond the first of each operation
+  violation what = violation::none;  ///< the first rule that the schedule breaks; `none` for a valid schedule
+  std::size_t at = 0;                ///< the step of the violation; the number of steps for a violation at the end
+  op_id operation{};                 ///< the operation of that step, where the violation has one
+  tensor_id tensor{};                ///< the tensor that is wrong, where the violation has one
+  std::int64_t peak_bytes = 0;       ///< the largest memory while a compute runs
+  std::size_t peak_step = 0;         ///< the first compute at which memory is `peak_bytes`
+  double time = 0;                   ///< of all computes, in the cost model's unit
+  std::uint64_t computes = 0;        ///< runs of operations
+  std::uint64_t recomputes = 0;      ///< runs beyond the first of each operation
 
+  /// Returns true for a schedule that is legal and within the budget.
   [[nodiscard]] bool valid() const noexcept { return what == violation::none; }
 
   /// Returns the verdict in words, in one line.
@@ -48,6 +49,7 @@ struct check_report {
 
 /// An observer that ignores every step.
 struct no_observer {
+  /// Does nothing.
   constexpr void operator()(std::size_t, std::int64_t) const noexcept {}
 };
 

@@ -15,15 +15,18 @@ namespace remat {
 /// One allocation of a schedule: a tensor from the compute that allocates it to its free, or the workspace of one
 /// compute. It occupies memory during the steps [first, last).
 struct allocation {
+  /// Marks workspace, which is no tensor.
   static constexpr std::uint32_t no_tensor = 0xffffffff;
 
   std::uint32_t first = 0;           ///< the step that allocates it
   std::uint32_t last = 0;            ///< the step that frees it; the number of steps where none does
   std::uint32_t tensor = no_tensor;  ///< `no_tensor` for workspace, whose `last` is `first` + 1
   std::uint32_t operation = 0;       ///< the operation that allocates it, or uses it as workspace
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;            ///< of the tensor or the workspace
 
+  /// True for workspace, false for a tensor.
   [[nodiscard]] bool is_workspace() const noexcept { return tensor == no_tensor; }
+  /// Compares all members.
   friend bool operator==(const allocation&, const allocation&) = default;
 };
 
@@ -32,6 +35,7 @@ struct allocation {
 /// A tensor that is freed and computed again has an allocation for each time. A tensor of 0 bytes has allocations like
 /// any other. An operation without workspace has no allocation for it.
 struct lifetimes {
+  /// Marks a step without workspace.
   static constexpr std::uint32_t no_allocation = 0xffffffff;
 
   std::vector<allocation> allocations;  ///< ascending in `first`; of one compute: its new outputs, then the workspace
@@ -39,6 +43,7 @@ struct lifetimes {
   index_rows outputs;  ///< step → the allocations that it writes, in the order of the operation's row; none for a free
   std::vector<std::uint32_t> workspace;  ///< step → the allocation of its workspace, or no_allocation
 
+  /// The number of steps of the schedule.
   [[nodiscard]] std::size_t num_steps() const noexcept { return workspace.size(); }
 };
 

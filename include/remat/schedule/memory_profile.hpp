@@ -16,28 +16,29 @@ namespace remat {
 
 /// Memory in use from `time` on.
 struct memory_point {
-  double time = 0;
-  std::int64_t bytes = 0;
+  double time = 0;         ///< since the start of the schedule, in the cost model's unit
+  std::int64_t bytes = 0;  ///< in use
 };
 
 /// The memory of one schedule over time, what it holds at its peak, and what it recomputes: figures for people.
 struct memory_profile {
-  /// All operations of one name.
+  /// All operations of one name that are recomputed.
   struct recomputed {
-    std::string name{};
+    std::string name{};            ///< of the operations
     std::uint64_t operations = 0;  ///< of this name, that run more than once
     std::uint64_t reruns = 0;      ///< runs beyond the first
     double time = 0;               ///< of the reruns
   };
+  /// A tensor, or the workspace of an operation, that is in memory at the peak.
   struct resident {
-    std::string name{};
-    std::int64_t bytes = 0;
+    std::string name{};      ///< of the tensor, or "workspace of" and the operation
+    std::int64_t bytes = 0;  ///< that it takes
   };
 
-  std::vector<memory_point> memory{};  ///< one point at each compute, and one at the end
-  std::string peak_operation{};        ///< that runs when memory is first at its peak
-  double peak_time = 0;                ///< start of that operation
-  std::int64_t peak_bytes = 0;
+  std::vector<memory_point> memory{};    ///< one point at each compute, and one at the end
+  std::string peak_operation{};          ///< that runs when memory is first at its peak
+  double peak_time = 0;                  ///< start of that operation
+  std::int64_t peak_bytes = 0;           ///< the largest memory while a compute runs
   std::vector<recomputed> recomputes{};  ///< most time first
   double rerun_time = 0;                 ///< of all reruns
   std::vector<resident> at_peak{};       ///< tensors and workspace at the peak, largest first
@@ -45,10 +46,11 @@ struct memory_profile {
 
 /// Names of operations and tensors.
 struct name_lookup {
-  std::function<std::string(op_id)> operation{};
-  std::function<std::string(tensor_id)> tensor{};
+  std::function<std::string(op_id)> operation{};   ///< gives the name of an operation
+  std::function<std::string(tensor_id)> tensor{};  ///< gives the name of a tensor
 };
 
+/// Returns the names of a graph, which must outlive the result.
 template <named_graph G>
 [[nodiscard]] name_lookup names_of(const G& graph) {
   return {[&graph](op_id o) { return std::string(std::string_view(graph.name(o))); },
@@ -59,7 +61,8 @@ template <named_graph G>
 /// the other. O(steps + their reads and writes), and a sort by size.
 [[nodiscard]] memory_profile memory_profile_of(const problem& p, const name_lookup& names, const schedule& plan);
 
-/// \overload with the names of `graph`.
+/// \overload
+/// Takes the names from `graph`.
 template <named_graph G>
 [[nodiscard]] memory_profile memory_profile_of(const problem& p, const G& graph, const schedule& plan) {
   return memory_profile_of(p, names_of(graph), plan);

@@ -12,18 +12,23 @@ namespace remat {
 /// One step of a schedule, four bytes: run an operation, or release a tensor.
 class step {
  public:
+  /// The step that runs operation `o`.
   [[nodiscard]] static constexpr step compute(op_id o) noexcept { return step(static_cast<std::uint32_t>(o)); }
+  /// The step that releases tensor `t`.
   [[nodiscard]] static constexpr step free(tensor_id t) noexcept {
     return step(static_cast<std::uint32_t>(t) | free_bit);
   }
 
+  /// True when the step runs an operation.
   [[nodiscard]] constexpr bool is_compute() const noexcept { return (code_ & free_bit) == 0; }
+  /// True when the step releases a tensor.
   [[nodiscard]] constexpr bool is_free() const noexcept { return !is_compute(); }
-  /// Precondition: `is_compute()`.
+  /// The operation that the step runs. Precondition: `is_compute()`.
   [[nodiscard]] constexpr op_id operation() const noexcept { return static_cast<op_id>(code_); }
-  /// Precondition: `is_free()`.
+  /// The tensor that the step releases. Precondition: `is_free()`.
   [[nodiscard]] constexpr tensor_id tensor() const noexcept { return static_cast<tensor_id>(code_ & ~free_bit); }
 
+  /// Compares kind and id.
   friend constexpr bool operator==(step, step) noexcept = default;
 
  private:
@@ -37,10 +42,13 @@ class step {
 /// A step `compute` runs an operation; outputs that are not allocated are allocated first. A step `free` releases a
 /// tensor.
 struct schedule {
-  std::vector<step> steps;
+  std::vector<step> steps;  ///< in the order in which they run
 
+  /// Appends a run of operation `o`.
   void compute(op_id o) { steps.push_back(step::compute(o)); }
+  /// Appends a release of tensor `t`.
   void free(tensor_id t) { steps.push_back(step::free(t)); }
+  /// Compares all steps.
   friend bool operator==(const schedule&, const schedule&) = default;
 };
 

@@ -13,7 +13,9 @@
 
 namespace remat {
 
+/// Options of `assign_streams`.
 struct stream_options {
+  /// The largest number of streams.
   static constexpr std::uint32_t most_streams = 64;
 
   std::uint32_t streams = 1;  ///< 1 … most_streams
@@ -25,7 +27,7 @@ struct stream_options {
 /// The computes of a schedule, called *launches* and numbered in its order, on several streams. A stream runs its
 /// launches one after the other, in their order.
 struct stream_assignment {
-  std::uint32_t streams = 1;
+  std::uint32_t streams = 1;          ///< streams to choose from; some may get no launch
   std::vector<std::uint32_t> steps;   ///< launch → its step of the schedule, ascending
   std::vector<std::uint32_t> stream;  ///< launch → its stream
   /// launch → the launches of other streams that must have ended before it begins, without those whose end follows from
@@ -37,6 +39,7 @@ struct stream_assignment {
   double critical_path = 0;           ///< the makespan on as many streams as launches: the longest path
   double work = 0;                    ///< the sum of the times of all launches
 
+  /// The number of launches.
   [[nodiscard]] std::size_t size() const noexcept { return steps.size(); }
 };
 

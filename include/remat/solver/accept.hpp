@@ -18,6 +18,7 @@ struct acceptance {
   bool taken = false;     ///< the schedule is the answer now
   check_report report{};  ///< of the exact checker
 
+  /// True when the schedule was taken.
   constexpr operator bool() const noexcept { return taken; }  // NOLINT: callers ask "was it taken?"
 };
 

@@ -9,8 +9,9 @@
 
 namespace remat {
 
+/// Options of `automatic`.
 struct automatic_options {
-  run_control run{};
+  run_control run{};  ///< Limits, seed, threads, progress.
 };
 
 /// Runs several solvers and returns the best schedule. Its name in output is `auto`.
@@ -26,11 +27,13 @@ struct automatic_options {
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
 struct automatic_solver {
-  using options_type = automatic_options;
-  static constexpr std::string_view name = "auto";
+  using options_type = automatic_options;           ///< The options of this solver.
+  static constexpr std::string_view name = "auto";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const automatic_options& options = {}) const;
 };
+/// The solver as a function object: `automatic(p, options)`.
 inline constexpr automatic_solver automatic{};
 
 }  // namespace remat

@@ -19,22 +19,26 @@ namespace remat {
 /// The answer of the solvers of chains: `no_remat`, `chen_sqrt`, `revolve`, `rotor`. Its members mean what those of
 /// `solution` mean; its plan is a list of the chain's steps.
 struct chain_solution {
-  solve_status status = solve_status::timeout;
+  solve_status status = solve_status::timeout;            ///< how the solve ended
   std::optional<std::vector<chain_step>> plan{};          ///< has passed the exact simulation
   std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
   double lower_bound = 0;           ///< proven: no schedule within the budget takes less time; infinite: none fits
   bool proven = false;              ///< `lower_bound` is at least what `prove` finds
   bool persistent_optimum = false;  ///< proven: no memory-persistent schedule is faster (`rotor`)
+  /// Figures of the solve. Its `computes` are the steps of the plan, its `recomputes` the forwards beyond one for each
+  /// stage.
   solve_statistics statistics{};
   std::string message{};  ///< one line for people; may be empty
 
+  /// True when there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
 };
 
+/// The answers to problems of chains.
 template <>
 struct solution_type<chain_problem> {
-  using type = chain_solution;
+  using type = chain_solution;  ///< The type of the answers.
 };
 
 /// Takes `plan` into `best` if it is within the budget and faster than what `best` holds (of equal time: lower peak).

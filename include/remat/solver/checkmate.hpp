@@ -18,6 +18,7 @@ namespace remat {
 /// Moves of `refined` that count as much as a unit of work of a MIP backend.
 inline constexpr std::uint64_t checkmate_moves_per_node = 400;
 
+/// Options of `checkmate_solver`.
 struct checkmate_options {
   /// Further schedules to start from. Those that are not within the budget are not used.
   std::vector<schedule> starts{};
@@ -29,7 +30,7 @@ struct checkmate_options {
   /// A model of more columns is not built: its first linear program alone would take minutes.
   double most_columns = 60'000;
   std::uint64_t default_nodes = 100;  ///< nodes of the backend's search if there is no limit at all
-  run_control run{};
+  run_control run{};                  ///< Limits, seed, threads, progress.
 };
 
 /// Checkmate's integer program (`checkmate_model`), solved by a MIP backend, and started from the best schedule that
@@ -58,10 +59,11 @@ struct checkmate_options {
 ///     solution s = remat::checkmate_with(remat::branch_and_bound)(problem, {.run = {.time_limit = 10s}});
 template <mip_backend Backend>
 struct checkmate_solver {
-  using options_type = checkmate_options;
-  static constexpr std::string_view name = "checkmate";
-  Backend backend{};
+  using options_type = checkmate_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "checkmate";  ///< The solver's name in tables and progress reports.
+  Backend backend{};                                     ///< solves the integer programs
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const checkmate_options& options = {}) const;
 };
 

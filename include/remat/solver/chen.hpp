@@ -12,8 +12,9 @@
 
 namespace remat {
 
+/// Options of `chen_sqrt`.
 struct chen_sqrt_options {
-  run_control run{};
+  run_control run{};  ///< Limits, seed, threads, progress.
 };
 
 /// Saves every √n-th cut of the forward order, and computes the rest again segment by segment \cite chen2016sublinear.
@@ -25,17 +26,21 @@ struct chen_sqrt_options {
 /// O(levels · (operations + reads and writes)) time, with at most log n levels. One unit of work is a try. Polls before
 /// each try.
 struct chen_sqrt_solver {
-  using options_type = chen_sqrt_options;
-  static constexpr std::string_view name = "chen_sqrt";
+  using options_type = chen_sqrt_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "chen_sqrt";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const chen_sqrt_options& options = {}) const;
+  /// Returns the best schedule found within the budget of the chain, if any, and a proven lower bound on the time.
   [[nodiscard]] chain_solution operator()(const chain_problem& p, const chen_sqrt_options& options = {}) const;
 };
+/// The solver as a function object: `chen_sqrt(p, options)`.
 inline constexpr chen_sqrt_solver chen_sqrt{};
 
+/// Options of `chen_greedy`.
 struct chen_greedy_options {
   std::uint32_t sizes = 200;  ///< segment sizes that are tried for each level of cuts, at least 1
-  run_control run{};
+  run_control run{};          ///< Limits, seed, threads, progress.
 };
 
 /// Divides the forward order into segments by bytes \cite chen2016sublinear (their algorithm 3): a segment ends at the
@@ -46,11 +51,13 @@ struct chen_greedy_options {
 /// O(levels · sizes · (operations + reads and writes + segments²)) time. One unit of work is a try. Polls before each
 /// try. Throws `bad_argument` if `sizes` is 0.
 struct chen_greedy_solver {
-  using options_type = chen_greedy_options;
-  static constexpr std::string_view name = "chen_greedy";
+  using options_type = chen_greedy_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "chen_greedy";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const chen_greedy_options& options = {}) const;
 };
+/// The solver as a function object: `chen_greedy(p, options)`.
 inline constexpr chen_greedy_solver chen_greedy{};
 
 }  // namespace remat

@@ -39,9 +39,10 @@ concept solver_solution = std::default_initializable<A> && requires(A& a, const 
 template <class P>
 struct solution_type;
 
+/// The answers to problems of graphs.
 template <>
 struct solution_type<problem> {
-  using type = solution;
+  using type = solution;  ///< The type of the answers.
 };
 
 /// The type of the answers to problems of type `P`: `solution` for `problem`, `chain_solution` for `chain_problem`.

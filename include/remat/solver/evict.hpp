@@ -12,6 +12,7 @@
 
 namespace remat {
 
+/// Options of `evict`.
 struct evict_options {
   /// Passes with random weights, after the passes with the fixed list of weights.
   std::uint64_t random_passes = 0;
@@ -19,7 +20,7 @@ struct evict_options {
   std::vector<tensor_id> keep{};
   /// Where no pass finds a schedule, try the two slower ways that the solver's comment names.
   bool insist = true;
-  run_control run{};
+  run_control run{};  ///< Limits, seed, threads, progress.
 };
 
 /// Offline eviction. A pass runs the operations in the listed order. It first recomputes the inputs that are missing;
@@ -42,11 +43,13 @@ struct evict_options {
 ///     const solution s = evict(p.with_budget(p.graph().baseline_peak / 2));
 ///     if (s.plan) use(*s.plan);
 struct evict_solver {
-  using options_type = evict_options;
-  static constexpr std::string_view name = "evict";
+  using options_type = evict_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "evict";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const evict_options& options = {}) const;
 };
+/// The solver as a function object: `evict(p, options)`.
 inline constexpr evict_solver evict{};
 
 }  // namespace remat

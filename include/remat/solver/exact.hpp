@@ -10,10 +10,11 @@
 
 namespace remat {
 
+/// Options of `exact`.
 struct exact_options {
   std::uint64_t most_states = 2'000'000;  ///< most states kept; each takes about 90 bytes and its bits
   bool start_from_heuristic = true;       ///< run `evict` first; states that cannot beat its schedule are dropped
-  run_control run{};
+  run_control run{};                      ///< Limits, seed, threads, progress.
 };
 
 /// The least time of any schedule within the budget, with the proof. Every order of first runs is considered, and every
@@ -47,12 +48,14 @@ struct exact_options {
 ///
 ///     solution s = exact(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(5)}});
 struct exact_solver {
-  using options_type = exact_options;
-  static constexpr std::string_view name = "exact";
+  using options_type = exact_options;                      ///< The options of this solver.
+  static constexpr std::string_view name = "exact";        ///< The solver's name in tables and progress reports.
   static constexpr std::uint32_t most_operations = 2'000;  ///< larger graphs get the bound and `evict` alone
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const exact_options& options = {}) const;
 };
+/// The solver as a function object: `exact(p, options)`.
 inline constexpr exact_solver exact{};
 
 }  // namespace remat

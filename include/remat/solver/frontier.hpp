@@ -63,6 +63,7 @@ template <class Answer, class Solve, class IsBetter, class CarryOver>
 
 // ---- the dual problem --------------------------------------------------------------------------------------------
 
+/// Options of `bisect_budgets`, `least_memory_by` and `least_memory_for`.
 struct trade_off_options {
   std::uint32_t probes = 24;  ///< most solves; ten halvings bring the interval of budgets to a thousandth
   run_control run{};          ///< of all solves together
@@ -102,17 +103,19 @@ bool bisect_budgets(
 
 /// The memory of an answer in bytes: its peak, and the total that must fit the budget, for instance its arena.
 struct measured_bytes {
-  std::int64_t peak = 0;
-  std::int64_t total = 0;
+  std::int64_t peak = 0;   ///< of the schedule
+  std::int64_t total = 0;  ///< at least the peak
 };
 
+/// Options of `fit_budget`.
 struct fit_options {
   std::uint32_t solves = 5;  ///< most solves
   run_control run{};         ///< of all solves together
 };
 
+/// How `fit_budget` ended.
 struct fit_result {
-  std::uint32_t solves = 0;
+  std::uint32_t solves = 0;      ///< that were made
   std::int64_t peak_budget = 0;  ///< of the last solve
   bool fits = false;             ///< its answer fits
 };

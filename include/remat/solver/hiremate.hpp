@@ -23,22 +23,24 @@
 
 namespace remat {
 
+/// Options of `hiremate_solver`.
 struct hiremate_options {
   /// The only hierarchy to use. Without one, those of `h_partition`, `partition_at_repeats` and `partition_at_cuts`
   /// compete.
   std::optional<operation_hierarchy> hierarchy{};
-  std::uint32_t max_group = 20, max_top = 30;  ///< `partition_options`
-  std::size_t most_options = 12;               ///< of a sub-graph
-  std::size_t level_options = 100;             ///< of all sub-graphs of a level together, N_o
-  std::shared_ptr<option_cache> cache{};       ///< shared by solves for several budgets, or of several graphs
-  std::uint64_t moves = 4000;                  ///< `option_search::moves`
+  std::uint32_t max_group = 20;           ///< `partition_options::max_group`, at least 2
+  std::uint32_t max_top = 30;             ///< `partition_options::max_top`, at least 1
+  std::size_t most_options = 12;          ///< of a sub-graph
+  std::size_t level_options = 100;        ///< of all sub-graphs of a level together, N_o
+  std::shared_ptr<option_cache> cache{};  ///< shared by solves for several budgets, or of several graphs
+  std::uint64_t moves = 4000;             ///< `option_search::moves`
   /// The integer program of the top level is begun where the best time exceeds the proven bound by more than this, as a
   /// part of the bound.
   double good_enough = 1e-3;
   double most_columns = 6'000;  ///< larger integer programs are not begun
   std::uint64_t nodes = 100;    ///< of the backend's search at most, unless there is a limit on time
   bool refine = true;           ///< improve the schedule of all operations at the end
-  run_control run{};
+  run_control run{};            ///< Limits, seed, threads, progress.
 };
 
 /// Results for one hierarchy, for tables.
@@ -97,10 +99,11 @@ struct programs {
 ///     solution s = hiremate_with(branch_and_bound)(problem, {.run = {.time_limit = std::chrono::seconds(5)}});
 template <mip_backend Backend>
 struct hiremate_solver {
-  using options_type = hiremate_options;
-  static constexpr std::string_view name = "hiremate";
-  Backend backend{};
+  using options_type = hiremate_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "hiremate";  ///< The solver's name in tables and progress reports.
+  Backend backend{};                                    ///< solves the integer programs
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const hiremate_options& options = {}) const {
     return detail::hierarchical::solve(p, options, programs(), nullptr);
   }

@@ -17,10 +17,11 @@ namespace remat {
 /// then holds the answer. O(reads and writes) time.
 bool settled_by_listed_order(const problem& p, solution& best);
 
+/// Options of `no_remat`.
 struct no_remat_options {
   bool reorder = false;          ///< search for the order of least peak; otherwise the listed order
   std::uint64_t moves = 20'000;  ///< of the local search: `least_peak_options::moves`
-  run_control run{};
+  run_control run{};             ///< Limits, seed, threads, progress.
 };
 
 /// The baseline: every needed operation once, in the listed order, each tensor freed right after its last use. With
@@ -34,14 +35,17 @@ struct no_remat_options {
 ///     const solution s = no_remat(p);                     // how much memory the listed order takes: s.peak_bytes
 ///     const solution t = no_remat(p, {.reorder = true});  // … and the best order without recomputation
 struct no_remat_solver {
-  using options_type = no_remat_options;
-  static constexpr std::string_view name = "no_remat";
+  using options_type = no_remat_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "no_remat";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the baseline if it is within the budget of `p`, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const no_remat_options& options = {}) const;
 
-  /// On a chain: every forward with everything kept, then every backward.
+  /// Returns the baseline of a chain if it is within the budget: every forward with everything kept, then every
+  /// backward.
   [[nodiscard]] chain_solution operator()(const chain_problem& p, const no_remat_options& options = {}) const;
 };
+/// The solver as a function object: `no_remat(p, options)`.
 inline constexpr no_remat_solver no_remat{};
 
 }  // namespace remat

@@ -12,12 +12,13 @@
 
 namespace remat {
 
+/// Options of `refined`.
 struct refined_options {
   /// Further schedules to start from. Those over the budget are ignored.
   std::vector<schedule> starts{};
   std::uint32_t branch_nodes = 200;  ///< of the bound: `turnaround_options::branch_nodes`
   std::uint32_t searches = 4;        ///< `refine_options::searches`
-  run_control run{};
+  run_control run{};                 ///< Limits, seed, threads, progress.
 };
 
 /// A proven bound, eviction, refinement.
@@ -38,12 +39,15 @@ struct refined_options {
 /// Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of `refined`, the
 /// part as the stage.
 struct refined_solver {
-  using options_type = refined_options;
-  static constexpr std::string_view name = "refined";
-  static constexpr std::uint32_t small_step = 16, medium_step = 256;  ///< operations
+  using options_type = refined_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.
+  static constexpr std::uint32_t small_step = 16;      ///< most operations of a graph that `exact` solves first
+  static constexpr std::uint32_t medium_step = 256;    ///< most operations of a graph that `exact` solves after `evict`
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const refined_options& options = {}) const;
 };
+/// The solver as a function object: `refined(p, options)`.
 inline constexpr refined_solver refined{};
 
 }  // namespace remat

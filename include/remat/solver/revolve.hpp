@@ -14,9 +14,10 @@
 
 namespace remat {
 
+/// Options of `revolve`.
 struct revolve_options {
   std::uint32_t max_stages = 150;  ///< of the chains that a graph is cut into, at least 1
-  run_control run{};
+  run_control run{};               ///< Limits, seed, threads, progress.
 };
 
 /// Optimal checkpointing of homogeneous chains: the fewest forward steps with c checkpoint slots, by the binomial rule
@@ -30,12 +31,15 @@ struct revolve_options {
 /// O(L) tries of O(steps) each; on a graph each step takes the operations of a stage. One unit of work is a try. Polls
 /// before each try, and on a graph before each of its two schedules. Throws `bad_argument` if `max_stages` is 0.
 struct revolve_solver {
-  using options_type = revolve_options;
-  static constexpr std::string_view name = "revolve";
+  using options_type = revolve_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "revolve";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const revolve_options& options = {}) const;
+  /// Returns the best schedule found within the budget of the chain, if any, and a proven lower bound on the time.
   [[nodiscard]] chain_solution operator()(const chain_problem& p, const revolve_options& options = {}) const;
 };
+/// The solver as a function object: `revolve(p, options)`.
 inline constexpr revolve_solver revolve{};
 
 /// The least number of forward steps that reverse a homogeneous chain of l steps with c checkpoints beside the input,

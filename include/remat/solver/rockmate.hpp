@@ -12,6 +12,7 @@
 
 namespace remat {
 
+/// Options of `rockmate`.
 struct rockmate_options {
   std::uint32_t slots = 500;             ///< parts of the memory, 1 … 2^24
   std::uint32_t max_stages = 100;        ///< of a chain, at least 1
@@ -27,7 +28,7 @@ struct rockmate_options {
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< a chain with a larger table is left out; at least 0
   std::uint32_t retain_rounds = 3;                   ///< `retain_options::rounds`
   std::uint32_t retain_from = 16;  ///< the best chains, one schedule of each, that are solved again and refined
-  run_control run{};
+  run_control run{};               ///< Limits, seed, threads, progress.
 };
 
 /// Rockmate \cite zhao2023rockmate: cuts the training step into a chain of blocks, finds several ways to run the
@@ -55,11 +56,13 @@ struct rockmate_options {
 /// options. Polls before each problem of a block, after each row, before each schedule, and within `retain`.
 /// Throws `bad_argument` for options out of range.
 struct rockmate_solver {
-  using options_type = rockmate_options;
-  static constexpr std::string_view name = "rockmate";
+  using options_type = rockmate_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "rockmate";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const rockmate_options& options = {}) const;
 };
+/// The solver as a function object: `rockmate(p, options)`.
 inline constexpr rockmate_solver rockmate{};
 
 }  // namespace remat

@@ -19,6 +19,7 @@ enum class rotor_form : std::uint8_t {
   automatic  ///< in bytes as far as the limits allow, else in slots
 };
 
+/// Options of `rotor`.
 struct rotor_options {
   /// On a chain. `automatic` tries `exact` with few breakpoints, then `slots` so that there is an answer, then `exact`
   /// up to its limits, bounded by that answer. On a graph memory is always counted in slots.
@@ -34,7 +35,7 @@ struct rotor_options {
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< no larger table; in slots, fewer slots instead; at least 0
   std::uint32_t candidates = 64;    ///< on a graph: the best schedules that are refined; 3/8 more with safe counts
   std::uint32_t retain_rounds = 3;  ///< on a graph: `retain_options::rounds` for each of them
-  run_control run{};
+  run_control run{};                ///< Limits, seed, threads, progress.
 };
 
 /// Finds the fastest memory-persistent schedule of a chain within a budget, by dynamic programming over sub-chains and
@@ -74,12 +75,15 @@ struct rotor_options {
 ///     const problem p(graph, measured_cost{}, budget);
 ///     const solution s = rotor(p, {.slots = 200});
 struct rotor_solver {
-  using options_type = rotor_options;
-  static constexpr std::string_view name = "rotor";
+  using options_type = rotor_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "rotor";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const rotor_options& options = {}) const;
+  /// Returns the best schedule found within the budget of the chain, if any, and a proven lower bound on the time.
   [[nodiscard]] chain_solution operator()(const chain_problem& p, const rotor_options& options = {}) const;
 };
+/// The solver as a function object: `rotor(p, options)`.
 inline constexpr rotor_solver rotor{};
 
 /// Throws `bad_argument` for options out of range: as `rotor` does.

@@ -24,9 +24,10 @@ struct solved_table;
 /// from one table. Copies share the table.
 class chain_frontier {
  public:
+  /// A budget, and the least time of a memory-persistent schedule within it.
   struct point {
     std::int64_t budget_bytes = 0;  ///< with x_0
-    double time = 0;
+    double time = 0;                ///< in the unit of the chain
   };
 
   /// Memory ascending, time falling.

@@ -17,6 +17,7 @@ namespace remat {
 /// any schedule. `error`: the solver cannot be applied to the problem; `solution::message` says why.
 enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout, cancelled, error };
 
+/// Returns the name of the enumerator.
 [[nodiscard]] constexpr std::string_view to_string(solve_status s) noexcept {
   switch (s) {
     case solve_status::optimal:
@@ -37,24 +38,25 @@ enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout,
 
 /// Figures of a solve, for tables and benchmarks.
 struct solve_statistics {
-  double seconds = 0;      ///< wall clock time
-  std::uint64_t work = 0;  ///< in the solver's unit of work
-  std::uint64_t computes = 0;
-  std::uint64_t recomputes = 0;
+  double seconds = 0;            ///< wall clock time
+  std::uint64_t work = 0;        ///< in the solver's unit of work
+  std::uint64_t computes = 0;    ///< runs of operations in the plan
+  std::uint64_t recomputes = 0;  ///< runs in the plan beyond the first of each operation
 };
 
 /// The answer of every solver.
 struct solution {
-  solve_status status = solve_status::timeout;
+  solve_status status = solve_status::timeout;            ///< how the solve ended
   std::optional<schedule> plan{};                         ///< the schedule; it has passed the exact checker
   std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
   double lower_bound = 0;           ///< proven, on the time of every schedule within the budget; infinite: infeasible
   bool proven = false;              ///< `lower_bound` has been computed (`prove`)
   std::optional<op_id> obstacle{};  ///< where infeasible: the operation that does not fit the budget, if known
-  solve_statistics statistics{};
-  std::string message{};  ///< one line for people; may be empty
+  solve_statistics statistics{};    ///< figures of the solve
+  std::string message{};            ///< one line for people; may be empty
 
+  /// True when there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
 };
 

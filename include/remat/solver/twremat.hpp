@@ -20,7 +20,7 @@ struct twremat_options {
   /// Recursions that are run; the best schedule is the answer. If none fits the budget, up to six are tried.
   std::uint32_t attempts = 1;
   std::uint32_t retain_rounds = 2;  ///< `retain_options::rounds`
-  run_control run{};
+  run_control run{};                ///< Limits, seed, threads, progress.
 };
 
 /// TwRemat \cite kumar2019twremat: recursion over nested separators, which a tree decomposition of the operation graph
@@ -44,11 +44,13 @@ struct twremat_options {
 /// Cancellation: polled every fraction of a millisecond in the recursion, after every four repairs, and before each
 /// recomputation that `retain` looks at.
 struct twremat_solver {
-  using options_type = twremat_options;
-  static constexpr std::string_view name = "twremat";
+  using options_type = twremat_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "twremat";  ///< The solver's name in tables and progress reports.
 
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const twremat_options& options = {}) const;
 };
+/// The solver as a function object: `twremat(p, options)`.
 inline constexpr twremat_solver twremat{};
 
 }  // namespace remat

@@ -50,7 +50,9 @@ using cuda_call = kernel_call<cudaStream_t>;
 /// order of the step's stream, and waits for nothing.
 class cuda_seed {
  public:
+  /// Allocates the memory of the seed on the current device; the seed is undefined before `set`. Throws `cuda_error`.
   cuda_seed() : memory_(sizeof(std::uint64_t)) {}
+  /// The address of the seed on the device, for kernels.
   [[nodiscard]] const std::uint64_t* get() const noexcept { return memory_.as<std::uint64_t>().data(); }
 
   /// Enqueues the writing of `seed`. Throws `cuda_error`.
@@ -72,7 +74,7 @@ class cuda_seed {
 
 /// How closely `cuda_executor` watches the kernels. Only with `off` can a training step be captured.
 enum class cuda_debug : std::uint8_t {
-  off,
+  off,  ///< does not watch them
   /// Waits for each launch, so that an error that the device finds (an illegal address) names its operation.
   synchronize,
   /// As `synchronize`, and fills memory that belongs to no tensor with `cuda::poison`: freed memory becomes poison,
@@ -80,20 +82,21 @@ enum class cuda_debug : std::uint8_t {
   poison
 };
 
+/// Options of `cuda_executor`.
 struct cuda_options {
   /// The arena: the caller's device memory (`cuda_memory(span)`), or memory of a pool in a stream's order
   /// (`cuda_memory(bytes, stream)`). If empty, the executor calls cudaMalloc once, for the plan's bytes.
   cuda_memory arena{};
-  cuda_debug debug = cuda_debug::off;
-  bool timing = false;              ///< note when each launch began and ended: two more events a launch
-  bool ranges = false;              ///< an NVTX range around each launch's enqueuing, with the operation's name
-  const cuda_seed* seed = nullptr;  ///< if not null: written before each training step; must outlive the executor
+  cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
+  bool timing = false;                 ///< note when each launch began and ended: two more events a launch
+  bool ranges = false;                 ///< an NVTX range around each launch's enqueuing, with the operation's name
+  const cuda_seed* seed = nullptr;     ///< if not null: written before each training step; must outlive the executor
 };
 
 /// The time of one launch on the device, in milliseconds.
 struct cuda_launch_time {
-  float start = 0;  ///< from the start of the training step
-  float duration = 0;
+  float start = 0;     ///< from the start of the training step
+  float duration = 0;  ///< of its kernel
 };
 
 namespace cuda {
@@ -109,7 +112,7 @@ struct fork_and_join {
   std::vector<std::uint32_t> joins;
 };
 
-/// O(launches · streams).
+/// Finds how the streams of a plan are tied to stream 0. O(launches · streams) time.
 [[nodiscard]] inline fork_and_join forks_and_joins(const launch_plan& plan) {
   const std::size_t k = plan.num_streams();
   fork_and_join out;
@@ -137,6 +140,7 @@ struct fork_and_join {
 /// An NVTX range while it lives.
 class range {
  public:
+  /// Begins the range `name`; null: there is no range.
   explicit range(const char* name) noexcept : on_(name != nullptr) {
     if (on_) static_cast<void>(nvtxRangePushA(name));
   }
@@ -156,6 +160,7 @@ class range {
 /// the capture, and must not outlive either.
 class cuda_captured_step {
  public:
+  /// Makes `graph` executable. `seed` is written before each launch; null: none is. Throws `cuda_error`.
   cuda_captured_step(cuda_graph graph, const cuda_seed* seed)
       : graph_(std::move(graph)), exec_(make_cuda_graph_exec(graph_)), seed_(seed) {}
 
@@ -166,7 +171,9 @@ class cuda_captured_step {
     throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
   }
 
+  /// The captured graph, for the runtime's own functions; this object owns it.
   [[nodiscard]] cudaGraph_t graph() const noexcept { return graph_.get(); }
+  /// The executable graph, for the runtime's own functions; this object owns it.
   [[nodiscard]] cudaGraphExec_t exec() const noexcept { return exec_.get(); }
 
  private:
@@ -298,11 +305,15 @@ class cuda_executor {
 
   /// A final output in device memory; the next step overwrites it. Throws `bad_argument` for other tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
+  /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
+  /// The arena, in device memory.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
+  /// The executor's kernels.
   [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
   /// The number of events that a run records, without those of `timing`.
   [[nodiscard]] std::size_t num_events() const noexcept { return events_.size() + ends_.size() + (begun_ ? 1 : 0); }
+  /// The number of streams that the executor has made: the plan's streams but stream 0.
   [[nodiscard]] std::size_t num_own_streams() const noexcept { return streams_.size(); }
 
  private:

@@ -15,7 +15,9 @@ namespace remat {
 /// of the call.
 class cuda_error : public error {
  public:
+  /// Keeps CUDA's code beside the message.
   cuda_error(cudaError_t code, const std::string& message) : error(message), code_(code) {}
+  /// CUDA's code of the error.
   [[nodiscard]] cudaError_t code() const noexcept { return code_; }
 
  private:

@@ -23,6 +23,7 @@
 
 namespace remat {
 
+/// Options of `cuda_stand_in_kernels`.
 struct cuda_stand_in_options {
   double burn = 0;  ///< duration of a kernel, in seconds for each unit of the problem's times; 0: as short as possible
   const cuda_seed* seed = nullptr;  ///< if not null: kernels read the training step's seed there when they run
@@ -168,6 +169,7 @@ class cuda_stand_in_kernels {
     throw_on_cuda_error(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the stand-in kernels' memory");
   }
 
+  /// Enqueues the kernels of the operation on the stream of the call.
   void operator()(const cuda_call& c) const {
     const std::size_t o = index(c.operation);
     // Runs of one operation may overlap; all of them write the same values here.

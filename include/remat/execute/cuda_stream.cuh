@@ -18,9 +18,13 @@ namespace remat {
 template <class Handle, cudaError_t (*Destroy)(Handle)>
 class cuda_handle {
  public:
+  /// Owns nothing.
   cuda_handle() = default;
+  /// Owns `handle` from now on.
   explicit cuda_handle(Handle handle) noexcept : handle_(handle) {}
+  /// Takes over the handle of `other`, which is empty afterwards.
   cuda_handle(cuda_handle&& other) noexcept : handle_(other.release()) {}
+  /// Destroys the own handle and takes over that of `other`, which is empty afterwards.
   cuda_handle& operator=(cuda_handle&& other) noexcept {
     if (this != &other) {
       reset();
@@ -30,10 +34,13 @@ class cuda_handle {
   }
   ~cuda_handle() { reset(); }
 
+  /// The handle, which stays owned; null if there is none.
   [[nodiscard]] Handle get() const noexcept { return handle_; }
+  /// True when it owns a handle.
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != Handle{}; }
   /// Gives up the handle: the caller must destroy it.
   [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, Handle{}); }
+  /// Destroys the handle, if there is one; owns nothing afterwards. Reports no error.
   void reset() noexcept {
     // An error here comes from work enqueued earlier; the call that waits for that work reports it.
     if (handle_ != Handle{}) static_cast<void>(Destroy(std::exchange(handle_, Handle{})));
@@ -43,10 +50,10 @@ class cuda_handle {
   Handle handle_{};
 };
 
-using cuda_stream = cuda_handle<cudaStream_t, &cudaStreamDestroy>;
-using cuda_event = cuda_handle<cudaEvent_t, &cudaEventDestroy>;
-using cuda_graph = cuda_handle<cudaGraph_t, &cudaGraphDestroy>;
-using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
+using cuda_stream = cuda_handle<cudaStream_t, &cudaStreamDestroy>;            ///< owns a stream
+using cuda_event = cuda_handle<cudaEvent_t, &cudaEventDestroy>;               ///< owns an event
+using cuda_graph = cuda_handle<cudaGraph_t, &cudaGraphDestroy>;               ///< owns a graph
+using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;  ///< owns an executable graph
 
 /// A new stream of the current device. cudaStreamNonBlocking: it does not wait for the legacy default stream.
 /// Throws `cuda_error`, as all functions here.
@@ -73,6 +80,7 @@ using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
 /// Device memory: allocated and owned, or the caller's.
 class cuda_memory {
  public:
+  /// No memory.
   cuda_memory() = default;
   /// cudaMalloc; cudaFree at the end, which waits for the device.
   explicit cuda_memory(std::size_t bytes) : owner_(owner::heap) {
@@ -94,10 +102,12 @@ class cuda_memory {
   /// Refers to the caller's memory, and does not free it.
   explicit cuda_memory(std::span<std::byte> memory) noexcept : bytes_(memory) {}
 
+  /// Takes over the memory of `other`, which has none afterwards.
   cuda_memory(cuda_memory&& other) noexcept
       : bytes_(std::exchange(other.bytes_, {})),
         owner_(std::exchange(other.owner_, owner::caller)),
         stream_(other.stream_) {}
+  /// Frees the own memory and takes over that of `other`, which has none afterwards.
   cuda_memory& operator=(cuda_memory&& other) noexcept {
     if (this != &other) {
       reset();
@@ -109,14 +119,18 @@ class cuda_memory {
   }
   ~cuda_memory() { reset(); }
 
+  /// The memory; empty if there is none.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+  /// The address of the first byte on the device.
   [[nodiscard]] std::byte* data() const noexcept { return bytes_.data(); }
+  /// The number of bytes.
   [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
   /// The bytes as elements of `T`.
   template <class T>
   [[nodiscard]] std::span<T> as() const noexcept {
     return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
+  /// Frees the memory, unless it is the caller's; there is none afterwards. Reports no error.
   void reset() noexcept {
     if (bytes_.data() != nullptr && owner_ == owner::heap) static_cast<void>(cudaFree(bytes_.data()));
     if (bytes_.data() != nullptr && owner_ == owner::pool) static_cast<void>(cudaFreeAsync(bytes_.data(), stream_));

@@ -23,6 +23,7 @@
 
 namespace remat {
 
+/// Options of `host_executor`.
 struct host_options {
   /// Gives the arena, in one allocation of the plan's bytes and alignment.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
@@ -40,7 +41,7 @@ struct launch_time {
 
 /// The result of one run. The spans are valid until the next run.
 struct host_report {
-  run_status status = run_status::done;
+  run_status status = run_status::done;    ///< how the run ended
   std::size_t launches = 0;                ///< that have run: all, unless the run was cancelled
   double seconds = 0;                      ///< wall clock
   std::int64_t arena_bytes = 0;            ///< of the arena
@@ -145,8 +146,11 @@ class host_executor {
 
   /// A final output, after a run; overwritten by the next. Throws `bad_argument` for other tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
+  /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
+  /// The arena, in host memory.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_.range(); }
+  /// The executor's kernels.
   [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
 
  private:

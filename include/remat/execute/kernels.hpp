@@ -23,9 +23,9 @@ namespace remat {
 /// on CUDA, until the enqueued work has ended.
 template <class Stream>
 struct kernel_call {
-  using stream_type = Stream;
+  using stream_type = Stream;  ///< the type of `stream`
 
-  op_id operation{};
+  op_id operation{};                                     ///< the operation to run
   std::span<const std::span<const std::byte>> inputs{};  ///< in the graph's order, parameters and inputs among them
   std::span<const std::span<std::byte>> outputs{};       ///< in the graph's order
   /// Of each output. 0: its content is undefined, and the kernel must write all of it. 1: it holds the contributions of
@@ -34,7 +34,7 @@ struct kernel_call {
   std::span<std::byte> workspace{};  ///< undefined content before and after the call
   /// For random operations: the same for all runs of the operation in one training step, different in each step.
   std::uint64_t seed = 0;
-  Stream stream{};
+  Stream stream{};  ///< the stream on which the kernel runs
 
   /// Input `i` as elements of `T`. Bytes at the end that do not fill an element are left out.
   template <class T>
@@ -55,8 +55,9 @@ struct kernel_call {
 
 /// The thread of a host executor on which a kernel runs: 0 … threads − 1.
 struct host_stream {
-  std::uint32_t index = 0;
+  std::uint32_t index = 0;  ///< the number of the thread; 0 is the caller's
 };
+/// The argument of a kernel callable on the CPU.
 using host_call = kernel_call<host_stream>;
 
 /// The kernels of a graph, as one callable.
@@ -77,16 +78,21 @@ concept kernels_for = requires(K& kernels, const kernel_call<Stream>& call) {
 template <class Call>
 class kernel_table {
  public:
-  using kernel = std::function<void(const Call&)>;
+  using kernel = std::function<void(const Call&)>;  ///< the kernel of one operation
 
+  /// A table without operations.
   kernel_table() = default;
   /// Empty kernels for all operations of `g`.
   template <data_flow_graph G>
   explicit kernel_table(const G& g) : kernels_(static_cast<std::size_t>(g.num_operations())) {}
+  /// The given kernels: entry i is the kernel of operation i.
   explicit kernel_table(std::vector<kernel> kernels) : kernels_(std::move(kernels)) {}
 
+  /// The number of operations, with and without kernels.
   [[nodiscard]] std::size_t size() const noexcept { return kernels_.size(); }
+  /// The kernel of operation `o`, empty if it has none. Precondition: `o` is below `size()`.
   [[nodiscard]] kernel& operator[](op_id o) noexcept { return kernels_[index(o)]; }
+  /// The kernel of operation `o`, empty if it has none. Precondition: `o` is below `size()`.
   [[nodiscard]] const kernel& operator[](op_id o) const noexcept { return kernels_[index(o)]; }
 
   /// Throws `bad_argument` that names the operation if it has no kernel.

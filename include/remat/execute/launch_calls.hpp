@@ -20,7 +20,9 @@ class launch_memory {
  public:
   /// Throws `bad_argument` if the arena is smaller than the plan's, or not aligned as the plan needs it.
   launch_memory(const launch_plan& plan, std::span<std::byte> arena);
+  /// Takes over the spans of another object.
   launch_memory(launch_memory&&) noexcept = default;
+  /// Takes over the spans of another object.
   launch_memory& operator=(launch_memory&&) noexcept = default;
   launch_memory(const launch_memory&) = delete;
   launch_memory& operator=(const launch_memory&) = delete;
@@ -37,10 +39,13 @@ class launch_memory {
   /// The bytes of a final output, valid after a run. Throws `bad_argument` for any other tensor.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const;
 
+  /// The arena that the constructor was given.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
+  /// The memory of each input of a launch, in the graph's order; empty for a tensor that must be bound and is not.
   [[nodiscard]] std::span<const std::span<const std::byte>> inputs(const launch& l) const noexcept {
     return {reads_.data() + l.inputs, reads_.data() + l.outputs};
   }
+  /// The memory of each output of a launch, in the graph's order.
   [[nodiscard]] std::span<const std::span<std::byte>> outputs(const launch& l) const noexcept {
     return {writes_.data() + l.outputs, writes_.data() + l.end};
   }
@@ -48,6 +53,7 @@ class launch_memory {
   [[nodiscard]] std::span<const std::uint8_t> adds(const launch& l) const noexcept {
     return {adds_.data() + l.outputs, adds_.data() + l.end};
   }
+  /// The workspace of a launch; empty if it has none.
   [[nodiscard]] std::span<std::byte> workspace(const launch& l) const noexcept {
     return range(l.workspace_offset, l.workspace_bytes);
   }
@@ -115,10 +121,14 @@ class launch_calls {
   void require_bound() const { memory_.require_bound(); }
   /// As `launch_memory::output`.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return memory_.output(t); }
+  /// The arena that the constructor was given.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return memory_.arena(); }
 
+  /// The number of calls: one for each launch of the plan.
   [[nodiscard]] std::size_t size() const noexcept { return calls_.size(); }
+  /// The call of a launch. An executor may set its stream and its seed.
   [[nodiscard]] kernel_call<Stream>& operator[](std::size_t launch) noexcept { return calls_[launch]; }
+  /// The call of a launch.
   [[nodiscard]] const kernel_call<Stream>& operator[](std::size_t launch) const noexcept { return calls_[launch]; }
 
  private:
@@ -127,7 +137,10 @@ class launch_calls {
 };
 
 /// How a run of a training step ended. Errors are exceptions.
-enum class run_status : std::uint8_t { done, cancelled };
+enum class run_status : std::uint8_t {
+  done,      ///< all launches were issued
+  cancelled  ///< a stop request ended the run before its last launch
+};
 
 /// Numbered streams and events, to which launches are issued.
 ///
@@ -144,7 +157,9 @@ concept launch_device = requires(D& d, std::uint32_t i) {
 /// Hooks of `issue` that do nothing. `before(i)` is called when launch `i` has waited for its events and is about to
 /// run, `after(i)` after its kernel and before its event is recorded.
 struct no_hooks {
+  /// Does nothing.
   constexpr void before(std::uint32_t) const noexcept {}
+  /// Does nothing.
   constexpr void after(std::uint32_t) const noexcept {}
 };
 

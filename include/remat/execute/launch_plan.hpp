@@ -22,19 +22,22 @@ namespace remat {
 /// The addresses of a schedule's allocations in one arena.
 struct arena_layout {
   std::span<const std::int64_t> offsets{};  ///< bytes, of each allocation of `lifetimes`
-  std::int64_t arena_bytes = 0;
-  std::int64_t alignment = 1;  ///< of the arena's first byte and of all offsets; a power of two
+  std::int64_t arena_bytes = 0;             ///< the size of the arena
+  std::int64_t alignment = 1;               ///< of the arena's first byte and of all offsets; a power of two
 
+  /// An arena of 0 bytes, without allocations.
   arena_layout() = default;
+  /// Refers to the offsets `where`, which must outlive the layout.
   arena_layout(std::span<const std::int64_t> where, std::int64_t bytes, std::int64_t aligned_to)
       : offsets(where), arena_bytes(bytes), alignment(aligned_to) {}
-  /// Refers to `plan`.
+  /// Refers to the offsets of `plan`, which must outlive the layout.
   arena_layout(const memory_plan& plan)  // NOLINT: implicit, as it is the same in other words
       : offsets(plan.offsets), arena_bytes(plan.arena_bytes), alignment(plan.alignment) {}
 };
 
+/// Options of a `launch_plan` that plans its own memory.
 struct launch_options {
-  std::uint32_t streams = 1;     ///< at least 1
+  std::uint32_t streams = 1;     ///< the number of streams, at least 1
   memory_plan_options memory{};  ///< for the memory plan that the launch plan makes
 };
 
@@ -43,24 +46,26 @@ struct launch_argument {
   /// The `allocation` of an always resident tensor, which lies in the caller's memory.
   static constexpr std::uint32_t bound = lifetimes::no_allocation;
 
-  tensor_id tensor{};
+  tensor_id tensor{};                ///< the tensor that is read or written
   std::uint32_t allocation = bound;  ///< of `launch_plan::lives()`
-  std::int64_t bytes = 0;
-  std::int64_t offset = 0;  ///< bytes, in the arena
-  std::uint8_t adds = 0;    ///< of an output: 1 if it already holds the contributions of other operations
+  std::int64_t bytes = 0;            ///< the size of the tensor
+  std::int64_t offset = 0;           ///< bytes, in the arena
+  std::uint8_t adds = 0;             ///< of an output: 1 if it already holds the contributions of other operations
 };
 
 /// One compute of the schedule, ready to be issued to a stream.
 struct launch {
-  static constexpr std::uint32_t no_event = 0xffffffff;
+  static constexpr std::uint32_t no_event = 0xffffffff;  ///< the `event` of a launch that none waits for
 
-  op_id operation{};
-  std::uint32_t step = 0;  ///< of the schedule
-  std::uint32_t stream = 0;
-  std::uint32_t event = no_event;  ///< recorded after the launch, because another stream waits for it
-  /// Its arguments in `launch_plan::arguments()`: inputs [inputs, outputs), outputs [outputs, end).
-  std::uint32_t inputs = 0, outputs = 0, end = 0;
-  std::int64_t workspace_offset = 0, workspace_bytes = 0;
+  op_id operation{};                  ///< the operation that is run
+  std::uint32_t step = 0;             ///< of the schedule
+  std::uint32_t stream = 0;           ///< the stream to which the launch is issued
+  std::uint32_t event = no_event;     ///< recorded after the launch, because another stream waits for it
+  std::uint32_t inputs = 0;           ///< the place of its first input in `launch_plan::arguments()`
+  std::uint32_t outputs = 0;          ///< the place of its first output there, which is one past its last input
+  std::uint32_t end = 0;              ///< one past the place of its last output there
+  std::int64_t workspace_offset = 0;  ///< bytes, in the arena; 0 without workspace
+  std::int64_t workspace_bytes = 0;   ///< the size of its workspace
 };
 
 namespace detail::launching {
@@ -123,10 +128,13 @@ class launch_plan {
 
   /// In the schedule's order; elsewhere, launch i is `launches()[i]`.
   [[nodiscard]] std::span<const launch> launches() const noexcept { return launches_; }
+  /// The number of launches: the computes of the schedule.
   [[nodiscard]] std::size_t size() const noexcept { return launches_.size(); }
+  /// The inputs of a launch of this plan, in the graph's order.
   [[nodiscard]] std::span<const launch_argument> inputs(const launch& l) const noexcept {
     return {arguments_.data() + l.inputs, arguments_.data() + l.outputs};
   }
+  /// The outputs of a launch of this plan, in the graph's order.
   [[nodiscard]] std::span<const launch_argument> outputs(const launch& l) const noexcept {
     return {arguments_.data() + l.outputs, arguments_.data() + l.end};
   }
@@ -136,7 +144,9 @@ class launch_plan {
   [[nodiscard]] std::span<const std::uint32_t> waits(std::size_t i) const noexcept { return waits_[i]; }
   /// For each event, the launch after which it is recorded.
   [[nodiscard]] std::span<const std::uint32_t> events() const noexcept { return events_; }
+  /// The number of events, each recorded once in a run.
   [[nodiscard]] std::uint32_t num_events() const noexcept { return static_cast<std::uint32_t>(events_.size()); }
+  /// The number of streams, with those that have no launch.
   [[nodiscard]] std::uint32_t num_streams() const noexcept { return assignment_.streams; }
   /// The launches of a stream, in their order.
   [[nodiscard]] std::span<const std::uint32_t> of_stream(std::uint32_t s) const noexcept { return by_stream_[s]; }
@@ -148,24 +158,32 @@ class launch_plan {
   [[nodiscard]] std::span<const std::uint32_t> frees(std::size_t i) const noexcept { return frees_[i]; }
   /// Bytes in use while each launch runs, as the checker counts them.
   [[nodiscard]] std::span<const std::int64_t> memory() const noexcept { return memory_; }
+  /// The peak of the schedule in bytes, as the checker counts it.
   [[nodiscard]] std::int64_t peak_bytes() const noexcept { return peak_bytes_; }
 
+  /// The schedule's allocations.
   [[nodiscard]] const lifetimes& lives() const noexcept { return lives_; }
   /// Bytes, of each allocation of `lives()`.
   [[nodiscard]] std::span<const std::int64_t> offsets() const noexcept { return offsets_; }
+  /// The bytes that the arena needs.
   [[nodiscard]] std::int64_t arena_bytes() const noexcept { return arena_bytes_; }
+  /// The alignment in bytes of the arena's first byte and of all offsets.
   [[nodiscard]] std::int64_t alignment() const noexcept { return alignment_; }
   /// Simulated times of the launches, the makespan and the critical path.
   [[nodiscard]] const stream_assignment& assignment() const noexcept { return assignment_; }
 
+  /// The number of operations of the graph.
   [[nodiscard]] std::size_t num_operations() const noexcept { return num_operations_; }
+  /// The number of tensors of the graph.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensor_bytes_.size(); }
   /// True if the caller must bind memory for the tensor: it is always resident, and some launch reads it or it is a
   /// final output.
   [[nodiscard]] bool needs_binding(tensor_id t) const noexcept { return bound_[index(t)] != 0; }
+  /// True when the tensor is always resident: it lies in the caller's memory, not in the arena.
   [[nodiscard]] bool is_resident(tensor_id t) const noexcept { return resident_[index(t)] != 0; }
   /// The problem's size of the tensor; of an always resident tensor the graph's, 0 if the graph has no sizes.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensor_bytes_[index(t)]; }
+  /// True when `bytes(t)` is the size of the tensor; false for an always resident tensor of a graph without sizes.
   [[nodiscard]] bool knows_bytes(tensor_id t) const noexcept { return sized_ || !is_resident(t); }
   /// The allocation that holds a final output at the end; `launch_argument::bound` for all other tensors.
   [[nodiscard]] std::uint32_t output_allocation(tensor_id t) const noexcept { return output_allocation_[index(t)]; }

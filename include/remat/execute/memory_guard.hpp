@@ -14,7 +14,7 @@ namespace remat {
 
 /// How closely `host_executor` watches the kernels.
 enum class host_debug : std::uint8_t {
-  off,
+  off,  ///< does not watch them
   /// Memory that belongs to no tensor is filled with `detail::host::poison`: freed memory becomes poison, fresh outputs
   /// and workspace begin as poison. A byte that is not poison any more is noticed when its memory is given to a tensor,
   /// or at the end of the training step.

@@ -39,7 +39,7 @@ struct measured_times {
     return std::none_of(seconds.begin(), seconds.end(), [](double s) { return std::isnan(s); });
   }
 
-  /// Throws `bad_cost` that names the operation if it was not measured.
+  /// The measured time of operation `o` in seconds. Throws `bad_cost` that names the operation if it was not measured.
   template <data_flow_graph G>
   [[nodiscard]] double time(const G& g, op_id o) const {
     if (index(o) < seconds.size() && !std::isnan(seconds[index(o)])) return seconds[index(o)];
@@ -63,7 +63,7 @@ struct measured_times {
 /// The number that replaces several measurements of one quantity.
 enum class time_statistic : std::uint8_t {
   median,  ///< of an even number, the mean of the two in the middle
-  least
+  least    ///< the least of them
 };
 
 /// The statistic of some times; NaN if there are none. Reorders the times. O(n) time.
@@ -72,9 +72,11 @@ enum class time_statistic : std::uint8_t {
 /// Times of launches, gathered over any number of runs, of any executor and any schedules of one graph.
 class launch_times {
  public:
+  /// No times yet, of a graph with so many operations.
   explicit launch_times(std::size_t num_operations) : of_(num_operations) {}
 
-  /// Throws `bad_argument` if the graph has no operation `o`, `bad_cost` if `seconds` is negative or not finite.
+  /// Adds one time of operation `o`. Throws `bad_argument` if the graph has no operation `o`, `bad_cost` if `seconds`
+  /// is negative or not finite.
   void add(op_id o, double seconds);
   /// Adds one run of a plan. `seconds_of(i)` is the time of launch i.
   template <std::invocable<std::size_t> F>
@@ -101,13 +103,14 @@ concept timed_executor = requires(E& e, std::uint64_t seed, const std::stop_toke
   std::chrono::duration<double>(e.run(seed, stop).times[0].duration);
 };
 
+/// Options of `profile`.
 struct profile_options {
   unsigned warm_up = 2;  ///< runs before those that count: memory is touched for the first time, caches fill
   unsigned runs = 7;     ///< that count, at least 1
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock; no run begins after it
-  time_statistic statistic = time_statistic::median;
-  std::uint64_t step_seed = 0;  ///< of the first run; each run has the next seed
-  std::stop_token stop{};       ///< given to each run; a run that it cancels is the last one and does not count
+  time_statistic statistic = time_statistic::median;  ///< what stands for the several times of an operation
+  std::uint64_t step_seed = 0;                        ///< of the first run; each run has the next seed
+  std::stop_token stop{};  ///< given to each run; a run that it cancels is the last one and does not count
 };
 
 /// The measured times of one schedule.

@@ -31,8 +31,9 @@ namespace remat {
 /// that no final output and no effect needs. O(operations + reads and writes).
 [[nodiscard]] schedule listed_order(const problem& p);
 
+/// Options of `profile_and_plan` and `make_planned`.
 struct planning_options {
-  profile_options profile{};
+  profile_options profile{};                 ///< how operations are measured
   std::int64_t budget = problem::unlimited;  ///< bytes, for the schedule's peak
   bool arena_within_budget = true;           ///< the budget holds for the arena, too, which gaps make larger
   unsigned attempts = 6;  ///< solves, each with less memory than the one before, to bring the arena within the budget
@@ -49,7 +50,7 @@ struct planned_step {
   std::unique_ptr<Executor> executor{};  ///< null if no schedule was found, or none whose arena fits: see `message`
   profile_report measured{};             ///< of the first schedule
   std::optional<problem> instance{};     ///< with the measured times and the budget
-  schedule plan{};
+  schedule plan{};                       ///< the schedule of the last solve that found one
   double predicted_seconds = 0;    ///< of a training step: the measured times along the plan, on `streams` streams
   double baseline_seconds = 0;     ///< of a training step with nothing recomputed, on one stream
   std::int64_t peak_bytes = 0;     ///< of the plan
@@ -58,6 +59,7 @@ struct planned_step {
   unsigned attempts = 0;           ///< solves
   std::string message{};           ///< one line: the solver's, or the reason why there is no executor
 
+  /// True when there is an executor.
   [[nodiscard]] bool ready() const noexcept { return executor != nullptr; }
 };
 
@@ -149,8 +151,8 @@ requires std::invocable<Make&, launch_plan, bool> && std::invocable<Solve&, cons
 
 /// Memory of a tensor that is always resident.
 struct tensor_binding {
-  tensor_id tensor{};
-  std::span<const std::byte> memory{};
+  tensor_id tensor{};                   ///< the tensor that is bound
+  std::span<const std::byte> memory{};  ///< its bytes, which must outlive the executor
 };
 
 /// `profile_and_plan` on the host, with the user's kernels and the memory of parameters and inputs.

@@ -17,6 +17,7 @@
 
 namespace remat {
 
+/// Options of `stand_in_kernels`.
 struct stand_in_options {
   std::int64_t whole =
       64 * 1024;  ///< bytes: smaller tensors, and those of that size, are written and verified as a whole
@@ -94,6 +95,7 @@ class stand_in_kernels {
 
   /// Of each operation without outputs: the sum of its hashes since `forget_effects`; 0 for others.
   [[nodiscard]] std::span<const std::uint64_t> effects() const noexcept { return effects_; }
+  /// Sets all `effects` to 0. Not to be called while kernels run.
   void forget_effects() noexcept;
 
  private:

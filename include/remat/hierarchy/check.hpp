@@ -11,6 +11,7 @@
 
 namespace remat {
 
+/// The numbers of children that `check_hierarchy` allows. By default any number is allowed.
 struct hierarchy_limits {
   std::uint32_t max_group =
       std::numeric_limits<std::uint32_t>::max();                      ///< most children of a group that is no sequence
@@ -21,6 +22,7 @@ struct hierarchy_limits {
 struct hierarchy_report {
   std::vector<std::string> violations{};  ///< at most ten, in words
 
+  /// True when the checker found no violation.
   [[nodiscard]] bool valid() const noexcept { return violations.empty(); }
 };
 

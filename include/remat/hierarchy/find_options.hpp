@@ -56,13 +56,13 @@ struct option_search {
   std::size_t most_options = 12;  ///< of a part, spread over saved bytes
   std::uint64_t moves = 4000;     ///< work limit of the thorough solver, for each pair of budgets
   part_solvers solvers{};         ///< who solves the parts; `default_part_solvers()` in `solver/part_solvers.hpp`
-  std::shared_ptr<option_cache> cache{};
+  std::shared_ptr<option_cache> cache{};  ///< options are looked up and kept there; null: no cache
   /// Schedules of `part_runs::problem_within(peak, save)` to start from, for part i: from a hierarchy below. It counts
   /// its work on the clock, and stops when that says so. Called by several threads at once, for different parts.
   std::function<std::vector<schedule>(std::size_t i, const part_runs&, std::int64_t peak, std::int64_t save,
                                       run_clock&)>
       starts{};
-  run_control run{};
+  run_control run{};  ///< only `stop`, `seed` and `threads` are used; the clock of `find_options` has the limits
 };
 
 /// The options of several parts.
@@ -72,8 +72,8 @@ struct option_table {
   std::size_t reused = 0;                           ///< of these, known from the cache
   std::size_t solves = 0;                           ///< problems that were solved
   std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
-  std::uint64_t work = 0;
-  stop_reason stopped = stop_reason::none;
+  std::uint64_t work = 0;                           ///< elementary moves of all solves
+  stop_reason stopped = stop_reason::none;          ///< the limit that cut the search short; `none` if no limit did
 };
 
 /// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways

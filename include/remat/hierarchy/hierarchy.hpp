@@ -31,37 +31,44 @@ namespace remat {
 /// either, the last forward operation. Of the makers and readers of one tensor, the last 32 up to that limit are looked
 /// at.
 struct operation_hierarchy {
-  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t none =
+      std::numeric_limits<std::uint32_t>::max();  ///< stands for "no group" and "no operation"
 
+  /// One group: its place in the tree of groups, and its two intervals of `order`.
   struct group {
-    std::uint32_t parent = none;
-    std::uint32_t depth = 0;
-    std::uint32_t forward_begin = 0, forward_end = 0;    ///< of `order`
-    std::uint32_t backward_begin = 0, backward_end = 0;  ///< of `order`
+    std::uint32_t parent = none;       ///< the group that holds this one; `none` for the whole step
+    std::uint32_t depth = 0;           ///< 0 for the whole step, and one more than the parent's for others
+    std::uint32_t forward_begin = 0;   ///< the place in `order` of its first forward operation
+    std::uint32_t forward_end = 0;     ///< one past the place of its last forward operation
+    std::uint32_t backward_begin = 0;  ///< the place in `order` of its first backward operation
+    std::uint32_t backward_end = 0;    ///< one past the place of its last backward operation
     /// What each child but the last makes is read by the next child, and in the forward part by no other operation.
     bool sequence = false;
   };
 
-  std::vector<std::uint32_t> order{};
-  std::uint32_t num_forward = 0;
-  std::vector<group> groups{};  ///< [0] is the whole step; parents stand before their children
+  std::vector<std::uint32_t> order{};  ///< the needed operations in a topological order, the forward ones first
+  std::uint32_t num_forward = 0;       ///< the number of forward operations: the first ones of `order`
+  std::vector<group> groups{};         ///< [0] is the whole step; parents stand before their children
   /// group → its children in turn: a forward operation, or `group_of.size()` + a group.
   index_rows children{};
   std::vector<std::uint32_t> group_of{};  ///< operation → the innermost group that holds it
   std::vector<std::uint32_t> anchor{};    ///< operation → forward operation; of a forward operation itself
 
+  /// The forward operations of group `g`, in order.
   [[nodiscard]] std::span<const std::uint32_t> forward(std::size_t g) const noexcept {
     return {order.data() + groups[g].forward_begin, order.data() + groups[g].forward_end};
   }
+  /// The backward operations of group `g`, in order.
   [[nodiscard]] std::span<const std::uint32_t> backward(std::size_t g) const noexcept {
     return {order.data() + groups[g].backward_begin, order.data() + groups[g].backward_end};
   }
+  /// True when `child`, an entry of `children`, is a group and not an operation.
   [[nodiscard]] bool is_group(std::uint32_t child) const noexcept { return child >= group_of.size(); }
-  /// Precondition: `is_group(child)`.
+  /// The group that the entry `child` of `children` stands for. Precondition: `is_group(child)`.
   [[nodiscard]] std::uint32_t group_at(std::uint32_t child) const noexcept {
     return child - static_cast<std::uint32_t>(group_of.size());
   }
-  /// Of the deepest group; 0 where there is none but the whole step.
+  /// The depth of the deepest group; 0 where there is none but the whole step.
   [[nodiscard]] std::uint32_t depth() const noexcept {
     std::uint32_t most = 0;
     for (const group& g : groups) most = std::max(most, g.depth);

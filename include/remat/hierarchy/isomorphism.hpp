@@ -18,27 +18,29 @@ namespace remat {
 struct step_part {
   /// The properties of an operation. Operations that can be exchanged have equal ones.
   struct operation_traits {
-    double time = 0;
-    std::int64_t workspace = 0;
-    std::uint8_t once = 0;
-    bool forward = false;
+    double time = 0;             ///< in the cost model's unit
+    std::int64_t workspace = 0;  ///< bytes
+    std::uint8_t once = 0;       ///< 0, or the reason why it runs at most once, as `flat_graph::once`
+    bool forward = false;        ///< it is a forward operation
     friend bool operator==(const operation_traits&, const operation_traits&) = default;
   };
   /// The properties of a tensor.
   struct tensor_traits {
-    std::int64_t bytes = 0;
-    std::uint8_t roles = 0;
+    std::int64_t bytes = 0;  ///< the tensor's size
+    std::uint8_t roles = 0;  ///< the roles outside of the part, as bits
     friend bool operator==(const tensor_traits&, const tensor_traits&) = default;
   };
-  /// Roles of a tensor outside of the part, as bits: needed forward or backward operations outside make it or read it;
-  /// it is a final output.
-  static constexpr std::uint8_t made_by_forward = 1, made_by_backward = 2, read_by_forward = 4, read_by_backward = 8,
-                                final_output = 16;
+  // Roles of a tensor outside of the part, as bits of `tensor_traits::roles`.
+  static constexpr std::uint8_t made_by_forward = 1;   ///< a needed forward operation outside makes the tensor
+  static constexpr std::uint8_t made_by_backward = 2;  ///< a needed backward operation outside makes the tensor
+  static constexpr std::uint8_t read_by_forward = 4;   ///< a needed forward operation outside reads the tensor
+  static constexpr std::uint8_t read_by_backward = 8;  ///< a needed backward operation outside reads the tensor
+  static constexpr std::uint8_t final_output = 16;     ///< the tensor is a final output
 
-  std::vector<std::uint32_t> operations{};  ///< of the graph, in a topological order
-  std::vector<std::uint32_t> tensors{};     ///< of the graph, ascending
-  std::vector<operation_traits> operation{};
-  std::vector<tensor_traits> tensor{};
+  std::vector<std::uint32_t> operations{};    ///< of the graph, in a topological order
+  std::vector<std::uint32_t> tensors{};       ///< of the graph, ascending
+  std::vector<operation_traits> operation{};  ///< the properties of each entry of `operations`
+  std::vector<tensor_traits> tensor{};        ///< the properties of each entry of `tensors`
   // In indices of the two lists above.
   index_rows reads{};   ///< operation → tensors
   index_rows writes{};  ///< operation → tensors
@@ -74,6 +76,7 @@ class part_extractor {
   std::vector<std::uint8_t> mine_;
 };
 
+/// What `find_isomorphism`, `fingerprint` and `classify` compare, and how long they search.
 struct isomorphism_options {
   /// Compare times. Measured times of equal operations differ slightly; false ignores them.
   bool times = true;
@@ -83,8 +86,8 @@ struct isomorphism_options {
 
 /// Operation and tensor of one part → those of another part, in indices of their lists.
 struct part_mapping {
-  std::vector<std::uint32_t> operation{};
-  std::vector<std::uint32_t> tensor{};
+  std::vector<std::uint32_t> operation{};  ///< place of an operation in one part → its place in the other
+  std::vector<std::uint32_t> tensor{};     ///< place of a tensor in one part → its place in the other
 };
 
 /// A hash of a part that does not depend on names: equal for parts that are equal up to renaming, and rarely equal for
@@ -121,6 +124,8 @@ struct group_classes : part_classes {
 };
 
 /// \overload
+///
+/// Classes of all groups of the hierarchy `h` of the graph `g`.
 [[nodiscard]] group_classes classify(const flat_graph& g, const operation_hierarchy& h,
                                      const isomorphism_options& options = {});
 

@@ -17,7 +17,7 @@ namespace remat {
 
 /// A child of a level: a group, or a forward operation with the backward operations anchored at it.
 struct level_child {
-  step_part part{};
+  step_part part{};                    ///< the child's operations and tensors
   std::vector<part_option> options{};  ///< at least one
 };
 
@@ -34,7 +34,7 @@ struct level_child {
 /// tensors after the same forward share their phantom. \cite gusak2025hiremate
 class level_builder {
  public:
-  static constexpr std::uint32_t none = level_problem::none;
+  static constexpr std::uint32_t none = level_problem::none;  ///< stands for "no child", "no option" and "no tensor"
 
   /// The whole graph. Keeps references to the graph and the children.
   level_builder(const flat_graph& g, std::span<const level_child> children);
@@ -42,7 +42,9 @@ class level_builder {
   level_builder(const flat_graph& g, std::span<const level_child> children, const part_runs& whole,
                 std::int64_t peak_bytes, std::int64_t save_bytes);
 
+  /// The level, with the runs of all children.
   [[nodiscard]] const level_problem& level() const noexcept { return level_; }
+  /// The number of children of the level.
   [[nodiscard]] std::size_t num_children() const noexcept { return children_.size(); }
 
   /// The operations of the graph that a schedule of the level runs, in order.

@@ -24,16 +24,18 @@ namespace remat {
 /// `simulate_level` defines the meaning exactly, and `require_valid` the valid fields (`hierarchy/simulate_level.hpp`).
 /// \cite gusak2025hiremate
 struct level_problem {
-  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t none =
+      std::numeric_limits<std::uint32_t>::max();  ///< stands for "no run" and "no tensor"
 
   /// A peak half-way through a run: `bytes` beyond the bytes resident before the run, less the tensors of `gone` that
   /// no later choice reads.
   struct inner_peak {
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0;             ///< the peak
     std::vector<std::uint32_t> gone{};  ///< tensors that the variant has read for the last time by then, ascending
   };
+  /// One way in which a run can take place.
   struct variant {
-    double time = 0;
+    double time = 0;  ///< the run's time in this variant, in the cost model's unit
     /// The most bytes that the run needs beyond those resident before it begins. Tensors that it writes are counted
     /// also where they are resident already. May be less than the bytes of these, since tensors read may go half-way.
     std::int64_t peak_bytes = 0;
@@ -41,12 +43,15 @@ struct level_problem {
     std::vector<std::uint32_t> writes{};  ///< tensors, ascending
     std::vector<inner_peak> inner{};      ///< further peaks; may be empty
   };
+  /// A forward or a backward of a sub-graph, with all its variants.
   struct run {
-    bool again = false;
+    bool again = false;               ///< the run may take place any number of times after its first
     std::vector<variant> variants{};  ///< at least one
   };
+  /// One entry of a schedule: a run takes place in one of its variants.
   struct choice {
-    std::uint32_t run = 0, variant = 0;
+    std::uint32_t run = 0;      ///< an index of `runs`
+    std::uint32_t variant = 0;  ///< an index of the run's `variants`
     friend bool operator==(const choice&, const choice&) = default;
   };
 
@@ -54,6 +59,7 @@ struct level_problem {
   std::vector<run> runs{};               ///< in a topological order
   std::vector<std::uint32_t> outputs{};  ///< tensors that must be resident at the end, ascending
 
+  /// The number of variants of all runs.
   [[nodiscard]] std::size_t num_options() const noexcept {
     std::size_t count = 0;
     for (const run& r : runs) count += r.variants.size();

@@ -13,12 +13,13 @@
 
 namespace remat {
 
+/// Options of `search_level`.
 struct level_search_options {
   std::uint32_t prices = 10;  ///< of saved bytes that are tried
   std::uint32_t rounds = 2;   ///< over all children, trying the options next to the chosen one
   bool escalate = true;       ///< ask `level_solvers::escalate` for the options that a price gives
   level_solvers solvers{};    ///< `default_level_solvers()` in `solver/part_solvers.hpp`
-  run_control run{};
+  run_control run{};          ///< not used by `search_level`, whose clock has the limits
 };
 
 /// Judges the choices that `search_level` found: a value (less is better), infinite for choices of no use.

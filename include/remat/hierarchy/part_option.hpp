@@ -25,22 +25,26 @@ struct part_option {
     std::int64_t bytes = 0;             ///< the peak, where the tensors of `gone` are counted as resident
     std::vector<std::uint32_t> gone{};  ///< the tensors of others that were read for the last time, ascending
   };
-  std::vector<std::uint32_t> forward{}, backward{};  ///< operations in order, with repetitions
-  double forward_time = 0, backward_time = 0;
-  std::int64_t saved_bytes = 0;         ///< the bytes of `kept`
-  std::int64_t forward_peak_bytes = 0;  ///< with the outputs for others
+  std::vector<std::uint32_t> forward{};   ///< the operations of the forward in order, with repetitions
+  std::vector<std::uint32_t> backward{};  ///< the operations of the backward in order, with repetitions
+  double forward_time = 0;                ///< the sum of the times of `forward`
+  double backward_time = 0;               ///< the sum of the times of `backward`
+  std::int64_t saved_bytes = 0;           ///< the bytes of `kept`
+  std::int64_t forward_peak_bytes = 0;    ///< with the outputs for others
   std::int64_t backward_peak_bytes =
       0;  ///< beyond the resident bytes at its start; tensors that it frees are subtracted
   std::int64_t forward_peak_again_bytes = 0;   ///< `forward_peak_bytes` where the outputs are resident already
   std::int64_t backward_peak_again_bytes = 0;  ///< `backward_peak_bytes` where gradients may be resident already
-  /// The stretches with a higher peak than all before them, in order. In the first one nothing is gone; the last one
-  /// has the peak of the whole.
-  std::vector<stretch> forward_stretches{}, backward_stretches{};
+  /// The stretches of the forward with a higher peak than all before them, in order. In the first one nothing is gone;
+  /// the last one has the peak of the whole.
+  std::vector<stretch> forward_stretches{};
+  std::vector<stretch> backward_stretches{};  ///< the same of the backward
   // Tensors, ascending.
   std::vector<std::uint32_t> kept{};            ///< made by the forward, read by the backward, and by no others
   std::vector<std::uint32_t> forward_reads{};   ///< made by others
   std::vector<std::uint32_t> backward_reads{};  ///< made by others, or by the forward for others as well
 
+  /// The time of the forward and the backward together.
   [[nodiscard]] double time() const noexcept { return forward_time + backward_time; }
 };
 
@@ -60,6 +64,7 @@ class part_runs {
   /// Keeps a reference to `part`. O(size of the part) time.
   explicit part_runs(const step_part& part);
 
+  /// The part that the constructor was given.
   [[nodiscard]] const step_part& part() const noexcept { return part_; }
   /// The operations [0, num_forward()) are forward.
   [[nodiscard]] std::uint32_t num_forward() const noexcept { return num_forward_; }
@@ -82,6 +87,7 @@ class part_runs {
     return (role_[t] & read_by_forward) != 0 && (role_[t] & made_by_forward) != 0 &&
            (others(t) & step_part::made_by_forward) != 0;
   }
+  /// The bytes of all gradient inputs (`is_gradient_input`) together. O(tensors) time.
   [[nodiscard]] std::int64_t gradient_input_bytes() const noexcept;
 
   /// The option with these operations; those whose results nobody reads are left out. With an empty backward the option

@@ -9,6 +9,7 @@
 
 namespace remat {
 
+/// Options of `h_partition`, `partition_at_cuts` and `partition_at_repeats`.
 struct partition_options {
   std::uint32_t max_group = 20;  ///< M_l: most children of a group that is no pure sequence; at least 2
   std::uint32_t max_top = 30;    ///< M_t: most children of the whole graph unless a pure sequence; at least 1

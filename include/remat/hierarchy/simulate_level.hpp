@@ -14,7 +14,8 @@ namespace remat {
 /// For each tensor of a level the first and the last run that writes it; `level_problem::none` for a tensor that no run
 /// writes.
 struct level_writers {
-  std::vector<std::uint32_t> first{}, last{};
+  std::vector<std::uint32_t> first{};  ///< tensor → the first run that writes it, or none
+  std::vector<std::uint32_t> last{};   ///< tensor → the last run that writes it, or none
 
   /// Precondition: the tensors of all variants exist. O(size of the level) time.
   explicit level_writers(const level_problem& level);
@@ -30,8 +31,8 @@ void require_valid(const level_problem& level);
 
 /// The result of `simulate_level`.
 struct level_report {
-  bool legal = false;
-  double time = 0;
+  bool legal = false;           ///< the choices are a schedule of the level
+  double time = 0;              ///< the sum of the times of all choices; of use only if legal
   std::int64_t peak_bytes = 0;  ///< the most bytes during any run, or after it
   std::size_t wrong = 0;        ///< the first illegal choice, if one is
   std::string message{};        ///< one line; empty if legal

@@ -22,7 +22,9 @@ struct sub_solution {
   double lower_bound = 0;  ///< proven: no schedule within the budget takes less; infinite: no schedule fits
   std::uint64_t work = 0;  ///< elementary moves that the solver made
 
+  /// True when it is proven that no schedule fits the budget.
   [[nodiscard]] bool infeasible() const noexcept { return std::isinf(lower_bound); }
+  /// True when there is a plan whose time meets the bound (`is_optimal`).
   [[nodiscard]] bool optimal() const noexcept { return plan.has_value() && is_optimal(time, lower_bound); }
 };
 

@@ -20,10 +20,12 @@ namespace remat {
 /// Reads a chain from a file. See `to_chain`.
 [[nodiscard]] chain read_chain(const std::filesystem::path& path);
 
-/// \overload from a stream; `file` is the name in messages.
+/// \overload
+///
+/// Reads from a stream, to its end; `file` is the name in messages.
 [[nodiscard]] chain read_chain(std::istream& in, std::string file);
 
-/// \overload from a text; `file` is the name in messages.
+/// The chain in a text of the same format; `file` is the name in messages. See `to_chain`.
 [[nodiscard]] chain parse_chain(std::string_view text, std::string file);
 
 }  // namespace remat

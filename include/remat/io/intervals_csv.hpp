@@ -13,9 +13,9 @@ namespace remat {
 
 /// Intervals with their names, and their offsets if a memory plan has been made.
 struct intervals_file {
-  std::vector<std::string> ids;  ///< one for each interval: any text without commas, quotes and line ends
-  std::vector<interval> intervals;
-  std::optional<std::vector<std::int64_t>> offsets{};
+  std::vector<std::string> ids;     ///< one for each interval: any text without commas, quotes and line ends
+  std::vector<interval> intervals;  ///< lifetimes and sizes in bytes
+  std::optional<std::vector<std::int64_t>> offsets{};  ///< bytes, one for each interval; none: not planned
 
   friend bool operator==(const intervals_file&, const intervals_file&) = default;
 };

@@ -14,8 +14,8 @@
 
 namespace remat {
 
-/// `text` for a message of one line: control characters and bytes that are not UTF-8 become \xNN, and the text is cut
-/// after `longest` bytes. O(min(|text|, longest)).
+/// `text` for a message of one line: control characters and bytes that are not UTF-8 become a backslash, an x and two
+/// hexadecimal digits, and the text is cut after `longest` bytes. O(min(|text|, longest)).
 [[nodiscard]] std::string printable(std::string_view text, std::size_t longest = 60);
 
 class json_document;
@@ -26,15 +26,28 @@ class json_document;
 /// pointer of this value, the value found and the value expected.
 class json_value {
  public:
-  enum class type : std::uint8_t { null, boolean, integer, too_large, real, string, array, object, key };
+  /// The kind of a value.
+  enum class type : std::uint8_t {
+    null,       ///< null
+    boolean,    ///< true or false
+    integer,    ///< a number without a point and an exponent, from −2^63 to 2^63 − 1
+    too_large,  ///< such a number from 2^63 to 2^64 − 1
+    real,       ///< any other number
+    string,     ///< a text
+    array,      ///< a list of values
+    object,     ///< keys with values
+    key         ///< a key of an object, which has no `json_value` for users
+  };
 
   /// A member of an object, or an element of an array (whose key is empty).
   struct member;
   /// The range that `elements()` and `members()` return.
   class children;
 
+  /// The value at place `node` of the document. For `json_document`, which knows the places.
   json_value(const json_document& document, std::uint32_t node) noexcept : document_(&document), node_(node) {}
 
+  /// The kind of this value.
   [[nodiscard]] type kind() const noexcept;
   /// Number of elements or members; 0 for a value that is not a container.
   [[nodiscard]] std::size_t size() const noexcept;
@@ -42,9 +55,11 @@ class json_value {
   [[nodiscard]] std::string describe() const;
   /// JSON pointer from the root, such as `/tensors/3/bytes`. O(document).
   [[nodiscard]] std::string pointer() const;
-  /// "`pointer()`: is …; `expected`".
+  /// Throws `bad_file`: at `pointer()`, the value is `describe()`, and it must be `expected`.
   [[noreturn]] void fail_as(const std::string& expected) const;
+  /// Throws `bad_file` with the file, `pointer()` and `message`.
   [[noreturn]] void fail(const std::string& message) const;
+  /// Throws `bad_file`: this object lacks the key.
   [[noreturn]] void fail_missing(std::string_view key) const;
 
   /// An integer in [least, most]. `what` describes the allowed values, for the message.
@@ -57,7 +72,9 @@ class json_value {
   [[nodiscard]] std::uint32_t id(std::size_t count, const char* things) const;
   /// A number that is not negative, integer or real.
   [[nodiscard]] double amount() const;
+  /// The value of true or false.
   [[nodiscard]] bool boolean() const;
+  /// The text of a string, valid as long as the document.
   [[nodiscard]] std::string_view string() const;
   [[nodiscard]] children elements() const;  ///< of an array
   [[nodiscard]] children members() const;   ///< of an object
@@ -83,7 +100,7 @@ class json_value {
 /// O(text) time; 16 bytes a value and a key, beside the strings.
 class json_document {
  public:
-  static constexpr std::size_t deepest = 64;
+  static constexpr std::size_t deepest = 64;  ///< the most containers inside each other
 
   /// Parses `text`; `file` is the name for messages.
   json_document(std::string_view text, std::string file) : file_(std::move(file)) { parse(text); }
@@ -91,10 +108,14 @@ class json_document {
   /// Reads and parses a file. Throws `bad_file` also for a missing file and for a directory.
   [[nodiscard]] static json_document read(const std::filesystem::path& path);
 
-  /// \overload from a stream, to its end.
+  /// \overload
+  ///
+  /// Reads and parses a stream, to its end; `file` is the name for messages.
   [[nodiscard]] static json_document read(std::istream& in, std::string file);
 
+  /// The name of the file, for messages.
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
+  /// The value that the whole text is.
   [[nodiscard]] json_value root() const noexcept { return {*this, 0}; }
 
   /// The string at `/format`.
@@ -138,21 +159,27 @@ class json_document {
   std::string text_;
 };
 
+/// A member of an object, or an element of an array.
 struct json_value::member {
-  std::string_view key;
-  json_value value;
+  std::string_view key;  ///< the key of a member; empty for an element of an array
+  json_value value;      ///< the value of the member or element
 };
 
+/// The elements of an array or the members of an object, in the order of the text: a range of `json_value::member`.
 class json_value::children {
  public:
+  /// Goes over the children in the order of the text; `++` takes O(1) time.
   class iterator {
    public:
+    /// The child at place `at` of the document; `keyed`: a key stands before it.
     iterator(const json_document& document, std::uint32_t at, bool keyed) noexcept
         : document_(&document), at_(at), keyed_(keyed) {}
+    /// The element or member.
     [[nodiscard]] member operator*() const noexcept {
       if (keyed_) return {document_->text_of(at_), {*document_, at_ + 1}};
       return {{}, {*document_, at_}};
     }
+    /// Goes to the next child.
     iterator& operator++() noexcept {
       at_ = document_->after(at_ + keyed_);
       return *this;
@@ -165,10 +192,14 @@ class json_value::children {
     bool keyed_;
   };
 
+  /// The children of the container at place `container` of the document.
   children(const json_document& document, std::uint32_t container) noexcept
       : document_(&document), container_(container) {}
+  /// The first child.
   [[nodiscard]] iterator begin() const noexcept { return {*document_, container_ + 1, keyed()}; }
+  /// The end of the children.
   [[nodiscard]] iterator end() const noexcept { return {*document_, document_->after(container_), keyed()}; }
+  /// The number of children.
   [[nodiscard]] std::size_t size() const noexcept { return document_->nodes_[container_].payload; }
 
  private:

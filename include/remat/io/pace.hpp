@@ -22,7 +22,9 @@ namespace remat {
 /// another format; the message names the file, the line and the correct form.
 [[nodiscard]] undirected_graph read_pace_graph(std::istream& in, const std::string& file);
 
-/// \overload of a file. Throws `bad_file` also if the file cannot be read.
+/// \overload
+///
+/// Reads a file. Throws `bad_file` also if the file cannot be read.
 [[nodiscard]] undirected_graph read_pace_graph(const std::filesystem::path& path);
 
 /// Reads a tree decomposition in PACE's `.td` format: `s td BAGS LARGEST VERTICES`, a line `b BAG VERTEX…` for each
@@ -30,7 +32,9 @@ namespace remat {
 /// O(text · log) time. Throws `bad_file` as `read_pace_graph` does.
 [[nodiscard]] tree_decomposition read_pace_decomposition(std::istream& in, const std::string& file);
 
-/// \overload of a file. Throws `bad_file` also if the file cannot be read.
+/// \overload
+///
+/// Reads a file. Throws `bad_file` also if the file cannot be read.
 [[nodiscard]] tree_decomposition read_pace_decomposition(const std::filesystem::path& path);
 
 /// Writes a graph in PACE's `.gr` format: each edge once, ascending. O(vertices + edges) time.

@@ -16,11 +16,11 @@ namespace remat {
 
 /// The content of a schedule file.
 struct schedule_file {
-  std::string graph;   ///< name of the graph
-  std::string solver;  ///< name of the solver that made the schedule
-  std::optional<std::int64_t> budget_bytes{};
-  std::optional<std::int64_t> peak_bytes{};
-  schedule plan{};
+  std::string graph;                           ///< name of the graph
+  std::string solver;                          ///< name of the solver that made the schedule
+  std::optional<std::int64_t> budget_bytes{};  ///< the budget of the solve; empty: not stated
+  std::optional<std::int64_t> peak_bytes{};    ///< the schedule's peak; empty: not stated
+  schedule plan{};                             ///< the steps of the schedule
 
   friend bool operator==(const schedule_file&, const schedule_file&) = default;
 };
@@ -35,10 +35,12 @@ struct schedule_file {
 /// Reads a schedule from a file. See `to_schedule`.
 [[nodiscard]] schedule_file read_schedule(const std::filesystem::path& path);
 
-/// \overload from a stream; `name` is the file's name for messages.
+/// \overload
+///
+/// Reads from a stream, to its end; `name` is the file's name for messages.
 [[nodiscard]] schedule_file read_schedule(std::istream& in, std::string name);
 
-/// \overload from a text; `name` is the file's name for messages.
+/// The schedule in a text of the same format; `name` is the file's name for messages. See `to_schedule`.
 [[nodiscard]] schedule_file parse_schedule(std::string_view text, std::string name);
 
 /// The text of a schedule file, which `parse_schedule` reads back to the same value. Unknown numbers are left out.

@@ -26,17 +26,19 @@ namespace remat {
 /// Reads a training graph from a file. See `to_training_graph`.
 [[nodiscard]] training_graph read_training_graph(const std::filesystem::path& path);
 
-/// \overload from a stream; `file` is the name for messages.
+/// \overload
+///
+/// Reads from a stream, to its end; `file` is the name for messages.
 [[nodiscard]] training_graph read_training_graph(std::istream& in, std::string file);
 
-/// \overload from a text; `file` is the name for messages.
+/// The training graph in a text of the same format; `file` is the name for messages. See `to_training_graph`.
 [[nodiscard]] training_graph parse_training_graph(std::string_view text, std::string file);
 
 /// A training graph with its costs and its `problem`: read, validated, and ready to be solved.
 struct training_step {
-  training_graph graph;
-  cost_spec cost;
-  problem instance;  ///< without a budget: use `instance.with_budget(…)`
+  training_graph graph;  ///< the graph as the file states it
+  cost_spec cost;        ///< the cost model of the operations
+  problem instance;      ///< without a budget: use `instance.with_budget(…)`
   /// The baseline's peak that the file states, if any. `instance.graph().baseline_peak` is computed from the graph.
   std::optional<std::int64_t> stated_peak_bytes;
 };

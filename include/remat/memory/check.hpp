@@ -12,21 +12,22 @@ namespace remat {
 
 /// The ways in which offsets in one arena can be wrong.
 enum class memory_violation : std::uint8_t {
-  none,
+  none,           ///< the offsets are right
   wrong_count,    ///< the number of offsets is not that of intervals
   bad_interval,   ///< a negative size, or a lifetime that is empty
   bad_alignment,  ///< an alignment below 1
-  misaligned,
-  out_of_arena,  ///< a negative offset, or an end beyond the arena
-  overlap        ///< two intervals share a byte at the same time
+  misaligned,     ///< an offset is no multiple of the alignment
+  out_of_arena,   ///< a negative offset, or an end beyond the arena
+  overlap         ///< two intervals share a byte at the same time
 };
 
 /// The first violation that the checker of memory plans found.
 struct memory_check_report {
-  memory_violation what = memory_violation::none;
-  std::size_t at = 0;     ///< the interval
-  std::size_t other = 0;  ///< the one that it overlaps
+  memory_violation what = memory_violation::none;  ///< the kind of the violation
+  std::size_t at = 0;                              ///< the interval
+  std::size_t other = 0;                           ///< the one that it overlaps
 
+  /// True when the checker found no violation.
   [[nodiscard]] bool valid() const noexcept { return what == memory_violation::none; }
 
   /// One line in words.

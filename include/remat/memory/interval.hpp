@@ -10,9 +10,9 @@ namespace remat {
 
 /// A buffer of `size` bytes during the times [lower, upper). The names are those of intervals files.
 struct interval {
-  std::int64_t lower = 0;
-  std::int64_t upper = 0;
-  std::int64_t size = 0;
+  std::int64_t lower = 0;  ///< the first time at which the buffer is in use
+  std::int64_t upper = 0;  ///< the first time at which it is in use no longer; above `lower`
+  std::int64_t size = 0;   ///< bytes, at least 0
 
   friend bool operator==(const interval&, const interval&) = default;
 };

@@ -11,12 +11,14 @@
 
 namespace remat {
 
+/// Options of `plan_memory`.
 struct memory_plan_options {
   /// Without a limit of time or work, the search ends after so much work (at most some 60 ms of processor time) if the
   /// arena is then at most 1 / `near_enough` above the bound …
   static constexpr std::uint64_t default_work = 12'000'000;
   /// … otherwise as soon as it is, or after so much work (some 4 s).
   static constexpr std::uint64_t further_work = 1'000'000'000;
+  /// An arena counts as near the bound if it exceeds the bound by at most 1 / `near_enough` of the bound.
   static constexpr std::int64_t near_enough = 50;
 
   std::int64_t alignment = 256;  ///< bytes, at least 1: every offset is a multiple of it
@@ -24,10 +26,11 @@ struct memory_plan_options {
   run_control run{};             ///< a unit of work is a block or a section visited; `threads` is ignored
 };
 
+/// Figures of a search of `plan_memory`.
 struct memory_plan_statistics {
-  std::uint64_t moves = 0;  ///< of the local search
-  std::uint64_t nodes = 0;  ///< of the exhaustive search
-  std::uint64_t work = 0;
+  std::uint64_t moves = 0;                  ///< of the local search
+  std::uint64_t nodes = 0;                  ///< of the exhaustive search
+  std::uint64_t work = 0;                   ///< blocks and sections visited
   double seconds = 0;                       ///< wall clock
   stop_reason stopped = stop_reason::none;  ///< the limit that ended the search; `none` if the arena is optimal
 };
@@ -37,9 +40,9 @@ struct memory_plan {
   std::vector<std::int64_t> offsets;  ///< bytes, of each interval; multiples of `alignment`
   std::int64_t arena_bytes = 0;       ///< a multiple of `alignment`
   std::int64_t lower_bound = 0;       ///< the largest load: the rounded sizes of all intervals alive at one time
-  std::int64_t alignment = 1;
+  std::int64_t alignment = 1;         ///< bytes; the alignment of the options
   bool optimal = false;  ///< proven: the arena meets the bound, or an exhaustive search found no smaller one
-  memory_plan_statistics statistics{};
+  memory_plan_statistics statistics{};  ///< figures of the search
 };
 
 /// Gives each interval an offset in one arena, so that no two intervals that are alive at the same time share a byte,
@@ -65,7 +68,9 @@ struct memory_plan {
 /// whose rounded sum exceeds 2^63 − 1 bytes.
 [[nodiscard]] memory_plan plan_memory(std::span<const interval> intervals, const memory_plan_options& options = {});
 
-/// \overload for the allocations of a schedule: `offsets[i]` is the offset of `lives.allocations[i]`.
+/// \overload
+///
+/// For the allocations of a schedule: `offsets[i]` is the offset of `lives.allocations[i]`.
 [[nodiscard]] memory_plan plan_memory(const lifetimes& lives, const memory_plan_options& options = {});
 
 }  // namespace remat

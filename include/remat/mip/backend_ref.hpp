@@ -16,6 +16,7 @@ namespace remat {
 /// It does not own the backend, which must live as long as it is used. Two pointers and a name; copies are cheap.
 class mip_backend_ref {
  public:
+  /// Refers to `backend`, which must outlive the reference and all copies of it.
   template <mip_backend B>
   requires(!std::same_as<B, mip_backend_ref>)
       mip_backend_ref(const B& backend)  // NOLINT: an implicit conversion, as of std::string_view
@@ -25,7 +26,9 @@ class mip_backend_ref {
           return static_cast<const B*>(b)->solve(model, options);
         }) {}
 
+  /// The backend's name.
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
+  /// Calls `solve` of the backend, and throws what that throws.
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options) const {
     return solve_(backend_, model, options);
   }

@@ -18,11 +18,15 @@ namespace remat {
 /// of these, the model is reported as `unbounded`. Tolerances: 1e-8 for rows and bounds, 1e-6 for whole numbers. For a
 /// work limit the answer is the same every time. Polls every half million operations, about a millisecond.
 struct branch_and_bound_backend {
-  static constexpr std::string_view name = "branch_and_bound";
-  static constexpr std::size_t most_entries = std::size_t{1} << 26;
+  static constexpr std::string_view name = "branch_and_bound";  ///< the backend's name
+  static constexpr std::size_t most_entries = std::size_t{1}
+                                              << 26;  ///< the largest product of the rows and columns of a model
 
+  /// Minimises the model. Throws `bad_argument` for a `relative_gap` that is NaN or negative, and what the callbacks
+  /// throw.
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options = {}) const;
 };
+/// The backend as an object.
 inline constexpr branch_and_bound_backend branch_and_bound{};
 
 }  // namespace remat

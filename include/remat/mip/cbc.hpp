@@ -27,7 +27,7 @@ namespace remat {
 /// `run.threads` is not used. Under a work limit and without a time limit, the answer is the same every time: the limit
 /// bounds the nodes, and the iterations of the simplex method.
 struct cbc_backend {
-  static constexpr std::string_view name = "cbc";
+  static constexpr std::string_view name = "cbc";       ///< the backend's name
   std::uint64_t memory_limit = std::uint64_t{8} << 30;  ///< bytes that the child may allocate; 0: no limit
   /// A child that has sent nothing by then, not even the bound of the first linear program, is given up.
   std::chrono::nanoseconds first_sign = std::chrono::minutes(10);
@@ -35,8 +35,12 @@ struct cbc_backend {
   /// of thirteen columns.
   bool preprocess = false;
 
+  /// Minimises the model in a child process. Throws `bad_argument` for a `relative_gap` that is NaN or negative, and
+  /// what the callbacks throw. The result is `failed` if there is no process to be had, or the child breaks down
+  /// without values.
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options = {}) const;
 };
+/// The backend with its default settings, as an object.
 inline constexpr cbc_backend cbc{};
 
 }  // namespace remat

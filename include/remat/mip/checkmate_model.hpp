@@ -21,6 +21,7 @@ namespace detail::checkmate_program {
 class program;
 }
 
+/// Options of `checkmate_model`.
 struct checkmate_model_options {
   /// Only schedules that take at most this long have to be solutions. An operation that is too long for that has no
   /// variables.
@@ -67,16 +68,19 @@ struct checkmate_model_options {
 /// operation.
 class checkmate_model {
  public:
+  /// Builds the model. It needs neither `p` nor `options` afterwards.
   explicit checkmate_model(const problem& p, const checkmate_model_options& options = {});
 
+  /// The integer program, to be given to a backend. Incomplete unless `is_complete()`.
   [[nodiscard]] const mip_model& model() const noexcept;
   /// False if building was stopped, or the model has more than `most_columns` columns. Then no other function but
   /// `model` may be called.
   [[nodiscard]] bool is_complete() const noexcept;
   /// The number of columns that are decisions R.
   [[nodiscard]] std::size_t decisions() const noexcept;
-  /// The time of the schedule of a solution with this objective, and the reverse.
+  /// The time of the schedule of a solution with this objective, in the cost model's unit.
   [[nodiscard]] double time(double objective) const noexcept;
+  /// The objective of a solution whose schedule takes this time: the reverse of `time`.
   [[nodiscard]] double objective(double time) const noexcept;
 
   /// Estimates the number of columns of the model before it is built, without `moments`. O(reads and writes) time.

@@ -15,10 +15,17 @@
 
 namespace remat {
 
-/// How a backend's search ended. `feasible`: it found values, and did not prove that they are the best. `no_solution`:
-/// it was stopped before it found any, which proves nothing. `failed`: it broke down; `mip_result::message` says how.
-enum class mip_status : std::uint8_t { optimal, feasible, infeasible, unbounded, no_solution, failed };
+/// How a backend's search ended.
+enum class mip_status : std::uint8_t {
+  optimal,      ///< the values are the best, within the gap of the options
+  feasible,     ///< values were found, and it is not proven that they are the best
+  infeasible,   ///< no values meet the model
+  unbounded,    ///< the objective has no least value
+  no_solution,  ///< the search was stopped before it found values, which proves nothing
+  failed        ///< the backend broke down; `mip_result::message` says how
+};
 
+/// The name of the status, as in the source: "optimal" and so on.
 [[nodiscard]] constexpr std::string_view to_string(mip_status s) noexcept {
   switch (s) {
     case mip_status::optimal:
@@ -37,15 +44,18 @@ enum class mip_status : std::uint8_t { optimal, feasible, infeasible, unbounded,
   return "unknown";
 }
 
+/// The start, the limits and the callbacks of one call of a backend.
 struct mip_options {
-  static constexpr std::uint64_t no_node_limit = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t no_node_limit =
+      std::numeric_limits<std::uint64_t>::max();  ///< stands for "no limit on nodes"
 
   /// Values to start from, one for every column; empty: none. Values that break the model are not used.
   std::vector<double> start{};
   double relative_gap = 0;  ///< the search ends as optimal when objective − bound ≤ this × |objective|
   std::uint64_t most_nodes = no_node_limit;  ///< nodes of the search tree
-  /// Called with every better solution (values, objective), and with every better bound.
+  /// Called with every better solution (values, objective).
   std::function<void(std::span<const double>, double)> on_incumbent{};
+  /// Called with every better bound on the objective.
   std::function<void(double)> on_bound{};
   /// A unit of work is a node of the search tree, or `mip_operations_per_work` elementary operations of the linear
   /// programs of a node that takes more of them. `on_progress` gets the objective and the bound.
@@ -58,7 +68,7 @@ inline constexpr std::uint64_t mip_operations_per_work = std::uint64_t{1} << 24;
 /// A backend's answer. Objective and bound are floating point and hold within the backend's tolerances: they prove
 /// nothing.
 struct mip_result {
-  mip_status status = mip_status::no_solution;
+  mip_status status = mip_status::no_solution;                 ///< how the search ended
   std::vector<double> values{};                                ///< integer columns have whole values
   double objective = std::numeric_limits<double>::infinity();  ///< of the values
   double bound = -std::numeric_limits<double>::infinity();     ///< on the objective of all solutions; +∞: none exists

@@ -13,6 +13,7 @@
 
 namespace remat {
 
+/// Options of `hierarchical_ilp`.
 struct hierarchical_ilp_options {
   /// Choices to start from. Those that are no schedule, or not within the budget, are not used.
   std::vector<std::vector<level_problem::choice>> starts{};
@@ -26,15 +27,15 @@ struct hierarchical_ilp_options {
   /// A model of more columns is not solved: its first linear program alone would take minutes.
   double most_columns = 60'000;
   std::uint64_t default_nodes = 100;  ///< nodes of the backend's search if there is no limit at all
-  run_control run{};
+  run_control run{};                  ///< for the whole call; `on_progress` gets the time of the best choices
 };
 
 /// The fastest choices found for a level, and what is known of them.
 struct level_solution {
-  bool found = false;
-  std::vector<level_problem::choice> choices{};
+  bool found = false;                            ///< there are choices
+  std::vector<level_problem::choice> choices{};  ///< a schedule of the level within the budget; empty unless `found`
   double time = std::numeric_limits<double>::infinity();  ///< of the choices, by `simulate_level`
-  std::int64_t peak_bytes = 0;
+  std::int64_t peak_bytes = 0;                            ///< of the choices, by `simulate_level`
   /// `optimal`: no schedule of the form (`level_model`, sizes in units) is faster by more than `good_enough`;
   /// `infeasible`: there is no such schedule. Both are the backend's word, a hint.
   mip_status status = mip_status::no_solution;

@@ -19,6 +19,7 @@ namespace detail::level_program {
 class program;
 }
 
+/// Options of `level_model`.
 struct level_model_options {
   /// Only schedules that take at most this long have to be solutions. A variant that is too long for that has no
   /// variables.
@@ -73,9 +74,12 @@ struct level_model_options {
 /// and for `units` below 1.
 class level_model {
  public:
+  /// Builds the model for a budget in bytes. The model keeps the level.
   level_model(level_problem level, std::int64_t budget, const level_model_options& options = {});
 
+  /// The integer program, to be given to a backend. Incomplete unless `is_complete()`.
   [[nodiscard]] const mip_model& model() const noexcept;
+  /// The level that the constructor was given.
   [[nodiscard]] const level_problem& level() const noexcept;
   /// False if building was stopped, or the model has more than `most_columns` columns. Then no other function but
   /// `model` may be called.
@@ -84,8 +88,9 @@ class level_model {
   [[nodiscard]] std::size_t decisions() const noexcept;
   /// Nothing runs again before this phase.
   [[nodiscard]] std::uint32_t first_phase() const noexcept;
-  /// The time of the schedule of a solution with this objective, and the reverse.
+  /// The time of the schedule of a solution with this objective, in the unit of the level's times.
   [[nodiscard]] double time(double objective) const noexcept;
+  /// The objective of a solution whose schedule takes this time: the reverse of `time`.
   [[nodiscard]] double objective(double time) const noexcept;
 
   /// An upper bound on the number of columns, without moments, before the model is built.

@@ -12,8 +12,8 @@ namespace remat {
 
 /// A coefficient of a row.
 struct mip_term {
-  std::uint32_t column = 0;
-  double value = 0;
+  std::uint32_t column = 0;  ///< the number of the column
+  double value = 0;          ///< the coefficient of the column's variable
 };
 
 /// A mixed-integer linear program: minimise offset + Σ cost · x within bounds of columns and rows, some columns
@@ -27,19 +27,22 @@ struct mip_term {
 ///     m.add_row(-mip_model::infinite, {{x, 3}, {y, 1}}, 5);   // 3x + y ≤ 5
 class mip_model {
  public:
-  static constexpr double infinite = std::numeric_limits<double>::infinity();
-  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr double infinite =
+      std::numeric_limits<double>::infinity();  ///< as a bound (with either sign): no bound
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();  ///< stands for "no column"
 
   double offset = 0;  ///< added to the objective
 
-  /// A continuous column. Throws `bad_argument` if the cost is not finite, or if no number is within the bounds.
+  /// Adds a continuous column and returns its number. Throws `bad_argument` if the cost is not finite, or if no number
+  /// is within the bounds.
   std::uint32_t add_column(double cost, double lower, double upper);
 
-  /// A column that takes whole values only.
+  /// Adds a column that takes whole values only, and returns its number. Throws as `add_column`.
   std::uint32_t add_integer(double cost, double lower, double upper);
 
-  /// The row lower ≤ Σ terms ≤ upper. Coefficients of one column are added up, and left out if the sum is 0.
-  /// Throws `bad_argument` for a column that does not exist, a coefficient that is not finite, or impossible bounds.
+  /// Adds the row lower ≤ Σ terms ≤ upper and returns its number. Coefficients of one column are added up, and left out
+  /// if the sum is 0. Throws `bad_argument` for a column that does not exist, a coefficient that is not finite, or
+  /// impossible bounds.
   std::uint32_t add_row(double lower, std::span<const mip_term> terms, double upper);
   /// \overload
   std::uint32_t add_row(double lower, std::initializer_list<mip_term> terms, double upper) {
@@ -48,23 +51,33 @@ class mip_model {
 
   /// Changes the bounds of a column. Throws as `add_column`.
   void set_bounds(std::uint32_t column, double lower, double upper);
+  /// Makes a column integer or continuous. Throws `std::out_of_range` for a column that does not exist.
   void set_integer(std::uint32_t column, bool integer) { integer_.at(column) = integer; }
 
+  /// The number of columns.
   [[nodiscard]] std::size_t num_columns() const noexcept { return cost_.size(); }
+  /// The number of rows.
   [[nodiscard]] std::size_t num_rows() const noexcept { return row_lower_.size(); }
+  /// The number of coefficients that are not 0, of all rows.
   [[nodiscard]] std::size_t num_terms() const noexcept { return terms_.size(); }
+  /// The column's factor in the objective. Precondition, here and below: the column or row exists.
   [[nodiscard]] double cost(std::size_t column) const noexcept { return cost_[column]; }
+  /// The column's least value; −`infinite` if it has none.
   [[nodiscard]] double lower(std::size_t column) const noexcept { return lower_[column]; }
+  /// The column's largest value; `infinite` if it has none.
   [[nodiscard]] double upper(std::size_t column) const noexcept { return upper_[column]; }
+  /// True when the column takes whole values only.
   [[nodiscard]] bool is_integer(std::size_t column) const noexcept { return integer_[column] != 0; }
+  /// The row's lower bound; −`infinite` if it has none.
   [[nodiscard]] double row_lower(std::size_t row) const noexcept { return row_lower_[row]; }
+  /// The row's upper bound; `infinite` if it has none.
   [[nodiscard]] double row_upper(std::size_t row) const noexcept { return row_upper_[row]; }
   /// The row's coefficients, by column, none of them 0.
   [[nodiscard]] std::span<const mip_term> row(std::size_t row) const noexcept {
     return {terms_.data() + row_begin_[row], terms_.data() + row_begin_[row + 1]};
   }
 
-  /// Precondition: `values` has one number for every column.
+  /// The objective at `values`, `offset` included. Precondition: `values` has one number for every column.
   [[nodiscard]] double objective(std::span<const double> values) const noexcept;
 
   /// The largest violation of a bound, of a row, or of an integer column by `values`. A row's violation is divided by

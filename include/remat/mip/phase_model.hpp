@@ -27,15 +27,18 @@ namespace remat {
 /// multiple of it that is large enough. The budget is rounded down. So what fits in the model fits in bytes.
 class size_units {
  public:
+  /// Units of one byte, for a budget of 0.
   size_units() = default;
   /// Preconditions: budget ≥ 0, divisor ≥ 0 (0 counts as 1), most_units ≥ 1.
   size_units(std::int64_t budget, std::int64_t divisor, std::int64_t most_units);
 
   /// Whole units, rounded up.
   [[nodiscard]] std::int64_t units(std::int64_t bytes) const noexcept { return (bytes + unit_ - 1) / unit_; }
+  /// The budget in whole units, rounded down.
   [[nodiscard]] std::int64_t capacity_units() const noexcept { return capacity_; }
-  /// The same two, as numbers of the model.
+  /// The units of `bytes` as a number of the model.
   [[nodiscard]] double size(std::int64_t bytes) const noexcept { return static_cast<double>(units(bytes)) * weight_; }
+  /// The budget as a number of the model, at most 1024.
   [[nodiscard]] double capacity() const noexcept { return static_cast<double>(capacity_) * weight_; }
 
  private:
@@ -51,6 +54,7 @@ class size_units {
 /// Until when the tensors of a program in phases may be read.
 class phase_uses {
  public:
+  /// For a program of `runs` runs and `tensors` tensors, none of which is used yet.
   phase_uses(std::uint32_t runs, std::size_t tensors) : runs_(runs), last_read_(tensors, 0), used_(tensors, 0) {}
 
   /// A number that orders events: by phase, then by run.
@@ -58,14 +62,17 @@ class phase_uses {
     return std::uint64_t{phase} * (std::uint64_t{runs_} + 1) + run;
   }
 
+  /// Forgets all reads and outputs.
   void clear() {
     std::fill(last_read_.begin(), last_read_.end(), std::uint64_t{0});
     std::fill(used_.begin(), used_.end(), std::uint8_t{0});
   }
+  /// Notes that the tensor must be held at the end.
   void add_output(std::uint32_t tensor) {
     used_[tensor] = 1;
     last_read_[tensor] = std::numeric_limits<std::uint64_t>::max();
   }
+  /// Notes that `run` may read the tensor in `phase`.
   void add_read(std::uint32_t tensor, std::uint32_t phase, std::uint32_t run) {
     used_[tensor] = 1;
     last_read_[tensor] = std::max(last_read_[tensor], event(phase, run));
@@ -73,6 +80,7 @@ class phase_uses {
 
   /// True when some event may read the tensor, or it is an output.
   [[nodiscard]] bool is_used(std::uint32_t tensor) const { return used_[tensor] != 0; }
+  /// True when an event after `run` in `phase` may read the tensor, or the tensor is an output.
   [[nodiscard]] bool is_used_after(std::uint32_t tensor, std::uint32_t phase, std::uint32_t run) const {
     return used_[tensor] && last_read_[tensor] > event(phase, run);
   }
@@ -113,8 +121,9 @@ template <class FindUses, class FirstThatDoesNotFit, class Stop>
 
 /// How a tensor's presence changes at an event: its values before and after.
 struct held_change {
-  std::uint32_t tensor = 0;
-  mip_value before{}, after{};
+  std::uint32_t tensor = 0;  ///< the tensor's number
+  mip_value before{};        ///< whether the tensor is held before the event
+  mip_value after{};         ///< whether the tensor is held after the event
 };
 
 /// The rows on tensors and memory. Base of the builders of both programs.
@@ -134,24 +143,31 @@ class phase_model : public row_writer {
   /// True when no call of `may_continue` has returned false.
   [[nodiscard]] bool is_complete() const noexcept { return complete_; }
 
+  /// The units in which the model counts bytes.
   [[nodiscard]] const size_units& sizes() const noexcept { return sizes_; }
+  /// The size of tensor x as a number of the model.
   [[nodiscard]] double tensor_size(std::uint32_t x) const { return sizes_.size(bytes_[x]); }
+  /// The factor from times to the objective.
   [[nodiscard]] double time_scale() const noexcept { return time_scale_; }
 
+  /// Whether tensor x is held at the point that the construction has reached.
   [[nodiscard]] const mip_value& held(std::uint32_t x) const { return held_[x]; }
+  /// `held(x)` of every tensor x.
   [[nodiscard]] const std::vector<mip_value>& all_held() const noexcept { return held_; }
   /// The size of all tensors that are held for certain.
   [[nodiscard]] double certain_memory() const noexcept { return certain_memory_; }
 
  protected:
+  /// Sets the units of sizes and the factor of times, before any row is written.
   void set_scales(const size_units& sizes, double time_scale);
 
   /// From here on tensor x is held as `value` says.
   void hold(std::uint32_t x, const mip_value& value);
   /// A column that says whether x is held when the first phase begins.
   [[nodiscard]] mip_value hold_from_start(std::uint32_t x);
-  /// The memory when the first phase begins: its column, and the row that says what it is.
+  /// Adds the column of the memory when the first phase begins.
   void add_start_memory();
+  /// Adds the row that says that the start memory is the size of all tensors held then.
   void add_start_row();
   /// The tensors that may be held when the first phase begins, with their columns.
   [[nodiscard]] std::span<const std::pair<std::uint32_t, std::uint32_t>> start() const noexcept { return start_; }

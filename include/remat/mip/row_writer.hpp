@@ -13,11 +13,14 @@ namespace remat {
 
 /// A term's variable: a column of a model, or a constant for something that was decided before the model was built.
 struct mip_value {
-  std::uint32_t column = mip_model::none;
-  double constant = 0;
+  std::uint32_t column = mip_model::none;  ///< the column; `mip_model::none` for a constant
+  double constant = 0;                     ///< the value, if there is no column
 
+  /// The constant 1.
   [[nodiscard]] static constexpr mip_value one() noexcept { return {mip_model::none, 1}; }
+  /// True when the value is a constant.
   [[nodiscard]] bool is_constant() const noexcept { return column == mip_model::none; }
+  /// True when the value is the constant `c`.
   [[nodiscard]] bool is_constant(double c) const noexcept { return is_constant() && constant == c; }
   friend bool operator==(const mip_value&, const mip_value&) = default;
 };
@@ -29,9 +32,10 @@ struct mip_value {
 /// term, then `end_row`.
 class row_writer {
  public:
-  static constexpr std::uint32_t none = mip_model::none;
-  static constexpr double infinite = mip_model::infinite;
+  static constexpr std::uint32_t none = mip_model::none;   ///< stands for "no column"
+  static constexpr double infinite = mip_model::infinite;  ///< as a bound (with either sign): no bound
 
+  /// The model as it has been built so far.
   [[nodiscard]] const mip_model& model() const noexcept { return model_; }
   /// True when some row cannot hold.
   [[nodiscard]] bool is_impossible() const noexcept { return impossible_; }
@@ -46,12 +50,14 @@ class row_writer {
     for (const auto& [value, coefficient] : terms) add_term(value, coefficient);
     end_row(lower, upper);
   }
+  /// Adds the term coefficient · value to the row that is being written.
   void add_term(const mip_value& value, double coefficient) {
     if (value.is_constant())
       row_constant_ += value.constant * coefficient;
     else if (coefficient != 0)
       row_.push_back({value.column, coefficient});
   }
+  /// Ends the row that is being written: lower ≤ Σ terms ≤ upper. The next term begins a new row.
   void end_row(double lower, double upper) {
     lower -= row_constant_;
     upper -= row_constant_;
@@ -76,7 +82,7 @@ class row_writer {
   }
 
  protected:
-  mip_model model_;
+  mip_model model_;  ///< the model that is being built
 
  private:
   static constexpr double tolerance = 1e-9;

@@ -15,6 +15,7 @@
 
 namespace remat {
 
+/// Options of `write_dot`.
 struct dot_options {
   bool backward = true;                   ///< draw the backward operations, too
   std::vector<std::uint32_t> class_of{};  ///< group → number of its class, for the titles; or empty
@@ -33,7 +34,9 @@ struct dot_options {
 void write_dot(std::ostream& out, const std::function<std::string(op_id)>& name_of, const flat_graph& flat,
                const operation_hierarchy& h, const dot_options& options = {});
 
-/// \overload with the names of `graph`, from which `flat` was made, if it has any.
+/// \overload
+///
+/// Takes the names of `graph`, from which `flat` was made, if the graph has names.
 ///
 ///     std::ofstream file("hierarchy.dot");
 ///     write_dot(file, graph, problem.graph(), h);   // dot -Tsvg hierarchy.dot

@@ -25,15 +25,15 @@ struct report_subject {
 
 /// One solve, in numbers.
 struct report_solve {
-  std::string solver{};
-  std::string status{};
-  std::int64_t budget_bytes = 0;
+  std::string solver{};                      ///< the name of the solver
+  std::string status{};                      ///< how the solve ended, in words; any text
+  std::int64_t budget_bytes = 0;             ///< the budget of the solve
   std::optional<std::int64_t> peak_bytes{};  ///< empty: no schedule
   std::optional<double> time{};              ///< cost model's unit; empty: no schedule
   std::optional<double> lower_bound{};       ///< proven, on the time within the budget; empty: not known
-  std::uint64_t recomputes = 0;
-  double seconds = 0;  ///< of solving
-  std::string message{};
+  std::uint64_t recomputes = 0;  ///< runs of operations beyond the first run of each; shown if there is a time
+  double seconds = 0;            ///< of solving
+  std::string message{};         ///< the message of the solver, one line; may be empty
   std::optional<std::int64_t> arena_bytes{};  ///< of the memory plan, fragmentation included; empty: not planned
   std::optional<double> makespan{};           ///< on several streams, cost model's unit; empty: not simulated
   std::optional<double> critical_path{};      ///< longest path through the schedule's computes; empty: not known
@@ -64,14 +64,18 @@ class html_report {
   static constexpr std::size_t memory_buckets = 400;  ///< of one line in the chart
   static constexpr std::size_t rows_shown = 10;       ///< of the tables for each schedule
 
+  /// A report without solves on this subject.
   explicit html_report(report_subject subject) : subject_(std::move(subject)) {}
 
   /// The line to compare with: a schedule that recomputes nothing and is not bound by a budget.
   void baseline(const memory_profile& profile) { baseline_ = downsample(profile.memory, memory_buckets); }
 
+  /// Adds a solve without details of its schedule.
   void add(report_solve solve) { solves_.push_back({std::move(solve), std::nullopt}); }
+  /// Adds a solve with the profile of its schedule, for the chart of memory and the details.
   void add(report_solve solve, memory_profile profile);
 
+  /// Writes the HTML file. The state of the stream says whether it arrived.
   void write(std::ostream& out) const;
 
   /// `text` for the content of an element or an attribute in quotes.

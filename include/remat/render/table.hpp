@@ -21,12 +21,18 @@ namespace remat {
 /// A cell's width is its number of UTF-8 code points; double-width and combining characters are not considered.
 class text_table {
  public:
-  enum class align : std::uint8_t { left, right };
+  /// The side of its column at which a text stands.
+  enum class align : std::uint8_t {
+    left,  ///< at the left side, for words
+    right  ///< at the right side, for numbers
+  };
+  /// A column of the table.
   struct column {
-    std::string title{};
-    align side = align::left;
+    std::string title{};       ///< the heading of the column
+    align side = align::left;  ///< the alignment of the heading and of all cells
   };
 
+  /// A table with these columns and without rows.
   explicit text_table(std::vector<column> columns) : columns_(std::move(columns)) {}
 
   /// Appends a row. Missing cells are empty; cells beyond the last column are dropped.
@@ -35,6 +41,7 @@ class text_table {
     rows_.push_back(std::move(cells));
   }
 
+  /// The number of rows, without the line of titles.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_.size(); }
 
   /// Writes the titles, a rule, and the rows, without spaces at the ends of lines.

@@ -67,7 +67,9 @@ void write_trace(std::ostream& out, const problem& p, const name_lookup& names,
                  const std::function<std::string_view(op_id)>& category, std::span<const step> steps,
                  const trace_options& options = {});
 
-/// \overload with the names and phases of `graph`.
+/// \overload
+///
+/// Takes the names and phases of `graph`.
 template <named_graph G>
 void write_trace(std::ostream& out, const problem& p, const G& graph, std::span<const step> steps,
                  const trace_options& options = {}) {
@@ -75,7 +77,9 @@ void write_trace(std::ostream& out, const problem& p, const G& graph, std::span<
       out, p, names_of(graph), [&](op_id o) { return phase_category(graph, o); }, steps, options);
 }
 
-/// \overload of a schedule.
+/// \overload
+///
+/// Writes the steps of a schedule, with the names and phases of `graph`.
 template <named_graph G>
 void write_trace(std::ostream& out, const problem& p, const G& graph, const schedule& plan,
                  const trace_options& options = {}) {

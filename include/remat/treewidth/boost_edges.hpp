@@ -24,8 +24,10 @@ namespace remat {
 template <class Graph>
 class boost_edges {
  public:
-  using vertex_descriptor = typename boost::graph_traits<Graph>::vertex_descriptor;
+  using vertex_descriptor =
+      typename boost::graph_traits<Graph>::vertex_descriptor;  ///< the descriptor of a vertex of `Graph`
 
+  /// Numbers the vertices. Keeps a reference to `g`. O(V) time.
   explicit boost_edges(const Graph& g) : graph_(&g) {
     const auto [first, last] = vertices(g);
     for (auto v = first; v != last; ++v) {
@@ -34,10 +36,13 @@ class boost_edges {
     }
   }
 
+  /// The number of vertices; the numbers of the vertices are 0 … num_vertices() − 1.
   [[nodiscard]] std::size_t num_vertices() const noexcept { return vertex_.size(); }
   /// The vertex with a number.
   [[nodiscard]] const vertex_descriptor& vertex(std::size_t number) const noexcept { return vertex_[number]; }
 
+  /// Calls f(u, v) with the numbers of both ends of every edge. Throws `bad_graph` for an edge whose end is none of the
+  /// vertices.
   template <class F>
   void for_each_edge(F&& f) const {
     const auto [first, last] = edges(*graph_);

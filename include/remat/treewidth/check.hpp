@@ -15,6 +15,7 @@ struct decomposition_report {
   std::vector<std::string> violations;  ///< at most ten, in words; vertices and bags are counted from 0
   std::int64_t width = -1;              ///< the size of the largest bag less one
 
+  /// True when the checker found no violation.
   [[nodiscard]] bool valid() const noexcept { return violations.empty(); }
 };
 

@@ -23,19 +23,19 @@ struct decomposition_statistics {
   std::size_t reduced_vertices = 0;  ///< eliminated by safe reductions
   std::size_t parts = 0;             ///< after splitting at safe separators
   std::size_t largest_part = 0;      ///< vertices
-  std::uint64_t rounds = 0;
-  std::uint64_t work = 0;  ///< elementary steps
-  double seconds = 0;
+  std::uint64_t rounds = 0;          ///< rounds of search, over all parts and threads
+  std::uint64_t work = 0;            ///< elementary steps
+  double seconds = 0;                ///< wall clock
 };
 
 /// A tree decomposition and a proven bound.
 struct decomposition_result {
-  tree_decomposition tree{};
-  std::int64_t width = -1;        ///< of `tree`
-  std::int64_t lower_bound = -1;  ///< proven: no tree decomposition of the graph has a smaller width
-  bool proven = false;            ///< `width` is the treewidth
-  stop_reason stopped = stop_reason::none;
-  decomposition_statistics statistics{};
+  tree_decomposition tree{};                ///< the best decomposition found; always valid
+  std::int64_t width = -1;                  ///< of `tree`
+  std::int64_t lower_bound = -1;            ///< proven: no tree decomposition of the graph has a smaller width
+  bool proven = false;                      ///< `width` is the treewidth
+  stop_reason stopped = stop_reason::none;  ///< the limit or stop request that ended the search; `none` if none did
+  decomposition_statistics statistics{};    ///< figures of the search
 };
 
 /// Finds a tree decomposition of small width, and a proven lower bound on the treewidth. Anytime: more time gives a
@@ -43,10 +43,9 @@ struct decomposition_result {
 ///
 /// 1. Safe reductions (`reduce`), connected components, and safe separators (`safe_separator_test`) of a minimal
 ///    triangulation split the graph into parts, and each part again. The treewidth is the largest of the parts'.
-/// 2. Rounds follow, always on the widest part, each twice as long as the last: greedy orders with random ties, the
-/// exact
-///    search (`decide_width`) from the lower bound upwards on parts of up to 1024 vertices, nested dissection by flows
-///    (`dissection_ranks`), and improvement part by part (`decomposition_improver`).
+/// 2. Rounds follow, always on the widest part, each twice as long as the last: greedy orders with random ties,
+///    the exact search (`decide_width`) from the lower bound upwards on parts of up to 1024 vertices, nested dissection
+///    by flows (`dissection_ranks`), and improvement part by part (`decomposition_improver`).
 /// 3. The search ends when the width of the widest part is proven, or at a limit. The decompositions of the parts are
 ///    joined, and the whole is checked (`check_decomposition`).
 ///

@@ -11,7 +11,7 @@ namespace remat {
 
 /// Options of `dissection_ranks`.
 struct dissection_options {
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;       ///< of the random choice of pairs and of ties
   std::uint32_t pairs = 4;      ///< pairs of vertices between which each separator is looked for
   double least_share = 0.2;     ///< of the vertices: the smaller side of a separator should have at least this share
   std::uint32_t target = 0;     ///< a cell stays whole if it and its border have at most so many vertices

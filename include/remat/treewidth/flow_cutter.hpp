@@ -22,11 +22,13 @@ namespace remat {
 /// O(edges · size of the last separator) time.
 class flow_cutter {
  public:
+  /// A set of vertices whose removal separates the two ends.
   struct separator {
-    std::vector<std::uint32_t> vertices;
-    std::uint32_t smaller_side = 0;  ///< number of vertices on the smaller side
+    std::vector<std::uint32_t> vertices;  ///< the vertices of the separator
+    std::uint32_t smaller_side = 0;       ///< number of vertices on the smaller side
   };
 
+  /// Keeps a reference to `g`, which must outlive the cutter. Precondition: `g` is connected. O(vertices) time.
   explicit flow_cutter(const undirected_graph& g)
       : g_(g), n_(static_cast<std::uint32_t>(g.num_vertices())), side_{half(n_), half(n_)}, from_(n_), to_(n_) {}
 

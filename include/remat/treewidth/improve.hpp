@@ -28,16 +28,21 @@ namespace remat {
 /// Deterministic for a seed, unless `stop` ends an attempt. Precondition: the graph outlives the improver.
 class decomposition_improver {
  public:
+  /// Starts from the decomposition `tree`. Keeps a reference to `g`. Precondition: `tree` is a valid decomposition of
+  /// `g`.
   decomposition_improver(const undirected_graph& g, tree_decomposition tree, std::uint64_t seed)
       : g_(g), random_(seed), number_(g.num_vertices(), undirected_graph::none) {
     reset(std::move(tree));
   }
 
+  /// The decomposition as it is now.
   [[nodiscard]] const tree_decomposition& tree() const noexcept { return tree_; }
+  /// The width of `tree()`: the size of the largest bag less one.
   [[nodiscard]] std::int64_t width() const noexcept { return width_; }
   /// Elementary steps so far, of about 10 ns each.
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
 
+  /// Goes on from another decomposition of the same graph. Precondition: `tree` is valid. O(sum of bag sizes) time.
   void reset(tree_decomposition tree);
 
   /// One attempt, with at most `effort` steps of exact search. Returns whether there are fewer largest bags now.

@@ -20,8 +20,8 @@ enum class width_verdict : std::uint8_t {
 
 /// The answer of `decide_width`.
 struct width_decision {
-  width_verdict verdict = width_verdict::unfinished;
-  tree_decomposition tree{};  ///< if found: of at most the given width
+  width_verdict verdict = width_verdict::unfinished;  ///< the outcome of the search
+  tree_decomposition tree{};                          ///< if found: of at most the given width
 };
 
 /// The limits of `decide_width`.

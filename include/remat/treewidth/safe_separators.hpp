@@ -29,6 +29,7 @@ namespace remat {
 /// fraction of a millisecond; once it answers true, both answer false.
 class safe_separator_test {
  public:
+  /// Keeps references to `g` and `stop`. O(vertices) time.
   explicit safe_separator_test(const undirected_graph& g, const std::function<bool()>* stop = nullptr)
       : g_(g), poll_(stop), part_(g.num_vertices(), 0), used_(g.num_vertices(), 0), before_(g.num_vertices(), 0) {}
 

@@ -22,8 +22,9 @@ struct separator_tree {
   std::vector<std::uint32_t> node_of;  ///< vertex → its node
   std::uint32_t depth = 0;             ///< nodes on the longest path from a root to a leaf
 
-  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();  ///< stands for "no node"
 
+  /// The number of nodes.
   [[nodiscard]] std::size_t size() const noexcept { return end.size(); }
   /// True when node `below` is in the subtree of node `k`.
   [[nodiscard]] bool contains(std::uint32_t k, std::uint32_t below) const noexcept {

@@ -25,6 +25,7 @@ struct tree_decomposition {
   index_rows bags;                            ///< bag → its vertices, ascending
   std::vector<undirected_graph::edge> edges;  ///< of the tree: pairs of bags
 
+  /// The number of bags.
   [[nodiscard]] std::size_t size() const noexcept { return bags.size(); }
   /// The size of the largest bag less one; −1 without bags.
   [[nodiscard]] std::int64_t width() const noexcept {

@@ -34,27 +34,34 @@ concept edge_listing = requires(const G& g, void (*f)(std::size_t, std::size_t))
 /// Throws `bad_graph` if an end of an edge is no vertex, and for more than 2^31 vertices or 2^30 edges.
 class undirected_graph {
  public:
-  using edge = std::pair<std::uint32_t, std::uint32_t>;
+  using edge = std::pair<std::uint32_t, std::uint32_t>;                             ///< the two ends of an edge
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();  ///< stands for "no vertex"
 
+  /// The graph without vertices.
   undirected_graph() = default;
 
+  /// A graph with `vertices` vertices and these edges. Loops and repeated edges are left out.
   undirected_graph(std::size_t vertices, std::span<const edge> edges) {
     build(vertices, [&](auto&& f) {
       for (const edge& e : edges) f(e.first, e.second);
     });
   }
 
+  /// A graph with the vertices and edges of `g`. Loops and repeated edges are left out.
   template <edge_listing G>
   requires(!std::same_as<G, undirected_graph>) explicit undirected_graph(const G& g) {
     build(static_cast<std::size_t>(g.num_vertices()), [&](auto&& f) { g.for_each_edge(f); });
   }
 
+  /// The number n of vertices.
   [[nodiscard]] std::size_t num_vertices() const noexcept { return rows_.size(); }
+  /// The number of edges, each counted once.
   [[nodiscard]] std::size_t num_edges() const noexcept { return rows_.values.size() / 2; }
+  /// The number of neighbours of vertex `v`. Precondition: `v` < num_vertices().
   [[nodiscard]] std::size_t degree(std::size_t v) const noexcept { return rows_.begin[v + 1] - rows_.begin[v]; }
+  /// The neighbours of vertex `v`, ascending. Precondition: `v` < num_vertices().
   [[nodiscard]] std::span<const std::uint32_t> neighbours(std::size_t v) const noexcept { return rows_[v]; }
-  /// O(log degree).
+  /// True when an edge joins `u` and `v`. O(log degree) time. Precondition: both are vertices.
   [[nodiscard]] bool adjacent(std::uint32_t u, std::uint32_t v) const noexcept {
     const auto row = degree(u) < degree(v) ? rows_[u] : rows_[v];
     return std::binary_search(row.begin(), row.end(), degree(u) < degree(v) ? v : u);
@@ -120,13 +127,17 @@ enum class operation_edges : std::uint8_t {
   moral   ///< also between any two operations that make inputs of one operation
 };
 
-/// The operations of a training step as an undirected graph: vertex i is operation i. Kumar et al. \cite
-/// kumar2019twremat take the moral graph. A tensor that is always resident adds no edge. If several operations add to
-/// one tensor, each reader of the tensor is adjacent to all of them. O(operations + sum over operations of (makers of
-/// its inputs)²) time and O(edges) memory when moral.
+/// The operations of a training step as an undirected graph: vertex i is operation i. The moral graph is the one that
+/// Kumar et al. take. \cite kumar2019twremat
+///
+/// A tensor that is always resident adds no edge. If several operations add to one tensor, each reader of the tensor is
+/// adjacent to all of them. O(operations + sum over operations of (makers of its inputs)²) time and O(edges) memory
+/// when moral.
 [[nodiscard]] undirected_graph operation_graph(const flat_graph& graph, operation_edges which = operation_edges::moral);
 
-/// \overload of a problem's flat graph.
+/// \overload
+///
+/// The operation graph of the problem's flat graph.
 [[nodiscard]] inline undirected_graph operation_graph(const problem& p,
                                                       operation_edges which = operation_edges::moral) {
   return operation_graph(p.graph(), which);

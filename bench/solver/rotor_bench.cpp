@@ -14,6 +14,8 @@
 
 #include "remat/chain/chain.hpp"
 #include "remat/chain/chain_problem.hpp"
+#include "remat/chain/sized_chain.hpp"
+#include "remat/chain/slot_table.hpp"
 #include "remat/solver/rotor.hpp"
 
 namespace {

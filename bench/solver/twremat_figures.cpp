@@ -21,11 +21,14 @@
 #include <string>
 #include <vector>
 
+#include "remat/bound/least_memory.hpp"
 #include "remat/cost/spec.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
+#include "remat/solver/accept.hpp"
 #include "remat/solver/automatic.hpp"
 #include "remat/solver/chen.hpp"
 #include "remat/solver/evict.hpp"

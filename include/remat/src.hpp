@@ -2,8 +2,8 @@
 #pragma once
 
 /// \file
-/// The definitions of every declaration that needs the standard library alone. In the compiled form (docs/compiled.md) exactly one source file of a program
-/// includes this.
+/// The definitions of every declaration that needs the standard library alone. In the compiled form (docs/compiled.md)
+/// exactly one source file of a program includes this.
 
 #include "remat/bound/impl/least_memory.hpp"
 #include "remat/bound/impl/moment_branch.hpp"

@@ -2,8 +2,8 @@
 #pragma once
 
 /// \file
-/// The definitions of every declaration that needs COIN-OR CBC. In the compiled form (docs/compiled.md) exactly one source file of a program
-/// includes this.
+/// The definitions of every declaration that needs COIN-OR CBC. In the compiled form (docs/compiled.md) exactly one
+/// source file of a program includes this.
 
 #include "remat/mip/impl/cbc.hpp"
 #include "remat/mip/impl/cbc_process.hpp"

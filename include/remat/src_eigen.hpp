@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file
-/// The definitions of every declaration that needs Eigen. In the compiled form (docs/compiled.md) exactly one source file of a program
-/// includes this.
+/// The definitions of every declaration that needs Eigen. In the compiled form (docs/compiled.md) exactly one source
+/// file of a program includes this.
 
 #include "remat/cost/impl/fitted.hpp"

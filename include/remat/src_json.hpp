@@ -2,8 +2,8 @@
 #pragma once
 
 /// \file
-/// The definitions of every declaration that needs nlohmann-json. In the compiled form (docs/compiled.md) exactly one source file of a program
-/// includes this.
+/// The definitions of every declaration that needs nlohmann-json. In the compiled form (docs/compiled.md) exactly one
+/// source file of a program includes this.
 
 #include "remat/io/impl/chain_json.hpp"
 #include "remat/io/impl/json.hpp"

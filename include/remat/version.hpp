@@ -8,6 +8,7 @@
 /// The third number of the version.
 #define REMAT_VERSION_PATCH 0
 
+/// Everything of the library; private parts are in `remat::detail`.
 namespace remat {
 
 /// The library's version: major.minor.patch. Before 1.0 a new minor version may change any interface.

@@ -12,8 +12,8 @@ namespace remat {
 /// The forward part of a training step as a line of operations, and the bytes that cross each place where the line may
 /// be cut. All operations are indices into the flat graph.
 ///
-/// The forward part is the operations listed before the turn (`find_forward_end`): where the graph's phases say so, else
-/// where the most tensors are alive in the listed order. The solvers do not rely on the turn being the true one:
+/// The forward part is the operations listed before the turn (`find_forward_end`): where the graph's phases say so,
+/// else where the most tensors are alive in the listed order. The solvers do not rely on the turn being the true one:
 /// schedules are legal wherever it is, and good if it is near the true one.
 struct forward_line {
   std::vector<std::uint32_t> operations;  ///< the needed ones before the turn, each behind the producers of its inputs

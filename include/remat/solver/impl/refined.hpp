@@ -50,9 +50,7 @@ class refinement_solve {
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 1.0 / 6,
                           exact_share = 0.25;
 
-  [[nodiscard]] bool is_small() const noexcept {
-    return problem_.graph().num_operations <= refined_solver::small_step;
-  }
+  [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_timed() const noexcept {
     return options_.run.work_limit == run_control::no_work_limit &&
            options_.run.time_limit != std::chrono::nanoseconds::max();

@@ -30,6 +30,14 @@ struct forward_line {
 /// The line in the listed order. O(operations + reads and writes) time.
 [[nodiscard]] forward_line find_forward_line(const flat_graph& g);
 
+/// The lines in the listed order up to each place that may serve as the turn: `find_forward_end`, and
+/// `estimate_forward_end` if it is another one. One or two lines.
+///
+/// In graphs traced from PyTorch the two differ by a few operations: the first backward operations read large forward
+/// tensors and make none, and a chain that runs them with its last stage can take less time than a chain that ends at the
+/// true turn. O(operations + reads and writes) time.
+[[nodiscard]] std::vector<forward_line> find_forward_lines(const flat_graph& g);
+
 /// The operations of `listed` in a narrow order: the next operation is always the one, among those that may run, after
 /// which the fewest bytes wait for a forward; of equal ones the first listed. The order finishes branches, and delays
 /// operations with large outputs. O(operations · those that may run + reads and writes) time.

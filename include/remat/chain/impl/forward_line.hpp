@@ -147,12 +147,27 @@ REMAT_INLINE forward_line make_forward_line(const flat_graph& g, std::vector<std
   return line;
 }
 
-REMAT_INLINE forward_line find_forward_line(const flat_graph& g) {
-  const std::uint32_t turn = find_forward_end(g);
+namespace detail::lines {
+
+/// The line in the listed order, up to `turn`.
+[[nodiscard]] inline forward_line listed_line(const flat_graph& g, std::uint32_t turn) {
   std::vector<std::uint32_t> operations, rest;
   for (std::uint32_t o = 0; o < g.num_operations; ++o)
     if (g.needed[o]) (o < turn ? operations : rest).push_back(o);
   return make_forward_line(g, std::move(operations), std::move(rest));
+}
+
+}  // namespace detail::lines
+
+REMAT_INLINE forward_line find_forward_line(const flat_graph& g) {
+  return detail::lines::listed_line(g, find_forward_end(g));
+}
+
+REMAT_INLINE std::vector<forward_line> find_forward_lines(const flat_graph& g) {
+  const std::uint32_t turn = find_forward_end(g), estimate = estimate_forward_end(g);
+  std::vector<forward_line> lines{detail::lines::listed_line(g, turn)};
+  if (estimate != turn) lines.push_back(detail::lines::listed_line(g, estimate));
+  return lines;
 }
 
 REMAT_INLINE forward_line find_narrow_line(const flat_graph& g, const forward_line& listed) {

@@ -58,46 +58,6 @@ namespace detail::segments {
   return out;
 }
 
-/// Tries cuts of a graph, each stage a segment of its own.
-class cut_search {
- public:
-  cut_search(const problem& p, std::string_view solver, run_clock& clock, solution& best)
-      : p_(p), solver_(solver), clock_(clock), best_(best), line_(find_forward_line(p.graph())) {}
-
-  [[nodiscard]] const forward_line& line() const noexcept { return line_; }
-
-  /// Takes the schedule of `cuts` if it fits and is faster than the best. Returns why the search must stop.
-  stop_reason attempt(const cut_list& cuts) {
-    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-    clock_.work();
-    const stage_chain stages(p_.graph(), line_, cuts);
-    std::vector<std::uint32_t> begins;
-    for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
-    const std::vector<chain_step> plan = make_steps(stages.length(), begins);
-    accept(p_, best_, schedule_computes(p_.graph(), stages.expand_whole(plan)));
-    accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)));
-    report();
-    return stop_reason::none;
-  }
-
- private:
-  void report() {
-    progress news;
-    news.solver = solver_;
-    news.stage = "segments";
-    news.best_objective = best_.time;
-    news.lower_bound = p_.graph().needed_time;
-    news.done = clock_.work_done();
-    clock_.report(news);
-  }
-
-  const problem& p_;
-  std::string_view solver_;
-  run_clock& clock_;
-  solution& best_;
-  forward_line line_;
-};
-
 /// The segments of a line by bytes.
 class segment_sizes {
  public:
@@ -135,6 +95,60 @@ class segment_sizes {
   double total_ = 0, least_ = 0;
 };
 
+/// Tries cuts of a graph, each stage a segment of its own.
+class cut_search {
+ public:
+  cut_search(const problem& p, forward_line line, std::string_view solver, run_clock& clock, solution& best)
+      : p_(p), solver_(solver), clock_(clock), best_(best), line_(std::move(line)) {}
+
+  [[nodiscard]] const forward_line& line() const noexcept { return line_; }
+
+  /// Takes the schedule of `cuts` if it fits and is faster than the best. Returns why the search must stop.
+  stop_reason attempt(const cut_list& cuts) {
+    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
+    clock_.work();
+    const stage_chain stages(p_.graph(), line_, cuts);
+    std::vector<std::uint32_t> begins;
+    for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
+    const std::vector<chain_step> plan = make_steps(stages.length(), begins);
+    accept(p_, best_, schedule_computes(p_.graph(), stages.expand_whole(plan)));
+    accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)));
+    report();
+    return stop_reason::none;
+  }
+
+  /// Tries segments of `count` sizes in bytes at every level of cuts. Returns why the search must stop.
+  stop_reason attempt_all(std::uint32_t count) {
+    const segment_sizes sizes(line_, count);
+    std::vector<cut_list> tried;
+    for (const cut_list& level : cut_levels(line_, line_.operations.size()))
+      for (std::uint32_t k = 0; k < count; ++k) {
+        cut_list cuts = sizes.cuts(level, sizes.size(k));
+        if (std::find(tried.begin(), tried.end(), cuts) != tried.end()) continue;
+        if (const stop_reason why = attempt(cuts); why != stop_reason::none) return why;
+        tried.push_back(std::move(cuts));
+      }
+    return stop_reason::none;
+  }
+
+ private:
+  void report() {
+    progress news;
+    news.solver = solver_;
+    news.stage = "segments";
+    news.best_objective = best_.time;
+    news.lower_bound = p_.graph().needed_time;
+    news.done = clock_.work_done();
+    clock_.report(news);
+  }
+
+  const problem& p_;
+  std::string_view solver_;
+  run_clock& clock_;
+  solution& best_;
+  forward_line line_;
+};
+
 }  // namespace detail::segments
 
 REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_sqrt_options& options) const {
@@ -142,10 +156,11 @@ REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best)) {
-    detail::segments::cut_search search(p, name, clock, best);
-    for (const cut_list& level : cut_levels(search.line(), search.line().operations.size())) {
-      stopped = search.attempt(detail::segments::every_sqrt(level));
-      if (stopped != stop_reason::none) break;
+    for (forward_line& line : find_forward_lines(p.graph())) {
+      detail::segments::cut_search search(p, std::move(line), name, clock, best);
+      for (const cut_list& level : cut_levels(search.line(), search.line().operations.size())) {
+        if (stopped == stop_reason::none) stopped = search.attempt(detail::segments::every_sqrt(level));
+      }
     }
   }
   conclude(p, best, clock, stopped);
@@ -177,15 +192,10 @@ REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const che
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best)) {
-    detail::segments::cut_search search(p, name, clock, best);
-    const detail::segments::segment_sizes sizes(search.line(), options.sizes);
-    std::vector<cut_list> tried;
-    for (const cut_list& level : cut_levels(search.line(), search.line().operations.size()))
-      for (std::uint32_t k = 0; k < options.sizes && stopped == stop_reason::none; ++k) {
-        cut_list cuts = sizes.cuts(level, sizes.size(k));
-        if (std::find(tried.begin(), tried.end(), cuts) != tried.end()) continue;
-        stopped = search.attempt(cuts);
-        tried.push_back(std::move(cuts));
+    for (forward_line& line : find_forward_lines(p.graph()))
+      if (stopped == stop_reason::none) {
+        detail::segments::cut_search search(p, std::move(line), name, clock, best);
+        stopped = search.attempt_all(options.sizes);
       }
   }
   conclude(p, best, clock, stopped);

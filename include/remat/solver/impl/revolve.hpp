@@ -124,11 +124,11 @@ REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best)) {
-    const forward_line line = find_forward_line(p.graph());
-    for (const cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
-      stopped = detail::binomial::try_stages(p, stage_chain(p.graph(), line, cuts), clock, best);
-      if (stopped != stop_reason::none) break;
-    }
+    for (const forward_line& line : find_forward_lines(p.graph()))
+      for (const cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
+        if (stopped == stop_reason::none)
+          stopped = detail::binomial::try_stages(p, stage_chain(p.graph(), line, cuts), clock, best);
+      }
   }
   conclude(p, best, clock, stopped);
   return best;

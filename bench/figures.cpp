@@ -31,6 +31,7 @@
 #include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "remat/solver/rotor.hpp"
+#include "support/csv.hpp"
 
 namespace {
 
@@ -45,24 +46,14 @@ struct row {
   double bound = 0;  // infinite: infeasible
 };
 
-std::vector<std::string> fields(const std::string& line) {
-  std::vector<std::string> out;
-  std::istringstream in(line);
-  for (std::string field; std::getline(in, field, ',');) out.push_back(field);
-  return out;
-}
-
 std::vector<row> peers() {
   const std::filesystem::path folder = std::filesystem::path(REMAT_BENCH_DATA) / "peers";
-  std::ifstream evictions(folder / "eviction.csv"), bounds(folder / "bounds.csv");
+  const auto evictions = test::read_csv(folder / "eviction.csv"), bounds = test::read_csv(folder / "bounds.csv");
   std::vector<row> rows;
-  std::string a, b;
-  std::getline(evictions, a);
-  std::getline(bounds, b);
-  while (std::getline(evictions, a) && std::getline(bounds, b)) {
-    const auto e = fields(a), l = fields(b);
+  for (std::size_t i = 0; i < std::min(evictions.size(), bounds.size()); ++i) {
+    const auto &e = evictions[i], &l = bounds[i];
     if (e[0] != l[0] || e[2] != l[2]) {
-      std::fprintf(stderr, "the two files disagree: %s | %s\n", a.c_str(), b.c_str());
+      std::fprintf(stderr, "the two files disagree in row %zu\n", i + 2);
       std::exit(2);
     }
     row r;

@@ -37,6 +37,7 @@
 #include "remat/solver/exact.hpp"
 #include "remat/solver/hiremate_cbc.hpp"
 #include "remat/solver/rockmate.hpp"
+#include "support/csv.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -85,14 +86,8 @@ struct row {
 };
 
 std::vector<row> peers() {
-  std::ifstream file(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "rockmate.csv");
   std::vector<row> rows;
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) {
-    std::vector<std::string> field;
-    std::istringstream fields(line);
-    for (std::string f; std::getline(fields, f, ',');) field.push_back(f);
+  for (const auto& field : test::read_csv(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "rockmate.csv")) {
     if (field.size() < 11 || field[3].empty() || field[1] == "rotor") continue;
     row r{field[0], field[1], field[2], std::stoll(field[3])};
     r.within = field[5] == "1";

@@ -37,6 +37,7 @@
 #include "remat/solver/refined.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/twremat.hpp"
+#include "support/csv.hpp"
 
 namespace {
 
@@ -53,21 +54,8 @@ struct row {
 };
 
 std::vector<row> peers() {
-  std::ifstream file(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "twremat.csv");
   std::vector<row> rows;
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) {
-    std::vector<std::string> field(1);
-    bool quoted = false;
-    for (const char c : line) {
-      if (c == '"')
-        quoted = !quoted;
-      else if (c == ',' && !quoted)
-        field.emplace_back();
-      else
-        field.back() += c;
-    }
+  for (const auto& field : test::read_csv(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "twremat.csv")) {
     row r{field[0], field[2], std::stoi(field[3]), std::stoll(field[4]), std::nullopt, std::stod(field[7])};
     if (!field[5].empty()) r.theirs = std::stod(field[5]);
     rows.push_back(std::move(r));

@@ -22,6 +22,7 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
+#include "support/csv.hpp"
 #include "support/exhaustive.hpp"
 #include "support/moment_choices.hpp"
 #include "support/random_graph.hpp"
@@ -78,19 +79,13 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
 }
 
 TEST_CASE("the peers' values are reached on every row, and infeasible rows are proven") {
-  std::ifstream in(std::string(REMAT_TEST_DATA) + "/peers/bounds.csv");
-  std::string line;
-  std::getline(in, line);
-  REQUIRE(line == "graph,cost,budget_fraction,budget_bytes,lower_bound_overhead");
   std::map<std::string, turnaround_analysis> analyses;
   std::map<std::string, problem> problems;
   int rows = 0;
-  while (std::getline(in, line)) {
-    INFO(line);
-    std::vector<std::string> cell;
-    std::istringstream cells(line);
-    for (std::string c; std::getline(cells, c, ',');) cell.push_back(c);
+  // graph, cost, fraction, budget in bytes, overhead of the bound
+  for (const std::vector<std::string>& cell : test::read_csv(REMAT_TEST_DATA "/peers/bounds.csv")) {
     REQUIRE(cell.size() == 5);
+    INFO(cell[0], " at ", cell[2]);
     ++rows;
     if (!problems.count(cell[0])) {
       const std::string graphs = std::string(REMAT_TEST_DATA) + "/graphs/", name = cell[0] + ".json";

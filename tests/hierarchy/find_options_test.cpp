@@ -24,6 +24,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/exact.hpp"
 #include "remat/solver/part_solvers.hpp"
+#include "support/data.hpp"
 #include "support/random_parts.hpp"
 
 namespace {
@@ -87,8 +88,7 @@ std::vector<step_part> random_parts(std::uint64_t seed) {
 }
 
 test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
-  return test::divide(read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance,
-                      max_group, 30);
+  return test::divide(test::bundled_problem(name), max_group, 30);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/evict.hpp"
+#include "support/data.hpp"
 #include "support/random_parts.hpp"
 
 namespace {
@@ -80,9 +81,7 @@ bool out_of_turn(const level_problem& level, const std::vector<level_problem::ch
   return false;
 }
 
-problem bundled(const std::string& name) {
-  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
-}
+problem bundled(const std::string& name) { return test::bundled_problem(name); }
 
 /// What holds of every schedule of the contracted problem; returns the flat one's report.
 struct counts {

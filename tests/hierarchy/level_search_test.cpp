@@ -24,6 +24,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/part_solvers.hpp"
+#include "support/data.hpp"
 #include "support/random_parts.hpp"
 
 namespace {
@@ -107,9 +108,7 @@ result search(const test::divided_step& d, const std::vector<level_child>& child
   return out;
 }
 
-test::divided_step bundled(const std::string& name) {
-  return test::divide(read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance, 20, 30);
-}
+test::divided_step bundled(const std::string& name) { return test::divide(test::bundled_problem(name), 20, 30); }
 
 }  // namespace
 

@@ -20,6 +20,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/exact.hpp"
+#include "support/data.hpp"
 #include "support/random_parts.hpp"
 
 namespace {
@@ -210,9 +211,7 @@ bool works_between(const part_runs& runs, const schedule& plan) {
   return false;
 }
 
-problem bundled(const std::string& name) {
-  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
-}
+problem bundled(const std::string& name) { return test::bundled_problem(name); }
 
 }  // namespace
 

@@ -26,6 +26,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
+#include "support/data.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_intervals.hpp"
 #include "support/schedules.hpp"
@@ -321,8 +322,7 @@ TEST_CASE("real schedules need at most 1.02 of the load, and mostly just the loa
   std::size_t exact = 0, rows = 0;
   for (const char* name : {"gpt2-small-b8-s1024", "resnet50-b64-224", "unet5-b16-256", "vgg16-b64-224", "fno2d-b32-256",
                            "rk/transformer-encdec", "rk/resnet50"}) {
-    const problem read =
-        read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + std::string(name) + ".json").instance;
+    const problem read = test::bundled_problem(name);
     for (const int percent : {100, 70, 50, 40}) {
       const problem p = read.with_budget(read.graph().baseline_peak / 100 * percent);
       const solution s = percent == 100 ? no_remat(read) : evict(p);
@@ -347,7 +347,7 @@ TEST_CASE("schedules of small budgets, which the first packings leave far above 
   for (const auto& graph : hard) {
     const std::string& name = graph.first;
     const int percent = graph.second;
-    const problem read = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
+    const problem read = test::bundled_problem(name);
     const solution s = evict(read.with_budget(read.graph().baseline_peak / 100 * percent));
     REQUIRE(s.plan);
     const lifetimes lives = lifetimes_of(read, *s.plan);

@@ -20,6 +20,7 @@
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/revolve.hpp"
+#include "support/data.hpp"
 
 using namespace remat;
 using namespace std::chrono_literals;
@@ -28,9 +29,7 @@ static_assert(solver_for<automatic_solver, problem>);
 
 namespace {
 
-problem read(const std::string& name) {
-  return read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
-}
+problem read(const std::string& name) { return test::bundled_problem(name); }
 
 problem within(const problem& p, double part) {
   return p.with_budget(static_cast<std::int64_t>(part * static_cast<double>(p.graph().baseline_peak)));

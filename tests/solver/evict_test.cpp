@@ -20,6 +20,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
+#include "support/csv.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
 
@@ -107,22 +108,13 @@ TEST_CASE("random graphs: legal, within the budget, never below the optimum; how
 }
 
 TEST_CASE("at least as good as the first offline eviction on every row, and more rows have a schedule") {
-  std::ifstream rows(data / "peers" / "eviction.csv");
-  std::string line;
-  std::getline(rows, line);
   std::size_t compared = 0;
-  while (std::getline(rows, line)) {
-    std::istringstream row(line);
-    std::string graph, cost, fraction, budget, overhead;
-    std::getline(row, graph, ',');
-    std::getline(row, cost, ',');
-    std::getline(row, fraction, ',');
-    std::getline(row, budget, ',');
-    std::getline(row, overhead, ',');
+  for (const std::vector<std::string>& row : test::read_csv(data / "peers" / "eviction.csv")) {
+    const std::string &graph = row[0], &fraction = row[2], &budget = row[3], &overhead = row[4];
     if (overhead.empty()) continue;
     const problem p = bundled(graph).with_budget(std::stoll(budget));
     const solution s = evict(p);
-    INFO(line);
+    INFO(graph, " at ", fraction);
     REQUIRE(s.has_schedule());
     CHECK(s.peak_bytes <= p.budget());
     CHECK(s.time / p.graph().baseline_time - 1 <= std::stod(overhead) + 5e-6);  // printed to five digits

@@ -15,6 +15,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/answer.hpp"
+#include "support/data.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
 
@@ -26,7 +27,7 @@ using namespace std::chrono_literals;
 static_assert(solver_for<hiremate_solver<cbc_backend>, problem>);
 
 problem bundled(const std::string& name, int percent) {
-  const problem free = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
+  const problem free = test::bundled_problem(name);
   return free.with_budget(free.graph().baseline_peak / 100 * percent);
 }
 

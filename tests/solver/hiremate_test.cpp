@@ -24,6 +24,7 @@
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/evict.hpp"
 #include "support/answer.hpp"
+#include "support/data.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_parts.hpp"
 
@@ -38,7 +39,7 @@ static_assert(solver_for<hiremate_solver<branch_and_bound_backend>, problem>);
 constexpr auto hiremate_own = hiremate_with(branch_and_bound);
 
 problem bundled(const std::string& name, int percent) {
-  const problem free = read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
+  const problem free = test::bundled_problem(name);
   return free.with_budget(free.graph().baseline_peak / 100 * percent);
 }
 

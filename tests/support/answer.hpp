@@ -3,14 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/solution.hpp"
+#include "support/data.hpp"
 
 namespace remat::test {
 
@@ -32,25 +28,6 @@ inline void check_answer(const problem& p, const solution& s) {
     default:
       CHECK_FALSE(s.has_schedule());
   }
-}
-
-/// The training graphs among the test data.
-[[nodiscard]] inline std::vector<std::filesystem::path> bundled_graphs() {
-  std::vector<std::filesystem::path> files;
-  for (const char* folder : {REMAT_TEST_DATA "/graphs", REMAT_TEST_DATA "/graphs/rk"})
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-      if (entry.path().extension() == ".json") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-/// The chains among the test data.
-[[nodiscard]] inline std::vector<std::filesystem::path> bundled_chains() {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(REMAT_TEST_DATA "/chains"))
-    if (entry.path().extension() == ".json") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 }  // namespace remat::test

@@ -16,7 +16,7 @@ using namespace remat::test;
 
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 /// `solver` refuses `options` with a message that contains `field`.
 template <class Solver>
@@ -49,14 +49,14 @@ TEST_CASE("what no solve could use is refused, and the message names it") {
   check_refused(exact, {.most_states = 0}, "most_states");
   check_refused(refined, {.starts = {schedule{{step::free(static_cast<tensor_id>(0))}}}}, "start");
   check_refused(twremat, {.tree = tree_decomposition{}}, "tree");
-  check_refused(checkmate_own, {.good_enough = nan}, "good_enough");
+  check_refused(checkmate_own, {.good_enough = not_a_number}, "good_enough");
   check_refused(checkmate_own, {.units = 0}, "units");
-  check_refused(checkmate_own, {.most_columns = nan}, "most_columns");
+  check_refused(checkmate_own, {.most_columns = not_a_number}, "most_columns");
   check_refused(checkmate, {.good_enough = -1}, "good_enough");
   check_refused(hiremate_own, {.hierarchy = operation_hierarchy{}}, "hierarchy");
   check_refused(hiremate_own, {.max_group = 1}, "max_group");
   check_refused(hiremate_own, {.max_top = 0}, "max_top");
-  check_refused(hiremate_own, {.good_enough = nan}, "good_enough");
+  check_refused(hiremate_own, {.good_enough = not_a_number}, "good_enough");
   check_refused(hiremate, {.most_columns = -1}, "most_columns");
 }
 

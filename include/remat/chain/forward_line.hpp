@@ -34,8 +34,8 @@ struct forward_line {
 /// `estimate_forward_end` if it is another one. One or two lines.
 ///
 /// In graphs traced from PyTorch the two differ by a few operations: the first backward operations read large forward
-/// tensors and make none, and a chain that runs them with its last stage can take less time than a chain that ends at the
-/// true turn. O(operations + reads and writes) time.
+/// tensors and make none, and a chain that runs them with its last stage can take less time than a chain that ends at
+/// the true turn. O(operations + reads and writes) time.
 [[nodiscard]] std::vector<forward_line> find_forward_lines(const flat_graph& g);
 
 /// The operations of `listed` in a narrow order: the next operation is always the one, among those that may run, after

@@ -22,7 +22,7 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 template <class Solver>
 void check_refused(const Solver& solver, const typename Solver::options_type& options, const std::string& field) {
   // A graph that is not settled at once, so the options matter.
-  const problem p = within(bundled_problem("toy-skip-3"), 0.9);
+  const problem p = within(bundled_problem("unet5-b16-256"), 0.6);
   CAPTURE(Solver::name);
   CAPTURE(field);
   std::string message;

@@ -98,7 +98,9 @@ class host_events {
     await(events_[e].run, spins_, [this](std::uint32_t r) { return r == run_; });
   }
   void record(std::uint32_t e, std::uint32_t /*stream*/) noexcept {
-    events_[e].run.store(run_, std::memory_order_release);
+    // notify_all looks for waiters first. After a plain store the processor may do so before the store is visible, and
+    // a waiter that arrives in between sleeps for ever; an exchange is visible before anything that follows it.
+    events_[e].run.exchange(run_, std::memory_order_seq_cst);
     events_[e].run.notify_all();
   }
 

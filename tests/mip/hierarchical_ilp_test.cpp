@@ -18,6 +18,7 @@
 #include "remat/hierarchy/simulate_level.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/level_model.hpp"
+#include "support/lying_backend.hpp"
 #include "support/random_level.hpp"
 
 namespace {
@@ -26,43 +27,6 @@ using namespace remat;  // NOLINT: a test
 using choices = std::vector<level_problem::choice>;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-
-/// A budget that asks for something: between what single runs need and what the fastest sequence takes.
-std::int64_t budget_of(const level_problem& p, int percent) {
-  std::int64_t low = 0;
-  for (const auto& r : p.runs) {
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const auto& v : r.variants) {
-      std::int64_t need = v.peak_bytes;
-      for (const std::uint32_t x : v.reads) need += p.bytes[x];
-      least = std::min(least, need);
-    }
-    low = std::max(low, least);
-  }
-  const choices all = test::run_once(p, 0);
-  const std::int64_t high = all.empty() ? 2 * low : simulate_level(p, all).peak_bytes;
-  return low + (std::max(high, low) - low) * percent / 100;
-}
-
-/// A backend whose word is worth nothing.
-struct lying_backend {
-  static constexpr std::string_view name = "lying";
-  mip_status says = mip_status::optimal;
-  [[nodiscard]] mip_result solve(const mip_model& m, const mip_options& options) const {
-    mip_result r;
-    r.status = says;
-    std::mt19937_64 engine(m.num_columns());
-    for (int i = 0; i < 20; ++i) {
-      r.values.clear();
-      for (std::size_t j = 0; j < m.num_columns(); ++j)
-        r.values.push_back(static_cast<double>(engine() % 1000) / (i < 10 ? 1000 : 1900));
-      r.objective = r.bound = m.objective(r.values);
-      if (options.on_incumbent) options.on_incumbent(r.values, r.objective);
-    }
-    return r;
-  }
-};
-static_assert(mip_backend<lying_backend>);
 
 /// What must hold of every answer.
 void check_answer(const level_problem& p, std::int64_t budget, const level_solution& s) {
@@ -87,7 +51,7 @@ TEST_CASE("the solver: starts count, the answer is never worse, and the same eve
   std::size_t found = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const level_problem p = test::random_training_level(seed + 9000, 3, 3);
-    const std::int64_t budget = budget_of(p, 40);
+    const std::int64_t budget = test::budget_of(p, 40);
     INFO("seed ", seed);
     hierarchical_ilp_options options;
     options.run.work_limit = 3000;
@@ -121,15 +85,15 @@ TEST_CASE("the solver: starts count, the answer is never worse, and the same eve
 
 TEST_CASE("a backend that lies: no invalid answer") {
   const level_problem p = test::random_training_level(9005, 4, 3);
-  const std::int64_t budget = budget_of(p, 60);
+  const std::int64_t budget = test::budget_of(p, 60);
   const level_solution proper = hierarchical_ilp(branch_and_bound, p, budget, {});
   REQUIRE(proper.found);
   for (const mip_status says :
        {mip_status::optimal, mip_status::infeasible, mip_status::failed, mip_status::feasible}) {
-    const level_solution s = hierarchical_ilp(lying_backend{says}, p, budget, {});
+    const level_solution s = hierarchical_ilp(test::lying_backend{says}, p, budget, {});
     check_answer(p, budget, s);
     CHECK(s.message.find("were no schedules") != std::string::npos);
-    const level_solution t = hierarchical_ilp(lying_backend{says}, p, budget, {.starts = {proper.choices}});
+    const level_solution t = hierarchical_ilp(test::lying_backend{says}, p, budget, {.starts = {proper.choices}});
     check_answer(p, budget, t);
     CHECK(t.found);
     CHECK(t.time <= proper.time);
@@ -154,7 +118,7 @@ TEST_CASE("budgets and limits: nothing possible, nothing to do, stopped, too lar
 
   std::stop_source source;
   source.request_stop();
-  const std::int64_t tight = budget_of(p, 50);
+  const std::int64_t tight = test::budget_of(p, 50);
   for (const run_control& run :
        {run_control{.stop = source.get_token()}, run_control{.time_limit = std::chrono::nanoseconds(0)}}) {
     hierarchical_ilp_options options;

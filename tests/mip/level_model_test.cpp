@@ -108,23 +108,6 @@ double least_time_in_phases(const level_problem& p, std::int64_t budget, std::ui
   return infinite;
 }
 
-/// A budget that asks for something: between what single runs need and what the fastest sequence takes.
-std::int64_t budget_of(const level_problem& p, int percent) {
-  std::int64_t low = 0;
-  for (const auto& r : p.runs) {
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const auto& v : r.variants) {
-      std::int64_t need = v.peak_bytes;
-      for (const std::uint32_t x : v.reads) need += p.bytes[x];
-      least = std::min(least, need);
-    }
-    low = std::max(low, least);
-  }
-  const choices all = test::run_once(p, 0);
-  const std::int64_t high = all.empty() ? 2 * low : simulate_level(p, all).peak_bytes;
-  return low + (std::max(high, low) - low) * percent / 100;
-}
-
 }  // namespace
 
 TEST_CASE("random levels: the program's optimum is that of an exhaustive search over its form") {
@@ -134,7 +117,7 @@ TEST_CASE("random levels: the program's optimum is that of an exhaustive search 
     const level_problem p = test::random_level(seed);
     if (p.bytes.size() > (long_run() ? 30u : 16u)) continue;
     const int percent = static_cast<int>(seed % 5) * 20;
-    const std::int64_t budget = budget_of(p, percent);
+    const std::int64_t budget = test::budget_of(p, percent);
     level_model_options options;
     if (seed % 3 == 0) options.again_from = static_cast<std::uint32_t>(p.runs.size() / 2);
     const double least = least_time_in_phases(p, budget, options.again_from);

@@ -24,6 +24,7 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/refined.hpp"
+#include "support/lying_backend.hpp"
 #include "support/answer.hpp"
 #include "support/random_graph.hpp"
 
@@ -41,26 +42,6 @@ problem at(const problem& free, double fraction) {
 
 static_assert(solver_for<checkmate_solver<branch_and_bound_backend>, problem>);
 constexpr auto checkmate_own = checkmate_with(branch_and_bound);
-
-/// A backend whose word is worth nothing.
-struct lying_backend {
-  static constexpr std::string_view name = "lying";
-  mip_status says = mip_status::optimal;
-  [[nodiscard]] mip_result solve(const mip_model& m, const mip_options& options) const {
-    mip_result r;
-    r.status = says;
-    std::mt19937_64 engine(m.num_columns());
-    for (int i = 0; i < 20; ++i) {
-      r.values.clear();
-      for (std::size_t j = 0; j < m.num_columns(); ++j)
-        r.values.push_back(static_cast<double>(engine() % 1000) / (i < 10 ? 1000 : 1900));
-      r.objective = r.bound = m.objective(r.values);
-      if (options.on_incumbent) options.on_incumbent(r.values, r.objective);
-    }
-    return r;
-  }
-};
-static_assert(mip_backend<lying_backend>);
 
 /// Graphs that `exact` within `refined` does not settle at once.
 problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
@@ -104,7 +85,7 @@ TEST_CASE("a backend that lies: no invalid schedule, and neither optimal nor inf
   const problem p = at(bundled("rk/fno1d"), 0.3);
   const solution plain = refined(p, {.run = {.work_limit = 1500}});
   for (const mip_status says : {mip_status::optimal, mip_status::infeasible, mip_status::failed}) {
-    const solution s = checkmate_with(lying_backend{says})(p, {.good_enough = 0, .run = {.work_limit = 2000}});
+    const solution s = checkmate_with(test::lying_backend{says})(p, {.good_enough = 0, .run = {.work_limit = 2000}});
     test::check_answer(p, s);
     CHECK(s.message.find("integer program") == 0);
     CHECK(s.message.find("were no schedules") != std::string::npos);

@@ -160,4 +160,21 @@ namespace remat::test {
   return out;
 }
 
+/// A budget that asks for something: between what single runs need and what the fastest sequence takes.
+[[nodiscard]] inline std::int64_t budget_of(const level_problem& p, int percent) {
+  std::int64_t low = 0;
+  for (const auto& r : p.runs) {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const auto& v : r.variants) {
+      std::int64_t need = v.peak_bytes;
+      for (const std::uint32_t x : v.reads) need += p.bytes[x];
+      least = std::min(least, need);
+    }
+    low = std::max(low, least);
+  }
+  const choices all = run_once(p, 0);
+  const std::int64_t high = all.empty() ? 2 * low : simulate_level(p, all).peak_bytes;
+  return low + (std::max(high, low) - low) * percent / 100;
+}
+
 }  // namespace remat::test

@@ -29,6 +29,7 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/part_solvers.hpp"
+#include "remat/solver/rotor.hpp"
 
 namespace remat {
 
@@ -293,17 +294,15 @@ class chain_search {
 };
 
 inline void check_options(const rockmate_options& options) {
-  constexpr std::uint32_t most_slots = 1U << 24;
-  if (options.slots == 0) throw bad_argument("slots is 0; there must be at least one");
-  if (options.slots > most_slots)
-    throw bad_argument("slots is " + std::to_string(options.slots) + "; there must be at most " +
-                       std::to_string(most_slots));
-  if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
+  // Slots, stages and the size of the table mean what they mean for Rotor.
+  rotor_options table;
+  table.slots = options.slots;
+  table.max_stages = options.max_stages;
+  table.table_bytes = options.table_bytes;
+  remat::check_options(table);
   if (options.options_per_stage < 2)
     throw bad_argument("options_per_stage is " + std::to_string(options.options_per_stage) +
                        "; there must be at least two");
-  if (options.table_bytes < 0)
-    throw bad_argument("table_bytes is " + std::to_string(options.table_bytes) + "; it must not be negative");
 }
 
 }  // namespace detail::blocks

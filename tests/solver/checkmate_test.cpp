@@ -24,8 +24,8 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/refined.hpp"
-#include "support/lying_backend.hpp"
 #include "support/answer.hpp"
+#include "support/lying_backend.hpp"
 #include "support/random_graph.hpp"
 
 namespace {

@@ -172,7 +172,7 @@ namespace remat::test {
     }
     low = std::max(low, least);
   }
-  const choices all = run_once(p, 0);
+  const std::vector<level_problem::choice> all = run_once(p, 0);
   const std::int64_t high = all.empty() ? 2 * low : simulate_level(p, all).peak_bytes;
   return low + (std::max(high, low) - low) * percent / 100;
 }

@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
     reached += bound.infeasible || bound.lower_bound / base - 1 >= r.bound + needed - 5.1e-6;
     impossible += std::isinf(r.bound);
     proven += std::isinf(r.bound) && bound.infeasible;
-    for (const std::string& name : fields(solvers)) {
+    for (const std::string& name : test::csv_fields(solvers)) {
       const auto solver = known.find(name);
       if (solver == known.end()) {
         std::fprintf(stderr, "no solver is called %s\n", name.c_str());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "remat/core/id.hpp"
@@ -61,7 +62,10 @@ class checker {
   explicit checker(const problem& p);
 
   /// Runs step number `i`. Returns false where the step is not legal: the report then says why.
-  bool run(std::size_t i, step x) { return x.is_free() ? run_free(i, x.tensor()) : run_compute(i, x.operation()); }
+  bool run(std::size_t i, step x);
+
+  /// Runs all `steps`, without a look in between. Returns false at the first that is not legal.
+  bool run_all(std::span<const step> steps);
 
   /// Judges the end of a schedule of `num_steps` legal steps, and the budget.
   void finish(std::size_t num_steps);
@@ -77,6 +81,7 @@ class checker {
     bool allocated = false;
   };
 
+  bool run_one(std::size_t i, step x);
   bool run_free(std::size_t i, tensor_id id);
   bool run_compute(std::size_t i, op_id id);
   bool fail(violation what, std::size_t at, op_id o, tensor_id t);
@@ -113,9 +118,13 @@ class checker {
 template <class Observer = no_observer>
 [[nodiscard]] check_report check(const problem& p, std::span<const step> steps, Observer&& observe = {}) {
   detail::schedule_checking::checker checker(p);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (!checker.run(i, steps[i])) return checker.report();
-    observe(i, checker.memory());
+  if constexpr (std::is_same_v<std::remove_cvref_t<Observer>, no_observer>) {
+    if (!checker.run_all(steps)) return checker.report();
+  } else {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!checker.run(i, steps[i])) return checker.report();
+      observe(i, checker.memory());
+    }
   }
   checker.finish(steps.size());
   return checker.report();

@@ -147,12 +147,18 @@ REMAT_INLINE void squeezer::put(std::int64_t capacity, std::uint32_t u) {
   met_.clear();
   bottoms_.clear();
   tops_.clear();
-  for (std::uint32_t j = 0; j < c_.blocks() && c_.first[j] <= c_.last[u]; ++j) {
-    if (c_.last[j] < c_.first[u] || offset_[j] == is_out) continue;
+  // In registers: the compiler cannot know that the vectors that grow here are not these.
+  const auto *const first = c_.first.data(), *const last = c_.last.data();
+  const auto *const sizes = c_.size.data(), *const offset = offset_.data();
+  const auto blocks = c_.blocks();
+  const auto begin = first[u], end = last[u];
+  for (std::uint32_t j = 0; j < blocks && first[j] <= end; ++j) {
+    const std::int64_t bottom = offset[j];
+    if (last[j] < begin || bottom == is_out) continue;
     const double weight = now_ - placed_at_[j] < recent_moves ? 4 * weight_[j] : weight_[j];
     met_.push_back(j);
-    bottoms_.push_back({offset_[j], weight});
-    tops_.push_back({offset_[j] + c_.size[j], weight});
+    bottoms_.emplace_back(bottom, weight);
+    tops_.emplace_back(bottom + sizes[j], weight);
   }
   collect_places(capacity, u);
   const std::int64_t place = cheapest_place(size);

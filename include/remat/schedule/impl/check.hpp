@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "remat/core/linkage.hpp"
@@ -57,7 +58,8 @@ REMAT_INLINE bool checker::fail(violation what, std::size_t at, op_id o, tensor_
   return false;
 }
 
-REMAT_INLINE bool checker::run_free(std::size_t i, tensor_id id) {
+// Inline in the compiled form, too: `run_all` alone decides how fast a schedule is checked.
+inline bool checker::run_free(std::size_t i, tensor_id id) {
   const std::size_t t = index(id);
   if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
   if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, id);
@@ -67,7 +69,7 @@ REMAT_INLINE bool checker::run_free(std::size_t i, tensor_id id) {
   return true;
 }
 
-REMAT_INLINE bool checker::run_compute(std::size_t i, op_id id) {
+inline bool checker::run_compute(std::size_t i, op_id id) {
   const flat_graph& g = graph_;
   const std::size_t o = index(id);
   if (o >= g.num_operations) return fail(violation::no_such_operation, i, id, {});
@@ -99,6 +101,18 @@ REMAT_INLINE bool checker::run_compute(std::size_t i, op_id id) {
   ++report_.computes;
   report_.recomputes += runs_[o] != 0;
   ++runs_[o];
+  return true;
+}
+
+inline bool checker::run_one(std::size_t i, step x) {
+  return x.is_free() ? run_free(i, x.tensor()) : run_compute(i, x.operation());
+}
+
+REMAT_INLINE bool checker::run(std::size_t i, step x) { return run_one(i, x); }
+
+REMAT_INLINE bool checker::run_all(std::span<const step> steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    if (!run_one(i, steps[i])) return false;
   return true;
 }
 

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Plans a PyTorch training step so that it fits a memory budget and takes the least time, and runs it.
+
+    step = remat_torch_plan.plan(model, loss, (x, y), budget="8GiB")
+    value = step(x, y)
+    value.backward()
+
+`plan` traces forward and backward pass into one graph, asks remat-plan which tensors to keep and which to compute again, and
+runs the schedule. `export` writes the graph. docs/pytorch.md is the page about it.
+"""
+from .errors import BudgetError, CaptureError, PlanError
+from .export import export
+from .step import Plan, PlannedStep, plan
+from .tracker import AliveBytes, measure_peak
+
+__all__ = [
+    "AliveBytes",
+    "BudgetError",
+    "CaptureError",
+    "Plan",
+    "PlanError",
+    "PlannedStep",
+    "export",
+    "measure_peak",
+    "plan",
+]

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Captures the joint graph, forward and backward, of one training step, without running it.
+
+AOTAutograd traces the step with fake tensors: nothing of the model's size is allocated. While it does so, every operation
+is marked with the path of the module and the source line that it came from; AOTAutograd copies the marks to the backward
+operations.
+"""
+import contextlib
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+import torch
+import torch.fx.traceback
+from torch import nn
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from .errors import CaptureError
+
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__))
+
+
+class LossModule(nn.Module):
+    """The model and its loss as one module whose output is the loss.
+
+    `loss` is a function `loss(model, *inputs)`; or a module `criterion`, then the loss is `criterion(model(*inputs[:-1]),
+    inputs[-1])`; or None, then the model itself returns the loss.
+    """
+
+    def __init__(self, model, loss):
+        super().__init__()
+        self.model = model
+        if isinstance(loss, nn.Module):
+            self.criterion = loss
+        self._function = loss
+
+    def forward(self, *inputs, **named):
+        if self._function is None:
+            return self.model(*inputs, **named)
+        if isinstance(self._function, nn.Module):
+            return self._function(self.model(*inputs[:-1], **named), inputs[-1])
+        return self._function(self.model, *inputs, **named)
+
+
+class _Provenance(TorchFunctionMode):
+    """Marks every traced operation with {"module": path, "line": "file.py:12"}."""
+
+    def __init__(self, module):
+        super().__init__()
+        self._names = {id(m): name.removeprefix("model").removeprefix(".") for name, m in module.named_modules()}
+        self._stack = [""]
+        self.last = ("", "")  # of the operation that was traced last: for errors
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.last = (self._stack[-1], _line_of_user(sys._getframe(1)))
+        with torch.fx.traceback.annotate({"module": self.last[0], "line": self.last[1]}):
+            return function(*args, **(kwargs or {}))
+
+    @contextlib.contextmanager
+    def following_modules(self):
+        """While this is entered, the path of the running module is known."""
+
+        def enter(module, _):
+            self._stack.append(self._names.get(id(module), self._stack[-1]))
+
+        def leave(*_):
+            if len(self._stack) > 1:
+                self._stack.pop()
+
+        before = nn.modules.module.register_module_forward_pre_hook(enter)
+        after = nn.modules.module.register_module_forward_hook(leave)
+        try:
+            yield self
+        finally:
+            before.remove()
+            after.remove()
+
+
+def _line_of_user(frame):
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((_TORCH_FOLDER, _OWN_FOLDER)) and not path.startswith("<"):
+            return f"{os.path.basename(path)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+@dataclass
+class Capture:
+    """A traced step. `close()` it when the joint graph is compiled, or not needed any more."""
+
+    joint: object  # torch._functorch.aot_autograd.JointWithDescriptors
+    module: LossModule
+    device: torch.device  # that the step is planned for
+    traced_on: torch.device  # whose kernels the graph has: the CPU's where a GPU is named that is not here
+    seconds: float
+    stack: contextlib.ExitStack = field(repr=False)
+
+    @property
+    def graph_module(self):
+        return self.joint.graph_module
+
+    def close(self):
+        self.stack.close()
+
+
+def capture(model, loss, inputs, kwargs=None, device=None):
+    """Traces one training step of `model` and returns its `Capture`.
+
+    With a `device`, parameters, buffers and inputs count as tensors of that device. A GPU need not be here: without one,
+    autograd cannot trace its kernels, so the graph has those of the CPU, with the sizes that they would have in the memory
+    of the GPU. Raises `CaptureError` with the module's path for what cannot be traced.
+    """
+    begin = time.perf_counter()
+    module = LossModule(model, loss)
+    module.train(model.training)
+    kwargs = kwargs or {}
+    stack = contextlib.ExitStack()
+    marks = _Provenance(module)
+    target = torch.device(device) if device is not None else _device_of(module, inputs, kwargs)
+    here = target.type != "cuda" or torch.cuda.is_available()
+    traced_on = target if here else torch.device("cpu")
+    try:
+        with contextlib.ExitStack() as tracing:
+            move_to = traced_on if device is not None or not here else None
+            inputs, kwargs = tracing.enter_context(_on_device(module, inputs, kwargs, move_to))
+            tracing.enter_context(torch.enable_grad())
+            tracing.enter_context(torch.fx.traceback.preserve_node_meta())
+            tracing.enter_context(marks.following_modules())
+            tracing.enter_context(marks)
+            joint = aot_export_joint_with_descriptors(stack, module, tuple(inputs), kwargs)
+    except CaptureError:
+        stack.close()
+        raise
+    except Exception as error:
+        stack.close()
+        raise CaptureError(_explain(error, *marks.last)) from error
+    _check_output(joint, stack)
+    return Capture(joint, module, target, traced_on, time.perf_counter() - begin, stack)
+
+
+def _device_of(module, inputs, kwargs):
+    tensors = [*module.parameters(), *pytree.tree_leaves((inputs, kwargs))]
+    return next((t.device for t in tensors if isinstance(t, torch.Tensor)), torch.device("cpu"))
+
+
+def _explain(error, path, line):
+    text = str(error).strip().splitlines()
+    where = f"in module '{path}'" if path else "in the model or its loss"
+    if line:
+        where += f" (near {line})"
+    return (
+        f"cannot trace the step {where}: {type(error).__name__}: {text[0] if text else 'no message'}\n"
+        "A step is planned from one graph that does not depend on the values of tensors: conditions on values, "
+        "`.item()`, and shapes that depend on data cannot be traced."
+    )
+
+
+def _check_output(joint, stack):
+    """Refuses a step whose output is not one scalar that can be differentiated."""
+    output = next(iter(joint.graph_module.graph.find_nodes(op="output")))
+    kinds = [type(d).__name__ for d in output.meta["desc"]]
+    tangents = [
+        n for n in joint.graph_module.graph.find_nodes(op="placeholder") if n.name.startswith("tangents_")
+    ]
+    losses = [n for n, k in zip(output.args[0], kinds) if k == "PlainAOTOutput"]
+    message = ""
+    if kinds.count("InputMutationAOTOutput") and len(tangents) > 1:
+        message = "the step changes a tensor in place that needs a gradient; return the new value in its place"
+    elif len(losses) != 1 or len(tangents) != 1:
+        message = (
+            f"the loss must be one scalar tensor that depends on a parameter; {len(losses)} tensors came back, "
+            f"{len(tangents)} of which need a gradient"
+        )
+    elif losses[0].meta["val"].numel() != 1:
+        message = f"the loss must be a scalar; its shape is {list(losses[0].meta['val'].shape)}: take its mean or sum"
+    if message:
+        stack.close()
+        raise CaptureError(message)
+
+
+@contextlib.contextmanager
+def _on_device(module, inputs, kwargs, device):
+    """Puts fake tensors of `device` into the place of the parameters and buffers, and of the inputs, for a while."""
+    tensors = [*module.parameters(), *module.buffers(), *pytree.tree_leaves((inputs, kwargs))]
+    tensors = [t for t in tensors if isinstance(t, torch.Tensor)]
+    fake = any(isinstance(t, FakeTensor) for t in tensors)
+    if device is None:
+        if any(t.is_meta and not isinstance(t, FakeTensor) for t in tensors):
+            raise CaptureError("the model or its inputs are on the device 'meta': name the device to plan for, as 'cuda'")
+        yield inputs, kwargs
+        return
+    device = torch.device(device)
+    mode = next((t.fake_mode for t in tensors if isinstance(t, FakeTensor)), None) if fake else None
+    mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
+    known = {}
+
+    def moved(tensor):
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        if id(tensor) not in known:
+            with mode:
+                new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+                if isinstance(tensor, nn.Parameter):
+                    new = nn.Parameter(new, tensor.requires_grad)
+                elif tensor.requires_grad:
+                    new.requires_grad_(True)
+            known[id(tensor)] = new
+        return known[id(tensor)]
+
+    held = []
+    for owner in module.modules():
+        for table in (owner._parameters, owner._buffers):
+            held.append((table, dict(table)))
+            for name, tensor in table.items():
+                table[name] = moved(tensor)
+    try:
+        with device:
+            yield pytree.tree_map(moved, inputs), pytree.tree_map(moved, kwargs)
+    finally:
+        for table, before in held:
+            table.update(before)

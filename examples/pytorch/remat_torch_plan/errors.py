@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The errors that this package raises. Each message says what is wrong, where, and what would be right."""
+
+
+class PlanError(RuntimeError):
+    """The step cannot be planned or run as asked."""
+
+
+class CaptureError(PlanError):
+    """The step cannot be traced into one graph: the message has the module's path and the line."""
+
+
+class BudgetError(PlanError):
+    """No schedule within the budget exists, or none was found in time."""

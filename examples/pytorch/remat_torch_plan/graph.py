@@ -1,0 +1,494 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The training graph of a joint graph: which node of PyTorch's is which operation, and which tensors are which storage.
+
+A training graph has operations and storages. Views, aliases and the parts of an operation's result are folded into the
+storage that they look at. The tangent, from which the backward pass starts, is the output of an operation of its own that
+reads the loss and every new value of a buffer: so a schedule can be cut there into a forward and a backward graph.
+"""
+import heapq
+import operator
+from dataclasses import dataclass, field
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import flop_registry
+
+from .errors import CaptureError
+
+GPU_GRANULARITY = 512  # bytes: what PyTorch's allocator for CUDA rounds to
+
+
+@dataclass
+class Storage:
+    index: int
+    name: str
+    bytes: int
+    kind: str  # parameter, input, activation, saved, gradient
+    dtype: str
+    shape: list
+
+
+@dataclass
+class Operation:
+    index: int
+    node: Node | None  # None: the tangent
+    name: str
+    phase: str  # forward, backward
+    inputs: list
+    outputs: list
+    flops: int = 0
+    bytes_accessed: int = 0
+    workspace_bytes: int = 0
+    time_us: float | None = None
+    random: bool = False
+    once: bool = False
+    module: str = ""
+    line: str = ""
+
+
+@dataclass
+class TrainingGraph:
+    """A joint graph as a training graph. Indices of operations and storages are those of the schedules."""
+
+    name: str
+    joint: torch.fx.GraphModule
+    operations: list = field(default_factory=list)
+    storages: list = field(default_factory=list)
+    storage_of: dict = field(default_factory=dict)  # node with one tensor -> index of its storage
+    views: dict = field(default_factory=dict)  # node that returns several views, as split -> indices of their storages
+    operation_of: dict = field(default_factory=dict)  # node that runs -> index of its operation
+    folded: set = field(default_factory=set)  # nodes that compute nothing: views, parts of results
+    snapshots: dict = field(default_factory=dict)  # clone of an input that the step changes -> that input
+    outputs: list = field(default_factory=list)  # storages that stay: the loss and the gradients
+    storage_by_key: dict = field(default_factory=dict)  # address of a traced storage -> its index
+    tangent: int = -1  # the operation that makes the tangent
+    num_forward_outputs: int = 0
+    source: dict = field(default_factory=dict)
+
+    def always_resident(self, storage):
+        return self.storages[storage].kind in ("parameter", "input")
+
+    def baseline_peak(self):
+        """The peak of the listed order, each storage freed after its last use, in bytes. O(operations + their reads)."""
+        last = {}
+        for o in self.operations:
+            for s in (*o.inputs, *o.outputs):
+                last[s] = o.index
+        for s in self.outputs:
+            last[s] = len(self.operations)
+        alive, memory, peak = set(), 0, 0
+        for o in self.operations:
+            for s in o.outputs:
+                if s not in alive:
+                    alive.add(s)
+                    memory += self.storages[s].bytes
+            peak = max(peak, memory + o.workspace_bytes)
+            for s in {*o.inputs, *o.outputs}:
+                if last[s] == o.index and s in alive:
+                    alive.remove(s)
+                    memory -= self.storages[s].bytes
+        return peak
+
+    def least_bytes(self):
+        """The bytes of the largest operation with what it reads and writes: no budget can be below."""
+        return max(
+            o.workspace_bytes
+            + sum(self.storages[s].bytes for s in {*o.inputs, *o.outputs} if not self.always_resident(s))
+            for o in self.operations
+        )
+
+    def baseline_steps(self):
+        """The schedule that recomputes nothing, in the listed order."""
+        last = {}
+        for o in self.operations:
+            for s in (*o.inputs, *o.outputs):
+                last[s] = o.index
+        kept = set(self.outputs)
+        steps = []
+        for o in self.operations:
+            steps.append(("compute", o.index))
+            for s in sorted({*o.inputs, *o.outputs}):
+                if last[s] == o.index and s not in kept and not self.always_resident(s):
+                    steps.append(("free", s))
+        return steps
+
+    def to_json(self):
+        """The graph by the format "training-graph", version 1."""
+        measured = all(o.time_us is not None for o in self.operations)
+        operations = []
+        for o in self.operations:
+            entry = {
+                "id": o.index,
+                "name": o.name,
+                "phase": o.phase,
+                "inputs": o.inputs,
+                "outputs": o.outputs,
+                "flops": o.flops,
+                "bytes_accessed": o.bytes_accessed,
+                "workspace_bytes": o.workspace_bytes,
+                "deterministic": not o.random,
+                "recomputable": not o.once,
+            }
+            if measured:
+                entry["time_us"] = o.time_us
+            operations.append(entry)
+        tensors = [
+            {"id": s.index, "name": s.name, "bytes": s.bytes, "kind": s.kind, "dtype": s.dtype, "shape": s.shape}
+            for s in self.storages
+        ]
+        return {
+            "format": "training-graph",
+            "version": 1,
+            "name": self.name,
+            "source": self.source,
+            "tensors": tensors,
+            "operations": operations,
+            "outputs": self.outputs,
+            "baseline": {"peak_bytes": self.baseline_peak(), "flops": sum(o.flops for o in self.operations)},
+        }
+
+
+def keep_inputs_that_change(joint, num_forward_outputs):
+    """Inserts a copy of every input that the step changes (as the running means of batch norm), for its readers.
+
+    The change is made when the forward pass ends; what reads the input again in the backward pass must see the old value.
+    Returns {copy: input}. The copies that the backward pass does not need are left out again when a schedule is applied.
+    """
+    graph = joint.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    changed = {
+        getattr(d, "mutated_input", None)
+        for d in output.meta.get("desc", [])[:num_forward_outputs]
+        if type(d).__name__ == "InputMutationAOTOutput"
+    }
+    copies = {}
+    if not changed:
+        return copies
+    for node in graph.find_nodes(op="placeholder"):
+        if node.meta.get("desc") not in changed or not node.users:
+            continue
+        if all(not _has_tensor_users(user) for user in node.users):
+            continue
+        readers = [u for u in node.users if u.op != "output"]
+        with graph.inserting_before(min(readers, key=_position(graph))):
+            copy = graph.call_function(torch.ops.aten.clone.default, (node,))
+        copy.meta["val"] = torch.empty_like(node.meta["val"])
+        for reader in readers:
+            reader.replace_input_with(node, copy)
+        copies[copy] = node
+    joint.recompile()
+    return copies
+
+
+def _position(graph):
+    order = {n: i for i, n in enumerate(graph.nodes)}
+    return order.__getitem__
+
+
+def _has_tensor_users(node):
+    """True when something other than the step's output uses `node`, or a part of it."""
+    return any(u.op != "output" for u in node.users)
+
+
+def is_random(node):
+    """True for an operation that draws from a random generator."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    for i, argument in enumerate(target._schema.arguments):
+        if argument.name == "dropout_p":  # attention without dropout draws nothing
+            value = node.args[i] if i < len(node.args) else node.kwargs.get("dropout_p", argument.default_value)
+            return value != 0
+        if argument.name == "train" and "dropout" in target.name():
+            value = node.args[i] if i < len(node.args) else node.kwargs.get("train", True)
+            return value is not False
+    return True
+
+
+def tensors_of(node):
+    return [t for t in pytree.tree_leaves(node.meta.get("val")) if isinstance(t, torch.Tensor)]
+
+
+class _Builder:
+    def __init__(self, joint, name, num_forward_outputs, device, copies):
+        self.g = TrainingGraph(name, joint, snapshots=copies, num_forward_outputs=num_forward_outputs)
+        self.granularity = GPU_GRANULARITY if device.type == "cuda" else 1
+        self.by_key = {}  # of an untyped storage: (key, the tensor, to keep the key in use)
+        output = next(iter(joint.graph.find_nodes(op="output")))
+        results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
+        self.forward_outputs = [n for n in results[:num_forward_outputs] if isinstance(n, Node)]
+        self.gradients = [n for n in results[num_forward_outputs:] if isinstance(n, Node)]
+        descs = output.meta.get("desc") or [None] * len(results)
+        self.losses = [
+            n
+            for n, d in zip(results[:num_forward_outputs], descs)
+            if isinstance(n, Node) and type(d).__name__ != "InputMutationAOTOutput"
+        ]
+        self.descs = dict(zip(results[num_forward_outputs:], descs[num_forward_outputs:]))
+
+    def storage(self, tensor, name, kind, at_least=0):
+        """The storage of `tensor`: a new one at its first sight. Returns (index, whether it is new)."""
+        try:
+            raw = tensor.untyped_storage()
+        except NotImplementedError:
+            raise CaptureError(f"tensor {name} has layout {tensor.layout}; only strided tensors can be planned") from None
+        key = raw._cdata
+        if key in self.by_key:
+            return self.by_key[key][0], False
+        size = max(raw.nbytes(), at_least)
+        size += -size % self.granularity
+        index = len(self.g.storages)
+        self.by_key[key] = (index, tensor)
+        self.g.storage_by_key[key] = index
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        self.g.storages.append(Storage(index, name, size, kind, dtype, list(tensor.shape)))
+        return index, True
+
+    def resident(self, node, kind):
+        for tensor in tensors_of(node):
+            self.g.storage_of[node] = self.storage(tensor, _name_of_input(node), kind)[0]
+
+    def run(self):
+        graph = self.g.joint.graph
+        tangents = []
+        for node in graph.nodes:
+            if node.op == "placeholder" and node.name.startswith("tangents_"):
+                tangents.append(node)
+            elif node.op == "placeholder":
+                self.resident(node, "parameter" if "Param" in type(node.meta.get("desc")).__name__ else "input")
+            elif node.op == "get_attr":
+                if "val" not in node.meta:
+                    value = getattr(self.g.joint, node.target)
+                    if isinstance(value, torch.Tensor):
+                        node.meta["val"] = value
+                self.resident(node, "input")
+        if len(tangents) != 1:
+            raise CaptureError(f"one loss can be planned; the graph has {len(tangents)} outputs that need a gradient")
+        for node in self.order(tangents[0]):
+            if node is tangents[0]:
+                self.add_tangent(node)
+            else:
+                self.add(node)
+        self.finish()
+        return self.g
+
+    def order(self, tangent):
+        """All nodes that compute, in the order of the trace, but for the tangent: after everything that it reads."""
+        nodes = [n for n in self.g.joint.graph.nodes if n.op == "call_function"]
+        place = {n: i for i, n in enumerate(nodes)}
+        needs = {n: {a for a in n.all_input_nodes if a in place or a is tangent} for n in nodes}
+        needs[tangent] = {n for n in self.forward_outputs if n in place}
+        after_all = max((place[n] for n in needs[tangent]), default=-1)
+        place[tangent] = after_all + 0.5
+        users = {n: [] for n in needs}
+        for n, reads in needs.items():
+            for r in reads:
+                users[r].append(n)
+        missing = {n: len(reads) for n, reads in needs.items()}
+        ready = [(place[n], n) for n, count in missing.items() if count == 0]
+        heap = [(p, i) for i, (p, _) in enumerate(ready)]
+        items = [n for _, n in ready]
+        heapq.heapify(heap)
+        order = []
+        while heap:
+            node = items[heapq.heappop(heap)[1]]
+            order.append(node)
+            for user in users[node]:
+                missing[user] -= 1
+                if missing[user] == 0:
+                    items.append(user)
+                    heapq.heappush(heap, (place[user], len(items) - 1))
+        if len(order) != len(needs):
+            raise CaptureError("the loss depends on its own gradient: such a graph cannot be planned")
+        return order
+
+    def add_tangent(self, node):
+        g = self.g
+        reads = sorted({g.storage_of[n] for n in self.forward_outputs if n in g.storage_of})
+        out, _ = self.storage(node.meta["val"], "tangent of the loss", "gradient")
+        g.storage_of[node] = out
+        g.tangent = len(g.operations)
+        g.operation_of[node] = g.tangent
+        g.operations.append(
+            Operation(g.tangent, None, "tangent", "backward", reads, [out], 0, g.storages[out].bytes, once=True)
+        )
+
+    def add(self, node):
+        g = self.g
+        if node.target is operator.getitem:
+            g.folded.add(node)
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                g.storage_of[node] = self.storage(node.meta["val"], node.name, "activation")[0]
+            return
+        backward = g.tangent >= 0
+        where = _where(node)
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            raise CaptureError(f"{node.target}{where} writes into its input; such an operation cannot be planned yet")
+        results = tensors_of(node)
+        if not results and not node.is_impure():
+            raise CaptureError(f"{node.target}{where} returns no tensor, but a number; that depends on data")
+        kind = "gradient" if backward else "activation"
+        outputs, new = [], False
+        for i, tensor in enumerate(results):
+            name = node.name if isinstance(node.meta["val"], torch.Tensor) else f"{node.name}:{i}"
+            index, is_new = self.storage(tensor, name, kind, _hidden_bytes(node))
+            new |= is_new
+            if is_new:
+                outputs.append(index)
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            g.storage_of[node] = self.storage(node.meta["val"], node.name, kind)[0]
+        if results and not new:
+            g.folded.add(node)
+            if node not in g.storage_of:
+                g.views[node] = sorted({self.storage(t, "", kind)[0] for t in results})
+            return
+        inputs = sorted({g.storage_of[a] for a in node.all_input_nodes if a in g.storage_of})
+        index = len(g.operations)
+        g.operation_of[node] = index
+        mark = node.meta.get("custom") or {}
+        g.operations.append(
+            Operation(
+                index,
+                node,
+                _title(node),
+                "backward" if backward else "forward",
+                inputs,
+                outputs,
+                _flops(node, results),
+                _bytes_accessed(node, results),
+                random=is_random(node),
+                once=node in g.snapshots or not results,
+                module=mark.get("module", ""),
+                line=mark.get("line", ""),
+            )
+        )
+
+    def finish(self):
+        g = self.g
+        read_forward = {s for o in g.operations if o.phase == "forward" for s in o.inputs}
+        for o in g.operations:
+            for s in o.outputs:
+                if o.phase == "forward" and s not in read_forward:
+                    g.storages[s].kind = "saved"
+        kept = []
+        tangent = g.operations[g.tangent].outputs[0]  # autograd holds it until the backward pass ends
+        for s in [*(g.storage_of.get(n) for n in self.losses + self.gradients), tangent]:
+            if s is not None and s not in kept and not g.always_resident(s):
+                kept.append(s)
+        for s in kept:
+            if g.storages[s].kind == "saved":
+                g.storages[s].kind = "activation"
+        g.outputs = kept
+        for n in self.gradients:
+            target = getattr(getattr(self.descs.get(n), "grad_of", None), "target", None)
+            if target and n in g.storage_of and not g.always_resident(g.storage_of[n]):
+                g.storages[g.storage_of[n]].name = "gradient of " + target.removeprefix("model.")
+
+
+def _hidden_bytes(node):
+    """Bytes that the result's storage has at least, where the trace shows fewer than the kernel allocates."""
+    if node.target is torch.ops.aten.mse_loss.default:  # it reduces its elements in place, and keeps their storage
+        return _bytes(node.args[0].meta["val"])
+    return 0
+
+
+def _name_of_input(node):
+    desc = node.meta.get("desc")
+    target = getattr(desc, "target", None)
+    if target:
+        return target.removeprefix("model.")
+    place = getattr(desc, "idx", None)
+    return f"input {place}" if place is not None else node.name
+
+
+def _where(node):
+    mark = node.meta.get("custom") or {}
+    text = f" in module '{mark['module']}'" if mark.get("module") else ""
+    return text + (f" ({mark['line']})" if mark.get("line") else "")
+
+
+def _title(node):
+    mark = node.meta.get("custom") or {}
+    name = str(node.target)
+    if not mark and node.meta.get("nn_module_stack"):  # from torch.compile
+        mark = {"module": list(node.meta["nn_module_stack"].values())[-1][0]}
+    path = f"{mark['module']}: " if mark.get("module") else ""
+    return path + name + (f" ({mark['line']})" if mark.get("line") else "")
+
+
+def _flops(node, results):
+    """PyTorch's count where it has one; else one for each element of the largest tensor that is read or written."""
+    packet = getattr(node.target, "overloadpacket", None)
+    args, kwargs = _fake_arguments(node)
+    if packet in flop_registry:
+        value = node.meta["val"]
+        return int(flop_registry[packet](*args, **kwargs, out_val=value))
+    if node.target in _MOVES:
+        return 0
+    read = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    return max((t.numel() for t in (*results, *read)), default=0)
+
+
+_MOVES = {
+    torch.ops.aten.clone.default,
+    torch.ops.aten._to_copy.default,
+    torch.ops.aten.cat.default,
+    torch.ops.aten.stack.default,
+    torch.ops.aten.embedding.default,
+    torch.ops.aten.constant_pad_nd.default,
+    torch.ops.aten.full.default,
+    torch.ops.aten.new_zeros.default,
+    torch.ops.aten.zeros_like.default,
+    torch.ops.aten.arange.default,
+}
+# Of these, the first argument is a table from which only as much is read as is written.
+_LOOK_UPS = {
+    torch.ops.aten.embedding.default,
+    torch.ops.aten.index.Tensor,
+    torch.ops.aten.gather.default,
+    torch.ops.aten.index_select.default,
+    torch.ops.aten.select_backward.default,
+}
+
+
+def _fake_arguments(node):
+    take = lambda a: a.meta.get("val") if isinstance(a, Node) else a  # noqa: E731
+    return pytree.tree_map(take, node.args), pytree.tree_map(take, dict(node.kwargs))
+
+
+def _bytes(tensor):
+    """Bytes of the elements that a view shows; an expanded one shows each element once."""
+    size = tensor.element_size()
+    for length, stride in zip(tensor.shape, tensor.stride()):
+        if stride != 0:
+            size *= length
+    return size
+
+
+def _bytes_accessed(node, results):
+    written = sum(_bytes(t) for t in results)
+    args, kwargs = _fake_arguments(node)
+    read = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    total = sum(_bytes(t) for t in read)
+    if node.target in _LOOK_UPS and read:
+        total += min(_bytes(read[0]), written) - _bytes(read[0])
+    return total + written
+
+
+def count_forward_outputs(joint):
+    """The number of outputs of the joint graph that belong to the forward pass, by their descriptions."""
+    output = next(iter(joint.graph.find_nodes(op="output")))
+    descs = output.meta["desc"]
+    return next((i for i, d in enumerate(descs) if d is None or type(d).__name__ == "GradAOTOutput"), len(descs))
+
+
+def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu")):
+    """Makes the training graph of a joint graph. May insert copies into it, of inputs that the step changes.
+
+    O(nodes log nodes). Raises `CaptureError` for operations that cannot be planned.
+    """
+    if num_forward_outputs is None:
+        num_forward_outputs = count_forward_outputs(joint)
+    copies = keep_inputs_that_change(joint, num_forward_outputs)
+    return _Builder(joint, name, num_forward_outputs, torch.device(device), copies).run()

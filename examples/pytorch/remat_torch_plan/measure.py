@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Measures each distinct operation of a training graph on the device that is here: its time and its storages' real sizes.
+
+Two runs of one operation with the same shapes, types and other arguments count as one. Kernels sometimes return a storage
+that is larger than the one that the trace shows (mse_loss keeps its elements); the measured size counts.
+"""
+import time
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .errors import PlanError
+from .graph import GPU_GRANULARITY, tensors_of
+
+_MEASURED = {}  # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes)
+
+
+def _signature(node):
+    def one(leaf):
+        if isinstance(leaf, torch.fx.Node):
+            leaf = leaf.meta.get("val")
+        if isinstance(leaf, torch.Tensor):
+            return (tuple(leaf.shape), tuple(leaf.stride()), leaf.dtype, str(leaf.device))
+        return repr(leaf)
+
+    leaves, spec = pytree.tree_flatten((node.args, dict(node.kwargs)))
+    return (str(node.target), str(spec), tuple(one(x) for x in leaves), torch.get_num_threads())
+
+
+def _real(fake, high, device):
+    """A tensor with the shape, strides and type of `fake`, of random numbers; of integers in [0, high)."""
+    shape, stride = fake.shape, fake.stride()
+    size = 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if fake.numel() else 0
+    if fake.dtype.is_floating_point or fake.dtype.is_complex:
+        flat = torch.randn(size, dtype=fake.dtype if fake.element_size() > 1 else torch.float32, device=device)
+        flat = flat.to(fake.dtype)
+    elif fake.dtype == torch.bool:
+        flat = torch.rand(size, device=device) < 0.9
+    else:
+        flat = torch.randint(0, max(1, min(high, 2**31 - 1 if fake.element_size() > 1 else 1)), (size,), device=device)
+        flat = flat.to(fake.dtype)
+    return flat.as_strided(shape, stride)
+
+
+def _arguments(node, device):
+    # Indices stay within every dimension of the tensors beside them.
+    fakes = [n.meta.get("val") for n in node.all_input_nodes]
+    floats = [t for t in fakes if isinstance(t, torch.Tensor) and t.dtype.is_floating_point]
+    if node.target is torch.ops.aten.embedding.default:
+        high = floats[0].shape[0]
+    else:
+        high = min((d for t in floats for d in t.shape), default=2)
+    made = {}
+
+    def one(leaf):
+        if not isinstance(leaf, torch.fx.Node):
+            return leaf
+        fake = leaf.meta.get("val")
+        if not isinstance(fake, torch.Tensor):
+            return fake
+        if leaf not in made:
+            made[leaf] = _real(fake, high, device if fake.device.type == device.type else fake.device)
+        return made[leaf]
+
+    return pytree.tree_map(one, node.args), pytree.tree_map(one, dict(node.kwargs))
+
+
+def _run_once(node, args, kwargs, device):
+    if device.type == "cuda":
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        result = node.target(*args, **kwargs)
+        end.record()
+        end.synchronize()
+        return result, begin.elapsed_time(end) * 1e3
+    begin = time.perf_counter()
+    result = node.target(*args, **kwargs)
+    return result, (time.perf_counter() - begin) * 1e6
+
+
+def _measure(node, device, with_time):
+    args, kwargs = _arguments(node, device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+    result, first = _run_once(node, args, kwargs, device)
+    sizes, seen = [], set()
+    for tensor in pytree.tree_leaves(result):
+        if isinstance(tensor, torch.Tensor):
+            storage = tensor.untyped_storage()
+            sizes.append(storage.nbytes())
+            seen.add(storage._cdata)
+    workspace = 0
+    if device.type == "cuda":
+        held = torch.cuda.memory_allocated(device) - before
+        workspace = max(0, torch.cuda.max_memory_allocated(device) - before - held)
+    if not with_time:
+        return None, sizes, workspace
+    times = []
+    spent = first
+    del result
+    while len(times) < 3 or (len(times) < 11 and spent < 30e3):
+        result, micros = _run_once(node, args, kwargs, device)
+        del result
+        times.append(micros)
+        spent += micros
+    times.sort()
+    return times[len(times) // 2], sizes, workspace
+
+
+def measure(graph, device, with_time=True, progress=None):
+    """Sets the times (if `with_time`), the workspaces and the real sizes of `graph`'s operations and storages.
+
+    `progress(done, all)` is called between operations. The state of the random generators stays as it is. Takes at most
+    some 50 ms for each distinct operation, more where one run takes more than 10 ms. Raises `PlanError` with the operation
+    that cannot be run by itself.
+    """
+    device = torch.device(device)
+    distinct = {}
+    for o in graph.operations:
+        if o.node is not None:
+            distinct.setdefault(_signature(o.node), o)
+    states = torch.get_rng_state(), (torch.cuda.get_rng_state_all() if device.type == "cuda" else None)
+    try:
+        with torch.no_grad():
+            for i, (key, o) in enumerate(distinct.items()):
+                if progress:
+                    progress(i, len(distinct))
+                known = _MEASURED.get(key)
+                if known is None or (with_time and known[0] is None):
+                    try:
+                        _MEASURED[key] = _measure(o.node, device, with_time)
+                    except Exception as error:
+                        raise PlanError(
+                            f"cannot measure {o.name} by itself: {error}; plan with measure=False, or a cost model"
+                        ) from error
+    finally:
+        torch.set_rng_state(states[0])
+        if states[1] is not None:
+            torch.cuda.set_rng_state_all(states[1])
+    granularity = GPU_GRANULARITY if device.type == "cuda" else 1
+    for o in graph.operations:
+        if o.node is None:
+            if with_time:
+                o.time_us = 0.0
+            continue
+        micros, sizes, workspace = _MEASURED[_signature(o.node)]
+        if with_time:
+            o.time_us = micros
+        o.workspace_bytes = workspace
+        fakes = tensors_of(o.node)
+        for fake, size in zip(fakes, sizes):
+            index = graph.storage_by_key.get(fake.untyped_storage()._cdata)
+            if index in o.outputs:
+                size += -size % granularity
+                graph.storages[index].bytes = max(graph.storages[index].bytes, size)

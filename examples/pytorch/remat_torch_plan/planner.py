@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Calls `remat-plan`, the program of this project that finds the schedules."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+from .errors import BudgetError, PlanError
+
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def parse_budget(budget, baseline):
+    """Bytes of a budget: an int counts bytes; "8GiB" too; 0.5 or "50%" is that fraction of `baseline`."""
+    if isinstance(budget, bool):
+        raise PlanError(f"budget {budget!r}: bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5, are right")
+    if isinstance(budget, int) and budget > 1:
+        return budget
+    if isinstance(budget, (int, float)):
+        if 0 < budget <= 1:
+            return int(budget * baseline)
+        raise PlanError(f"budget {budget}: a fraction is above 0 and at most 1; bytes are an int")
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*", str(budget))
+    if match and match[2] == "%" and 0 < float(match[1]) <= 100:
+        return int(float(match[1]) / 100 * baseline)
+    if match and match[2] in _UNITS:
+        if not match[2] and "." in match[1]:
+            return parse_budget(float(match[1]), baseline)
+        return int(float(match[1]) * _UNITS[match[2]])
+    raise PlanError(f"budget {budget!r}: bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5 or '50%', are right")
+
+
+def find_program():
+    """The path of remat-plan: $REMAT_PLAN, then the project's own build, then $PATH."""
+    folder = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+    built = os.path.join(folder, "build", "release", "examples", "remat-plan")
+    for path in (os.environ.get("REMAT_PLAN"), built, shutil.which("remat-plan")):
+        if path and os.access(path, os.X_OK):
+            return path
+    raise PlanError(
+        "remat-plan was not found: build it with `bash examples/quickstart.sh`, or name it in the variable REMAT_PLAN"
+    )
+
+
+@dataclass
+class Schedule:
+    """What remat-plan found. Times are seconds by the cost model."""
+
+    steps: list = field(repr=False)
+    status: str
+    peak_bytes: int
+    budget_bytes: int
+    overhead: float
+    gap: float | None
+    seconds: float
+    message: str
+    report: str | None  # path of the page in HTML
+
+
+def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0, work=None, threads=None, report=None):
+    """Finds a schedule of `graph` (a TrainingGraph) whose peak is at most `budget_bytes`.
+
+    Shows progress where standard error is a terminal. Raises `BudgetError` where no schedule exists, or none was found
+    within `seconds`.
+    """
+    with tempfile.TemporaryDirectory(prefix="remat-torch-plan-") as folder:
+        file, out = os.path.join(folder, "graph.json"), os.path.join(folder, "schedule.json")
+        with open(file, "w") as f:
+            json.dump(graph.to_json(), f)
+        command = [find_program(), file, "--budget", str(budget_bytes), "--solver", solver, "--json", "--out", out]
+        command += ["--seed", str(seed)]
+        command += ["--work", str(work)] if work is not None else ["--seconds", str(seconds)]
+        command += ["--threads", str(threads)] if threads else []
+        command += ["--cost", cost] if cost else []
+        command += ["--report", report] if report else []
+        begin = time.perf_counter()
+        shown = sys.stderr.isatty()
+        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE, text=True)
+        took = time.perf_counter() - begin
+        if run.returncode not in (0, 1) or not run.stdout.strip():
+            raise PlanError(f"remat-plan failed (exit status {run.returncode}): {(run.stderr or '').strip()}")
+        answer = json.loads(run.stdout.strip().splitlines()[-1])
+        if answer["peak_bytes"] is None:
+            least = graph.least_bytes()
+            raise BudgetError(
+                f"no schedule within {budget_bytes:,} bytes: {answer['status']}"
+                + (f": {answer['message']}" if answer["message"] else "")
+                + f". The unplanned step takes {graph.baseline_peak():,} bytes; its largest single operation, with what "
+                f"it reads and writes, {least:,}."
+            )
+        with open(out) as f:
+            steps = [tuple(s) for s in json.load(f)["steps"]]
+        return Schedule(
+            steps,
+            answer["status"],
+            answer["peak_bytes"],
+            budget_bytes,
+            answer["overhead"],
+            answer["gap"],
+            took,
+            answer["message"],
+            report,
+        )

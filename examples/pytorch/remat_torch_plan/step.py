@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: BSL-1.0
+"""A training step that keeps to a memory budget: `plan`, and the object that it returns."""
+import os
+import shutil
+import sys
+import tempfile
+import time
+import weakref
+import webbrowser
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
+from torch.fx.graph import _BoxedCodeGen
+from torch.utils import _pytree as pytree
+
+from . import rng
+from .apply import Applier
+from .capture import LossModule, capture
+from .errors import PlanError
+from .graph import build
+from .measure import measure as measure_operations
+from .planner import parse_budget, solve
+
+
+def plan(
+    model,
+    loss,
+    inputs,
+    budget,
+    *,
+    kwargs=None,
+    solver="auto",
+    seconds=3.0,
+    work=None,
+    seed=0,
+    threads=None,
+    measure=True,
+    cost=None,
+    compile=False,
+):
+    """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
+
+        step = remat_torch_plan.plan(model, loss, (x, y), budget="8GiB")
+        value = step(x, y)
+        value.backward()
+        optimizer.step()
+
+    model: any `nn.Module` that can be traced without a look at the values of tensors.
+    loss: `loss(model, *inputs)` returns a scalar; or a criterion, a module: then the loss is
+        `criterion(model(*inputs[:-1]), inputs[-1])`; or None: the model itself returns the loss.
+    inputs, kwargs: a sample of the step's arguments; what counts is their shapes and types.
+    budget: bytes beyond parameters, buffers, inputs and optimizer state; gradients of parameters count. An int, "8GiB", or a
+        fraction of what the unplanned step takes ("50%", 0.5).
+    solver, seconds, work, seed, threads: of remat-plan. With `work` in place of `seconds` the same plan comes every time.
+    measure: take the operations' times on this device (else by the cost model `cost`, by default remat-plan's own).
+    compile: run under torch.compile (Inductor fuses operations, so its peak is below or near what is promised, not equal).
+
+    Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets.
+    """
+    options = _Options(budget, solver, seconds, work, seed, threads, measure and not compile, cost, compile)
+    step = PlannedStep(model, loss, options)
+    step.prepare(*inputs, **(kwargs or {}))
+    return step
+
+
+@dataclass(frozen=True)
+class _Options:
+    budget: object
+    solver: str
+    seconds: float
+    work: int | None
+    seed: int
+    threads: int | None
+    measure: bool
+    cost: str | None
+    compile: bool
+
+
+@dataclass
+class Plan:
+    """The plan for one set of shapes. Bytes are those beyond parameters, buffers and inputs."""
+
+    graph: object  # TrainingGraph
+    schedule: object  # Schedule
+    baseline_bytes: int
+    reserved_bytes: int  # for states of random generators: part of the budget, not of the schedule
+    capture_seconds: float
+    measure_seconds: float
+    plan_seconds: float
+    seeded: bool
+    run: object = None  # the compiled step
+
+    @property
+    def peak_bytes(self):
+        """What the step is promised to take at most."""
+        return self.schedule.peak_bytes + self.reserved_bytes
+
+
+class PlannedStep:
+    """A step that runs as planned. Call it with the inputs; the result is the loss, whose `backward()` follows the plan.
+
+    It plans again for inputs of other shapes, types or devices, for a model in another mode (train, eval), and under another
+    autocast; plans are kept. Without gradients (`torch.no_grad`) it runs the model as it is.
+    """
+
+    def __init__(self, model, loss, options):
+        self._module = LossModule(model, loss)
+        self._module.train(model.training)
+        self._options = options
+        self._plans = {}
+        self._compiled = None
+        self._last = None
+        self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def __call__(self, *inputs, **kwargs):
+        if not torch.is_grad_enabled():
+            return self._module(*inputs, **kwargs)
+        return self.prepare(*inputs, **kwargs).run(*inputs, **kwargs)
+
+    def prepare(self, *inputs, **kwargs):
+        """Plans for inputs like these, if there is no plan yet. Returns the `Plan`."""
+        key = self._key(inputs, kwargs)
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._plan_compiled(inputs, kwargs) if self._options.compile else self._plan(
+                inputs, kwargs
+            )
+        self._last = found
+        return found
+
+    @property
+    def plans(self):
+        """All plans so far, the latest last."""
+        return list(self._plans.values())
+
+    @property
+    def last(self):
+        """The plan that ran last."""
+        return self._last
+
+    def report(self, show=True, optimizer=None, device_bytes=None):
+        """Opens the page about the plan that ran last in a browser (`show`), and returns a summary as text.
+
+        The summary adds what the budget leaves out: parameters, buffers, inputs, and the state of `optimizer`. With
+        `device_bytes` (the GPU's memory by default) it says which budget the device leaves.
+        """
+        found = self._last
+        page = found.schedule.report
+        if show and page and os.path.exists(page):
+            webbrowser.open("file://" + page)
+        return _summary(self._module, found, optimizer, device_bytes)
+
+    def _key(self, inputs, kwargs):
+        leaves, spec = pytree.tree_flatten((inputs, kwargs))
+
+        def one(leaf):
+            if isinstance(leaf, torch.Tensor):
+                return (leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad)
+            return leaf
+
+        modes = tuple(m.training for m in self._module.modules())
+        tensors = tuple((p.shape, p.dtype, p.device, p.requires_grad) for p in self._module.parameters())
+        device = next((t[2].type for t in tensors), "cpu")
+        autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
+        return (str(spec), tuple(map(one, leaves)), modes, tensors, autocast)
+
+    def _plan(self, inputs, kwargs):
+        options = self._options
+        loss = self._module._function
+        taken = capture(self._module.model, loss, inputs, kwargs)
+        try:
+            begin = time.perf_counter()
+            graph = build(taken.graph_module, type(self._module.model).__name__, device=taken.device)
+            capture_seconds = taken.seconds + time.perf_counter() - begin
+            begin = time.perf_counter()
+            measure_operations(graph, taken.device, options.measure, _show_measuring)
+            measure_seconds = time.perf_counter() - begin
+            found = self._solve(graph, taken.device)
+            found.capture_seconds, found.measure_seconds = capture_seconds, measure_seconds
+            applier = Applier(graph, found.schedule.steps)
+            found.seeded = applier.seeded
+            function = aot_compile_joint_with_descriptors(
+                taken.joint,
+                partition_fn=lambda *_, **__: applier.run(),
+                fw_compiler=_run_as_written,
+                bw_compiler=_run_as_written,
+            )
+        finally:
+            taken.close()
+        held = [(m._parameters, n) for m, n in _owners(self._module, "_parameters", taken.joint.params_spec)]
+        held += [(m._buffers, n) for m, n in _owners(self._module, "_buffers", taken.joint.buffers_spec)]
+
+        def run(*inputs, **kwargs):
+            return function(*[table[name] for table, name in held], *inputs, **kwargs)
+
+        found.run = run
+        return found
+
+    def _solve(self, graph, device):
+        options = self._options
+        baseline = graph.baseline_peak()
+        states = sum(o.random for o in graph.operations) * (rng.CPU_STATE_BYTES if device.type == "cpu" else 0)
+        states += 8 if states else 0  # the seed of the step
+        budget = parse_budget(options.budget, baseline + states)
+        begin = time.perf_counter()
+        schedule = solve(
+            graph,
+            max(0, budget - states),
+            seconds=options.seconds,
+            solver=options.solver,
+            cost=options.cost,
+            seed=options.seed,
+            work=options.work,
+            threads=options.threads,
+            report=os.path.join(self._folder, f"plan-{len(self._plans)}.html"),
+        )
+        seconds = time.perf_counter() - begin
+        return Plan(graph, schedule, baseline, states, 0.0, 0.0, seconds, False)
+
+    def _plan_compiled(self, inputs, kwargs):
+        from .inductor import compile_step
+
+        if self._compiled is None:
+            self._found = []
+            self._compiled = compile_step(self._module, self._solve, self._found.append)
+        count = len(self._found)
+        # Inductor asks for the plan when it compiles: at the first call. A trial run would change buffers and random
+        # state, so the first call makes the plan.
+        owner = self
+
+        class _Later(Plan):
+            def __getattribute__(self, name):
+                if name in ("schedule", "graph", "peak_bytes") and len(owner._found) > count:
+                    return getattr(owner._found[count], name)
+                return super().__getattribute__(name)
+
+        return _Later(None, None, 0, 0, 0.0, 0.0, 0.0, False, self._compiled)
+
+
+def _run_as_written(module, _):
+    """A compiler for AOTAutograd that runs the graph in its own order and frees each value, inputs too, after its last use."""
+    module.graph.set_codegen(_BoxedCodeGen())
+    module.recompile()
+    forward = module.forward
+
+    def run(arguments):
+        return forward(arguments)
+
+    run._boxed_call = True
+    return run
+
+
+def _owners(module, table, names):
+    for name in names:
+        path, _, last = name.rpartition(".")
+        yield module.get_submodule(path), last
+
+
+def _show_measuring(done, count):
+    if sys.stderr.isatty():
+        end = "\r" if done + 1 < count else "\r\033[K"
+        print(f"measuring operation {done + 1} of {count}", end=end, file=sys.stderr, flush=True)
+
+
+def bytes_in_words(count):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+
+
+def _bytes_of(tensors):
+    seen = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}
+    return sum(seen.values())
+
+
+def _state_bytes(optimizer, parameters):
+    """The optimizer's state in bytes: as it is; before its first step, by its kind."""
+    tensors = [t for s in optimizer.state.values() for t in s.values() if isinstance(t, torch.Tensor)]
+    if tensors:
+        return _bytes_of(tensors)
+    kind = type(optimizer).__name__.lower()
+    if "adam" in kind:
+        return 2 * parameters
+    if "sgd" in kind:
+        return parameters if any(g.get("momentum") for g in optimizer.param_groups) else 0
+    return None
+
+
+def _summary(module, found, optimizer, device_bytes):
+    schedule, graph = found.schedule, found.graph
+    parameters = _bytes_of(module.parameters())
+    buffers = _bytes_of(module.buffers())
+    inputs = sum(s.bytes for s in graph.storages if s.kind == "input") - buffers
+    computes = [i for kind, i in schedule.steps if kind == "compute"]
+    lines = [
+        f"budget        {bytes_in_words(schedule.budget_bytes + found.reserved_bytes)}",
+        f"peak          {bytes_in_words(found.peak_bytes)} (unplanned {bytes_in_words(found.baseline_bytes)})",
+        f"time          {100 * schedule.overhead:.2f} % over the unplanned step ({schedule.status}"
+        + (f", at most {100 * schedule.gap:.2f} % above the least possible)" if schedule.gap is not None else ")"),
+        f"operations    {len(graph.operations)}, {len(computes) - len(set(computes))} run again",
+        f"planning      {found.capture_seconds:.2f} s to trace, {found.measure_seconds:.2f} s to measure, "
+        f"{found.plan_seconds:.2f} s to plan",
+    ]
+    if found.seeded:
+        lines.append("random        each random operation has a seed of its own: the plan changes their order")
+    beside = parameters + buffers + max(0, inputs)
+    lines.append(f"parameters    {bytes_in_words(parameters)}, buffers {bytes_in_words(buffers)}")
+    lines.append(f"inputs        {bytes_in_words(max(0, inputs))}")
+    if optimizer is not None:
+        state = _state_bytes(optimizer, parameters)
+        lines.append(f"optimizer     {bytes_in_words(state) if state is not None else 'unknown before its first step'}")
+        beside += state or 0
+    else:
+        lines.append("optimizer     not counted: name it, report(optimizer=…)")
+    lines.append(f"in all        {bytes_in_words(beside + found.peak_bytes)}")
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    if device_bytes is None and device.type == "cuda":
+        device_bytes = torch.cuda.get_device_properties(device).total_memory
+    if device_bytes is not None:
+        left = device_bytes - beside
+        lines.append(f"the device    has {bytes_in_words(device_bytes)}: it leaves a budget of {bytes_in_words(left)}")
+    if schedule.report:
+        lines.append(f"page          file://{schedule.report}")
+    return "\n".join(lines)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Counts the bytes of tensors that are alive, on any device: what a step really holds in memory.
+
+It sees every storage that an operation returns, from then until PyTorch frees it. It does not see what a kernel allocates
+and frees inside, nor what Inductor's compiled code allocates.
+"""
+import weakref
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class AliveBytes(TorchDispatchMode):
+    """While entered, follows all storages made by operations; those that were there before do not count.
+
+    `peak` is the largest sum of their bytes, `now` the present one. `granularity` rounds each storage up to its multiple.
+    """
+
+    def __init__(self, granularity=1):
+        super().__init__()
+        self.granularity = granularity
+        self.now = 0
+        self.peak = 0
+        self._alive = {}
+
+    def ignore(self, *tensors):
+        """Storages of these do not count, where they come back from an operation: parameters, inputs."""
+        for tensor in pytree.tree_leaves(tensors):
+            if isinstance(tensor, torch.Tensor):
+                self._alive[tensor.untyped_storage()._cdata] = (0, None)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in pytree.tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                self._see(tensor)
+        self.peak = max(self.peak, self.now)
+        return result
+
+    def _see(self, tensor):
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._alive:
+            return
+        size = storage.nbytes()
+        size += -size % self.granularity
+        self.now += size
+        self._alive[key] = (size, weakref.finalize(storage, self._gone, key))
+
+    def _gone(self, key):
+        size, _ = self._alive.pop(key)
+        self.now -= size
+
+
+def measure_peak(run, keep=(), granularity=1):
+    """Runs `run()` and returns (its result, the largest bytes alive that it made)."""
+    with AliveBytes(granularity) as alive:
+        alive.ignore(keep)
+        result = run()
+    return result, alive.peak

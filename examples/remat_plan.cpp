@@ -30,7 +30,7 @@
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/render/trace_json.hpp"
-#include "remat/schedule/simplify.hpp"
+#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
@@ -152,12 +152,6 @@ std::vector<std::int64_t> read_budgets(const input& in, const arguments& args) {
   return budgets;
 }
 
-remat::schedule listed_order(const remat::problem& p) {
-  std::vector<std::uint32_t> order(p.graph().num_operations);
-  for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
-  return remat::schedule_computes(p, order);
-}
-
 void print_head(const input& in) {
   const subject& s = in.what;
   std::cout << remat::printable(s.name, 200) << ": ";
@@ -169,7 +163,7 @@ void print_head(const input& in) {
             << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n";
   if (in.step && s.streams != 0) {
     const remat::stream_assignment a =
-        remat::assign_streams(in.step->instance, listed_order(in.step->instance), {s.streams, {}});
+        remat::assign_streams(in.step->instance, remat::listed_order(in.step->instance), {s.streams, {}});
     std::cout << "the listed order, by data alone: makespan " << remat::format_time(a.makespan, s.time_unit) << " on "
               << s.streams << " streams, critical path " << remat::format_time(a.critical_path, s.time_unit) << "\n";
   }
@@ -214,7 +208,7 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
   remat::html_report report(std::move(head));
   if (in.step) {
     const remat::problem& p = in.step->instance;
-    report.baseline(remat::memory_profile_of(p, in.step->graph, listed_order(p)));
+    report.baseline(remat::memory_profile_of(p, in.step->graph, remat::listed_order(p)));
   }
   for (const outcome& o : all) {
     remat::report_solve solve{o.solver,     std::string(remat::to_string(o.status)),

@@ -35,6 +35,7 @@
 #include "remat/render/table.hpp"
 #include "remat/render/trace_json.hpp"
 #include "remat/render/units.hpp"
+#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/memory_profile.hpp"

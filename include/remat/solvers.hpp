@@ -65,6 +65,7 @@
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/rotor_frontier.hpp"
+#include "remat/solver/solve_end.hpp"
 #include "remat/solver/twremat.hpp"
 #include "remat/treewidth/adjacency.hpp"
 #include "remat/treewidth/check.hpp"

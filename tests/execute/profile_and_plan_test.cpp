@@ -43,18 +43,6 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 }  // namespace
 
-TEST_CASE("the listed order is the baseline") {
-  test::random_graph_options shape;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    shape.operations = 3 + static_cast<std::uint32_t>(seed % 20);
-    const problem p(test::random_graph(seed, shape), measured_cost{});
-    const check_report r = check(p, listed_order(p));
-    REQUIRE(r.valid());
-    CHECK(r.peak_bytes == p.graph().baseline_peak);
-    CHECK(r.time == doctest::Approx(p.graph().baseline_time));
-  }
-}
-
 TEST_CASE("profile, plan, run: the plan is made with the measured times, and within the budget with its arena") {
   const training_graph g = layers(24);
   const std::int64_t baseline = unit_problem(g).graph().baseline_peak;

@@ -67,10 +67,10 @@ struct result {
 
 /// Judges by the flat schedule, and looks at every choice that comes.
 result search(const test::divided_step& d, const std::vector<level_child>& children, std::int64_t budget,
-              level_search_options options) {
+              level_search_options options, const run_control& limits = {}) {
   const level_builder builder(d.whole.graph(), children);
   const problem p = d.whole.with_budget(budget);
-  run_clock clock(options.run);
+  run_clock clock(limits);
   result out;
   for (sub_solver* solver : {&options.solvers.quick, &options.solvers.escalate})
     *solver = [&out, wrapped = *solver](const problem& q, std::span<const schedule> starts, const run_control& run) {
@@ -159,27 +159,27 @@ TEST_CASE("a stop: no further problem") {
   REQUIRE(free.problems > 4);
 
   std::stop_source source;
-  level_search_options options = standard();
-  options.run.stop = source.get_token();
+  run_control limits;
+  limits.stop = source.get_token();
   source.request_stop();
-  result r = search(d, children, budget, options);
+  result r = search(d, children, budget, standard(), limits);
   CHECK(r.calls == 0);
   CHECK(r.work == 0);
 
-  options = standard();
-  options.run.time_limit = std::chrono::nanoseconds(0);
-  r = search(d, children, budget, options);
+  limits = {};
+  limits.time_limit = std::chrono::nanoseconds(0);
+  r = search(d, children, budget, standard(), limits);
   CHECK(r.calls == 0);
   CHECK(r.work == 0);
 
   // From within: the one under way is the last.
   std::stop_source later;
-  options = standard();
-  options.run.stop = later.get_token();
+  limits = {};
+  limits.stop = later.get_token();
   const level_builder builder(d.whole.graph(), children);
-  run_clock clock(options.run);
+  run_clock clock(limits);
   std::size_t calls = 0;
-  search_level(builder, children, budget, clock, options, [&](const std::vector<level_problem::choice>&) {
+  search_level(builder, children, budget, clock, standard(), [&](const std::vector<level_problem::choice>&) {
     ++calls;
     later.request_stop();
     return 1.0;
@@ -189,9 +189,9 @@ TEST_CASE("a stop: no further problem") {
 
   // A limit on work: the problem under way is the last.
   for (const std::uint64_t most : {std::uint64_t{1}, free.work / 2}) {
-    options = standard();
-    options.run.work_limit = most;
-    r = search(d, children, budget, options);
+    limits = {};
+    limits.work_limit = most;
+    r = search(d, children, budget, standard(), limits);
     CHECK(r.problems >= 1);
     CHECK(r.work <= most + free.work / 4);
   }
@@ -202,7 +202,8 @@ TEST_CASE("a search without a solver is refused") {
   const std::vector<level_child> children = children_of_step(d, 20);
   const level_builder builder(d.whole.graph(), children);
   const level_search_options options;
-  run_clock clock(options.run);
+  const run_control unlimited;
+  run_clock clock(unlimited);
   CHECK_THROWS_AS(search_level(builder, children, 0, clock, options,
                                [](const std::vector<level_problem::choice>&) { return infinite; }),
                   bad_argument);
@@ -213,15 +214,16 @@ TEST_CASE("what the caller throws leaves the search; what it says decides") {
   const std::vector<level_child> children = children_of_step(d, 20);
   const std::int64_t budget = d.whole.graph().baseline_peak * 8 / 10;
   const level_builder builder(d.whole.graph(), children);
-  level_search_options options = standard();
-  run_clock clock(options.run);
+  const level_search_options options = standard();
+  const run_control unlimited;
+  run_clock clock(unlimited);
   CHECK_THROWS_WITH_AS(
       search_level(builder, children, budget, clock, options,
                    [](const std::vector<level_problem::choice>&) -> double { throw std::runtime_error("enough"); }),
       "enough", std::runtime_error);
   // Where nothing is good enough, single options are not exchanged.
   std::size_t calls = 0;
-  run_clock fresh(options.run);
+  run_clock fresh(unlimited);
   search_level(builder, children, budget, fresh, options, [&](const std::vector<level_problem::choice>&) {
     ++calls;
     return infinite;

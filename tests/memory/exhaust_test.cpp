@@ -9,20 +9,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/memory/check.hpp"
 #include "remat/memory/skyline.hpp"
+#include "support/packing.hpp"
 #include "support/random_intervals.hpp"
 
 namespace {
 using namespace remat;                           // NOLINT: a test
 using namespace remat::detail::memory_planning;  // NOLINT: a test
-
-/// True if the component's packing keeps all blocks apart and within its height.
-bool is_valid(const component& c, const std::vector<interval>& all) {
-  std::vector<interval> lives;
-  for (const std::size_t i : c.id) lives.push_back(all[i]);
-  return check_memory(lives, c.offset, c.height).valid();
-}
 
 component packed(const component& c, preference by) {
   component out = c;
@@ -65,7 +58,7 @@ TEST_CASE("the exhaustive search finds the least height, as trying all orders do
       const bool proven = search(c.load, 1'000'000);
       CHECK(c.height == least_height(c));
       CHECK(proven == (c.height > c.load));
-      CHECK(is_valid(c, all));
+      CHECK(test::is_packing_valid(c, all));
       ++compared;
       above_load += proven;
     }
@@ -107,7 +100,7 @@ TEST_CASE("a search that runs out of nodes proves nothing") {
       ++stopped;
       CHECK(search.nodes() == 5);
       CHECK(clock.work_done() == 5 * std::uint64_t{c.blocks() + c.sections});
-      CHECK(is_valid(c, all));
+      CHECK(test::is_packing_valid(c, all));
     }
   }
   CHECK(stopped >= 3);

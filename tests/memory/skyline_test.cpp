@@ -9,19 +9,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/memory/check.hpp"
+#include "support/packing.hpp"
 #include "support/random_intervals.hpp"
 
 namespace {
 using namespace remat;                           // NOLINT: a test
 using namespace remat::detail::memory_planning;  // NOLINT: a test
-
-/// True if the component's packing keeps all blocks apart and within its height.
-bool is_valid(const component& c, const std::vector<interval>& all) {
-  std::vector<interval> lives;
-  for (const std::size_t i : c.id) lives.push_back(all[i]);
-  return check_memory(lives, c.offset, c.height).valid();
-}
 
 /// The lowest valley first, by the definition: the lowest section, the leftmost of equal ones, with its neighbours of
 /// the same height.
@@ -82,7 +75,7 @@ TEST_CASE("both heuristics pack as their definitions say") {
         for (std::vector<std::int64_t>* offset : {&skyline, &first}) {
           c.offset.clear();
           c.keep_if_lower(*offset);
-          CHECK(is_valid(c, all));
+          CHECK(test::is_packing_valid(c, all));
           CHECK(c.height >= c.load);
         }
         ++packed;

@@ -11,21 +11,12 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/memory/check.hpp"
 #include "remat/memory/skyline.hpp"
+#include "support/packing.hpp"
 #include "support/random_intervals.hpp"
 
-namespace {
 using namespace remat;                           // NOLINT: a test
 using namespace remat::detail::memory_planning;  // NOLINT: a test
-
-/// True if the component's packing keeps all blocks apart and within its height.
-bool is_valid(const component& c, const std::vector<interval>& all) {
-  std::vector<interval> lives;
-  for (const std::size_t i : c.id) lives.push_back(all[i]);
-  return check_memory(lives, c.offset, c.height).valid();
-}
-}  // namespace
 
 TEST_CASE("a squeezed packing is valid and within the height; one that fails is left as it was") {
   std::size_t squeezed = 0, failed = 0, moves = 0;
@@ -54,7 +45,7 @@ TEST_CASE("a squeezed packing is valid and within the height; one that fails is 
         result.offset.clear();
         result.keep_if_lower(found);
         CHECK(result.height <= capacity);
-        CHECK(is_valid(result, all));
+        CHECK(test::is_packing_valid(result, all));
       }
     }
   }
@@ -100,7 +91,7 @@ TEST_CASE("repacking keeps to the height that it is given, and keeps blocks apar
       }
       ++packed;
       CHECK(c.height <= capacity);
-      CHECK(is_valid(c, all));
+      CHECK(test::is_packing_valid(c, all));
     }
   }
   CHECK(packed >= 40);

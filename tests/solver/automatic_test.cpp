@@ -106,6 +106,21 @@ TEST_CASE("under a limit of work the seed alone decides") {
   CHECK(*answers[0].plan == *answers[2].plan);
 }
 
+TEST_CASE("a small share of the work is enough for a pass of evict") {
+  // A unit of work is a move of refinement; an operation of evict costs much less. Counted one for one, the share of
+  // evict would end within its first pass, and the schedule would come from refined.
+  const problem p = within(read("transformer-6-6-b32-s256"), 0.3);
+  const solution by_evict = evict(p);
+  REQUIRE(by_evict.plan);
+  automatic_options options;
+  options.run.work_limit = 5000;
+  options.run.seed = 1;
+  const solution s = automatic(p, options);
+  check_valid(p, s);
+  CHECK(s.time <= by_evict.time);
+  CHECK((s.message == "by evict" || s.time < by_evict.time));
+}
+
 TEST_CASE("it ends on time") {
   const problem p = within(read("gpt2-small-b8-s1024"), 0.6);
   for (const unsigned threads : {1U, 2U})

@@ -68,6 +68,30 @@ using fill_function = std::function<fill_outcome(unsigned thread, std::uint32_t 
 /// Asked on the caller's thread: true to stop. `filled` is 1 after a row of that thread, and 0 while it waits.
 using sweep_poll = std::function<bool(std::uint64_t filled)>;
 
+/// Polls the clock of a sweep, and reports its progress: a `sweep_poll`. The caller's thread counts for all, since each
+/// of them fills about as many rows.
+class fill_progress {
+ public:
+  /// For a sweep of `rows` rows on `threads` threads. Keeps references to `clock` and `report`, which may be empty.
+  fill_progress(const run_clock& clock, const fill_report& report, unsigned threads, std::uint64_t rows) noexcept
+      : clock_(&clock), report_(&report), threads_(threads), rows_(rows) {}
+
+  /// Counts the rows filled, and returns true where the clock says to stop.
+  bool operator()(std::uint64_t filled) {
+    if (clock_->should_stop()) return true;
+    filled_ += filled;
+    if (*report_) (*report_)(std::min(filled_ * threads_, rows_), rows_);
+    return false;
+  }
+
+ private:
+  const run_clock* clock_;
+  const fill_report* report_;
+  unsigned threads_;
+  std::uint64_t rows_;
+  std::uint64_t filled_ = 0;
+};
+
 /// Calls `fill` once for every row of `layout`, on `threads` threads, the caller's among them. Row (s, t) is filled
 /// when all rows (s, t') and (s', t) with t' < t and s' > s have been filled. Each thread takes one column t at a time.
 ///

@@ -8,7 +8,7 @@ namespace remat {
 /// The source of random numbers of every solver: xorshift64* \cite vigna2016xorshift, the same sequence on every
 /// machine for a seed. Eight bytes of state; not for cryptography.
 ///
-/// The seeds of random *kernels* are a contract of their own: see `operation_seed` in `remat/execute/kernels.hpp`.
+/// The seeds of random *kernels* are a contract of their own: see `kernel_seed` in `remat/execute/kernels.hpp`.
 class random_source {
  public:
   /// Begins the sequence of a seed.

@@ -22,14 +22,10 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace remat {
-
-/// The listed order with nothing recomputed, each tensor freed right after its last use. All operations run, also those
-/// that no final output and no effect needs. O(operations + reads and writes).
-[[nodiscard]] schedule listed_order(const problem& p);
 
 /// Options of `profile_and_plan` and `make_planned`.
 struct planning_options {

@@ -19,7 +19,6 @@ struct level_search_options {
   std::uint32_t rounds = 2;   ///< over all children, trying the options next to the chosen one
   bool escalate = true;       ///< ask `level_solvers::escalate` for the options that a price gives
   level_solvers solvers{};    ///< `default_level_solvers()` in `solver/part_solvers.hpp`
-  run_control run{};          ///< not used by `search_level`, whose clock has the limits
 };
 
 /// Judges the choices that `search_level` found: a value (less is better), infinite for choices of no use.

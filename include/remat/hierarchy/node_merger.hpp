@@ -148,6 +148,16 @@ class node_merger {
   /// Makes one node of `set`, which is convex. Returns it.
   std::uint32_t merge(std::vector<std::uint32_t> set);
 
+  /// Appends the union of `set` as a node, and returns it. Its tensors go to `makes` and `reads`, some of them twice.
+  std::uint32_t add_union(const std::vector<std::uint32_t>& set, std::vector<std::uint32_t>& makes,
+                          std::vector<std::uint32_t>& reads);
+
+  /// Puts s into the order in place of `set`, whose nodes come in this order. The order stays topological.
+  void place_union(std::uint32_t s, const std::vector<std::uint32_t>& set);
+
+  /// Gives s those of the tensors that are read, or made, outside of s, too.
+  void keep_outer_tensors(std::uint32_t s, std::vector<std::uint32_t> makes, std::vector<std::uint32_t> reads);
+
   /// Finds new candidates for the nodes that have a new neighbour.
   void refresh(std::uint32_t s);
 

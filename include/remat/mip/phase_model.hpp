@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -118,6 +119,14 @@ template <class FindUses, class FirstThatDoesNotFit, class Stop>
     first = tight;
   }
 }
+
+namespace detail::phase_programs {
+
+/// Refuses options that no program in phases can use: throws `bad_argument` for `at_most` or `most_columns` that is
+/// NaN, and for `units` below 1. The message begins with `model`, the name of the program.
+void require_valid_options(std::string_view model, double at_most, std::int64_t units, double most_columns);
+
+}  // namespace detail::phase_programs
 
 /// How a tensor's presence changes at an event: its values before and after.
 struct held_change {

@@ -18,7 +18,8 @@ namespace remat {
 
 namespace detail::frontiers {
 struct solved_table;
-}
+class frontier_solve;
+}  // namespace detail::frontiers
 
 /// The trade-off between the memory and the time of a chain's memory-persistent schedules: all Pareto-optimal pairs,
 /// from one table. Copies share the table.
@@ -45,7 +46,7 @@ class chain_frontier {
   [[nodiscard]] std::vector<chain_step> steps(std::size_t k) const;
 
  private:
-  friend chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time);
+  friend class detail::frontiers::frontier_solve;
 
   std::vector<point> points_;
   std::vector<std::int64_t> at_;  // of a point: the memory beside the input, in the table's unit

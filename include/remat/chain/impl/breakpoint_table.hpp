@@ -220,7 +220,6 @@ REMAT_INLINE fill_outcome breakpoint_table::fill(const run_clock& clock, unsigne
   threads = std::clamp(threads, 1U, cells < 2e5 ? 1 : n_ / 4 + 1);
   std::vector<detail::breakpoints::row_filler> fillers;
   for (unsigned k = 0; k < threads; ++k) fillers.emplace_back(*this);
-  std::uint64_t filled = 0;
   return detail::tables::sweep_rows(
       layout_, threads,
       [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
@@ -231,12 +230,7 @@ REMAT_INLINE fill_outcome breakpoint_table::fill(const run_clock& clock, unsigne
         if (own.stopped()) return fill_outcome::stopped;
         return bytes > most_bytes || visited > most_work ? fill_outcome::too_large : fill_outcome::filled;
       },
-      [&](std::uint64_t count) {
-        if (clock.should_stop()) return true;
-        filled += count;
-        if (report) report(std::min<std::uint64_t>(filled * threads, rows()), rows());
-        return false;
-      });
+      detail::tables::fill_progress(clock, report, threads, rows()));
 }
 
 REMAT_INLINE std::vector<chain_step> breakpoint_table::steps(std::int64_t m) const {

@@ -340,7 +340,6 @@ REMAT_INLINE fill_outcome slot_table::fill(const run_clock& clock, unsigned thre
   std::vector<detail::slots::row_filler> fillers;
   for (unsigned k = 0; k < threads; ++k) fillers.emplace_back(*this);
   const detail::slots::fill_function fill_row = detail::slots::widest_fill(most_lanes_);
-  std::uint64_t filled = 0;
   return detail::tables::sweep_rows(
       layout_, threads,
       [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
@@ -348,12 +347,7 @@ REMAT_INLINE fill_outcome slot_table::fill(const run_clock& clock, unsigned thre
         return bytes_.fetch_add(size, std::memory_order_relaxed) + size > most_bytes ? fill_outcome::too_large
                                                                                      : fill_outcome::filled;
       },
-      [&](std::uint64_t count) {
-        if (clock.should_stop()) return true;
-        filled += count;
-        if (report) report(std::min<std::uint64_t>(filled * threads, rows()), rows());
-        return false;
-      });
+      detail::tables::fill_progress(clock, report, threads, rows()));
 }
 
 REMAT_INLINE std::vector<chain_step> slot_table::steps(std::uint32_t m) const {

@@ -289,6 +289,23 @@ REMAT_INLINE void node_merger::look_at(std::uint32_t v) {
 
 REMAT_INLINE std::uint32_t node_merger::merge(std::vector<std::uint32_t> set) {
   std::sort(set.begin(), set.end(), [&](std::uint32_t a, std::uint32_t b) { return place_[a] < place_[b]; });
+  std::vector<std::uint32_t> makes, reads;
+  const std::uint32_t s = add_union(set, makes, reads);
+  place_union(s, set);
+  for (const std::uint32_t v : set) {
+    up_[v] = s;
+    node gone;
+    gone.version = nodes_[v].version + 1;
+    nodes_[v] = std::move(gone);
+  }
+  keep_outer_tensors(s, std::move(makes), std::move(reads));
+  alive_ -= static_cast<std::uint32_t>(set.size()) - 1;
+  return s;
+}
+
+REMAT_INLINE std::uint32_t node_merger::add_union(const std::vector<std::uint32_t>& set,
+                                                  std::vector<std::uint32_t>& makes,
+                                                  std::vector<std::uint32_t>& reads) {
   const auto s = static_cast<std::uint32_t>(nodes_.size());
   nodes_.push_back({});
   node& made = nodes_.back();
@@ -297,11 +314,8 @@ REMAT_INLINE std::uint32_t node_merger::merge(std::vector<std::uint32_t> set) {
   place_.push_back(0);
   stamp_.push_back(0);
   mark_.push_back(0);
-  std::vector<std::uint32_t> makes, reads;
-  const std::uint32_t now = ++mark_clock_;
   for (const std::uint32_t v : set) {
-    mark_[v] = now;
-    node& old = nodes_[v];
+    const node& old = nodes_[v];
     made.atoms.insert(made.atoms.end(), old.atoms.begin(), old.atoms.end());
     made.operations += old.operations;
     made.listed = std::min(made.listed, old.listed);
@@ -309,7 +323,13 @@ REMAT_INLINE std::uint32_t node_merger::merge(std::vector<std::uint32_t> set) {
     reads.insert(reads.end(), old.reads.begin(), old.reads.end());
     to_look_at_.insert(to_look_at_.end(), old.watchers.begin(), old.watchers.end());
   }
-  // The order: what leads to the set goes before it, the rest of the range behind it.
+  return s;
+}
+
+REMAT_INLINE void node_merger::place_union(std::uint32_t s, const std::vector<std::uint32_t>& set) {
+  const std::uint32_t now = ++mark_clock_;
+  for (const std::uint32_t v : set) mark_[v] = now;
+  // What leads to the set goes before it, the rest of the range behind it.
   const std::uint32_t low = place_[set.front()], high = place_[set.back()];
   std::vector<std::uint32_t> lead, behind, walk(set), near;
   while (!walk.empty()) {
@@ -336,26 +356,19 @@ REMAT_INLINE std::uint32_t node_merger::merge(std::vector<std::uint32_t> set) {
   for (const std::uint32_t v : lead) put(v);
   put(s);
   for (const std::uint32_t v : behind) put(v);
+}
 
-  for (const std::uint32_t v : set) {
-    up_[v] = s;
-    ++nodes_[v].version;
-    node gone;
-    gone.version = nodes_[v].version;
-    nodes_[v] = std::move(gone);
-  }
+REMAT_INLINE void node_merger::keep_outer_tensors(std::uint32_t s, std::vector<std::uint32_t> makes,
+                                                  std::vector<std::uint32_t> reads) {
   for (auto* list : {&makes, &reads}) {
     std::sort(list->begin(), list->end());
     list->erase(std::unique(list->begin(), list->end()), list->end());
   }
+  const auto is_union = [s](std::uint32_t u) { return u == s; };
   for (const std::uint32_t t : makes)
-    if ((left_[t] & (read_beyond | stays)) != 0 || !for_each(readers_[t], [&](std::uint32_t u) { return u == s; }))
-      nodes_[s].makes.push_back(t);
+    if ((left_[t] & (read_beyond | stays)) != 0 || !for_each(readers_[t], is_union)) nodes_[s].makes.push_back(t);
   for (const std::uint32_t t : reads)
-    if ((left_[t] & made_beyond) != 0 || !for_each(makers_[t], [&](std::uint32_t u) { return u == s; }))
-      nodes_[s].reads.push_back(t);
-  alive_ -= static_cast<std::uint32_t>(set.size()) - 1;
-  return s;
+    if ((left_[t] & made_beyond) != 0 || !for_each(makers_[t], is_union)) nodes_[s].reads.push_back(t);
 }
 
 REMAT_INLINE void node_merger::refresh(std::uint32_t s) {

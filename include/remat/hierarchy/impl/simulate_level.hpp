@@ -27,20 +27,80 @@ REMAT_INLINE level_writers::level_writers(const level_problem& level)
       }
 }
 
-REMAT_INLINE void require_valid(const level_problem& level) {
-  const std::size_t tensors = level.bytes.size();
-  const auto number = [](auto x) { return std::to_string(x); };
-  constexpr std::int64_t most = std::int64_t{1} << 60;
-  std::int64_t total = 0;
-  for (std::size_t x = 0; x < tensors; ++x) {
-    if (level.bytes[x] < 0)
-      throw bad_argument("level: tensor " + number(x) + " has " + number(level.bytes[x]) +
-                         " bytes; it must have 0 or more");
-    if (level.bytes[x] > most - total)
-      throw bad_argument("level: the tensors up to " + number(x) + " have more than 2^60 bytes in all");
-    total += level.bytes[x];
+namespace detail::level_checking {
+
+/// The checks of `require_valid`, one function for each kind of mistake. Each throws `bad_argument`. They are called in
+/// the order in which they stand here: `readers` and `shared_tensors` rely on the others.
+class checker {
+ public:
+  explicit checker(const level_problem& level) : level_(level) {}
+
+  /// Sizes are not negative, and their sum is moderate.
+  void sizes() const {
+    std::int64_t total = 0;
+    for (std::size_t x = 0; x < level_.bytes.size(); ++x) {
+      if (level_.bytes[x] < 0)
+        throw bad_argument("level: tensor " + number(x) + " has " + number(level_.bytes[x]) +
+                           " bytes; it must have 0 or more");
+      if (level_.bytes[x] > most_bytes - total)
+        throw bad_argument("level: the tensors up to " + number(x) + " have more than 2^60 bytes in all");
+      total += level_.bytes[x];
+    }
   }
-  const auto check_list = [&](const std::vector<std::uint32_t>& list, const std::string& where) {
+
+  /// Each run has variants, with lists of tensors, times and peaks that are possible.
+  void variants() const {
+    for (std::size_t k = 0; k < level_.runs.size(); ++k) {
+      const auto& variants = level_.runs[k].variants;
+      if (variants.empty()) throw bad_argument("level: run " + number(k) + " has no variant; it needs at least one");
+      for (std::size_t o = 0; o < variants.size(); ++o) require_valid_variant(variants[o], place(k, o));
+    }
+  }
+
+  /// The outputs are listed properly.
+  void outputs() const { require_ascending(level_.outputs, "level: outputs"); }
+
+  /// What is read or an output is written, and what is read is written by earlier runs alone.
+  void readers() const {
+    const level_writers writers(level_);
+    for (std::size_t k = 0; k < level_.runs.size(); ++k)
+      for (std::size_t o = 0; o < level_.runs[k].variants.size(); ++o)
+        for (const std::uint32_t x : level_.runs[k].variants[o].reads) {
+          if (writers.first[x] == level_problem::none)
+            throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which no run writes");
+          if (writers.last[x] >= k)
+            throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which run " + number(writers.last[x]) +
+                               " writes; what is read must be written by earlier runs alone");
+        }
+    for (const std::uint32_t x : level_.outputs)
+      if (writers.first[x] == level_problem::none)
+        throw bad_argument("level: outputs has tensor " + number(x) + ", which no run writes");
+  }
+
+  /// A run that writes a tensor of several runs takes place once, and writes its part of it in every variant.
+  void shared_tensors() const {
+    const level_writers writers(level_);
+    for (std::size_t k = 0; k < level_.runs.size(); ++k) {
+      const level_problem::run& r = level_.runs[k];
+      for (std::size_t o = 0; o < r.variants.size(); ++o)
+        for (const std::uint32_t x : r.variants[o].writes)
+          if (writers.several(x)) require_always_written(k, o, x);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
+
+  template <class Number>
+  [[nodiscard]] static std::string number(Number x) {
+    return std::to_string(x);
+  }
+  [[nodiscard]] static std::string place(std::size_t k, std::size_t o) {
+    return "level: run " + number(k) + ", variant " + number(o);
+  }
+
+  void require_ascending(const std::vector<std::uint32_t>& list, const std::string& where) const {
+    const std::size_t tensors = level_.bytes.size();
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (list[i] >= tensors)
         throw bad_argument(where + ": tensor " + number(list[i]) + " does not exist; there are " + number(tensors));
@@ -48,65 +108,53 @@ REMAT_INLINE void require_valid(const level_problem& level) {
         throw bad_argument(where + ": tensor " + number(list[i]) + " comes after " + number(list[i - 1]) +
                            "; tensors must be listed ascending, each once");
     }
-  };
-  const auto place = [&](std::size_t k, std::size_t o) { return "level: run " + number(k) + ", variant " + number(o); };
-  for (std::size_t k = 0; k < level.runs.size(); ++k) {
-    const auto& variants = level.runs[k].variants;
-    if (variants.empty()) throw bad_argument("level: run " + number(k) + " has no variant; it needs at least one");
-    for (std::size_t o = 0; o < variants.size(); ++o) {
-      const level_problem::variant& v = variants[o];
-      check_list(v.reads, place(k, o) + ", reads");
-      check_list(v.writes, place(k, o) + ", writes");
-      if (!std::isfinite(v.time) || v.time < 0)
-        throw bad_argument(place(k, o) + ": the time is " + number(v.time) + "; it must be a number of 0 or more");
-      const auto check_peak = [&](std::int64_t bytes, const std::string& what) {
-        if (bytes < 0 || bytes > most)
-          throw bad_argument(place(k, o) + ": " + what + number(bytes) + "; it must be from 0 to 2^60");
-      };
-      check_peak(v.peak_bytes, "peak_bytes is ");
-      for (std::size_t i = 0; i < v.inner.size(); ++i) {
-        const std::string where = "inner peak " + number(i);
-        check_peak(v.inner[i].bytes, where + " is ");
-        check_list(v.inner[i].gone, place(k, o) + ", " + where);
-        if (!std::includes(v.reads.begin(), v.reads.end(), v.inner[i].gone.begin(), v.inner[i].gone.end()))
-          throw bad_argument(place(k, o) + ", " + where + ": gone has a tensor that the variant does not read");
-      }
+  }
+
+  void require_valid_variant(const level_problem::variant& v, const std::string& where) const {
+    require_ascending(v.reads, where + ", reads");
+    require_ascending(v.writes, where + ", writes");
+    if (!std::isfinite(v.time) || v.time < 0)
+      throw bad_argument(where + ": the time is " + number(v.time) + "; it must be a number of 0 or more");
+    const auto require_valid_peak = [&](std::int64_t bytes, const std::string& what) {
+      if (bytes < 0 || bytes > most_bytes)
+        throw bad_argument(where + ": " + what + " is " + number(bytes) + "; it must be from 0 to 2^60");
+    };
+    require_valid_peak(v.peak_bytes, "peak_bytes");
+    for (std::size_t i = 0; i < v.inner.size(); ++i) {
+      const std::string inner = "inner peak " + number(i);
+      require_valid_peak(v.inner[i].bytes, inner);
+      require_ascending(v.inner[i].gone, where + ", " + inner);
+      if (!std::includes(v.reads.begin(), v.reads.end(), v.inner[i].gone.begin(), v.inner[i].gone.end()))
+        throw bad_argument(where + ", " + inner + ": gone has a tensor that the variant does not read");
     }
   }
-  check_list(level.outputs, "level: outputs");
 
-  const level_writers writers(level);
-  for (std::size_t k = 0; k < level.runs.size(); ++k)
-    for (std::size_t o = 0; o < level.runs[k].variants.size(); ++o)
-      for (const std::uint32_t x : level.runs[k].variants[o].reads) {
-        if (writers.first[x] == level_problem::none)
-          throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which no run writes");
-        if (writers.last[x] >= k)
-          throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which run " + number(writers.last[x]) +
-                             " writes; what is read must be written by earlier runs alone");
-      }
-  for (const std::uint32_t x : level.outputs)
-    if (writers.first[x] == level_problem::none)
-      throw bad_argument("level: outputs has tensor " + number(x) + ", which no run writes");
-  for (std::size_t k = 0; k < level.runs.size(); ++k) {
-    const level_problem::run& r = level.runs[k];
-    const auto writes = [&](std::size_t o, std::uint32_t x) {
-      return std::binary_search(r.variants[o].writes.begin(), r.variants[o].writes.end(), x);
-    };
-    for (std::size_t o = 0; o < r.variants.size(); ++o)
-      for (const std::uint32_t x : r.variants[o].writes) {
-        if (!writers.several(x)) continue;
-        if (r.again)
-          throw bad_argument("level: run " + number(k) +
-                             " is marked again, but it is one of several that write tensor " + number(x) +
-                             "; such runs take place once");
-        for (std::size_t p = 0; p < r.variants.size(); ++p)
-          if (!writes(p, x))
-            throw bad_argument(
-                place(k, p) + " does not write tensor " + number(x) + " as variant " + number(o) +
-                " does; of a tensor that several runs write, each has to write its part in every variant");
-      }
+  /// For tensor x, which variant o of run k writes, and another run, too.
+  void require_always_written(std::size_t k, std::size_t o, std::uint32_t x) const {
+    const level_problem::run& r = level_.runs[k];
+    if (r.again)
+      throw bad_argument("level: run " + number(k) + " is marked again, but it is one of several that write tensor " +
+                         number(x) + "; such runs take place once");
+    for (std::size_t p = 0; p < r.variants.size(); ++p) {
+      const std::vector<std::uint32_t>& writes = r.variants[p].writes;
+      if (!std::binary_search(writes.begin(), writes.end(), x))
+        throw bad_argument(place(k, p) + " does not write tensor " + number(x) + " as variant " + number(o) +
+                           " does; of a tensor that several runs write, each has to write its part in every variant");
+    }
   }
+
+  const level_problem& level_;
+};
+
+}  // namespace detail::level_checking
+
+REMAT_INLINE void require_valid(const level_problem& level) {
+  const detail::level_checking::checker check(level);
+  check.sizes();
+  check.variants();
+  check.outputs();
+  check.readers();
+  check.shared_tensors();
 }
 
 REMAT_INLINE level_report simulate_level(const level_problem& level, std::span<const level_problem::choice> choices) {

@@ -510,14 +510,11 @@ class program : public phase_model {
 };
 
 inline void require_valid(const problem& p, const checkmate_model_options& options) {
-  const auto refuse = [](const std::string& text) { throw bad_argument("checkmate_model: " + text); };
-  if (std::isnan(options.at_most)) refuse("at_most is NaN; it must be a time");
-  if (options.units < 1) refuse("units is " + std::to_string(options.units) + "; there must be at least one");
-  if (std::isnan(options.most_columns)) refuse("most_columns is NaN; it must be a number of columns");
+  phase_programs::require_valid_options("checkmate_model", options.at_most, options.units, options.most_columns);
   for (const op_id o : options.moments)
     if (index(o) >= p.graph().num_operations)
-      refuse("moment " + std::to_string(index(o)) + " is no operation; there are " +
-             std::to_string(p.graph().num_operations));
+      throw bad_argument("checkmate_model: moment " + std::to_string(index(o)) + " is no operation; there are " +
+                         std::to_string(p.graph().num_operations));
 }
 
 }  // namespace detail::checkmate_program

@@ -423,13 +423,11 @@ class program : public phase_model {
 };
 
 inline void require_valid_options(const level_problem& level, const level_model_options& options) {
-  const auto refuse = [](const std::string& text) { throw bad_argument("level_model: " + text); };
-  if (std::isnan(options.at_most)) refuse("at_most is NaN; it must be a time");
-  if (options.units < 1) refuse("units is " + std::to_string(options.units) + "; there must be at least one");
-  if (std::isnan(options.most_columns)) refuse("most_columns is NaN; it must be a number of columns");
+  phase_programs::require_valid_options("level_model", options.at_most, options.units, options.most_columns);
   for (const std::uint32_t m : options.moments)
     if (m >= level.runs.size())
-      refuse("moment " + std::to_string(m) + " is no run; there are " + std::to_string(level.runs.size()));
+      throw bad_argument("level_model: moment " + std::to_string(m) + " is no run; there are " +
+                         std::to_string(level.runs.size()));
 }
 
 }  // namespace detail::level_program

@@ -4,12 +4,15 @@
 #include "remat/mip/phase_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
 
 namespace remat {
@@ -23,6 +26,18 @@ REMAT_INLINE size_units::size_units(std::int64_t budget, std::int64_t divisor, s
   capacity_ = budget / unit_;
   for (std::int64_t c = capacity_; c > 1024; c /= 2) weight_ /= 2;
 }
+
+namespace detail::phase_programs {
+
+REMAT_INLINE void require_valid_options(std::string_view model, double at_most, std::int64_t units,
+                                        double most_columns) {
+  const auto refuse = [model](const std::string& text) { throw bad_argument(std::string(model) + ": " + text); };
+  if (std::isnan(at_most)) refuse("at_most is NaN; it must be a time");
+  if (units < 1) refuse("units is " + std::to_string(units) + "; there must be at least one");
+  if (std::isnan(most_columns)) refuse("most_columns is NaN; it must be a number of columns");
+}
+
+}  // namespace detail::phase_programs
 
 REMAT_INLINE phase_model::phase_model(std::span<const std::int64_t> bytes, double most_columns, const run_control& run)
     : bytes_(bytes), most_columns_(most_columns), run_(run), clock_(run_), held_(bytes.size()) {}

@@ -12,6 +12,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
 #include "remat/core/rounding.hpp"
+#include "remat/solver/solve_end.hpp"
 
 namespace remat {
 
@@ -71,17 +72,7 @@ REMAT_INLINE void conclude(const problem& p, solution& s, const run_clock& clock
   run_control proving = clock.part(1);
   proving.time_limit = std::max<std::chrono::nanoseconds>(proving.time_limit, time_for_bound);
   prove(p, s, proving);
-  s.statistics.seconds = clock.seconds();
-  s.statistics.work = clock.work_done();
-  if (s.plan) {
-    // Bound and time add up the same times in different orders: equal up to rounding.
-    if (s.time < s.lower_bound * (1 - 1e-9)) throw internal_error("a schedule takes less time than its proven bound");
-    s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
-  } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {
-    s.status = stopped == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
-    if (s.message.empty() && stopped == stop_reason::none)
-      s.message = "the heuristic found no schedule; that is no proof that there is none";
-  }
+  detail::solve_end::record(s, clock, stopped, "the heuristic found no schedule; that is no proof that there is none");
 }
 
 }  // namespace remat

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -83,10 +84,11 @@ class portfolio {
   template <class Solver, class Options>
   void run_part(const Solver& solver, Options options, double share) {
     if (is_over()) return;
-    options.run = clock_.part(share);
+    constexpr bool is_evict = std::is_same_v<Solver, evict_solver>;
+    options.run = is_evict ? in_evictions(clock_.part(share)) : clock_.part(share);
     options.run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
     solution s = solver(problem_, options);
-    clock_.work(s.statistics.work);
+    clock_.work(is_evict ? work_of_evictions(s.statistics.work) : s.statistics.work);
     best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
     if (s.status == solve_status::infeasible) {  // a proof that the bound above did not find
       best_.message = std::move(s.message);

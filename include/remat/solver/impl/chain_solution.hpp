@@ -11,7 +11,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
-#include "remat/core/rounding.hpp"
+#include "remat/solver/solve_end.hpp"
 
 namespace remat {
 
@@ -62,17 +62,7 @@ REMAT_INLINE bool prove(const chain_problem& p, chain_solution& s, const run_con
 
 REMAT_INLINE void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped) {
   prove(p, s);
-  s.statistics.seconds = clock.seconds();
-  s.statistics.work = clock.work_done();
-  if (s.plan) {
-    // The bound sums the same times in another order: equal up to rounding.
-    if (s.time < s.lower_bound * (1 - 1e-9)) throw internal_error("a schedule takes less time than its proven bound");
-    s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
-  } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {
-    s.status = stopped == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
-    if (s.message.empty() && stopped == stop_reason::none)
-      s.message = "no schedule of this kind fits; that is no proof that there is none";
-  }
+  detail::solve_end::record(s, clock, stopped, "no schedule of this kind fits; that is no proof that there is none");
 }
 
 REMAT_INLINE std::vector<chain_step> store_all_steps(const chain& c) {

@@ -60,8 +60,8 @@ class group_starts {
     searching.rounds = 0;
     searching.escalate = false;
     searching.solvers = default_level_solvers();
-    searching.run = clock.part(0.25);
-    run_clock level_clock(searching.run);
+    const run_control limits = clock.part(0.25);
+    run_clock level_clock(limits);
     search_level(builder_, children, peak_, level_clock, searching,
                  [this](const std::vector<level_problem::choice>& choices) { return judge(choices); });
     clock.work(level_clock.work_done());
@@ -297,8 +297,8 @@ class search {
     const level_builder builder(p_.graph(), top.children);
     level_search_options searching;
     searching.solvers = default_level_solvers();
-    searching.run = clock_.part(0.25 * share);
-    run_clock level_clock(searching.run);
+    const run_control limits = clock_.part(0.25 * share);
+    run_clock level_clock(limits);
     schedule best_plan;
     search_level(builder, top.children, p_.budget(), level_clock, searching,
                  [&](std::vector<level_problem::choice> choices) {

@@ -47,7 +47,7 @@ class refinement_solve {
   }
 
  private:
-  static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 1.0 / 6,
+  static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
                           exact_share = 0.25;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }

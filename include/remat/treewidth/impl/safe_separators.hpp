@@ -14,73 +14,127 @@
 
 namespace remat {
 
-REMAT_INLINE tree_decomposition minimal_decomposition(const undirected_graph& g, const tree_decomposition& t,
-                                                      const std::function<bool()>* stop) {
-  const auto n = static_cast<std::uint32_t>(g.num_vertices());
-  const std::size_t words = (n + 63) / 64;
-  std::vector<std::uint64_t> filled(words * n, 0), queued(words * n, 0);
-  const auto bit = [](std::uint32_t v) { return std::uint64_t{1} << (v % 64); };
-  for (std::size_t b = 0; b < t.size(); ++b)
-    for (const std::uint32_t u : t.bags[b])
-      for (const std::uint32_t v : t.bags[b])
-        if (u != v) filled[words * u + v / 64] |= bit(v);
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> open;
-  const auto ask = [&](std::uint32_t u, std::uint32_t v) {
+namespace detail::minimal_filling {
+
+/// A filled graph: a graph with the edges that make each bag of a tree decomposition a clique. Removes fill edges,
+/// those that the graph itself lacks, as long as the filled graph stays chordal.
+class filled_graph {
+ public:
+  filled_graph(const undirected_graph& g, const tree_decomposition& t)
+      : graph_(g),
+        n_(static_cast<std::uint32_t>(g.num_vertices())),
+        words_((n_ + 63) / 64),
+        filled_(words_ * n_, 0),
+        queued_(words_ * n_, 0),
+        common_(words_) {
+    for (std::size_t b = 0; b < t.size(); ++b)
+      for (const std::uint32_t u : t.bags[b])
+        for (const std::uint32_t v : t.bags[b])
+          if (u != v) word(filled_, u, v) |= bit(v);
+  }
+
+  /// Removes fill edges until none can go, or `stop` says so. Returns true if it removed one.
+  bool reduce(const std::function<bool()>* stop) {
+    detail::polling::stop_poll poll(stop);
+    for_each_edge([&](std::uint32_t u, std::uint32_t v) { enqueue(u, v); });
+    bool removed = false;
+    while (!open_.empty()) {
+      const auto [u, v] = open_.back();
+      open_.pop_back();
+      word(queued_, u, v) &= ~bit(v);
+      if ((word(filled_, u, v) & bit(v)) == 0) continue;
+      if (poll.count(2 * words_)) break;
+      find_common(u, v);
+      if (!common_is_clique(poll)) continue;
+      removed = true;
+      word(filled_, u, v) &= ~bit(v);
+      word(filled_, v, u) &= ~bit(u);
+      for (const std::uint32_t w : members_) {
+        enqueue(u, w);
+        enqueue(v, w);
+      }
+    }
+    return removed;
+  }
+
+  [[nodiscard]] undirected_graph graph() const {
+    std::vector<undirected_graph::edge> edges;
+    for_each_edge([&](std::uint32_t u, std::uint32_t v) { edges.emplace_back(u, v); });
+    return {n_, edges};
+  }
+
+ private:
+  [[nodiscard]] static std::uint64_t bit(std::uint32_t v) { return std::uint64_t{1} << (v % 64); }
+  /// The word of row u that holds the bit of v.
+  [[nodiscard]] std::uint64_t& word(std::vector<std::uint64_t>& rows, std::uint32_t u, std::uint32_t v) const {
+    return rows[words_ * u + v / 64];
+  }
+
+  /// Calls `visit` for the vertices whose bits are set in word w of a row, ascending.
+  template <class Visit>
+  static void for_each_bit(std::uint64_t bits, std::size_t w, const Visit& visit) {
+    for (; bits != 0; bits &= bits - 1)
+      visit(static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits))));
+  }
+
+  /// Calls `visit(u, v)` for each edge of the filled graph, with u < v.
+  template <class Visit>
+  void for_each_edge(const Visit& visit) const {
+    for (std::uint32_t u = 0; u < n_; ++u)
+      for (std::size_t w = 0; w < words_; ++w)
+        for_each_bit(filled_[words_ * u + w], w, [&](std::uint32_t v) {
+          if (u < v) visit(u, v);
+        });
+  }
+
+  /// Puts {u, v} among the edges to look at, unless it is there or the graph has it.
+  void enqueue(std::uint32_t u, std::uint32_t v) {
     if (u > v) std::swap(u, v);
-    if ((queued[words * u + v / 64] & bit(v)) != 0 || g.adjacent(u, v)) return;
-    queued[words * u + v / 64] |= bit(v);
-    open.emplace_back(u, v);
-  };
-  for (std::uint32_t u = 0; u < n; ++u)
-    for (std::size_t w = 0; w < words; ++w)
-      for (std::uint64_t bits = filled[words * u + w]; bits != 0; bits &= bits - 1) {
-        const auto v = static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits)));
-        if (u < v) ask(u, v);
-      }
-  std::vector<std::uint64_t> common(words);
-  std::vector<std::uint32_t> members;
-  detail::polling::stop_poll poll(stop);
-  bool removed = false;
-  while (!open.empty()) {
-    const auto [u, v] = open.back();
-    open.pop_back();
-    queued[words * u + v / 64] &= ~bit(v);
-    if ((filled[words * u + v / 64] & bit(v)) == 0) continue;
-    if (poll.count(2 * words)) break;
-    members.clear();
-    for (std::size_t w = 0; w < words; ++w) {
-      common[w] = filled[words * u + w] & filled[words * v + w];
-      for (std::uint64_t bits = common[w]; bits != 0; bits &= bits - 1)
-        members.push_back(static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits))));
-    }
-    bool clique = true;
-    for (std::size_t i = 0; i < members.size() && clique; ++i) {
-      (void)poll.count(words);
-      const std::uint64_t* row = filled.data() + words * members[i];
-      for (std::size_t w = 0; w < words && clique; ++w) {
-        std::uint64_t left = common[w] & ~row[w];
-        if (w == members[i] / 64) left &= ~bit(members[i]);
-        clique = left == 0;
-      }
-    }
-    if (!clique) continue;
-    removed = true;
-    filled[words * u + v / 64] &= ~bit(v);
-    filled[words * v + u / 64] &= ~bit(u);
-    for (const std::uint32_t w : members) {
-      ask(u, w);
-      ask(v, w);
+    if ((word(queued_, u, v) & bit(v)) != 0 || graph_.adjacent(u, v)) return;
+    word(queued_, u, v) |= bit(v);
+    open_.emplace_back(u, v);
+  }
+
+  /// Finds the common neighbours of u and v.
+  void find_common(std::uint32_t u, std::uint32_t v) {
+    members_.clear();
+    for (std::size_t w = 0; w < words_; ++w) {
+      common_[w] = filled_[words_ * u + w] & filled_[words_ * v + w];
+      for_each_bit(common_[w], w, [&](std::uint32_t x) { members_.push_back(x); });
     }
   }
-  if (!removed) return t;
-  std::vector<undirected_graph::edge> edges;
-  for (std::uint32_t u = 0; u < n; ++u)
-    for (std::size_t w = 0; w < words; ++w)
-      for (std::uint64_t bits = filled[words * u + w]; bits != 0; bits &= bits - 1) {
-        const auto v = static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits)));
-        if (u < v) edges.emplace_back(u, v);
+
+  /// True when the common neighbours are a clique: then the filled graph stays chordal without the edge.
+  [[nodiscard]] bool common_is_clique(detail::polling::stop_poll& poll) const {
+    for (const std::uint32_t x : members_) {
+      (void)poll.count(words_);
+      const std::uint64_t* row = filled_.data() + words_ * x;
+      for (std::size_t w = 0; w < words_; ++w) {
+        std::uint64_t left = common_[w] & ~row[w];
+        if (w == x / 64) left &= ~bit(x);
+        if (left != 0) return false;
       }
-  const undirected_graph chordal(n, edges);
+    }
+    return true;
+  }
+
+  const undirected_graph& graph_;
+  std::uint32_t n_;
+  std::size_t words_;  // of a row
+  // Adjacency matrices, one row of bits for each vertex; of `queued_` the upper half.
+  std::vector<std::uint64_t> filled_, queued_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> open_;  // edges to look at
+  std::vector<std::uint64_t> common_;                          // the common neighbours of the last edge, as a row
+  std::vector<std::uint32_t> members_;                         // the same, as a list
+};
+
+}  // namespace detail::minimal_filling
+
+REMAT_INLINE tree_decomposition minimal_decomposition(const undirected_graph& g, const tree_decomposition& t,
+                                                      const std::function<bool()>* stop) {
+  detail::minimal_filling::filled_graph filled(g, t);
+  if (!filled.reduce(stop)) return t;
+  const undirected_graph chordal = filled.graph();
   return decomposition_of(chordal, maximum_cardinality_order(chordal));
 }
 

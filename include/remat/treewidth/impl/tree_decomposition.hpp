@@ -27,6 +27,112 @@ inline void require_permutation(std::size_t n, std::span<const std::uint32_t> or
   }
 }
 
+/// Eliminates the vertices of a graph in an order, and collects the bags. Bags hold positions in the order.
+class eliminator {
+ public:
+  /// Vertices from position `clique_from` on go into one bag.
+  eliminator(const undirected_graph& g, std::span<const std::uint32_t> order, std::size_t clique_from)
+      : graph_(g),
+        order_(order),
+        n_(g.num_vertices()),
+        last_(static_cast<std::uint32_t>(std::min(clique_from, n_))),
+        position_(n_),
+        bag_of_(n_, none),
+        mark_(n_, none),
+        later_(n_),
+        children_(n_) {
+    for (std::uint32_t i = 0; i < n_; ++i) position_[order[i]] = i;
+  }
+
+  tree_decomposition run() {
+    for (std::uint32_t i = 0; i < n_ && i <= last_; ++i) {
+      const std::uint32_t widest = find_later(i);
+      choose_bag(i, widest);
+      join_children(i);
+    }
+    store_bags();
+    connect_bags(out_);
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr std::uint32_t none = undirected_graph::none;
+
+  /// Finds the later neighbours of position i: those of the graph, and those of its children. Returns the child with
+  /// most later neighbours, or none.
+  std::uint32_t find_later(std::uint32_t i) {
+    std::vector<std::uint32_t>& row = later_[i];
+    const auto add = [&](std::uint32_t p) {
+      if (mark_[p] == i) return;
+      mark_[p] = i;
+      row.push_back(p);
+    };
+    mark_[i] = i;
+    for (const std::uint32_t u : graph_.neighbours(order_[i]))
+      if (position_[u] > i) add(position_[u]);
+    if (i == last_)
+      for (std::uint32_t p = i + 1; p < n_; ++p) add(p);
+    std::uint32_t widest = none;
+    std::size_t most = 0;
+    for (const std::uint32_t c : children_[i]) {
+      if (later_[c].size() > most) {
+        most = later_[c].size();
+        widest = c;
+      }
+      for (const std::uint32_t p : later_[c]) add(p);
+    }
+    return widest;
+  }
+
+  /// Makes a bag of position i and its later neighbours. If they are no more than the later neighbours of the child
+  /// `widest`, they are a subset of that child's bag, which then stands for both.
+  void choose_bag(std::uint32_t i, std::uint32_t widest) {
+    if (widest != none && later_[widest].size() == later_[i].size() + 1) {
+      bag_of_[i] = bag_of_[widest];
+      return;
+    }
+    bag_of_[i] = static_cast<std::uint32_t>(bags_.size());
+    std::vector<std::uint32_t> bag(later_[i]);
+    bag.push_back(i);
+    bags_.push_back(std::move(bag));
+  }
+
+  /// Joins the bags of the children to that of position i, and makes i a child of its first later neighbour.
+  void join_children(std::uint32_t i) {
+    for (const std::uint32_t c : children_[i]) {
+      if (bag_of_[c] != bag_of_[i]) out_.edges.emplace_back(bag_of_[c], bag_of_[i]);
+      later_[c] = {};
+    }
+    children_[i] = {};
+    if (later_[i].empty()) {
+      later_[i] = {};
+      return;
+    }
+    const std::uint32_t parent = *std::min_element(later_[i].begin(), later_[i].end());
+    children_[std::min(parent, last_)].push_back(i);
+  }
+
+  void store_bags() {
+    for (std::vector<std::uint32_t>& bag : bags_) {
+      for (std::uint32_t& p : bag) p = order_[p];
+      std::sort(bag.begin(), bag.end());
+      out_.bags.values.insert(out_.bags.values.end(), bag.begin(), bag.end());
+      out_.bags.end_row();
+      bag = {};
+    }
+  }
+
+  const undirected_graph& graph_;
+  std::span<const std::uint32_t> order_;
+  std::size_t n_;
+  std::uint32_t last_;  // this position stands for all from here on
+  std::vector<std::uint32_t> position_, bag_of_, mark_;
+  // Position → the later positions of its neighbours in the filled graph, until its parent has taken them over.
+  std::vector<std::vector<std::uint32_t>> later_;
+  std::vector<std::vector<std::uint32_t>> children_, bags_;
+  tree_decomposition out_;
+};
+
 }  // namespace detail::tree_decomposing
 
 REMAT_INLINE void connect_bags(tree_decomposition& t) {
@@ -46,74 +152,8 @@ REMAT_INLINE void connect_bags(tree_decomposition& t) {
 
 REMAT_INLINE tree_decomposition decomposition_of(const undirected_graph& g, std::span<const std::uint32_t> order,
                                                  std::size_t clique_from) {
-  constexpr std::uint32_t none = undirected_graph::none;
-  const std::size_t n = g.num_vertices();
-  detail::tree_decomposing::require_permutation(n, order);
-  std::vector<std::uint32_t> position(n), bag_of(n, none), above(n, none);
-  for (std::uint32_t i = 0; i < n; ++i) position[order[i]] = i;
-  // Position → the later positions of its neighbours in the filled graph, until its parent has taken them over.
-  std::vector<std::vector<std::uint32_t>> later(n), children(n);
-  std::vector<std::uint32_t> mark(n, none);
-  tree_decomposition out;
-  // Bags hold positions here; `bag_of[i]` is the bag of position i.
-  std::vector<std::vector<std::uint32_t>> bags;
-  const auto last = static_cast<std::uint32_t>(std::min(clique_from, n));  // stands for all from here on
-  for (std::uint32_t i = 0; i < n && i <= last; ++i) {
-    std::vector<std::uint32_t>& row = later[i];
-    mark[i] = i;
-    for (const std::uint32_t u : g.neighbours(order[i]))
-      if (const std::uint32_t p = position[u]; p > i && mark[p] != i) {
-        mark[p] = i;
-        row.push_back(p);
-      }
-    for (std::uint32_t p = i + 1; i == last && p < n; ++p)
-      if (mark[p] != i) {
-        mark[p] = i;
-        row.push_back(p);
-      }
-    std::uint32_t widest = none;
-    std::size_t most = 0;
-    for (const std::uint32_t c : children[i]) {
-      if (later[c].size() > most) {
-        most = later[c].size();
-        widest = c;
-      }
-      for (const std::uint32_t p : later[c])
-        if (mark[p] != i) {
-          mark[p] = i;
-          row.push_back(p);
-        }
-    }
-    // A bag no larger than the later neighbours of a child is a subset of the child's bag.
-    if (widest != none && most == row.size() + 1) {
-      bag_of[i] = bag_of[widest];
-    } else {
-      bag_of[i] = static_cast<std::uint32_t>(bags.size());
-      std::vector<std::uint32_t> bag(row);
-      bag.push_back(i);
-      bags.push_back(std::move(bag));
-    }
-    for (const std::uint32_t c : children[i]) {
-      if (bag_of[c] != bag_of[i]) out.edges.emplace_back(bag_of[c], bag_of[i]);
-      later[c] = {};
-    }
-    children[i] = {};
-    if (!row.empty()) {
-      const std::uint32_t parent = *std::min_element(row.begin(), row.end());
-      children[std::min(parent, last)].push_back(i);
-    } else {
-      later[i] = {};
-    }
-  }
-  for (std::vector<std::uint32_t>& bag : bags) {
-    for (std::uint32_t& p : bag) p = order[p];
-    std::sort(bag.begin(), bag.end());
-    out.bags.values.insert(out.bags.values.end(), bag.begin(), bag.end());
-    out.bags.end_row();
-    bag = {};
-  }
-  connect_bags(out);
-  return out;
+  detail::tree_decomposing::require_permutation(g.num_vertices(), order);
+  return detail::tree_decomposing::eliminator(g, order, clique_from).run();
 }
 
 REMAT_INLINE std::vector<std::uint32_t> elimination_order_of(const tree_decomposition& t, std::size_t n) {

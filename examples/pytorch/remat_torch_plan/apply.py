@@ -200,6 +200,10 @@ class Applier:
                 forward.compute(index)
             else:
                 forward.forget(index)
+        for node in self.g.writes:
+            args = tuple(fx.map_arg(node.args, forward.value))
+            forward.now[node] = forward.graph.create_node("call_function", node.target, args, {}, node.name)
+            forward.now[node].meta = dict(node.meta)
         results = [forward.value(n) if isinstance(n, Node) else n for n in forward_outputs]
 
         saved = []  # (node or token of the joint graph, its placeholder)

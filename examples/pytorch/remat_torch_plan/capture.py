@@ -37,14 +37,81 @@ class LossModule(nn.Module):
         self.model = model
         if isinstance(loss, nn.Module):
             self.criterion = loss
-        self._function = loss
+        self._loss = (loss,)  # in a tuple, so that a criterion is registered once
+        self.training = model.training  # of this module alone: parts of the model may be in another mode
+
+    @property
+    def function(self):
+        return self._loss[0]
 
     def forward(self, *inputs, **named):
-        if self._function is None:
+        if self.function is None:
             return self.model(*inputs, **named)
-        if isinstance(self._function, nn.Module):
-            return self._function(self.model(*inputs[:-1], **named), inputs[-1])
-        return self._function(self.model, *inputs, **named)
+        if isinstance(self.function, nn.Module):
+            return self.function(self.model(*inputs[:-1], **named), inputs[-1])
+        return self.function(self.model, *inputs, **named)
+
+
+class _Flat(nn.Module):
+    """A module with every parameter and buffer once, under a name without points, also where several modules share it.
+
+    So a tied parameter has one gradient in the joint graph, and modules that are used under two names can be traced.
+    """
+
+    def __init__(self, module):
+        super().__init__()
+        self._module = (module,)  # not a part of this module
+        self.training = module.training
+        self.names = {}  # own name -> qualified name in the module
+        self._slots = {}  # own name -> tables and names that hold the tensor
+        known = {}
+        for path, owner in module.named_modules():
+            for table, register, letter in (
+                (owner._parameters, self.register_parameter, "p"),
+                (owner._buffers, self.register_buffer, "b"),
+            ):
+                for name, tensor in table.items():
+                    if tensor is None:
+                        continue
+                    if id(tensor) not in known:
+                        own = known[id(tensor)] = f"{letter}{len(known)}"
+                        register(own, tensor)
+                        self.names[own] = f"{path}.{name}" if path else name
+                        self._slots[own] = []
+                    self._slots[known[id(tensor)]].append((table, name))
+
+    def slot(self, own):
+        """The first (table, name) that holds the tensor `own`."""
+        return self._slots[own][0]
+
+    def forward(self, *inputs, **named):
+        module = self._module[0]
+        placed = []
+        for own, slots in self._slots.items():
+            tensor = self._parameters.get(own, self._buffers.get(own))
+            for table, name in slots:
+                placed.append((table, name, table[name], tensor, own))
+                table[name] = tensor
+        recurrent = [m for m in module.modules() if isinstance(m, nn.RNNBase)]
+        _renew_flat_weights(recurrent)
+        try:
+            result = module(*inputs, **named)
+            for table, name, _, tensor, own in placed:
+                if table[name] is not tensor:
+                    raise CaptureError(
+                        f"the step puts another tensor into the place of {self.names[own].removeprefix('model.')}; change it "
+                        "in place, as with copy_"
+                    )
+            return result
+        finally:
+            for table, name, before, _, _ in placed:
+                table[name] = before
+            _renew_flat_weights(recurrent)
+
+
+def _renew_flat_weights(recurrent):
+    for m in recurrent:  # they keep a list of their parameters beside the table
+        m._flat_weights = [m._parameters.get(name) for name in m._flat_weights_names]
 
 
 class _Provenance(TorchFunctionMode):
@@ -57,6 +124,8 @@ class _Provenance(TorchFunctionMode):
         self.last = ("", "")  # of the operation that was traced last: for errors
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in (torch.autograd.grad, torch.autograd.backward):  # the operations in it have marks of their own
+            return function(*args, **(kwargs or {}))
         self.last = (self._stack[-1], _line_of_user(sys._getframe(1)))
         with torch.fx.traceback.annotate({"module": self.last[0], "line": self.last[1]}):
             return function(*args, **(kwargs or {}))
@@ -96,6 +165,7 @@ class Capture:
 
     joint: object  # torch._functorch.aot_autograd.JointWithDescriptors
     module: LossModule
+    flat: _Flat = field(repr=False)  # what was traced
     device: torch.device  # that the step is planned for
     traced_on: torch.device  # whose kernels the graph has: the CPU's where a GPU is named that is not here
     seconds: float
@@ -104,6 +174,10 @@ class Capture:
     @property
     def graph_module(self):
         return self.joint.graph_module
+
+    def tensors(self):
+        """The (table, name) of every parameter and buffer of the module, in the order of the joint graph's inputs."""
+        return [self.flat.slot(own) for own in (*self.joint.params_spec, *self.joint.buffers_spec)]
 
     def close(self):
         self.stack.close()
@@ -118,7 +192,6 @@ def capture(model, loss, inputs, kwargs=None, device=None):
     """
     begin = time.perf_counter()
     module = LossModule(model, loss)
-    module.train(model.training)
     kwargs = kwargs or {}
     stack = contextlib.ExitStack()
     marks = _Provenance(module)
@@ -133,7 +206,12 @@ def capture(model, loss, inputs, kwargs=None, device=None):
             tracing.enter_context(torch.fx.traceback.preserve_node_meta())
             tracing.enter_context(marks.following_modules())
             tracing.enter_context(marks)
-            joint = aot_export_joint_with_descriptors(stack, module, tuple(inputs), kwargs)
+            if any(isinstance(m, nn.RNNBase) for m in module.modules()):
+                # The kernels of whole recurrent layers keep memory that no trace shows; this way they become cells.
+                tracing.enter_context(torch.backends.mkldnn.flags(enabled=False))
+                tracing.enter_context(torch.backends.cudnn.flags(enabled=False))
+            flat = _Flat(module)
+            joint = aot_export_joint_with_descriptors(stack, flat, tuple(inputs), kwargs)
     except CaptureError:
         stack.close()
         raise
@@ -141,7 +219,11 @@ def capture(model, loss, inputs, kwargs=None, device=None):
         stack.close()
         raise CaptureError(_explain(error, *marks.last)) from error
     _check_output(joint, stack)
-    return Capture(joint, module, target, traced_on, time.perf_counter() - begin, stack)
+    for node in joint.graph_module.graph.find_nodes(op="placeholder"):
+        target_name = getattr(node.meta.get("desc"), "target", None)
+        if target_name in flat.names:
+            node.meta["qualified_name"] = flat.names[target_name].removeprefix("model.")
+    return Capture(joint, module, flat, target, traced_on, time.perf_counter() - begin, stack)
 
 
 def _device_of(module, inputs, kwargs):

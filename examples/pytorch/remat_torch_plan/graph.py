@@ -10,11 +10,13 @@ import operator
 from dataclasses import dataclass, field
 
 import torch
+import torch._inductor.inductor_prims  # noqa: F401: registers the operations named below
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
 from .errors import CaptureError
+from .rng import CPU_STATE_BYTES
 
 GPU_GRANULARITY = 512  # bytes: what PyTorch's allocator for CUDA rounds to
 
@@ -59,6 +61,8 @@ class TrainingGraph:
     views: dict = field(default_factory=dict)  # node that returns several views, as split -> indices of their storages
     operation_of: dict = field(default_factory=dict)  # node that runs -> index of its operation
     folded: set = field(default_factory=set)  # nodes that compute nothing: views, parts of results
+    loss: Node | None = None  # the copy of the loss that the caller gets
+    writes: list = field(default_factory=list)  # nodes that write a new value into an input: when the forward pass ends
     snapshots: dict = field(default_factory=dict)  # clone of an input that the step changes -> that input
     outputs: list = field(default_factory=list)  # storages that stay: the loss and the gradients
     storage_by_key: dict = field(default_factory=dict)  # address of a traced storage -> its index
@@ -91,12 +95,13 @@ class TrainingGraph:
         return peak
 
     def least_bytes(self):
-        """The bytes of the largest operation with what it reads and writes: no budget can be below."""
-        return max(
+        """The bytes of the largest operation with what it reads and writes, or of all that stays: no budget can be below."""
+        largest = max(
             o.workspace_bytes
             + sum(self.storages[s].bytes for s in {*o.inputs, *o.outputs} if not self.always_resident(s))
             for o in self.operations
         )
+        return max(largest, sum(self.storages[s].bytes for s in self.outputs))
 
     def baseline_steps(self):
         """The schedule that recomputes nothing, in the listed order."""
@@ -130,6 +135,9 @@ class TrainingGraph:
                 "deterministic": not o.random,
                 "recomputable": not o.once,
             }
+            if o.random:  # a later run draws the same numbers from the generator's state before the first run
+                device = str(tensors_of(o.node)[0].device)
+                entry["replay"] = {"generator": device, "state_bytes": CPU_STATE_BYTES if device == "cpu" else 16}
             if measured:
                 entry["time_us"] = o.time_us
             operations.append(entry)
@@ -163,22 +171,50 @@ def keep_inputs_that_change(joint, num_forward_outputs):
         if type(d).__name__ == "InputMutationAOTOutput"
     }
     copies = {}
-    if not changed:
-        return copies
     for node in graph.find_nodes(op="placeholder"):
-        if node.meta.get("desc") not in changed or not node.users:
+        written = any(_writes_input(u) and u.args[0] is node for u in node.users)
+        desc = node.meta.get("desc")
+        if not written and (desc is None or desc not in changed):
             continue
-        if all(not _has_tensor_users(user) for user in node.users):
+        readers = [u for u in node.users if u.op != "output" and not (_writes_input(u) and u.args[0] is node)]
+        if all(not _has_tensor_users(user) for user in readers):
             continue
-        readers = [u for u in node.users if u.op != "output"]
         with graph.inserting_before(min(readers, key=_position(graph))):
             copy = graph.call_function(torch.ops.aten.clone.default, (node,))
         copy.meta["val"] = torch.empty_like(node.meta["val"])
+        copy.meta["custom"] = min(readers, key=_position(graph)).meta.get("custom")
         for reader in readers:
             reader.replace_input_with(node, copy)
         copies[copy] = node
     joint.recompile()
     return copies
+
+
+def _writes_input(node):
+    return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
+
+
+def give_the_loss_away(joint, num_forward_outputs):
+    """Inserts a copy of the loss, for the caller, who holds it until after the backward pass. Returns the copy.
+
+    So a schedule may free the loss itself, which can be large: some kernels reduce their elements in place.
+    """
+    graph = joint.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    descs = output.meta.get("desc") or [None] * len(results)
+    for i in range(num_forward_outputs):
+        loss = results[i]
+        if isinstance(loss, Node) and loss.op == "call_function" and "InputMutation" not in type(descs[i]).__name__:
+            with graph.inserting_after(loss):
+                copy = graph.call_function(torch.ops.aten.clone.default, (loss,))
+            copy.meta["val"] = torch.empty_like(loss.meta["val"])
+            copy.meta["custom"] = loss.meta.get("custom")
+            results[i] = copy
+            output.args = (tuple(results),)
+            joint.recompile()
+            return copy
+    return None
 
 
 def _position(graph):
@@ -211,13 +247,15 @@ def tensors_of(node):
 
 
 class _Builder:
-    def __init__(self, joint, name, num_forward_outputs, device, copies):
-        self.g = TrainingGraph(name, joint, snapshots=copies, num_forward_outputs=num_forward_outputs)
+    def __init__(self, joint, name, num_forward_outputs, device, copies, loss):
+        self.g = TrainingGraph(name, joint, loss=loss, snapshots=copies, num_forward_outputs=num_forward_outputs)
+        self.g.writes = [n for n in joint.graph.nodes if n.op == "call_function" and _writes_input(n)]
         self.granularity = GPU_GRANULARITY if device.type == "cuda" else 1
         self.by_key = {}  # of an untyped storage: (key, the tensor, to keep the key in use)
         output = next(iter(joint.graph.find_nodes(op="output")))
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
         self.forward_outputs = [n for n in results[:num_forward_outputs] if isinstance(n, Node)]
+        self.forward_outputs += [n.args[1] for n in self.g.writes if isinstance(n.args[1], Node)]
         self.gradients = [n for n in results[num_forward_outputs:] if isinstance(n, Node)]
         descs = output.meta.get("desc") or [None] * len(results)
         self.losses = [
@@ -225,6 +263,11 @@ class _Builder:
             for n, d in zip(results[:num_forward_outputs], descs)
             if isinstance(n, Node) and type(d).__name__ != "InputMutationAOTOutput"
         ]
+        self.qualified = {
+            n.meta["desc"]: n.meta["qualified_name"]
+            for n in joint.graph.find_nodes(op="placeholder")
+            if "qualified_name" in n.meta
+        }
         self.descs = dict(zip(results[num_forward_outputs:], descs[num_forward_outputs:]))
 
     def storage(self, tensor, name, kind, at_least=0):
@@ -275,7 +318,7 @@ class _Builder:
 
     def order(self, tangent):
         """All nodes that compute, in the order of the trace, but for the tangent: after everything that it reads."""
-        nodes = [n for n in self.g.joint.graph.nodes if n.op == "call_function"]
+        nodes = [n for n in self.g.joint.graph.nodes if n.op == "call_function" and n not in self.g.writes]
         place = {n: i for i, n in enumerate(nodes)}
         needs = {n: {a for a in n.all_input_nodes if a in place or a is tangent} for n in nodes}
         needs[tangent] = {n for n in self.forward_outputs if n in place}
@@ -325,6 +368,8 @@ class _Builder:
         where = _where(node)
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             raise CaptureError(f"{node.target}{where} writes into its input; such an operation cannot be planned yet")
+        if "rnn" in str(node.target):
+            raise CaptureError(f"{node.target}{where} keeps memory that no trace shows; write the recurrent cells out")
         results = tensors_of(node)
         if not results and not node.is_impure():
             raise CaptureError(f"{node.target}{where} returns no tensor, but a number; that depends on data")
@@ -358,7 +403,7 @@ class _Builder:
                 _flops(node, results),
                 _bytes_accessed(node, results),
                 random=is_random(node),
-                once=node in g.snapshots or not results,
+                once=node in g.snapshots or node is g.loss or not results or node.target in _ONCE,
                 module=mark.get("module", ""),
                 line=mark.get("line", ""),
             )
@@ -381,9 +426,9 @@ class _Builder:
                 g.storages[s].kind = "activation"
         g.outputs = kept
         for n in self.gradients:
-            target = getattr(getattr(self.descs.get(n), "grad_of", None), "target", None)
+            target = self.qualified.get(getattr(self.descs.get(n), "grad_of", None))
             if target and n in g.storage_of and not g.always_resident(g.storage_of[n]):
-                g.storages[g.storage_of[n]].name = "gradient of " + target.removeprefix("model.")
+                g.storages[g.storage_of[n]].name = "gradient of " + target
 
 
 def _hidden_bytes(node):
@@ -394,11 +439,9 @@ def _hidden_bytes(node):
 
 
 def _name_of_input(node):
-    desc = node.meta.get("desc")
-    target = getattr(desc, "target", None)
-    if target:
-        return target.removeprefix("model.")
-    place = getattr(desc, "idx", None)
+    if "qualified_name" in node.meta:
+        return node.meta["qualified_name"]
+    place = getattr(node.meta.get("desc"), "idx", None)
     return f"input {place}" if place is not None else node.name
 
 
@@ -412,7 +455,8 @@ def _title(node):
     mark = node.meta.get("custom") or {}
     name = str(node.target)
     if not mark and node.meta.get("nn_module_stack"):  # from torch.compile
-        mark = {"module": list(node.meta["nn_module_stack"].values())[-1][0]}
+        path = list(node.meta["nn_module_stack"].values())[-1][0]
+        mark = {"module": path.removeprefix("L['self'].").removeprefix("model.")}
     path = f"{mark['module']}: " if mark.get("module") else ""
     return path + name + (f" ({mark['line']})" if mark.get("line") else "")
 
@@ -442,6 +486,8 @@ _MOVES = {
     torch.ops.aten.zeros_like.default,
     torch.ops.aten.arange.default,
 }
+# Inductor draws all its seeds at once; what it makes of a seed is the same each time.
+_ONCE = {torch.ops.prims.inductor_seed.default, torch.ops.prims.inductor_seeds.default}
 # Of these, the first argument is a table from which only as much is read as is written.
 _LOOK_UPS = {
     torch.ops.aten.embedding.default,
@@ -491,4 +537,5 @@ def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu
     if num_forward_outputs is None:
         num_forward_outputs = count_forward_outputs(joint)
     copies = keep_inputs_that_change(joint, num_forward_outputs)
-    return _Builder(joint, name, num_forward_outputs, torch.device(device), copies).run()
+    loss = give_the_loss_away(joint, num_forward_outputs)
+    return _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss).run()

@@ -23,6 +23,12 @@ class _Partitioner(CustomPartitionerFn):
         self._found(found)
         return apply_schedule(graph, found.schedule.steps, compiled=True)
 
+    def __deepcopy__(self, _):  # Inductor copies its options
+        return self
+
+    def __reduce__(self):  # for the key of Inductor's cache
+        return str, (self._uuid,)
+
     def uuid(self):
         return self._uuid
 

@@ -8,6 +8,7 @@ import time
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .errors import PlanError
 from .graph import GPU_GRANULARITY, tensors_of
@@ -20,7 +21,8 @@ def _signature(node):
         if isinstance(leaf, torch.fx.Node):
             leaf = leaf.meta.get("val")
         if isinstance(leaf, torch.Tensor):
-            return (tuple(leaf.shape), tuple(leaf.stride()), leaf.dtype, str(leaf.device))
+            size = leaf.untyped_storage().nbytes()
+            return (tuple(leaf.shape), tuple(leaf.stride()), size, leaf.dtype, str(leaf.device))
         return repr(leaf)
 
     leaves, spec = pytree.tree_flatten((node.args, dict(node.kwargs)))
@@ -28,9 +30,8 @@ def _signature(node):
 
 
 def _real(fake, high, device):
-    """A tensor with the shape, strides and type of `fake`, of random numbers; of integers in [0, high)."""
-    shape, stride = fake.shape, fake.stride()
-    size = 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if fake.numel() else 0
+    """A tensor with shape, strides, type and storage as `fake`, of random numbers; of integers in [0, high)."""
+    size = fake.untyped_storage().nbytes() // fake.element_size()
     if fake.dtype.is_floating_point or fake.dtype.is_complex:
         flat = torch.randn(size, dtype=fake.dtype if fake.element_size() > 1 else torch.float32, device=device)
         flat = flat.to(fake.dtype)
@@ -39,7 +40,7 @@ def _real(fake, high, device):
     else:
         flat = torch.randint(0, max(1, min(high, 2**31 - 1 if fake.element_size() > 1 else 1)), (size,), device=device)
         flat = flat.to(fake.dtype)
-    return flat.as_strided(shape, stride)
+    return flat.as_strided(fake.shape, fake.stride(), fake.storage_offset())
 
 
 def _arguments(node, device):
@@ -123,7 +124,8 @@ def measure(graph, device, with_time=True, progress=None):
             distinct.setdefault(_signature(o.node), o)
     states = torch.get_rng_state(), (torch.cuda.get_rng_state_all() if device.type == "cuda" else None)
     try:
-        with torch.no_grad():
+        # While a capture is open, its modes make every new tensor a fake one.
+        with _disable_current_modes(), torch.no_grad():
             for i, (key, o) in enumerate(distinct.items()):
                 if progress:
                     progress(i, len(distinct))

@@ -90,8 +90,7 @@ def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0,
             raise BudgetError(
                 f"no schedule within {budget_bytes:,} bytes: {answer['status']}"
                 + (f": {answer['message']}" if answer["message"] else "")
-                + f". The unplanned step takes {graph.baseline_peak():,} bytes; its largest single operation, with what "
-                f"it reads and writes, {least:,}."
+                + f". The unplanned step takes {graph.baseline_peak():,} bytes; no budget below {least:,} can be met."
             )
         with open(out) as f:
             steps = [tuple(s) for s in json.load(f)["steps"]]

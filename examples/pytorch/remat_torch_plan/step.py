@@ -10,9 +10,6 @@ import webbrowser
 from dataclasses import dataclass
 
 import torch
-from torch import nn
-from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
-from torch.fx.graph import _BoxedCodeGen
 from torch.utils import _pytree as pytree
 
 from . import rng
@@ -22,6 +19,7 @@ from .errors import PlanError
 from .graph import build
 from .measure import measure as measure_operations
 from .planner import parse_budget, solve
+from .runner import compile_as_written
 
 
 def plan(
@@ -107,10 +105,13 @@ class PlannedStep:
 
     def __init__(self, model, loss, options):
         self._module = LossModule(model, loss)
-        self._module.train(model.training)
+        # In lists: every call looks at them, and walking the tree of modules takes milliseconds.
+        self._modules = list(self._module.modules())
+        self._parameters = [(m._parameters, n) for m in self._modules for n, p in m._parameters.items() if p is not None]
         self._options = options
         self._plans = {}
         self._compiled = None
+        self._found = []
         self._last = None
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -161,15 +162,18 @@ class PlannedStep:
                 return (leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad)
             return leaf
 
-        modes = tuple(m.training for m in self._module.modules())
-        tensors = tuple((p.shape, p.dtype, p.device, p.requires_grad) for p in self._module.parameters())
-        device = next((t[2].type for t in tensors), "cpu")
+        modes = [m.training for m in self._modules]
+        tensors = []
+        for table, name in self._parameters:
+            p = table[name]
+            tensors += (p.dtype, p.device, p.requires_grad)
+        device = tensors[1].type if tensors else "cpu"
         autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
-        return (str(spec), tuple(map(one, leaves)), modes, tensors, autocast)
+        return (spec, tuple(map(one, leaves)), tuple(modes), tuple(tensors), autocast)
 
     def _plan(self, inputs, kwargs):
         options = self._options
-        loss = self._module._function
+        loss = self._module.function
         taken = capture(self._module.model, loss, inputs, kwargs)
         try:
             begin = time.perf_counter()
@@ -182,21 +186,9 @@ class PlannedStep:
             found.capture_seconds, found.measure_seconds = capture_seconds, measure_seconds
             applier = Applier(graph, found.schedule.steps)
             found.seeded = applier.seeded
-            function = aot_compile_joint_with_descriptors(
-                taken.joint,
-                partition_fn=lambda *_, **__: applier.run(),
-                fw_compiler=_run_as_written,
-                bw_compiler=_run_as_written,
-            )
+            found.run = compile_as_written(taken, lambda *_, **__: applier.run())
         finally:
             taken.close()
-        held = [(m._parameters, n) for m, n in _owners(self._module, "_parameters", taken.joint.params_spec)]
-        held += [(m._buffers, n) for m, n in _owners(self._module, "_buffers", taken.joint.buffers_spec)]
-
-        def run(*inputs, **kwargs):
-            return function(*[table[name] for table, name in held], *inputs, **kwargs)
-
-        found.run = run
         return found
 
     def _solve(self, graph, device):
@@ -221,42 +213,35 @@ class PlannedStep:
         return Plan(graph, schedule, baseline, states, 0.0, 0.0, seconds, False)
 
     def _plan_compiled(self, inputs, kwargs):
+        """Inductor asks for the plan when it compiles, so this runs the forward pass once, and undoes what it changed."""
         from .inductor import compile_step
 
         if self._compiled is None:
-            self._found = []
             self._compiled = compile_step(self._module, self._solve, self._found.append)
-        count = len(self._found)
-        # Inductor asks for the plan when it compiles: at the first call. A trial run would change buffers and random
-        # state, so the first call makes the plan.
-        owner = self
-
-        class _Later(Plan):
-            def __getattribute__(self, name):
-                if name in ("schedule", "graph", "peak_bytes") and len(owner._found) > count:
-                    return getattr(owner._found[count], name)
-                return super().__getattribute__(name)
-
-        return _Later(None, None, 0, 0, 0.0, 0.0, 0.0, False, self._compiled)
-
-
-def _run_as_written(module, _):
-    """A compiler for AOTAutograd that runs the graph in its own order and frees each value, inputs too, after its last use."""
-    module.graph.set_codegen(_BoxedCodeGen())
-    module.recompile()
-    forward = module.forward
-
-    def run(arguments):
-        return forward(arguments)
-
-    run._boxed_call = True
-    return run
+        before = [(b, b.detach().clone()) for b in self._module.buffers()]
+        devices = {t.device for t in self._module.parameters() if t.device.type == "cuda"}
+        try:
+            with torch.random.fork_rng(devices):
+                self._compiled(*inputs, **kwargs)
+        except Exception as error:
+            raise _own_error(error) from error
+        finally:
+            with torch.no_grad():
+                for buffer, value in before:
+                    buffer.copy_(value)
+        if not self._found:
+            raise PlanError("torch.compile made no graph with a backward pass of this step; does the loss need a gradient?")
+        found = self._found[-1]
+        found.run = self._compiled
+        return found
 
 
-def _owners(module, table, names):
-    for name in names:
-        path, _, last = name.rpartition(".")
-        yield module.get_submodule(path), last
+def _own_error(error):
+    """The error of this package that torch.compile wrapped; else `error`."""
+    inner = error
+    while inner is not None and not isinstance(inner, PlanError):
+        inner = getattr(inner, "inner_exception", None) or inner.__cause__ or inner.__context__
+    return type(inner)(str(inner)) if inner is not None else error
 
 
 def _show_measuring(done, count):

@@ -7,6 +7,7 @@ and frees inside, nor what Inductor's compiled code allocates.
 import weakref
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -28,7 +29,7 @@ class AliveBytes(TorchDispatchMode):
         """Storages of these do not count, where they come back from an operation: parameters, inputs."""
         for tensor in pytree.tree_leaves(tensors):
             if isinstance(tensor, torch.Tensor):
-                self._alive[tensor.untyped_storage()._cdata] = (0, None)
+                self._see(tensor, counts=False)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
@@ -38,12 +39,18 @@ class AliveBytes(TorchDispatchMode):
         self.peak = max(self.peak, self.now)
         return result
 
-    def _see(self, tensor):
+    def _see(self, tensor, counts=True):
+        if isinstance(tensor, FakeTensor) or tensor.is_meta:
+            return
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._alive:
+            if not counts:  # from now on
+                size, end = self._alive[key]
+                self.now -= size
+                self._alive[key] = (0, end)
             return
-        size = storage.nbytes()
+        size = storage.nbytes() if counts else 0
         size += -size % self.granularity
         self.now += size
         self._alive[key] = (size, weakref.finalize(storage, self._gone, key))

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Finds the package, keeps PyTorch to one thread and gives every test the same random numbers."""
+import os
+import sys
+
+import pytest
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+torch.set_num_threads(1)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "compile: runs Inductor, which calls a C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(7)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Plans under torch.compile: Inductor gets the planned graphs, and computes what the step computes."""
+import copy
+import importlib
+
+import pytest
+import torch
+from nets import Chain, Images, classes, classify
+
+import remat_torch_plan
+from remat_torch_plan import BudgetError, CaptureError
+
+pytestmark = pytest.mark.compile
+inductor = importlib.import_module("remat_torch_plan.inductor")
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def applied(monkeypatch):
+    """The forward and backward graphs that were given to Inductor, with their schedules."""
+    seen = []
+    apply = inductor.apply_schedule
+
+    def spy(graph, steps, compiled):
+        modules = apply(graph, steps, compiled)
+        seen.append((graph, steps, *(copy.deepcopy(m.graph) for m in modules)))
+        return modules
+
+    monkeypatch.setattr(inductor, "apply_schedule", spy)
+    return seen
+
+
+def plan(model, inputs, budget):
+    return remat_torch_plan.plan(model, classify, inputs, budget, work=2000, compile=True)
+
+
+def gradients(model, run, *inputs):
+    model.zero_grad()
+    torch.manual_seed(3)
+    loss = run(*inputs)
+    loss.backward()
+    return [loss.detach(), *(p.grad.clone() for p in model.parameters())]
+
+
+def assert_close(one, two):
+    for a, b in zip(one, two, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def count(graph, name):
+    return sum(name in str(n.target) for n in graph.nodes if n.op == "call_function")
+
+
+def test_equal_to_eager_with_recomputation(applied):
+    model = Chain(layers=4)
+    inputs = torch.randn(200, 16), classes(200)
+    step = plan(model, inputs, 0.7)
+    assert_close(gradients(model, step, *inputs), gradients(model, lambda *i: classify(model, *i), *inputs))
+    text = step.report(show=False)
+    assert "budget" in text
+    assert "run again" in text
+    ((graph, steps, forward, backward),) = applied
+    assert step.last.schedule.steps == steps
+    runs = [i for kind, i in steps if kind == "compute"]
+    assert len(runs) > len(set(runs))
+    # What runs again stands in the backward graph, where the unplanned one has none of it.
+    assert count(forward, "addmm") == 5
+    cut = steps.index(("compute", graph.tangent))
+    again = [i for kind, i in steps[cut:] if kind == "compute" and graph.operations[i].phase == "forward"]
+    assert again
+    targets = [str(graph.operations[i].node.target) for i in again]
+    for target in set(targets):
+        assert count(backward, target) >= targets.count(target)
+
+
+def test_dropout_repeats_its_mask(applied):
+    model = Chain(layers=3, dropout=0.4)
+    inputs = torch.randn(800, 16), classes(800)
+    step = plan(model, inputs, 0.4)
+    one = gradients(model, step, *inputs)
+    assert_close(one, gradients(model, step, *inputs))
+    # Inductor draws other numbers than eager PyTorch, so the mask is found by the loss: a step along the gradient must
+    # change the loss of the same mask as the gradient says.
+    graph, steps, _, _ = applied[0]
+    masks = [o.index for o in graph.operations if "inductor_random" in o.name]
+    assert len(masks) == 3
+    assert any(steps.count(("compute", i)) > 1 for i in masks)
+    weight, gradient = model.blocks[0].linear.weight, one[1]
+    length = 1e-3 / gradient.norm()
+    losses = []
+    for sign in (1, -1):
+        with torch.no_grad():
+            weight += sign * length * gradient
+        losses.append(gradients(model, step, *inputs)[0])
+        with torch.no_grad():
+            weight -= sign * length * gradient
+    slope = (losses[0] - losses[1]) / (2 * length)
+    torch.testing.assert_close(slope, gradient.square().sum(), rtol=0.05, atol=1e-6)
+    torch.manual_seed(4)
+    other = step(*inputs)
+    assert not torch.equal(other.detach(), one[0])
+
+
+def test_planning_changes_nothing():
+    model = Images()
+    before = copy.deepcopy(model)
+    inputs = torch.randn(8, 3, 8, 8), classes(8)
+    state = torch.get_rng_state()
+    step = plan(model, inputs, 0.9)
+    assert torch.equal(torch.get_rng_state(), state)
+    for a, b in zip([*model.parameters(), *model.buffers()], [*before.parameters(), *before.buffers()]):
+        assert torch.equal(a, b)
+        assert a.grad is None
+    assert step.last.schedule.steps
+    assert step.last.peak_bytes <= 0.9 * step.last.baseline_bytes
+    # Batch norm: the buffers change in each step as in eager PyTorch.
+    for _ in range(2):
+        assert_close(gradients(model, step, *inputs), gradients(before, lambda *i: classify(before, *i), *inputs))
+    for (name, a), b in zip(model.named_buffers(), before.buffers()):
+        torch.testing.assert_close(a, b, msg=name)
+
+
+def test_other_shapes_get_plans_of_their_own(applied):
+    model = Chain(layers=1)
+    inputs = torch.randn(200, 16), classes(200)
+    step = plan(model, inputs, 1.0)
+    small = torch.randn(100, 16), classes(100)
+    assert_close(gradients(model, step, *small), gradients(model, lambda *i: classify(model, *i), *small))
+    assert len(step.plans) == len(applied) == 2
+    gradients(model, step, *inputs)
+    assert len(step.plans) == len(applied) == 2
+    assert step.last is step.plans[0]
+
+
+def test_a_budget_that_is_too_small():
+    with pytest.raises(BudgetError, match="no schedule within 1,000 bytes"):
+        plan(Chain(), (torch.randn(200, 16), classes(200)), 1000)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Times and real sizes of the operations. No test looks at how large a time is."""
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from nets import NETS, Chain, classes, classify
+from schedules import traced
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+import remat_torch_plan
+from remat_torch_plan import PlanError
+from remat_torch_plan import measure as measuring
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured_yet(monkeypatch):
+    monkeypatch.setattr(measuring, "_MEASURED", {})
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The nodes that were run, and with which tensors."""
+    seen = []
+    run = measuring._run_once
+
+    def spy(node, args, kwargs, device):
+        seen.append((node, [a for a in args if isinstance(a, torch.Tensor)]))
+        return run(node, args, kwargs, device)
+
+    monkeypatch.setattr(measuring, "_run_once", spy)
+    return seen
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_operation_has_a_time(name):
+    graph, _ = traced(*NETS[name]())
+    measuring.measure(graph, "cpu")
+    for o in graph.operations:
+        if o.index == graph.tangent:
+            assert o.time_us == 0
+        else:
+            assert o.time_us > 0, o.name
+    assert all("time_us" in e for e in graph.to_json()["operations"])
+
+
+def test_the_elements_that_mse_loss_keeps_are_found():
+    graph, _ = traced(nn.Linear(6, 6), lambda m, x: F.mse_loss(m(x), x), (torch.randn(5, 6),))
+    loss = next(o.outputs[0] for o in graph.operations if "mse_loss" in o.name)
+    graph.storages[loss].bytes = 4  # what the trace shows
+    measuring.measure(graph, "cpu", with_time=False)
+    assert graph.storages[loss].bytes == F.mse_loss(torch.randn(5, 6), torch.randn(5, 6)).untyped_storage().nbytes()
+    assert all(o.time_us is None for o in graph.operations)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_sizes_are_never_below_those_of_the_trace(name):
+    graph, _ = traced(*NETS[name]())
+    before = [s.bytes for s in graph.storages]
+    measuring.measure(graph, "cpu", with_time=False)
+    assert all(a <= s.bytes for a, s in zip(before, graph.storages))
+
+
+def test_the_generator_stays_as_it_was():
+    graph, _ = traced(Chain(dropout=0.5), classify, (torch.randn(4, 16), classes(4)))
+    before = torch.get_rng_state()
+    measuring.measure(graph, "cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_is_known_is_not_measured_again(runs):
+    make = lambda: traced(Chain(), classify, (torch.randn(4, 16), classes(4)))[0]  # noqa: E731
+    first, second = make(), make()
+    measuring.measure(first, "cpu")
+    count = len(runs)
+    assert count
+    measuring.measure(second, "cpu")
+    assert len(runs) == count
+    assert [o.time_us for o in first.operations] == [o.time_us for o in second.operations]
+
+
+def test_equal_operations_are_measured_once(runs):
+    graph, _ = traced(Chain(layers=6), classify, (torch.randn(4, 16), classes(4)))
+    measuring.measure(graph, "cpu", with_time=False)
+    tanh = [node for node, _ in runs if node.target is torch.ops.aten.tanh.default]
+    assert len(tanh) == 1
+
+
+def test_another_shape_is_measured(runs):
+    for batch in (4, 5):
+        graph, _ = traced(Chain(), classify, (torch.randn(batch, 16), classes(batch)))
+        measuring.measure(graph, "cpu", with_time=False)
+    assert len([node for node, _ in runs if node.target is torch.ops.aten.tanh.default]) == 2
+
+
+def test_sizes_first_then_times():
+    graph, _ = traced(Chain(), classify, (torch.randn(4, 16), classes(4)))
+    measuring.measure(graph, "cpu", with_time=False)
+    assert graph.operations[0].time_us is None
+    measuring.measure(graph, "cpu")
+    assert graph.operations[0].time_us > 0
+
+
+def test_progress_is_told():
+    told = []
+    graph, _ = traced(Chain(layers=1), classify, (torch.randn(4, 16), classes(4)))
+    measuring.measure(graph, "cpu", with_time=False, progress=lambda *counts: told.append(counts))
+    assert [done for done, _ in told] == list(range(len(told)))
+    assert {count for _, count in told} == {len(told)}
+
+
+def test_an_operation_that_fails_is_named(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no kernel")
+
+    graph, _ = traced(Chain(layers=1), classify, (torch.randn(4, 16), classes(4)))
+    monkeypatch.setattr(measuring, "_run_once", fail)
+    with pytest.raises(PlanError, match=r"cannot measure blocks\.0.*addmm.*no kernel.*measure=False"):
+        measuring.measure(graph, "cpu")
+
+
+def test_plan_measures_real_tensors(runs):
+    x, y = torch.randn(4, 16), classes(4)
+    remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=100)
+    assert runs
+    assert not any(isinstance(t, FakeTensor) for _, tensors in runs for t in tensors)
+
+
+def test_export_measures_real_tensors(runs):
+    x, y = torch.randn(4, 16), classes(4)
+    remat_torch_plan.export(Chain(), classify, (x, y), measure=True)
+    assert runs
+    assert not any(isinstance(t, FakeTensor) for _, tensors in runs for t in tensors)
+
+
+def test_plan_without_measuring_takes_the_sizes_alone(runs):
+    x, y = torch.randn(4, 16), classes(4)
+    step = remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=100, measure=False)
+    assert all(o.time_us is None for o in step.last.graph.operations)
+    assert len(runs) == len({id(node) for node, _ in runs})
+
+
+def test_the_graph_of_a_plan_is_measured():
+    x, y = torch.randn(4, 16), classes(4)
+    step = remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=100)
+    assert all(o.time_us is not None for o in step.last.graph.operations)
+
+
+def test_a_recurrent_layer_does_not_end_the_process():
+    text = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch, remat_torch_plan
+x = torch.randn(6, 5, 8)
+try:
+    remat_torch_plan.plan(torch.nn.LSTM(8, 8), lambda m, x: m(x)[0].sum(), (x,), 1.0, work=100, measure=False)
+except remat_torch_plan.PlanError:
+    pass  # a refusal is right, too
+"""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    run = subprocess.run([sys.executable, "-c", text, folder], capture_output=True)
+    assert run.returncode == 0

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Budgets in words, and the calls of remat-plan."""
+import os
+import stat
+
+import pytest
+import torch
+from nets import NETS, chain
+from schedules import simulate, traced
+
+from remat_torch_plan import BudgetError, PlanError, planner
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (123456, 123456),
+        (2, 2),
+        (0.5, 500),
+        (1.0, 1000),
+        (1, 1000),
+        ("50%", 500),
+        ("100 %", 1000),
+        ("12.5%", 125),
+        ("0.25", 250),
+        ("1.0", 1000),
+        ("123456", 123456),
+        ("8GiB", 8 * 2**30),
+        ("8 GiB", 8 * 2**30),
+        (" 1.5 MiB ", 3 * 2**19),
+        ("8GB", 8 * 10**9),
+        ("3MB", 3 * 10**6),
+        ("3kB", 3000),
+        ("3KB", 3000),
+        ("3KiB", 3072),
+        ("7B", 7),
+    ],
+)
+def test_budgets(budget, expected):
+    assert planner.parse_budget(budget, 1000) == expected
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        (0, "budget 0: a fraction is above 0 and at most 1"),
+        (0.0, "fraction is above 0"),
+        (-5, "budget -5: a fraction is above 0"),
+        (1.5, "budget 1.5: a fraction is above 0 and at most 1; bytes are an int"),
+        (float("nan"), "fraction"),
+        (True, "budget True: bytes"),
+        ("1.5", "budget 1.5: a fraction"),
+        ("150%", "'150%': bytes"),
+        ("0%", "'0%'"),
+        ("8 gib", "'8 gib'.*'8GiB'"),
+        ("8 PiB", "8 PiB"),
+        ("a lot", "a lot"),
+        ("", "budget ''"),
+        ("-3MB", "-3MB"),
+        (None, "budget None"),
+        ([1], "bytes as"),
+    ],
+)
+def test_unusable_budgets(budget, message):
+    with pytest.raises(PlanError, match=message):
+        planner.parse_budget(budget, 1000)
+
+
+def test_the_variable_names_the_program(monkeypatch, tmp_path):
+    program = tmp_path / "my-planner"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("REMAT_PLAN", str(program))
+    assert planner.find_program() == str(program)
+
+
+def test_the_program_that_is_missing(monkeypatch):
+    monkeypatch.delenv("REMAT_PLAN", raising=False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PlanError, match="remat-plan was not found: build it"):
+        planner.find_program()
+
+
+def program(tmp_path, monkeypatch, text):
+    file = tmp_path / "planner"
+    file.write_text("#!/bin/sh\n" + text)
+    file.chmod(0o755)
+    monkeypatch.setenv("REMAT_PLAN", str(file))
+
+
+def test_the_program_that_fails(monkeypatch, tmp_path):
+    program(tmp_path, monkeypatch, "echo 'remat-plan: bad file' >&2\nexit 2\n")
+    graph, _ = traced(*chain())
+    with pytest.raises(PlanError, match=r"exit status 2.*: remat-plan: bad file"):
+        planner.solve(graph, 10**6, work=10)
+
+
+def test_the_program_that_says_nothing(monkeypatch, tmp_path):
+    program(tmp_path, monkeypatch, "exit 1\n")
+    graph, _ = traced(*chain())
+    with pytest.raises(PlanError, match="exit status 1"):
+        planner.solve(graph, 10**6, work=10)
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("fraction", [1.0, 0.85, 0.7])
+def test_the_schedule_is_valid_and_within_the_budget(name, fraction):
+    graph, _ = traced(*NETS[name]())
+    budget = int(fraction * graph.baseline_peak())
+    try:
+        found = planner.solve(graph, budget, work=2000)
+    except BudgetError:
+        assert fraction < 1
+        return
+    assert simulate(graph, found.steps) == found.peak_bytes <= budget == found.budget_bytes
+    assert found.status in ("optimal", "feasible")
+    assert found.seconds > 0
+
+
+def test_a_work_limit_gives_the_same_schedule_every_time():
+    graph, _ = traced(*chain(0.3))
+    budget = int(0.7 * graph.baseline_peak())
+    one, two = (planner.solve(graph, budget, work=2000) for _ in range(2))
+    assert one.steps == two.steps
+
+
+def test_a_budget_that_is_too_small():
+    graph, _ = traced(*chain())
+    with pytest.raises(BudgetError) as caught:
+        planner.solve(graph, 100, work=2000)
+    text = str(caught.value)
+    assert "no schedule within 100 bytes: infeasible" in text
+    assert f"{graph.baseline_peak():,} bytes" in text
+    assert f"{graph.least_bytes():,}" in text
+
+
+def test_a_solver_by_name_and_its_report(tmp_path):
+    graph, _ = traced(*chain())
+    page = tmp_path / "page.html"
+    found = planner.solve(graph, graph.baseline_peak(), solver="no_remat", work=10, report=str(page))
+    assert found.overhead == 0
+    assert found.report == str(page)
+    assert "<html" in page.read_text().lower()
+
+
+def test_an_unknown_solver():
+    graph, _ = traced(*chain())
+    with pytest.raises(PlanError, match="no_such_solver"):
+        planner.solve(graph, graph.baseline_peak(), solver="no_such_solver", work=10)
+
+
+def test_cost_models():
+    graph, _ = traced(*chain())
+    budget = int(0.8 * graph.baseline_peak())
+    for cost in ("unit", "flops", "roofline"):
+        assert simulate(graph, planner.solve(graph, budget, cost=cost, work=1000).steps) <= budget
+    with pytest.raises(PlanError, match="measured|time_us"):
+        planner.solve(graph, budget, cost="measured", work=1000)
+
+
+def test_threads_and_seed_are_passed_on():
+    graph, _ = traced(*chain())
+    budget = int(0.8 * graph.baseline_peak())
+    assert planner.solve(graph, budget, work=1000, seed=3, threads=1).peak_bytes <= budget
+
+
+def test_no_file_is_left_behind(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    graph, _ = traced(*chain())
+    planner.solve(graph, graph.baseline_peak(), work=10)
+    assert not list(tmp_path.iterdir())
+    assert torch.is_grad_enabled()

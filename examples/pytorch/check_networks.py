@@ -56,7 +56,7 @@ def check(name, budgets, seconds):
             continue
         found = step.last
         results, peak = run(model, step, inputs, state)
-        budget = found.schedule.budget_bytes + found.reserved_bytes
+        budget = found.schedule.budget_bytes
         yield row | {
             "operations": len(found.graph.operations),
             "budget": budget,

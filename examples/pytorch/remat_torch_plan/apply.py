@@ -5,11 +5,15 @@ The steps before the tangent make the forward graph, the others the backward gra
 stands there several times. A result is freed after its last use in these graphs, which is never later than where the
 schedule frees it. What the backward graph reads of the forward graph's is saved between them.
 """
+import collections
+import contextlib
 import operator
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd.descriptors import SavedForBackwardsAOTOutput
 from torch._functorch.partitioners import _extract_fwd_bwd_outputs
+from torch._prims import rng_prims
 from torch.fx import Node
 
 from . import rng
@@ -27,6 +31,12 @@ def first_runs_in_order(graph, steps):
             seen.add(index)
             last = index
     return True
+
+
+def random_operations_that_repeat(graph, steps):
+    """The random operations that the schedule runs more than once: each needs a state of the generator."""
+    counts = collections.Counter(index for kind, index in steps if kind == "compute")
+    return {i for i, n in counts.items() if n > 1 and graph.operations[i].random}
 
 
 class _Emitter:
@@ -52,6 +62,13 @@ class _Emitter:
     def forget(self, storage):
         for node in self.owner.nodes_of[storage]:
             self.now.pop(node, None)
+
+    def follow(self, steps):
+        for kind, index in steps:
+            if kind == "compute":
+                self.compute(index)
+            else:
+                self.forget(index)
 
     def compute(self, index):
         owner = self.owner
@@ -86,9 +103,9 @@ class _Emitter:
             target, head = rng.run_seeded, (node.target, device, seed, index)
         elif index not in owner.repeated:
             target, head = node.target, ()
-        elif owner.first_run(index):
+        elif owner.starts(index):
             if owner.compiled:
-                target, head = owner.save_state, (node.target,)
+                target, head = rng_prims.run_and_save_rng_state, (node.target,)
             else:
                 target, head = rng.first_run, (node.target, device)
             pair = self.graph.create_node("call_function", target, (*head, *args), kwargs, node.name + "_first")
@@ -102,7 +119,7 @@ class _Emitter:
         else:
             state = self.value(owner.states[index])
             if owner.compiled:
-                target, head = owner.with_state, (state, node.target)
+                target, head = rng_prims.run_with_rng_state, (state, node.target)
             else:
                 target, head = rng.run_again, (node.target, device, state)
         new = self.graph.create_node("call_function", target, (*head, *args), kwargs, node.name)
@@ -125,19 +142,10 @@ class Applier:
         if len(cut) != 1:
             raise PlanError(f"the schedule makes the tangent {len(cut)} times; exactly once is right")
         self.cut = cut[0]
-        counts = {}
-        for kind, index in steps:
-            if kind == "compute":
-                counts[index] = counts.get(index, 0) + 1
-        self.repeated = {i for i, n in counts.items() if n > 1 and g.operations[i].random}
+        self.repeated = random_operations_that_repeat(g, steps)
         self.states = {i: _Token(f"state of {g.operations[i].name}") for i in self.repeated}
         self.seed = _Token("seed")
         self.started = set()
-        if compiled:
-            from torch._prims import rng_prims
-
-            self.save_state = rng_prims.run_and_save_rng_state
-            self.with_state = rng_prims.run_with_rng_state
         self.nodes_of = [[] for _ in g.storages]
         for node, storage in g.storage_of.items():
             self.nodes_of[storage].append(node)
@@ -146,9 +154,7 @@ class Applier:
                 self.nodes_of[storage].append(node)
         suffix = {i for kind, i in steps[self.cut :] if kind == "compute"}
         read_after = {s for i in suffix for s in g.operations[i].inputs}
-        self.needless_snapshots = {
-            copy for copy in g.snapshots if g.storage_of[copy] not in read_after
-        }
+        self.needless_snapshots = {copy for copy in g.snapshots if g.storage_of[copy] not in read_after}
 
     def is_view(self, node):
         """True for a node that is made again from what it looks at; false for one that an operation's run makes."""
@@ -156,100 +162,81 @@ class Applier:
             return False
         return node.target is not operator.getitem or node.args[0] in self.g.folded
 
-    def first_run(self, index):
+    def starts(self, index):
+        """True when random operation `index` runs for the first time; notes the run."""
         new = index not in self.started
         self.started.add(index)
         return new
 
     def device_of(self, node):
-        for tensor in tensors_of(node):
-            return tensor.device
-        return torch.device("cpu")
+        return next((t.device for t in tensors_of(node)), torch.device("cpu"))
+
+    def fake(self, count, dtype):
+        """A tensor as the trace would have it: of `count` elements, on the CPU, in the trace's fake mode if it has one."""
+        traced = next(t for n in self.g.joint.graph.nodes for t in tensors_of(n))
+        mode = getattr(traced, "fake_mode", None)
+        with mode if mode is not None else contextlib.nullcontext():
+            return torch.empty(count, dtype=dtype, device="cpu")
 
     def fake_state(self, node):
-        val = next(iter(tensors_of(node)))
-        mode = getattr(val, "fake_mode", None)
-        size = rng.CPU_STATE_BYTES if val.device.type == "cpu" else 16
-        if mode is None:
-            return torch.empty(size, dtype=torch.uint8)
-        with mode:
-            return torch.empty(size, dtype=torch.uint8, device="cpu")
+        return self.fake(rng.CPU_STATE_BYTES if self.device_of(node).type == "cpu" else 16, torch.uint8)
 
     def run(self):
         """Returns the forward and the backward graph module, in the form that AOTAutograd's partitioners return."""
         joint = self.g.joint
         outs = _extract_fwd_bwd_outputs(joint, num_fwd_outputs=self.g.num_forward_outputs)
         forward_outputs, gradients, forward_descs, gradient_descs = outs
-
-        def missing(node):
-            raise PlanError(f"the schedule reads {node} where it is not in memory")
-
-        forward = _Emitter(self, missing)
-        placeholders = joint.graph.find_nodes(op="placeholder")
-        for node in placeholders:
-            if not node.name.startswith("tangents_"):
-                forward.now[node] = _placeholder(forward.graph, node)
-        constants = joint.graph.find_nodes(op="get_attr")
-        for node in constants:
-            forward.now[node] = forward.graph.node_copy(node)
-        if self.seeded:
-            forward.now[self.seed] = forward.graph.create_node("call_function", rng.draw_seed, (), {}, "step_seed")
-            forward.now[self.seed].meta = {"val": self.fake_seed()}
-        for kind, index in self.steps[: self.cut]:
-            if kind == "compute":
-                forward.compute(index)
-            else:
-                forward.forget(index)
-        for node in self.g.writes:
-            args = tuple(fx.map_arg(node.args, forward.value))
-            forward.now[node] = forward.graph.create_node("call_function", node.target, args, {}, node.name)
-            forward.now[node].meta = dict(node.meta)
+        forward = self.emit_forward()
         results = [forward.value(n) if isinstance(n, Node) else n for n in forward_outputs]
-
-        saved = []  # (node or token of the joint graph, its placeholder)
-        backward = None
-
-        def save(node):
-            if node.__class__ is not _Token and node.op == "get_attr":
-                return backward.graph.node_copy(node)
-            source = forward.value(node)
-            with backward.graph.inserting_before(after_saved):
-                copy = backward.graph.placeholder(f"saved_{len(saved)}")
-            copy.meta = {k: v for k, v in source.meta.items() if k in ("val", "tensor_meta", "desc")}
-            saved.append((node, source))
-            return copy
-
-        backward = _Emitter(self, save)
-        tangents = [n for n in placeholders if n.name.startswith("tangents_")]
-        for node in tangents:
-            backward.now[node] = _placeholder(backward.graph, node)
-        after_saved = backward.now[tangents[0]]
-        for kind, index in self.steps[self.cut + 1 :]:
-            if kind == "compute":
-                backward.compute(index)
-            else:
-                backward.forget(index)
+        backward, saved = self.emit_backward(forward)
         grads = [backward.value(n) if isinstance(n, Node) else n for n in gradients]
-        out = backward.graph.output(tuple(grads))
-        out.meta["desc"] = list(gradient_descs)
-
-        from torch._functorch._aot_autograd.descriptors import SavedForBackwardsAOTOutput
-
-        everything = [*results, *(source for _, source in saved)]
-        out = forward.graph.output(tuple(everything))
+        backward.graph.output(tuple(grads)).meta["desc"] = list(gradient_descs)
+        out = forward.graph.output((*results, *saved))
         out.meta["desc"] = [*forward_descs, *(SavedForBackwardsAOTOutput(i) for i in range(len(saved)))]
         for node in backward.graph.nodes:
             if node.op in ("call_function", "get_attr"):
                 node.meta["autograd_backward"] = True
         return fx.GraphModule(joint, forward.graph), fx.GraphModule(joint, backward.graph)
 
-    def fake_seed(self):
-        val = next(t for n in self.g.joint.graph.nodes for t in tensors_of(n))
-        mode = getattr(val, "fake_mode", None)
-        if mode is None:
-            return torch.empty(1, dtype=torch.int64)
-        with mode:
-            return torch.empty(1, dtype=torch.int64, device="cpu")
+    def emit_forward(self):
+        def missing(node):
+            raise PlanError(f"the schedule reads {node} where it is not in memory")
+
+        forward = _Emitter(self, missing)
+        for node in self.g.joint.graph.find_nodes(op="placeholder"):
+            if not node.name.startswith("tangents_"):
+                forward.now[node] = _placeholder(forward.graph, node)
+        for node in self.g.joint.graph.find_nodes(op="get_attr"):
+            forward.now[node] = forward.graph.node_copy(node)
+        if self.seeded:
+            forward.now[self.seed] = forward.graph.create_node("call_function", rng.draw_seed, (), {}, "step_seed")
+            forward.now[self.seed].meta = {"val": self.fake(1, torch.int64)}
+        forward.follow(self.steps[: self.cut])
+        for node in self.g.writes:
+            args = tuple(fx.map_arg(node.args, forward.value))
+            forward.now[node] = forward.graph.create_node("call_function", node.target, args, {}, node.name)
+            forward.now[node].meta = dict(node.meta)
+        return forward
+
+    def emit_backward(self, forward):
+        """Returns the backward graph's emitter, and the nodes of the forward graph that it reads."""
+        saved = []
+
+        def save(node):
+            if isinstance(node, Node) and node.op == "get_attr":
+                return backward.graph.node_copy(node)
+            source = forward.value(node)
+            with backward.graph.inserting_before(tangent):
+                copy = backward.graph.placeholder(f"saved_{len(saved)}")
+            copy.meta = {k: v for k, v in source.meta.items() if k in ("val", "tensor_meta", "desc")}
+            saved.append(source)
+            return copy
+
+        backward = _Emitter(self, save)
+        node = next(n for n in self.g.operation_of if n.op == "placeholder")  # the tangent
+        tangent = backward.now[node] = _placeholder(backward.graph, node)
+        backward.follow(self.steps[self.cut + 1 :])
+        return backward, saved
 
 
 class _Token:

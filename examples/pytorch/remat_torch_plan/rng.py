@@ -9,6 +9,7 @@ These functions stand in the planned graphs. Under torch.compile, PyTorch's own 
 """
 import torch
 
+SEED_BYTES = 8
 CPU_STATE_BYTES = 5056  # of a generator's state; that of a GPU's generator lies on the host, too
 
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import rng
-from .apply import Applier
+from .apply import Applier, first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule, capture
 from .errors import PlanError
 from .graph import build
@@ -83,7 +83,7 @@ class Plan:
     graph: object  # TrainingGraph
     schedule: object  # Schedule
     baseline_bytes: int
-    reserved_bytes: int  # for states of random generators: part of the budget, not of the schedule
+    reserved_bytes: int  # for states of random generators: part of the budget, not of the schedule's peak
     capture_seconds: float
     measure_seconds: float
     plan_seconds: float
@@ -185,32 +185,39 @@ class PlannedStep:
             found = self._solve(graph, taken.device)
             found.capture_seconds, found.measure_seconds = capture_seconds, measure_seconds
             applier = Applier(graph, found.schedule.steps)
-            found.seeded = applier.seeded
             found.run = compile_as_written(taken, lambda *_, **__: applier.run())
         finally:
             taken.close()
         return found
 
     def _solve(self, graph, device):
+        """The plan for `graph`. Bytes for states of random generators are taken off the budget where they are needed."""
         options = self._options
         baseline = graph.baseline_peak()
-        states = sum(o.random for o in graph.operations) * (rng.CPU_STATE_BYTES if device.type == "cpu" else 0)
-        states += 8 if states else 0  # the seed of the step
-        budget = parse_budget(options.budget, baseline + states)
+        budget = parse_budget(options.budget, baseline)
+        state = rng.CPU_STATE_BYTES if device.type == "cpu" else 0  # a GPU's generator keeps its state on the host
+        most = sum(o.random for o in graph.operations) * state
+        most += rng.SEED_BYTES if most else 0
         begin = time.perf_counter()
-        schedule = solve(
-            graph,
-            max(0, budget - states),
-            seconds=options.seconds,
-            solver=options.solver,
-            cost=options.cost,
-            seed=options.seed,
-            work=options.work,
-            threads=options.threads,
-            report=os.path.join(self._folder, f"plan-{len(self._plans)}.html"),
-        )
-        seconds = time.perf_counter() - begin
-        return Plan(graph, schedule, baseline, states, 0.0, 0.0, seconds, False)
+        for reserve in (0, most) if budget >= baseline else (most,):
+            schedule = solve(
+                graph,
+                max(0, budget - reserve),
+                seconds=options.seconds,
+                solver=options.solver,
+                cost=options.cost,
+                seed=options.seed,
+                work=options.work,
+                threads=options.threads,
+                report=os.path.join(self._folder, f"plan-{len(self._plans)}.html"),
+            )
+            repeated = random_operations_that_repeat(graph, schedule.steps)
+            seeded = not options.compile and not first_runs_in_order(graph, schedule.steps)
+            taken = rng.SEED_BYTES if seeded else len(repeated) * state
+            if schedule.peak_bytes + taken <= budget:
+                break
+        schedule.budget_bytes = budget
+        return Plan(graph, schedule, baseline, taken, 0.0, 0.0, time.perf_counter() - begin, seeded)
 
     def _plan_compiled(self, inputs, kwargs):
         """Inductor asks for the plan when it compiles, so this runs the forward pass once, and undoes what it changed."""
@@ -282,7 +289,7 @@ def _summary(module, found, optimizer, device_bytes):
     inputs = sum(s.bytes for s in graph.storages if s.kind == "input") - buffers
     computes = [i for kind, i in schedule.steps if kind == "compute"]
     lines = [
-        f"budget        {bytes_in_words(schedule.budget_bytes + found.reserved_bytes)}",
+        f"budget        {bytes_in_words(schedule.budget_bytes)}",
         f"peak          {bytes_in_words(found.peak_bytes)} (unplanned {bytes_in_words(found.baseline_bytes)})",
         f"time          {100 * schedule.overhead:.2f} % over the unplanned step ({schedule.status}"
         + (f", at most {100 * schedule.gap:.2f} % above the least possible)" if schedule.gap is not None else ")"),

@@ -13,7 +13,6 @@ except ImportError:
     raise SystemExit("a figure needs matplotlib: python -m pip install matplotlib") from None
 
 matplotlib.use("Agg")
-import matplotlib.patheffects as effects  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402
 
 OURS, BUDGET, CHECKPOINT, PLAIN, TEXT = "#0b6e99", "#c2410c", "#6d28d9", "#4b5563", "#1f2937"
@@ -129,7 +128,6 @@ def _place(panel, labels, dots):
             va="center",
             arrowprops=line,
             annotation_clip=False,
-            path_effects=[effects.withStroke(linewidth=2, foreground="white")],
         )
 
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from . import rng
 from .apply import Applier, first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule, capture
-from .errors import PlanError
+from .errors import BudgetError, PlanError
 from .graph import build
 from .measure import measure as measure_operations
 from .planner import parse_budget, solve
@@ -199,25 +199,46 @@ class PlannedStep:
         most = sum(o.random for o in graph.operations) * state
         most += rng.SEED_BYTES if most else 0
         begin = time.perf_counter()
-        for reserve in (0, most) if budget >= baseline else (most,):
-            schedule = solve(
-                graph,
-                max(0, budget - reserve),
-                seconds=options.seconds,
-                solver=options.solver,
-                cost=options.cost,
-                seed=options.seed,
-                work=options.work,
-                threads=options.threads,
-                report=os.path.join(self._folder, f"plan-{len(self._plans)}.html"),
-            )
+        # Few budgets need room for all states; where that leaves too little, as many as the last schedule needed will do.
+        if most == 0:
+            reserves = [0]
+        else:
+            reserves = [0, most] if budget >= baseline else [most, 0, None]
+        taken = 0
+        while True:
+            reserve = reserves.pop(0)
+            try:
+                schedule = self._schedule(graph, budget - (taken if reserve is None else reserve))
+            except BudgetError:
+                if not reserves or reserves[0] is None:
+                    raise
+                continue
             repeated = random_operations_that_repeat(graph, schedule.steps)
             seeded = not options.compile and not first_runs_in_order(graph, schedule.steps)
             taken = rng.SEED_BYTES if seeded else len(repeated) * state
             if schedule.peak_bytes + taken <= budget:
                 break
+            if not reserves:
+                raise BudgetError(
+                    f"no schedule within {budget:,} bytes was found: the states of {len(repeated)} random operations that run "
+                    f"again take {taken:,} of them; a larger budget, or fewer random operations, are right"
+                )
         schedule.budget_bytes = budget
         return Plan(graph, schedule, baseline, taken, 0.0, 0.0, time.perf_counter() - begin, seeded)
+
+    def _schedule(self, graph, budget_bytes):
+        options = self._options
+        return solve(
+            graph,
+            max(0, budget_bytes),
+            seconds=options.seconds,
+            solver=options.solver,
+            cost=options.cost,
+            seed=options.seed,
+            work=options.work,
+            threads=options.threads,
+            report=os.path.join(self._folder, f"plan-{len(self._plans)}.html"),
+        )
 
     def _plan_compiled(self, inputs, kwargs):
         """Inductor asks for the plan when it compiles, so this runs the forward pass once, and undoes what it changed."""

@@ -118,7 +118,7 @@ def test_two_steps_have_different_masks():
 
 def test_numbers_drawn_between_forward_and_backward_change_nothing():
     model = Chain(layers=4, dropout=0.4)
-    x, y = torch.randn(64, 16), classes(64)
+    x, y = torch.randn(1024, 16), classes(1024)
     step = remat_torch_plan.plan(model, classify, (x, y), 0.7, work=2000, measure=False, cost="unit")
     gradients = []
     for draws in (0, 3):

@@ -199,7 +199,7 @@ class PlannedStep:
         most = sum(o.random for o in graph.operations) * state
         most += rng.SEED_BYTES if most else 0
         begin = time.perf_counter()
-        # Few budgets need room for all states; where that leaves too little, as many as the last schedule needed will do.
+        # Room for the states of all random operations; where that leaves too little, for as many as the last schedule used.
         if most == 0:
             reserves = [0]
         else:

@@ -6,16 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bash .ci/install-packages plan
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}; fi
-
-echo "building remat-plan …"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-if ! { cmake --preset release -DREMAT_BUILD_TESTS=OFF -DREMAT_BUILD_BENCH=OFF &&
-  cmake --build --preset release --target remat-plan --parallel "${JOBS:-$(nproc)}"; } >"$log" 2>&1; then
-  cat "$log" >&2
-  exit 1
-fi
+bash .ci/build-remat-plan
 
 report=$PWD/build/quickstart.html
 command=(build/release/examples/remat-plan tests/data/graphs/gpt2-small-b8-s1024.json

@@ -18,16 +18,7 @@ if ! "$environment/bin/python" -c 'import torch, numpy, pytest, matplotlib' 2>/d
   "$environment/bin/pip" install --quiet ${PYTORCH_INDEX:+--index-url "$PYTORCH_INDEX"} 'torch>=2.11' numpy pytest matplotlib
 fi
 
-if [ ! -x build/release/examples/remat-plan ]; then
-  echo "building remat-plan …"
-  log=$(mktemp)
-  trap 'rm -f "$log"' EXIT
-  if ! { cmake --preset release -DREMAT_BUILD_TESTS=OFF -DREMAT_BUILD_BENCH=OFF &&
-    cmake --build --preset release --target remat-plan --parallel "${JOBS:-$(nproc)}"; } >"$log" 2>&1; then
-    cat "$log" >&2
-    exit 1
-  fi
-fi
+if [ ! -x build/release/examples/remat-plan ]; then bash .ci/build-remat-plan; fi
 
 cd examples/pytorch
 python=../../$environment/bin/python

@@ -18,7 +18,7 @@ from torch.fx import Node
 
 from . import rng
 from .errors import PlanError
-from .graph import tensors_of
+from .graph import is_tangent, tensors_of
 
 
 def first_runs_in_order(graph, steps):
@@ -204,7 +204,7 @@ class Applier:
 
         forward = _Emitter(self, missing)
         for node in self.g.joint.graph.find_nodes(op="placeholder"):
-            if not node.name.startswith("tangents_"):
+            if not is_tangent(node):
                 forward.now[node] = _placeholder(forward.graph, node)
         for node in self.g.joint.graph.find_nodes(op="get_attr"):
             forward.now[node] = forward.graph.node_copy(node)
@@ -233,7 +233,7 @@ class Applier:
             return copy
 
         backward = _Emitter(self, save)
-        node = next(n for n in self.g.operation_of if n.op == "placeholder")  # the tangent
+        node = next(n for n in self.g.joint.graph.nodes if is_tangent(n))
         tangent = backward.now[node] = _placeholder(backward.graph, node)
         backward.follow(self.steps[self.cut + 1 :])
         return backward, saved

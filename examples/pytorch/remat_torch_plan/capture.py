@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from .errors import CaptureError
+from .graph import is_tangent
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__))
@@ -62,7 +63,7 @@ class _Flat(nn.Module):
         super().__init__()
         self._module = (module,)  # not a part of this module
         self.training = module.training
-        self.names = {}  # own name -> qualified name in the module
+        self.names = {}  # own name -> the name that the user knows
         self._slots = {}  # own name -> tables and names that hold the tensor
         known = {}
         for path, owner in module.named_modules():
@@ -76,7 +77,7 @@ class _Flat(nn.Module):
                     if id(tensor) not in known:
                         own = known[id(tensor)] = f"{letter}{len(known)}"
                         register(own, tensor)
-                        self.names[own] = f"{path}.{name}" if path else name
+                        self.names[own] = f"{path}.{name}".removeprefix(".").removeprefix("model.")
                         self._slots[own] = []
                     self._slots[known[id(tensor)]].append((table, name))
 
@@ -99,7 +100,7 @@ class _Flat(nn.Module):
             for table, name, _, tensor, own in placed:
                 if table[name] is not tensor:
                     raise CaptureError(
-                        f"the step puts another tensor into the place of {self.names[own].removeprefix('model.')}; change it "
+                        f"the step puts another tensor into the place of {self.names[own]}; change it "
                         "in place, as with copy_"
                     )
             return result
@@ -222,7 +223,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
     for node in joint.graph_module.graph.find_nodes(op="placeholder"):
         target_name = getattr(node.meta.get("desc"), "target", None)
         if target_name in flat.names:
-            node.meta["qualified_name"] = flat.names[target_name].removeprefix("model.")
+            node.meta["qualified_name"] = flat.names[target_name]
     return Capture(joint, module, flat, target, traced_on, time.perf_counter() - begin, stack)
 
 
@@ -247,9 +248,7 @@ def _check_output(joint, stack):
     """Refuses a step whose output is not one scalar that can be differentiated."""
     output = next(iter(joint.graph_module.graph.find_nodes(op="output")))
     kinds = [type(d).__name__ for d in output.meta["desc"]]
-    tangents = [
-        n for n in joint.graph_module.graph.find_nodes(op="placeholder") if n.name.startswith("tangents_")
-    ]
+    tangents = [n for n in joint.graph_module.graph.nodes if is_tangent(n)]
     losses = [n for n, k in zip(output.args[0], kinds) if k == "PlainAOTOutput"]
     message = ""
     if kinds.count("InputMutationAOTOutput") and len(tangents) > 1:
@@ -271,14 +270,13 @@ def _on_device(module, inputs, kwargs, device):
     """Puts fake tensors of `device` into the place of the parameters and buffers, and of the inputs, for a while."""
     tensors = [*module.parameters(), *module.buffers(), *pytree.tree_leaves((inputs, kwargs))]
     tensors = [t for t in tensors if isinstance(t, torch.Tensor)]
-    fake = any(isinstance(t, FakeTensor) for t in tensors)
     if device is None:
         if any(t.is_meta and not isinstance(t, FakeTensor) for t in tensors):
             raise CaptureError("the model or its inputs are on the device 'meta': name the device to plan for, as 'cuda'")
         yield inputs, kwargs
         return
     device = torch.device(device)
-    mode = next((t.fake_mode for t in tensors if isinstance(t, FakeTensor)), None) if fake else None
+    mode = next((t.fake_mode for t in tensors if isinstance(t, FakeTensor)), None)
     mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
     known = {}
 

@@ -74,24 +74,18 @@ class TrainingGraph:
         return self.storages[storage].kind in ("parameter", "input")
 
     def baseline_peak(self):
-        """The peak of the listed order, each storage freed after its last use, in bytes. O(operations + their reads)."""
-        last = {}
-        for o in self.operations:
-            for s in (*o.inputs, *o.outputs):
-                last[s] = o.index
-        for s in self.outputs:
-            last[s] = len(self.operations)
+        """The peak of `baseline_steps`, in bytes. O(operations + their reads)."""
         alive, memory, peak = set(), 0, 0
-        for o in self.operations:
-            for s in o.outputs:
+        for kind, index in self.baseline_steps():
+            if kind == "free":
+                alive.remove(index)
+                memory -= self.storages[index].bytes
+                continue
+            for s in self.operations[index].outputs:
                 if s not in alive:
                     alive.add(s)
                     memory += self.storages[s].bytes
-            peak = max(peak, memory + o.workspace_bytes)
-            for s in {*o.inputs, *o.outputs}:
-                if last[s] == o.index and s in alive:
-                    alive.remove(s)
-                    memory -= self.storages[s].bytes
+            peak = max(peak, memory + self.operations[index].workspace_bytes)
         return peak
 
     def least_bytes(self):
@@ -104,7 +98,7 @@ class TrainingGraph:
         return max(largest, sum(self.storages[s].bytes for s in self.outputs))
 
     def baseline_steps(self):
-        """The schedule that recomputes nothing, in the listed order."""
+        """The schedule that recomputes nothing: the listed order, each storage freed after its last use."""
         last = {}
         for o in self.operations:
             for s in (*o.inputs, *o.outputs):
@@ -242,6 +236,11 @@ def is_random(node):
     return True
 
 
+def is_tangent(node):
+    """True for the input from which the backward pass starts, by AOTAutograd's naming."""
+    return node.op == "placeholder" and node.name.startswith("tangents_")
+
+
 def tensors_of(node):
     return [t for t in pytree.tree_leaves(node.meta.get("val")) if isinstance(t, torch.Tensor)]
 
@@ -296,7 +295,7 @@ class _Builder:
         graph = self.g.joint.graph
         tangents = []
         for node in graph.nodes:
-            if node.op == "placeholder" and node.name.startswith("tangents_"):
+            if is_tangent(node):
                 tangents.append(node)
             elif node.op == "placeholder":
                 self.resident(node, "parameter" if "Param" in type(node.meta.get("desc")).__name__ else "input")
@@ -329,19 +328,16 @@ class _Builder:
             for r in reads:
                 users[r].append(n)
         missing = {n: len(reads) for n, reads in needs.items()}
-        ready = [(place[n], n) for n, count in missing.items() if count == 0]
-        heap = [(p, i) for i, (p, _) in enumerate(ready)]
-        items = [n for _, n in ready]
+        heap = [(place[n], n) for n, count in missing.items() if count == 0]  # no two nodes have one place
         heapq.heapify(heap)
         order = []
         while heap:
-            node = items[heapq.heappop(heap)[1]]
+            node = heapq.heappop(heap)[1]
             order.append(node)
             for user in users[node]:
                 missing[user] -= 1
                 if missing[user] == 0:
-                    items.append(user)
-                    heapq.heappush(heap, (place[user], len(items) - 1))
+                    heapq.heappush(heap, (place[user], user))
         if len(order) != len(needs):
             raise CaptureError("the loss depends on its own gradient: such a graph cannot be planned")
         return order

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import rng
-from .apply import Applier, first_runs_in_order, random_operations_that_repeat
+from .apply import apply_schedule, first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule, capture
 from .errors import BudgetError, PlanError
 from .graph import build
@@ -173,8 +173,7 @@ class PlannedStep:
 
     def _plan(self, inputs, kwargs):
         options = self._options
-        loss = self._module.function
-        taken = capture(self._module.model, loss, inputs, kwargs)
+        taken = capture(self._module.model, self._module.function, inputs, kwargs)
         try:
             begin = time.perf_counter()
             graph = build(taken.graph_module, type(self._module.model).__name__, device=taken.device)
@@ -184,8 +183,7 @@ class PlannedStep:
             measure_seconds = time.perf_counter() - begin
             found = self._solve(graph, taken.device)
             found.capture_seconds, found.measure_seconds = capture_seconds, measure_seconds
-            applier = Applier(graph, found.schedule.steps)
-            found.run = compile_as_written(taken, lambda *_, **__: applier.run())
+            found.run = compile_as_written(taken, lambda *_, **__: apply_schedule(graph, found.schedule.steps))
         finally:
             taken.close()
         return found

@@ -37,6 +37,13 @@ TEST_CASE("one interval for each allocation, in their order, whatever it holds")
   CHECK(remat::intervals_of(lives) == std::vector<interval>{{0, last, large}, {0, 1, 7}, {2, 4, 0}, {2, 4, 0}});
 }
 
+TEST_CASE("tensors that lie elsewhere have intervals of size 0; workspace never lies elsewhere") {
+  remat::lifetimes lives;
+  lives.allocations = {{0, 2, 3, 0, 8}, {0, 1, allocation::no_tensor, 0, 7}, {2, 4, 1, 2, 9}, {5, 6, 3, 2, 8}};
+  const std::vector<remat::tensor_id> elsewhere{remat::tensor_id{3}, remat::tensor_id{0}};
+  CHECK(remat::intervals_of(lives, elsewhere) == std::vector<interval>{{0, 2, 0}, {0, 1, 7}, {2, 4, 9}, {5, 6, 0}});
+}
+
 TEST_CASE("the intervals of a schedule add up to the memory that the checker sees at every step") {
   std::size_t schedules = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {

@@ -6,4 +6,3 @@
 /// source file of a program includes this.
 
 #include "remat/mip/impl/cbc.hpp"
-#include "remat/mip/impl/cbc_process.hpp"

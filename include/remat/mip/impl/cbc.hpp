@@ -26,7 +26,7 @@
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
-#include "remat/mip/cbc_process.hpp"
+#include "remat/mip/child_process.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
@@ -44,7 +44,8 @@ struct message {
   mip_status status = mip_status::failed;
 };
 
-inline void send(const cbc_process::child_output& out, message m, const void* data = nullptr, std::size_t bytes = 0) {
+inline void send(const child_processes::child_output& out, message m, const void* data = nullptr,
+                 std::size_t bytes = 0) {
   m.bytes = static_cast<std::uint32_t>(bytes);
   out.write(&m, sizeof m);
   out.write(data, bytes);
@@ -79,7 +80,7 @@ inline bool complete_values(OsiClpSolverInterface& solver, const double* solutio
 /// Sends the solutions and bounds of CBC's tree search.
 class tree_events : public CbcEventHandler {
  public:
-  tree_events(const cbc_process::child_output& out, const OsiClpSolverInterface& original)
+  tree_events(const child_processes::child_output& out, const OsiClpSolverInterface& original)
       : out_(&out), original_(&original) {}
   tree_events(const tree_events&) = default;
   tree_events& operator=(const tree_events&) = delete;
@@ -121,7 +122,7 @@ class tree_events : public CbcEventHandler {
     send(*out_, m, values.data(), values.size() * sizeof(double));
   }
 
-  const cbc_process::child_output* out_;
+  const child_processes::child_output* out_;
   const OsiClpSolverInterface* original_;
   double bound_ = -1e50;
   double objective_ = std::numeric_limits<double>::infinity();
@@ -182,7 +183,7 @@ struct child_task {
 
 /// Solves the linear relaxation and sends its bound. Returns false if that settles the search: `last` says how.
 inline bool solve_relaxation(const child_task& task, OsiClpSolverInterface& solver,
-                             const cbc_process::child_output& out, message& last) {
+                             const child_processes::child_output& out, message& last) {
   solver.setHintParam(OsiDoPresolveInInitial, true);
   solver.setIntParam(OsiMaxNumIteration, task.most_iterations());
   solver.initialSolve();
@@ -255,7 +256,7 @@ inline void search_tree(const child_task& task, CbcModel& cbc, CbcSolverUsefulDa
   CbcMain1(static_cast<int>(arguments.size()), arguments.data(), cbc, no_action, data);
 }
 
-inline void solve_with_cbc(const child_task& task, const cbc_process::child_output& out) {
+inline void solve_with_cbc(const child_task& task, const child_processes::child_output& out) {
   OsiClpSolverInterface solver;
   solver.messageHandler()->setLogLevel(0);
   solver.getModelPtr()->setLogLevel(0);
@@ -292,7 +293,7 @@ inline void solve_with_cbc(const child_task& task, const cbc_process::child_outp
   send(out, last);
 }
 
-inline void run_cbc(const child_task& task, const cbc_process::child_output& out) {
+inline void run_cbc(const child_task& task, const child_processes::child_output& out) {
   const auto fail = [&](std::string_view text) { send(out, message{}, text.data(), text.size()); };
   try {
     solve_with_cbc(task, out);
@@ -323,7 +324,7 @@ class conversation {
     const child_task task{model_, options_, with_start,
                           timed ? std::chrono::duration<double>(clock_.left()).count() : mip_model::infinite,
                           backend_.preprocess};
-    if (!child_.start([&](const cbc_process::child_output& out) { run_cbc(task, out); }, backend_.memory_limit))
+    if (!child_.start([&](const child_processes::child_output& out) { run_cbc(task, out); }, backend_.memory_limit))
       return fail("no process for CBC could be started");
     const bool in_time = listen();
     child_.kill();
@@ -381,7 +382,7 @@ class conversation {
       bool more = child_.wait(std::clamp(left, std::chrono::milliseconds(1), std::chrono::milliseconds(20)));
       const bool has_exited = child_.has_exited();  // asked before the last read
       more = child_.read(bytes_) && more;
-      const bool is_large = cbc_process::child_process::is_large(bytes_);
+      const bool is_large = child_processes::child_process::is_large(bytes_);
       read_messages();
       if ((has_exited || !more) && !is_large) return true;
       clock_.report({.solver = cbc_backend::name,
@@ -467,7 +468,7 @@ class conversation {
   const mip_options& options_;
   run_clock clock_;
   mip_result best_;
-  cbc_process::child_process child_;
+  child_processes::child_process child_;
   std::vector<char> bytes_;  // not yet acted on
   message last_;
   bool heard_ = false, done_ = false, bad_values_ = false;

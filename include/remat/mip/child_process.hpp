@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace remat::detail::cbc_process {
+namespace remat::detail::child_processes {
 
 /// The child's end of the pipe.
 class child_output {
@@ -21,7 +21,8 @@ class child_output {
   int descriptor_;
 };
 
-/// A child process that runs one function and sends bytes to its parent. Killed and reaped by the destructor. (POSIX.)
+/// A child process that runs one function, or one command of the shell, and sends bytes to its parent. Killed and
+/// reaped by the destructor. (POSIX.)
 ///
 /// A fork without exec of a process with threads: the child has one thread, and must use only what that thread may use.
 /// The C library makes memory allocation and stdio usable again in the child. The child has no descriptors of the
@@ -38,6 +39,10 @@ class child_process {
   /// Forks. The child runs `body`, with `memory_limit` bytes more than it has at the start (0: no limit), and exits.
   /// Returns false if there is no process or no pipe to be had.
   [[nodiscard]] bool start(const std::function<void(const child_output&)>& body, std::uint64_t memory_limit);
+
+  /// Forks, and runs `command` with /bin/sh in a process group of its own, which `kill` ends as a whole. What the
+  /// command prints, on either stream, goes to the pipe. Limits and result as those of `start`.
+  [[nodiscard]] bool start_command(const std::string& command, std::uint64_t memory_limit);
 
   /// Waits until there is something to read, but not longer than `longest`. Returns false if the pipe is closed.
   [[nodiscard]] bool wait(std::chrono::milliseconds longest) const;
@@ -56,12 +61,13 @@ class child_process {
  private:
   static constexpr std::size_t most_bytes = std::size_t{1} << 22;
   int id_ = -1;  // of the process
+  bool leads_group_ = false;
   int pipe_ = -1;
   int status_ = 0;
 };
 
-}  // namespace remat::detail::cbc_process
+}  // namespace remat::detail::child_processes
 
 #ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/mip/impl/cbc_process.hpp"
+#include "remat/mip/impl/child_process.hpp"
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/mip/cbc_process.hpp"
+#include "remat/mip/child_process.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -29,7 +29,7 @@
 
 #include "remat/core/linkage.hpp"
 
-namespace remat::detail::cbc_process {
+namespace remat::detail::child_processes {
 
 static_assert(sizeof(pid_t) <= sizeof(int));
 
@@ -136,6 +136,25 @@ REMAT_INLINE bool child_process::start(const std::function<void(const child_outp
   return true;
 }
 
+REMAT_INLINE bool child_process::start_command(const std::string& command, std::uint64_t memory_limit) {
+  leads_group_ = true;
+  const bool started = start(
+      [&command](const child_output&) {
+        (void)::setpgid(0, 0);
+        (void)::dup2(3, 1);
+        (void)::dup2(3, 2);
+        (void)::close(3);
+        struct sigaction action {};
+        action.sa_handler = SIG_DFL;
+        for (const int s : {SIGPIPE, SIGINT, SIGQUIT, SIGHUP}) (void)::sigaction(s, &action, nullptr);
+        ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
+        ::_exit(127);  // the shell's status for a command that cannot be run
+      },
+      memory_limit);
+  if (id_ > 0) (void)::setpgid(id_, id_);  // whichever process comes first
+  return started;
+}
+
 REMAT_INLINE bool child_process::wait(std::chrono::milliseconds longest) const {
   pollfd p{pipe_, POLLIN, 0};
   const int n = ::poll(&p, 1, static_cast<int>(longest.count()));
@@ -158,6 +177,12 @@ REMAT_INLINE bool child_process::read(std::vector<char>& bytes) const {
 
 REMAT_INLINE bool child_process::has_exited() {
   if (id_ <= 0) return true;
+  if (leads_group_) {
+    // What the command has left in the background ends with it. The group's number is ours until the leader is reaped.
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == id_)
+      (void)::kill(-id_, SIGKILL);
+  }
   const pid_t r = ::waitpid(id_, &status_, WNOHANG);
   if (r == id_ || (r < 0 && errno == ECHILD)) id_ = -1;  // ECHILD: reaped by somebody else
   return id_ <= 0;
@@ -172,6 +197,7 @@ REMAT_INLINE std::string child_process::ending() const {
 
 REMAT_INLINE void child_process::kill() {
   if (has_exited()) return;
+  if (leads_group_) (void)::kill(-id_, SIGKILL);
   (void)::kill(id_, SIGKILL);
   for (int i = 0; i < 500 && !has_exited(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (id_ <= 0) return;
@@ -183,4 +209,4 @@ REMAT_INLINE void child_process::kill() {
   id_ = -1;
 }
 
-}  // namespace remat::detail::cbc_process
+}  // namespace remat::detail::child_processes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/cbc_process.hpp"
+#include "remat/mip/child_process.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,8 +14,8 @@
 
 namespace {
 
-using remat::detail::cbc_process::child_output;
-using remat::detail::cbc_process::child_process;
+using remat::detail::child_processes::child_output;
+using remat::detail::child_processes::child_process;
 
 void write_text(const child_output& out, std::string_view text) { out.write(text.data(), text.size()); }
 
@@ -76,4 +76,32 @@ TEST_CASE("a child that never ends is killed at once") {
   child.kill();
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(500));
   CHECK(child.ending() == " (signal 9)");
+}
+
+TEST_CASE("a command of the shell: its output, its exit status") {
+  child_process child;
+  REQUIRE(child.start_command("echo out; echo err >&2; exit 3", 0));
+  CHECK(read_all(child) == "out\nerr\n");
+  for (int i = 0; i < 1000 && !child.has_exited(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(child.ending() == " (exit status 3)");
+}
+
+TEST_CASE("a command ends with all of its processes, whether it is killed or has left some behind") {
+  for (const char* command : {"sleep 1000 | sleep 1000", "sleep 1000 & sleep 1000 & wait", "sleep 1000 & exit 0"}) {
+    CAPTURE(command);
+    child_process child;
+    REQUIRE(child.start_command(command, 0));
+    if (std::string_view(command).ends_with("exit 0"))
+      for (int i = 0; i < 5000 && !child.has_exited(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    child.kill();
+    // The pipe closes when the last process that could write to it has ended.
+    CHECK(read_all(child).empty());
+    std::vector<char> bytes;
+    bool open = true;
+    for (int i = 0; i < 5000 && open; ++i) {
+      open = child.read(bytes);
+      if (open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK_FALSE(open);
+  }
 }

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/mip/command.hpp"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+#include "remat/mip/child_process.hpp"
+#include "remat/mip/mps.hpp"
+#include "remat/mip/solution_file.hpp"
+
+namespace remat {
+
+namespace detail::mip_commands {
+
+/// A new directory, removed with its files at the end unless it is kept.
+class scratch_directory {
+ public:
+  scratch_directory(const std::string& parent, bool keep) : keep_(keep) {
+    std::error_code code;
+    const std::filesystem::path base =
+        parent.empty() ? std::filesystem::temp_directory_path(code) : std::filesystem::path(parent);
+    std::string pattern = (base / "remat-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  scratch_directory(const scratch_directory&) = delete;
+  scratch_directory& operator=(const scratch_directory&) = delete;
+  ~scratch_directory() {
+    std::error_code code;
+    if (!keep_ && !path_.empty()) std::filesystem::remove_all(path_, code);
+  }
+
+  /// Empty if no directory could be made.
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  bool keep_;
+};
+
+/// The text as one word of the shell.
+inline std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out += '\'';
+}
+
+inline std::string decimal(double x) {
+  char text[64];
+  const std::to_chars_result end = std::to_chars(text, text + sizeof text, x, std::chars_format::fixed);
+  return end.ec == std::errc() ? std::string(text, end.ptr) : std::to_string(x);
+}
+
+inline void replace_all(std::string& text, std::string_view word, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
+    text.replace(at, word.size(), by);
+}
+
+/// One call of `solve`.
+class command_run {
+ public:
+  command_run(const command_backend& backend, const mip_model& model, const mip_options& options)
+      : backend_(backend), model_(model), options_(options), clock_(options.run) {}
+
+  mip_result run() {
+    if (!options_.start.empty()) take(options_.start);
+    if (clock_.should_stop()) return finish(stopped_status());
+    if (model_.num_columns() == 0) return without_columns();
+    const scratch_directory place(backend_.directory, backend_.keep_files);
+    if (place.path().empty()) return fail("no directory for the model's file could be made");
+    const std::filesystem::path mps = place.path() / "model.mps", answer = place.path() / "solution.txt";
+    {
+      std::ofstream out(mps, std::ios::binary);
+      write_mps(out, model_);
+      if (!out.flush()) return fail(mps.string() + " could not be written");
+    }
+    if (clock_.should_stop()) return finish(stopped_status());
+    child_processes::child_process child;
+    if (!child.start_command(command_line(mps.string(), answer.string()), backend_.memory_limit))
+      return fail("no process for the command could be started");
+    const bool in_time = listen(child);
+    child.kill();
+    mip_result out = conclude(answer, in_time, child.ending());
+    if (backend_.keep_files) out.message += (out.message.empty() ? "files: " : "; files: ") + place.path().string();
+    return out;
+  }
+
+ private:
+  [[nodiscard]] bool found() const { return best_.objective < mip_model::infinite; }
+  [[nodiscard]] mip_status stopped_status() const { return found() ? mip_status::feasible : mip_status::no_solution; }
+  mip_result finish(mip_status status) {
+    best_.status = status;
+    best_.seconds = clock_.seconds();
+    return std::move(best_);
+  }
+  mip_result fail(std::string message) {
+    best_.message = std::move(message);
+    return finish(found() ? mip_status::feasible : mip_status::failed);
+  }
+  mip_result without_columns() {
+    const bool possible = model_.violation({}) <= 1e-9;
+    best_.objective = best_.bound = possible ? model_.offset : mip_model::infinite;
+    return finish(possible ? mip_status::optimal : mip_status::infeasible);
+  }
+
+  /// Takes values if they are better than the best ones. Returns whether they meet the model.
+  bool take(std::span<const double> values) {
+    std::vector<double> rounded(values.begin(), values.end());
+    for (std::size_t j = 0; j < std::min(rounded.size(), model_.num_columns()); ++j)
+      if (model_.is_integer(j)) rounded[j] = std::round(rounded[j]);
+    if (!(model_.violation(rounded) <= 1e-5)) return false;
+    const double objective = model_.objective(rounded);
+    if (!(objective < best_.objective)) return true;
+    best_.objective = objective;
+    best_.values = std::move(rounded);
+    if (options_.on_incumbent) options_.on_incumbent(best_.values, objective);
+    return true;
+  }
+
+  [[nodiscard]] std::string command_line(const std::string& mps, const std::string& answer) const {
+    double seconds = 10'000'000;
+    if (options_.run.time_limit != std::chrono::nanoseconds::max())
+      seconds = std::min(seconds, 0.95 * std::chrono::duration<double>(clock_.left()).count());
+    constexpr std::uint64_t most = 2147483647;
+    std::string line = backend_.command;
+    replace_all(line, "{seconds}", decimal(std::max(seconds, 0.01)));
+    replace_all(line, "{whole_seconds}", decimal(std::max(std::floor(seconds), 1.0)));
+    replace_all(line, "{gap}", decimal(options_.relative_gap));
+    replace_all(line, "{nodes}",
+                std::to_string(std::min({most, options_.most_nodes, std::uint64_t{options_.run.work_limit}})));
+    replace_all(line, "{seed}", std::to_string(options_.run.seed % most));
+    replace_all(line, "{mps}", quoted(mps));
+    replace_all(line, "{solution}", quoted(answer));
+    return line;
+  }
+
+  /// Reads what the command prints until it ends. Returns false if it must be killed before that.
+  bool listen(child_processes::child_process& child) {
+    for (bool open = true;;) {
+      if (clock_.should_stop()) return false;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.left());
+      const auto longest = std::clamp(left, std::chrono::milliseconds(1), std::chrono::milliseconds(20));
+      if (open)
+        open = child.wait(longest);
+      else
+        std::this_thread::sleep_for(std::min(longest, std::chrono::milliseconds(5)));
+      const bool has_exited = child.has_exited();  // asked before the last read
+      open = child.read(printed_) && open;
+      constexpr std::size_t most_printed = 1000;
+      if (printed_.size() > most_printed)
+        printed_.erase(printed_.begin(), printed_.end() - static_cast<std::ptrdiff_t>(most_printed));
+      if (has_exited) return true;
+      clock_.report(
+          {.solver = command_backend::name, .best_objective = best_.objective, .lower_bound = best_.bound, .done = 0});
+    }
+  }
+
+  /// The last line that the command has printed, for messages.
+  [[nodiscard]] std::string last_words() const {
+    std::string text(printed_.begin(), printed_.end());
+    text.erase(std::find_if(text.rbegin(), text.rend(), [](char c) { return c > ' '; }).base(), text.end());
+    text.erase(0, text.rfind('\n') + 1);  // npos + 1 is 0
+    for (char& c : text)
+      if (static_cast<unsigned char>(c) < ' ') c = ' ';
+    return text.empty() ? text : ": " + text;
+  }
+
+  mip_result conclude(const std::filesystem::path& answer, bool in_time, const std::string& ending) {
+    std::ifstream in(answer, std::ios::binary);
+    mip_solution_file said;
+    std::string wrong;
+    if (!in) {
+      wrong = "the command wrote no solution file";
+    } else {
+      try {
+        said = read_mip_solution(in, model_.num_columns(), "solution file");
+      } catch (const bad_argument& e) {
+        wrong = e.what();
+      }
+    }
+    const bool meets = !said.values.empty() && take(said.values);
+    if (!in_time) return finish(stopped_status());
+    if (!wrong.empty() || !ending.empty()) {
+      if (wrong.empty()) wrong = "the command failed";
+      return fail(wrong + ending + last_words());
+    }
+    return judge(said.status, meets, !said.values.empty());
+  }
+
+  /// Judges what the solver says of its search.
+  mip_result judge(mip_status said, bool meets, bool has_values) {
+    if (has_values && !meets) best_.message = "the command's values do not meet the model";
+    switch (said) {
+      case mip_status::optimal: {
+        if (!meets) return finish(stopped_status());
+        const double size = std::abs(best_.objective);
+        best_.bound = best_.objective - std::max(options_.relative_gap * size, 1e-6 * std::max(1.0, size));
+        if (options_.on_bound) options_.on_bound(best_.bound);
+        return finish(mip_status::optimal);
+      }
+      case mip_status::infeasible:
+        if (found()) {
+          best_.message = "the command says infeasible, but there are values that meet the model";
+          return finish(mip_status::feasible);
+        }
+        best_.bound = mip_model::infinite;
+        return finish(mip_status::infeasible);
+      case mip_status::unbounded:
+        return finish(mip_status::unbounded);
+      default:
+        return finish(stopped_status());
+    }
+  }
+
+  const command_backend& backend_;
+  const mip_model& model_;
+  const mip_options& options_;
+  run_clock clock_;
+  mip_result best_;
+  std::vector<char> printed_;  // the end of it
+};
+
+}  // namespace detail::mip_commands
+
+REMAT_INLINE mip_result command_backend::solve(const mip_model& model, const mip_options& options) const {
+  if (!(options.relative_gap >= 0))
+    throw bad_argument("command: relative_gap is " + std::to_string(options.relative_gap) + "; it must be 0 or more");
+  for (const char* word : {"{mps}", "{solution}"})
+    if (command.find(word) == std::string::npos)
+      throw bad_argument("command: \"" + command + "\" has no " + word + "; the command needs {mps} and {solution}");
+  if (options.run.work_limit != run_control::no_work_limit &&
+      options.run.time_limit == std::chrono::nanoseconds::max() && command.find("{nodes}") == std::string::npos)
+    throw bad_argument("command: \"" + command +
+                       "\" has no {nodes}, so a limit of work cannot end it; set a time limit, too");
+  return detail::mip_commands::command_run(*this, model, options).run();
+}
+
+REMAT_INLINE command_backend cbc_command() {
+  return {.command =
+              "cbc {mps} -timeMode elapsed -seconds {seconds} -ratioGap {gap} -maxNodes {nodes} "
+              "-randomCbcSeed {seed} -solve -solution {solution}"};
+}
+
+REMAT_INLINE command_backend glpsol_command() {
+  return {.command = "glpsol --freemps {mps} --tmlim {whole_seconds} --mipgap {gap} --write {solution}"};
+}
+
+REMAT_INLINE command_backend highs_command(const std::string& python) {
+  return {.command = detail::mip_commands::quoted(python) +
+                     " -c 'import sys, highspy; a = sys.argv; h = highspy.Highs(); "
+                     "h.setOptionValue(\"output_flag\", False); h.setOptionValue(\"threads\", 1); "
+                     "h.setOptionValue(\"time_limit\", float(a[3])); h.setOptionValue(\"mip_rel_gap\", float(a[4])); "
+                     "h.setOptionValue(\"mip_max_nodes\", int(a[5])); h.setOptionValue(\"random_seed\", int(a[6])); "
+                     "h.readModel(a[1]); h.run(); h.writeSolution(a[2], 0)' "
+                     "{mps} {solution} {seconds} {gap} {nodes} {seed}"};
+}
+
+}  // namespace remat

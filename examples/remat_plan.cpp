@@ -217,6 +217,7 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
                               o.recomputes, o.seconds,
                               o.message,    {},
                               {},           {}};
+    solve.by = o.by;
     if (o.memory) solve.arena_bytes = o.memory->arena_bytes;
     if (o.streams) {
       solve.makespan = o.streams->makespan;

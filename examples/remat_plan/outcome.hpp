@@ -51,6 +51,7 @@ struct outcome {
   bool binds_arena = false;                    ///< the budget is one for the arena
   std::uint64_t recomputes = 0;
   double seconds = 0;
+  std::string by{};  ///< the part that found the schedule, as in `remat::solution`
   std::string message{};
 
   [[nodiscard]] bool solved() const noexcept { return time.has_value(); }
@@ -93,6 +94,7 @@ struct outcome {
     line["critical_path"] = o.streams ? nlohmann::ordered_json(o.streams->critical_path) : nlohmann::ordered_json();
   }
   line["seconds"] = o.seconds;
+  line["by"] = o.by.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(o.by);
   line["message"] = o.message.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(o.message);
   return line;
 }
@@ -109,6 +111,7 @@ struct outcome {
     columns.push_back({"critical path", right});
   }
   columns.push_back({"seconds", right});
+  columns.push_back({"found by"});
   columns.push_back({"message"});
   remat::text_table table(std::move(columns));
   const auto percent = [](std::optional<double> ratio) { return ratio ? format_percent(*ratio, 2) : "–"; };
@@ -130,6 +133,7 @@ struct outcome {
       cells.push_back(o.streams ? remat::format_time(o.streams->critical_path, s.time_unit) : "–");
     }
     cells.push_back(remat::format_fixed(o.seconds, 2));
+    cells.push_back(o.by.empty() ? "–" : o.by);
     cells.push_back(o.message);
     table.row(std::move(cells));
   }

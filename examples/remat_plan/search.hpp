@@ -95,6 +95,7 @@ struct solving {
     now.memory = before.memory;
     now.binds_arena = before.binds_arena;
     now.recomputes = before.recomputes;
+    now.by = before.by;
     now.status = remat::solve_status::feasible;
     now.message = "the schedule for " + remat::format_bytes(before.budget) + ", the best found";
   };

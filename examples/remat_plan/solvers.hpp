@@ -49,7 +49,10 @@ template <remat::solver_solution Solution>
   out.peak = s.peak_bytes;
   out.time = s.time;
   out.recomputes = s.statistics.recomputes;
-  if constexpr (std::is_same_v<Solution, remat::solution>) out.plan = std::move(s.plan);
+  if constexpr (std::is_same_v<Solution, remat::solution>) {
+    out.by = std::move(s.by);
+    out.plan = std::move(s.plan);
+  }
   return out;
 }
 

@@ -128,7 +128,7 @@ std::size_t count_lines(const std::string& text) {
 
 const std::set<std::string> keys{"graph",       "solver",        "budget_bytes", "status",      "peak_bytes",
                                  "time",        "baseline_time", "overhead",     "lower_bound", "gap",
-                                 "arena_bytes", "seconds",       "message"};
+                                 "arena_bytes", "seconds",       "by",           "message"};
 const std::set<std::string> statuses{"optimal", "feasible", "infeasible", "timeout", "cancelled", "error"};
 
 void check_line(const nlohmann::json& line) {
@@ -146,6 +146,10 @@ void check_line(const nlohmann::json& line) {
   const bool solved = line["status"] == "optimal" || line["status"] == "feasible";
   CHECK(line["time"].is_number() == solved);
   CHECK(line["peak_bytes"].is_number_integer() == solved);
+  if (line["by"].is_string()) {
+    CHECK(solved);
+    CHECK(line["by"].get<std::string>().rfind(line["solver"].get<std::string>(), 0) == 0);
+  }
   CHECK(line["overhead"].is_number() == solved);
   if (!solved) CHECK(line["arena_bytes"].is_null());
   if (!solved) return;

@@ -24,7 +24,18 @@ namespace {
 /// The least time of any schedule, where it is known.
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-void check_law(const problem& p, const solution& s, double least) {
+/// `by` begins with the solver's own name, and names a part behind each stroke.
+void check_by(const std::string& by, const std::string& solver) {
+  CHECK((by == solver || by.rfind(solver + "/", 0) == 0));
+  CHECK(by.find("//") == std::string::npos);
+  CHECK(by.back() != '/');
+}
+
+void check_law(const problem& p, const solution& s, double least, const std::string& solver) {
+  if (s.has_schedule())
+    check_by(s.by, solver);
+  else
+    CHECK(s.by.empty());
   CHECK(s.lower_bound >= p.graph().needed_time);
   if (!std::isnan(least)) CHECK(s.lower_bound <= with_rounding(least));
   if (s.has_schedule()) {
@@ -74,7 +85,7 @@ TEST_CASE("on random graphs whose optimum is known") {
         CAPTURE(part);
         CAPTURE(solver.name);
         const solution s = solver.solve(p, run);
-        check_law(p, s, least);
+        check_law(p, s, least, solver.reports);
         schedules[solver.name] += s.has_schedule();
       }
     }
@@ -104,7 +115,7 @@ TEST_CASE("on bundled graphs") {
         CAPTURE(name);
         CAPTURE(part);
         CAPTURE(solver.name);
-        check_law(p, solver.solve(p, run), unknown);
+        check_law(p, solver.solve(p, run), unknown, solver.reports);
       }
     }
   }

@@ -121,12 +121,15 @@ TEST_CASE("the data of the charts") {
               .lower_bound = 5.0,
               .arena_bytes = 777,
               .makespan = 6.5,
-              .critical_path = 5.5});
+              .critical_path = 5.5,
+              .by = "two/<part>"});
   const nlohmann::json data = data_of(text_of(report));
   CHECK(text_of(report).find(">Arena</th>") != std::string::npos);
   CHECK(text_of(report).find(">777 B</td>") != std::string::npos);
   CHECK(text_of(report).find(">Makespan</th>") != std::string::npos);
   CHECK(text_of(report).find(">6.5</td>") != std::string::npos);
+  CHECK(text_of(report).find(">Found by</th>") != std::string::npos);
+  CHECK(text_of(report).find("<td>two/&lt;part&gt;</td>") != std::string::npos);
   CHECK(data["solvers"] == nlohmann::json{"one", "two"});
   REQUIRE(data["budgets"].size() == 2);
   CHECK(data["budgets"][0]["percent"] == 100);

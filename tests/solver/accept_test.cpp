@@ -35,24 +35,27 @@ TEST_CASE("accept takes what is legal, within the budget and better, and nothing
   const schedule plan = listed(p);
   const check_report r = check(p, plan);
   REQUIRE(r.valid());
-  const acceptance refused = accept(p.with_budget(r.peak_bytes - 1), best, plan);
+  const acceptance refused = accept(p.with_budget(r.peak_bytes - 1), best, plan, "one");
+  CHECK(best.by.empty());
   CHECK_FALSE(refused);
   CHECK(refused.report.what == violation::over_budget);
   CHECK(refused.report.peak_bytes == r.peak_bytes);
   CHECK_FALSE(best.has_schedule());
-  const acceptance taken = accept(p.with_budget(r.peak_bytes), best, plan);
+  const acceptance taken = accept(p.with_budget(r.peak_bytes), best, plan, "two");
+  CHECK(best.by == "two");
   CHECK(taken);
   CHECK(taken.report.time == r.time);
   CHECK(taken.report.computes == r.computes);
   CHECK(best.status == solve_status::feasible);
   CHECK(best.time == r.time);
   CHECK(best.peak_bytes == r.peak_bytes);
-  const acceptance again = accept(p, best, plan);
+  const acceptance again = accept(p, best, plan, "three");
+  CHECK(best.by == "two");
   CHECK_FALSE(again.taken);  // no better than itself
   CHECK(again.report.valid());
-  CHECK_FALSE(keep_if_better(best, plan, r));
+  CHECK_FALSE(keep_if_better(best, plan, r, "four"));
   solution none;
-  CHECK_THROWS_AS(accept(p, none, schedule{{step::free(tensor_id{0})}}), internal_error);
+  CHECK_THROWS_AS(accept(p, none, schedule{{step::free(tensor_id{0})}}, "six"), internal_error);
   CHECK_FALSE(none.has_schedule());
 }
 
@@ -65,7 +68,7 @@ TEST_CASE("statuses come from proofs alone") {
     const run_control run;
     const run_clock clock(run);
     solution s;
-    accept(p, s, listed(free));
+    accept(p, s, listed(free), "five");
     conclude(p, s, clock, stop_reason::none);
     INFO("seed ", seed);
     REQUIRE(s.proven);

@@ -37,6 +37,7 @@ struct report_solve {
   std::optional<std::int64_t> arena_bytes{};  ///< of the memory plan, fragmentation included; empty: not planned
   std::optional<double> makespan{};           ///< on several streams, cost model's unit; empty: not simulated
   std::optional<double> critical_path{};      ///< longest path through the schedule's computes; empty: not known
+  std::string by{};                           ///< the part of the solver that found the schedule; may be empty
 };
 
 /// Thins out a line of memory over time for a chart: at most 2 · `buckets` + 2 points of `all` (ascending times).

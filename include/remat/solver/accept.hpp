@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
@@ -9,9 +12,15 @@
 
 namespace remat {
 
+/// The name of a part of a solver, for `solution::by`: "solver/part".
+[[nodiscard]] inline std::string by_part(std::string_view solver, std::string_view part) {
+  return std::string(solver) + "/" + std::string(part);
+}
+
 /// Makes `plan` the answer of `best` where it is better: less time than what `best` holds or, for equal time, a lower
-/// peak. Returns true if it did. `report` is the exact checker's report of `plan`, and valid.
-bool keep_if_better(solution& best, schedule plan, const check_report& report);
+/// peak. Returns true if it did. `report` is the exact checker's report of `plan`, and valid. `by` names the part that
+/// found it (`solution::by`).
+bool keep_if_better(solution& best, schedule plan, const check_report& report, std::string_view by);
 
 /// The result of `accept`.
 struct acceptance {
@@ -26,9 +35,10 @@ struct acceptance {
 /// a solution in another way.
 ///
 /// `plan` is taken where it is legal, within the budget of `p`, and better than what `best` holds (`keep_if_better`).
+/// `by` names the part that found it (`solution::by`).
 /// A schedule over the budget is refused. Throws `internal_error` for an illegal schedule: the solver has a defect.
 /// O(steps + their reads and writes).
-acceptance accept(const problem& p, solution& best, schedule plan);
+acceptance accept(const problem& p, solution& best, schedule plan, std::string_view by);
 
 /// Gives `s` a proven lower bound: the bound that `p` knows (`problem::known_bound`), or else the turnaround bound.
 ///

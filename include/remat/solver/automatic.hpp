@@ -21,10 +21,10 @@ struct automatic_options {
 /// is left of the limits (`run_clock::part`), together at most a third. `refined` then starts from all schedules found,
 /// with all that is left. The solve ends as soon as a schedule meets the bound, or the budget is proven infeasible.
 ///
-/// `message` names the part that found the schedule. The answer is never slower than that of a part within its share.
-/// A unit of work is one of the part's units; `evictions_per_work` operations of `evict` count as one, as in `refined`.
-/// For a seed and a work limit the answer is the same for any number of threads. Cancellation: as the slowest of its
-/// parts. Progress comes in the name of `auto`, the part as the stage.
+/// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". The answer is never slower than
+/// that of a part within its share. A unit of work is one of the part's units; `evictions_per_work` operations of
+/// `evict` count as one, as in `refined`. For a seed and a work limit the answer is the same for any number of threads.
+/// Cancellation: as the slowest of its parts. Progress comes in the name of `auto`, the part as the stage.
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
 struct automatic_solver {

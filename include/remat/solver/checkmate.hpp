@@ -56,6 +56,9 @@ struct checkmate_options {
 /// Throws `bad_argument` for `good_enough` or `most_columns` that is NaN or negative, and for `units` below 1.
 /// Cancellation: as `rockmate`, `refined` and the backend; building the model polls at every event of the program.
 ///
+/// `solution::by`: "checkmate/program" for the integer program, "checkmate/start" for a given start, "checkmate/PART/…"
+/// for `evict`, `rockmate` and `refined`.
+///
 ///     solution s = remat::checkmate_with(remat::branch_and_bound)(problem, {.run = {.time_limit = 10s}});
 template <mip_backend Backend>
 struct checkmate_solver {

@@ -40,6 +40,9 @@ struct evict_options {
 /// Work: one unit for each listed operation of a pass, each recomputation that is tried for holding, and each 4096
 /// steps of a search.
 ///
+/// `solution::by`: "evict" for a pass, "evict/fill" after holding what fits, "evict/squeeze" for a repaired schedule of
+/// a larger budget.
+///
 ///     const solution s = evict(p.with_budget(p.graph().baseline_peak / 2));
 ///     if (s.plan) use(*s.plan);
 struct evict_solver {

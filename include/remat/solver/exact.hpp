@@ -46,6 +46,8 @@ struct exact_options {
 /// but for a deadline. Throws `bad_argument` for a `most_states` of 0 or above 2³² − 2.
 /// Cancellation: polled at every state and in every flow.
 ///
+/// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.
+///
 ///     solution s = exact(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(5)}});
 struct exact_solver {
   using options_type = exact_options;                      ///< The options of this solver.

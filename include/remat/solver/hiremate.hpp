@@ -96,6 +96,9 @@ struct programs {
 /// Throws `bad_argument` for a given hierarchy that is not one of the problem's graph (`check_hierarchy`), `max_group`
 /// below 2, `max_top` 0, and `good_enough` or `most_columns` that is negative or not a number.
 ///
+/// `solution::by`: "hiremate/PARTITION/search_level" and "hiremate/PARTITION/h_ilp" for a top level,
+/// "hiremate/refined/…", "hiremate/checkmate/…", "hiremate/no_remat".
+///
 ///     solution s = hiremate_with(branch_and_bound)(problem, {.run = {.time_limit = std::chrono::seconds(5)}});
 template <mip_backend Backend>
 struct hiremate_solver {

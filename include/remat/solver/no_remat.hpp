@@ -14,8 +14,8 @@ namespace remat {
 
 /// Tries to solve a problem without a search. Returns true where the listed order fits the budget, which is optimal, or
 /// where an operation or the end of the training step alone needs more than the budget, which is infeasible; `best`
-/// then holds the answer. O(reads and writes) time.
-bool settled_by_listed_order(const problem& p, solution& best);
+/// then holds the answer, found by `no_remat` as a part of `solver`. O(reads and writes) time.
+bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver);
 
 /// Options of `no_remat`.
 struct no_remat_options {
@@ -31,6 +31,8 @@ struct no_remat_options {
 /// the end of the training step alone needs more than the budget; in other cases, a budget that is not met proves
 /// nothing. O(reads and writes) time; with `reorder`, that of `least_peak_order`. Cancellation: the listed order does
 /// not poll; the search polls as `least_peak_order` does.
+///
+/// `solution::by`: "no_remat", or "no_remat/reorder" for another order.
 ///
 ///     const solution s = no_remat(p);                     // how much memory the listed order takes: s.peak_bytes
 ///     const solution t = no_remat(p, {.reorder = true});  // … and the best order without recomputation

@@ -38,6 +38,8 @@ struct refined_options {
 /// limit the answer is the same for any number of threads. Throws `bad_argument` for an illegal schedule to start from.
 /// Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of `refined`, the
 /// part as the stage.
+///
+/// `solution::by`: "refined/search" for annealing, "refined/start", "refined/evict/…", "refined/exact/…".
 struct refined_solver {
   using options_type = refined_options;                ///< The options of this solver.
   static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.

@@ -55,6 +55,9 @@ struct rockmate_options {
 /// expanded schedule, or a move of `find_options`; a chain whose blocks may take more than the work left is given no
 /// options. Polls before each problem of a block, after each row, before each schedule, and within `retain`.
 /// Throws `bad_argument` for options out of range.
+///
+/// `solution::by`: "rockmate" for a table's schedule, "rockmate/retain" where memory was left to spend,
+/// "rockmate/no_remat".
 struct rockmate_solver {
   using options_type = rockmate_options;                ///< The options of this solver.
   static constexpr std::string_view name = "rockmate";  ///< The solver's name in tables and progress reports.

@@ -72,6 +72,8 @@ struct rotor_options {
 /// expanded schedule. Polls after each row, after a million breakpoints, before each schedule, and within `retain`.
 /// Throws `bad_argument` for options out of range.
 ///
+/// `solution::by`: "rotor" for a table's schedule, "rotor/retain" where memory was left to spend, "rotor/no_remat".
+///
 ///     const problem p(graph, measured_cost{}, budget);
 ///     const solution s = rotor(p, {.slots = 200});
 struct rotor_solver {

@@ -46,8 +46,11 @@ struct solve_statistics {
 
 /// The answer of every solver.
 struct solution {
-  solve_status status = solve_status::timeout;            ///< how the solve ended
-  std::optional<schedule> plan{};                         ///< the schedule; it has passed the exact checker
+  solve_status status = solve_status::timeout;  ///< how the solve ended
+  std::optional<schedule> plan{};               ///< the schedule; it has passed the exact checker
+  /// The part that found the plan, outermost first, such as "auto/rockmate/retain"; empty without a plan. Each solver's
+  /// header names its parts. A schedule that a second part finds as well stays the first one's.
+  std::string by{};
   std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
   double lower_bound = 0;           ///< proven, on the time of every schedule within the budget; infinite: infeasible

@@ -43,6 +43,9 @@ struct twremat_options {
 /// Throws `bad_argument` if `options.tree` is no tree decomposition of the operation graph.
 /// Cancellation: polled every fraction of a millisecond in the recursion, after every four repairs, and before each
 /// recomputation that `retain` looks at.
+///
+/// `solution::by`: "twremat", then "/repair" and "/retain" where these changed the schedule; "twremat/evict/…" for a
+/// schedule of `evict`.
 struct twremat_solver {
   using options_type = twremat_options;                ///< The options of this solver.
   static constexpr std::string_view name = "twremat";  ///< The solver's name in tables and progress reports.

@@ -415,7 +415,8 @@ REMAT_INLINE void html_report::write_summary(std::ostream& out) const {
   const bool overlap =
       std::any_of(solves_.begin(), solves_.end(), [](const entry& e) { return e.solve.makespan.has_value(); });
   if (overlap) out << "<th scope=\"col\" class=\"n\">Makespan</th><th scope=\"col\" class=\"n\">Critical path</th>";
-  out << "<th scope=\"col\" class=\"n\">Solved in</th><th scope=\"col\">Message</th></tr></thead>\n<tbody>\n";
+  out << "<th scope=\"col\" class=\"n\">Solved in</th><th scope=\"col\">Found by</th><th "
+         "scope=\"col\">Message</th></tr></thead>\n<tbody>\n";
   for (const entry& e : solves_) {
     const report_solve& s = e.solve;
     const auto cell = [&](const std::string& text) { out << "<td class=\"n\">" << escape(text) << "</td>"; };
@@ -436,6 +437,7 @@ REMAT_INLINE void html_report::write_summary(std::ostream& out) const {
       cell(s.critical_path ? time_text(*s.critical_path) : "–");
     }
     cell(format_seconds(s.seconds));
+    out << "<td>" << (s.by.empty() ? "–" : escape(s.by)) << "</td>";
     out << "<td class=\"message\">" << escape(s.message) << "</td></tr>\n";
   }
   out << "</tbody>\n</table></div>\n<p class=\"note\">The lower bound is given as an overhead, too: no schedule "

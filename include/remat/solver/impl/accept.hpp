@@ -16,10 +16,11 @@
 
 namespace remat {
 
-REMAT_INLINE bool keep_if_better(solution& best, schedule plan, const check_report& report) {
+REMAT_INLINE bool keep_if_better(solution& best, schedule plan, const check_report& report, std::string_view by) {
   if (best.plan && (report.time > best.time || (report.time == best.time && report.peak_bytes >= best.peak_bytes)))
     return false;
   best.plan = std::move(plan);
+  best.by = by;
   best.peak_bytes = report.peak_bytes;
   best.time = report.time;
   best.statistics.computes = report.computes;
@@ -28,12 +29,12 @@ REMAT_INLINE bool keep_if_better(solution& best, schedule plan, const check_repo
   return true;
 }
 
-REMAT_INLINE acceptance accept(const problem& p, solution& best, schedule plan) {
+REMAT_INLINE acceptance accept(const problem& p, solution& best, schedule plan, std::string_view by) {
   acceptance result;
   result.report = check(p, plan);
   if (result.report.what == violation::over_budget) return result;
   if (!result.report.valid()) throw internal_error("a solver made an invalid schedule: " + result.report.message());
-  result.taken = keep_if_better(best, std::move(plan), result.report);
+  result.taken = keep_if_better(best, std::move(plan), result.report, by);
   return result;
 }
 

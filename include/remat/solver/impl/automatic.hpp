@@ -96,11 +96,10 @@ class portfolio {
     }
     if (!s.plan) return;
     starts_.push_back(*s.plan);
-    if (accept(problem_, best_, std::move(*s.plan))) by_ = Solver::name;
+    accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, s.by));
   }
 
   solution finish() {
-    if (best_.plan) best_.message = "by " + std::string(by_);
     conclude(problem_, best_, clock_, stopped_);
     return std::move(best_);
   }
@@ -108,7 +107,6 @@ class portfolio {
   run_clock clock_;
   problem problem_;
   solution best_;
-  std::string_view by_;  ///< the part that found the best schedule
   std::vector<schedule> starts_;
   stop_reason stopped_ = stop_reason::none;
 };

@@ -43,6 +43,7 @@ class search {
   solution run() {
     if (clock_.should_stop()) return finish();
     std::vector<schedule> starts = options_.starts;
+    names_.assign(starts.size(), "start");
     // `refined` settles smaller problems at once.
     if (problem_.graph().num_operations > refined_solver::small_step && problem_.has_budget()) add_starts(starts);
     refine(std::move(starts));
@@ -78,12 +79,17 @@ class search {
     evict_options evicting;
     evicting.run = part(1, "eviction");
     solution quick = evict(problem_, evicting);
-    if (quick.plan) starts.push_back(std::move(*quick.plan));
+    if (quick.plan) add_start(starts, std::move(quick));
     rockmate_options blocks;
     blocks.run = part(share_of_rockmate, "chains of blocks");
     solution chain = rockmate(problem_, blocks);
-    if (chain.plan) starts.push_back(std::move(*chain.plan));
-    clock_.work(std::min(chain.statistics.work, blocks.run.work_limit));
+    const std::uint64_t work = std::min(chain.statistics.work, blocks.run.work_limit);
+    if (chain.plan) add_start(starts, std::move(chain));
+    clock_.work(work);
+  }
+  void add_start(std::vector<schedule>& starts, solution found) {
+    starts.push_back(std::move(*found.plan));
+    names_.push_back(std::move(found.by));
   }
 
   void refine(std::vector<schedule> starts) {
@@ -91,9 +97,14 @@ class search {
     refining.starts = std::move(starts);
     refining.run = part(share_of_refined, "refinement");
     best_ = refined(problem_, refining);
-    if (!best_.plan && best_.status != solve_status::infeasible)  // stopped before it looked at the starts
-      for (const schedule& s : refining.starts)
-        if (check(problem_, s).valid()) accept(problem_, best_, s);
+    if (best_.plan) best_.by = by_part(name, best_.by);
+    for (std::size_t i = 0; i < refining.starts.size(); ++i) {
+      const schedule& s = refining.starts[i];
+      if (best_.plan && *best_.plan == s) best_.by = by_part(name, names_[i]);
+      // Stopped before it looked at the starts:
+      if (!best_.plan && best_.status != solve_status::infeasible && check(problem_, s).valid())
+        accept(problem_, best_, s, by_part(name, names_[i]));
+    }
     clock_.work(std::min(best_.statistics.work, refining.run.work_limit));
   }
 
@@ -144,7 +155,7 @@ class search {
     solving.on_incumbent = [&](std::span<const double> values, double) {
       schedule plan = program.decode(values);
       if (check(p, plan).what == violation::none)
-        accept(p, best_, std::move(plan));
+        accept(p, best_, std::move(plan), by_part(name, "program"));
       else
         ++wrong_;
       if (is_good_enough()) good.request_stop();
@@ -190,7 +201,8 @@ class search {
   const checkmate_options& options_;
   run_clock clock_;
   solution best_;
-  std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
+  std::vector<std::string> names_;  // of the parts that found the starts
+  std::uint64_t wrong_ = 0;         // solutions of the backend that are no schedules
 };
 
 REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {

@@ -111,8 +111,8 @@ class cut_search {
     std::vector<std::uint32_t> begins;
     for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
     const std::vector<chain_step> plan = make_steps(stages.length(), begins);
-    accept(p_, best_, schedule_computes(p_.graph(), stages.expand_whole(plan)));
-    accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)));
+    accept(p_, best_, schedule_computes(p_.graph(), stages.expand_whole(plan)), solver_);
+    accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)), solver_);
     report();
     return stop_reason::none;
   }
@@ -155,7 +155,7 @@ REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best)) {
+  if (!settled_by_listed_order(p, best, name)) {
     for (forward_line& line : find_forward_lines(p.graph())) {
       detail::segments::cut_search search(p, std::move(line), name, clock, best);
       for (const cut_list& level : cut_levels(search.line(), search.line().operations.size())) {
@@ -191,7 +191,7 @@ REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const che
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best)) {
+  if (!settled_by_listed_order(p, best, name)) {
     for (forward_line& line : find_forward_lines(p.graph()))
       if (stopped == stop_reason::none) {
         detail::segments::cut_search search(p, std::move(line), name, clock, best);

@@ -71,7 +71,7 @@ class eviction_search {
     const double first = budget == p_.budget() ? 2.5 * needed : 8 * needed;
     const double longest = into.plan ? into.time + 0.1 * (into.time - needed) : first;
     const bool complete = pass_.run(budget, weights, factor_, longest, clock_);
-    if (complete) accept(p_.with_budget(budget), into, schedule_computes(p_, pass_.computes()));
+    if (complete) accept(p_.with_budget(budget), into, schedule_computes(p_, pass_.computes()), evict_solver::name);
     progress news;
     news.solver = evict_solver::name;
     news.stage = "eviction";
@@ -96,7 +96,7 @@ class eviction_search {
         moves.most_repairs = 4000;
         moves.must_stop = [this] { return count_work(); };
         if (moves.repair(looser.time + 3 * p_.graph().needed_time))
-          accept(p_, best_, schedule_computes(p_, plan.computes()));
+          accept(p_, best_, schedule_computes(p_, plan.computes()), by_part(evict_solver::name, "squeeze"));
       }
       if (best_.plan || stopped()) return;
     }
@@ -165,7 +165,7 @@ class eviction_search {
         if (count_work()) break;
         changed = moves.retain(run.second) || changed;
       }
-      if (changed) accept(p_, best_, schedule_computes(p_, plan.computes()));
+      if (changed) accept(p_, best_, schedule_computes(p_, plan.computes()), by_part(evict_solver::name, "fill"));
       if (stopped() || (round > 0 && before - best_.time < 0.02 * recomputed)) return;
     }
   }

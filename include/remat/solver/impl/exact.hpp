@@ -502,7 +502,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
     first.run.on_progress = relay_progress(name, clock, best);
     solution s = evict(p.with_known_bound(best.lower_bound), first);
     clock.work(work_of_evictions(s.statistics.work));
-    if (s.plan) accept(p, best, std::move(*s.plan));
+    if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
     stopped = clock.poll();
   }
   if (stopped == stop_reason::none && !met() && p.graph().num_operations > most_operations) {
@@ -515,7 +515,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
     news.best_objective = best.time;
     news.total = options.most_states;
     stopped = search.run(clock, best.lower_bound, news);
-    if (search.found()) accept(p, best, search.schedule_found());
+    if (search.found()) accept(p, best, search.schedule_found(), name);
     if (search.complete())
       best.lower_bound = best.time;  // infinite where there is no schedule
     else

@@ -234,6 +234,7 @@ class search {
     std::vector<level_problem::choice> choices{};  // of the best schedule
     double time = infinite;
     std::string text{};
+    std::string by{};  // as in `solution::by`, without the part
   };
 
   [[nodiscard]] bool good_enough() const {
@@ -284,6 +285,7 @@ class search {
     report.partition = c.name;
     report.top = top.children.size();
     for (const level_child& child : top.children) report.top_options += child.options.size();
+    top.by = by_part("hiremate", c.name);
     search_top(top, share);
     report.searched = report.time = top.time;
     if (reports_) reports_->push_back(report);
@@ -315,7 +317,7 @@ class search {
     clock_.work(level_clock.work_done());
     if (best_plan.steps.empty()) return;
     starts_.push_back(best_plan);
-    accept(p_, best_, std::move(best_plan));
+    accept(p_, best_, std::move(best_plan), by_part(top.by, "search_level"));
   }
 
   /// The integer program of a top level.
@@ -352,7 +354,7 @@ class search {
     top.time = std::min(top.time, r.time);
     if (reports_) (*reports_)[i].time = top.time;
     starts_.push_back(plan);
-    accept(p_, best_, std::move(plan));
+    accept(p_, best_, std::move(plan), by_part(top.by, "h_ilp"));
   }
 
   /// The message of the hierarchy that did best.
@@ -387,7 +389,7 @@ class search {
       best_.obstacle = s.obstacle;
       best_.message = s.message;
     }
-    if (s.plan) accept(p_, best_, std::move(*s.plan));
+    if (s.plan) accept(p_, best_, std::move(*s.plan), by_part("hiremate", s.by));
   }
 
   /// Passes on the progress of a part under the name of this solver; empty where nobody listens. The objective of a
@@ -440,7 +442,7 @@ REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, c
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = clock.poll();
-  if (stopped == stop_reason::none && !settled_by_listed_order(p, best)) {
+  if (stopped == stop_reason::none && !settled_by_listed_order(p, best, "hiremate")) {
     run_control proving;
     proving.stop = options.run.stop;
     proving.time_limit = share_of(clock.left(), 0.1);

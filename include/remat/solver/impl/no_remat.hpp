@@ -21,11 +21,12 @@
 
 namespace remat {
 
-REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best) {
+REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver) {
   std::vector<std::uint32_t> order;
   for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
     if (p.graph().needed[o]) order.push_back(o);
-  if (accept(p, best, schedule_computes(p.graph(), order))) {
+  if (accept(p, best, schedule_computes(p.graph(), order),
+             solver == no_remat_solver::name ? std::string(solver) : by_part(solver, no_remat_solver::name))) {
     best.lower_bound = p.graph().needed_time;
     best.proven = true;
     return true;
@@ -44,13 +45,13 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
   const run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
-  const bool settled = settled_by_listed_order(p, best);
+  const bool settled = settled_by_listed_order(p, best, name);
   if (options.reorder && best.status != solve_status::infeasible) {
     least_peak_options search;
     search.moves = options.moves;
     search.run = options.run;
     const least_peak_order_result found = least_peak_order(p, search);
-    if (accept(p, best, schedule_computes(p.graph(), found.operations))) {
+    if (accept(p, best, schedule_computes(p.graph(), found.operations), by_part(name, "reorder"))) {
       best.lower_bound = p.graph().needed_time;
       best.proven = true;
     }

@@ -94,7 +94,7 @@ class refinement_solve {
       if (report.what == violation::over_budget) continue;
       if (!report.valid()) throw bad_argument("refined: a schedule to start from is illegal: " + report.message());
       starts_.push_back(start);
-      keep_if_better(best_, start, report);
+      keep_if_better(best_, start, report, by_part(refined_solver::name, "start"));
     }
   }
 
@@ -104,7 +104,7 @@ class refinement_solve {
     clock_.work(work_of_evictions(s.statistics.work));
     if (!s.plan) return;
     starts_.push_back(*s.plan);
-    accept(problem_, best_, *s.plan);
+    accept(problem_, best_, *s.plan, by_part(refined_solver::name, s.by));
   }
 
   /// `evict` plain; then holding on to what the bound's cuts save, for the budget and for somewhat smaller ones; then,
@@ -153,7 +153,7 @@ class refinement_solve {
     solution s = exact(problem_, searching);
     if (!is_small()) clock_.work(s.statistics.work);
     best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
-    if (s.plan) accept(problem_, best_, std::move(*s.plan));
+    if (s.plan) accept(problem_, best_, std::move(*s.plan), by_part(refined_solver::name, s.by));
     if (s.status == solve_status::infeasible) best_.message = std::move(s.message);
     return s.status == solve_status::infeasible || meets_bound();
   }
@@ -167,7 +167,7 @@ class refinement_solve {
     refine_result better = refine(problem_, starts_, refining);
     clock_.work(better.moves);
     stopped_ = better.stopped;
-    accept(problem_, best_, std::move(better.plan));
+    accept(problem_, best_, std::move(better.plan), by_part(refined_solver::name, "search"));
   }
 
   const refined_options& options_;

@@ -45,7 +45,7 @@ inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_c
     for (const bool whole : {true, false}) {
       schedule plan = schedule_computes(p.graph(), whole ? stages.expand_whole(steps) : stages.expand(steps));
       if (check(p, plan).valid()) {
-        accept(p, best, std::move(plan));
+        accept(p, best, std::move(plan), revolve_solver::name);
         fits = true;
       }
       if (!whole || clock.control().stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0)) break;
@@ -123,7 +123,7 @@ REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best)) {
+  if (!settled_by_listed_order(p, best, name)) {
     for (const forward_line& line : find_forward_lines(p.graph()))
       for (const cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
         if (stopped == stop_reason::none)

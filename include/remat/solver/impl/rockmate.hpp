@@ -208,7 +208,7 @@ class chain_search {
     candidate mine{cuts, with_options, {}};
     const stop_reason stopped = try_schedules(ways, table, whole, mine.answer);
     if (mine.answer.plan) {
-      accept(p_, best_, *mine.answer.plan);
+      accept(p_, best_, *mine.answer.plan, rockmate_solver::name);
       candidates_.push_back(std::move(mine));
     }
     return stopped;
@@ -228,8 +228,8 @@ class chain_search {
       if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
       clock_.work();
       const std::vector<chain_step> steps = table.steps(m);
-      accept(p_, answer, schedule_computes(p_.graph(), ways.expand_whole(steps)));
-      accept(p_, answer, schedule_computes(p_.graph(), ways.expand(steps)));
+      accept(p_, answer, schedule_computes(p_.graph(), ways.expand_whole(steps)), rockmate_solver::name);
+      accept(p_, answer, schedule_computes(p_.graph(), ways.expand(steps)), rockmate_solver::name);
     }
     return stop_reason::none;
   }
@@ -264,7 +264,7 @@ class chain_search {
       if (last != nullptr && *last == *c.answer.plan) continue;
       last = &*c.answer.plan;
       ++tried;
-      accept(p_, best_, retain(p_, *last, clock_, spending));
+      accept(p_, best_, retain(p_, *last, clock_, spending), by_part(rockmate_solver::name, "retain"));
     }
   }
 
@@ -312,7 +312,7 @@ REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockma
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best)) stopped = detail::blocks::chain_search(p, options, clock, best).run();
+  if (!settled_by_listed_order(p, best, name)) stopped = detail::blocks::chain_search(p, options, clock, best).run();
   conclude(p, best, clock, stopped);
   return best;
 }

@@ -269,7 +269,7 @@ class graph_search {
     for (std::vector<candidate>& pool : found_)
       for (candidate& k : pool) {
         if (clock_.should_stop()) return;
-        accept(p_, best_, retain(p_, std::move(k.plan), clock_, spending));
+        accept(p_, best_, retain(p_, std::move(k.plan), clock_, spending), by_part(rotor_solver::name, "retain"));
       }
   }
 
@@ -383,7 +383,7 @@ class graph_search {
       return a.time != b.time ? a.time < b.time : a.peak_bytes < b.peak_bytes;
     });
     if (at != pool.end() && at->time == r.time && at->peak_bytes == r.peak_bytes) return;
-    if (at == pool.begin()) accept(p_, best_, plan);
+    if (at == pool.begin()) accept(p_, best_, plan, rotor_solver::name);
     pool.insert(at, {r.time, r.peak_bytes, std::move(plan)});
     const std::uint64_t most = how == counting::near ? options_.candidates : std::uint64_t{options_.candidates} * 3 / 8;
     if (pool.size() > most) pool.pop_back();
@@ -418,7 +418,7 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best)) {
+  if (!settled_by_listed_order(p, best, name)) {
     detail::rotors::graph_search search(p, options, clock, best);
     stopped = search.run();
     search.refine();

@@ -487,18 +487,23 @@ inline void attempt(const problem& p, recursion& recursion, double budget, const
   const double needed = p.graph().needed_time;
   if (!recursion.run(static_cast<std::int64_t>(budget), longest * needed, clock)) return;
   schedule plan = schedule_computes(p, recursion.computes());
-  const check_report report = check(p, plan);
+  check_report report = check(p, plan);
+  std::string by(twremat_solver::name);
   if (report.what == violation::over_budget) {
     timeline line(p);
     line.load(plan);
     refine_moves moves(line, options.run.seed);
     if (!repair(line, moves, report.time + needed, clock)) return;
     plan = schedule_computes(p, line.computes());
+    report = check(p, plan);
+    by = by_part(by, "repair");
   }
   retain_options spending;
   spending.rounds = options.retain_rounds;
   spending.enough = with_rounding(needed);
-  accept(p, best, retain(p, std::move(plan), clock, spending));
+  schedule retained = retain(p, std::move(plan), clock, spending);
+  if (check(p, retained).time < report.time) by = by_part(by, "retain");
+  accept(p, best, std::move(retained), by);
 }
 
 /// `twremat_solver::operator()`.
@@ -541,7 +546,7 @@ inline solution solve_by_separators(const problem& p, const twremat_options& opt
     solution other = evict(best.lower_bound > g.needed_time ? p.with_known_bound(best.lower_bound) : p, eviction);
     clock.work(other.statistics.work);
     if (other.plan) {
-      accept(p, best, std::move(*other.plan));
+      accept(p, best, std::move(*other.plan), by_part(twremat_solver::name, other.by));
       best.message = "no schedule of the recursion fits the budget; this one is from evict";
     }
   }

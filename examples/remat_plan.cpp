@@ -20,6 +20,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@
 #include "remat_plan/outcome.hpp"
 #include "remat_plan/progress_line.hpp"
 #include "remat_plan/search.hpp"
+#include "remat_plan/solver_options.hpp"
 #include "remat_plan/solvers.hpp"
 
 #ifdef REMAT_HAVE_REPORT
@@ -84,7 +86,24 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   what.least_peak = remat::largest_working_set(*in.stages);
   what.least_peak_reason =
       "some stage needs " + std::to_string(what.least_peak) + " bytes by itself, with the input of the chain";
-  in.solvers = chain_solvers(*in.stages, args.slots);
+  if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
+  remat::rotor_options rotor;
+  if (args.slots) {
+    rotor.form = remat::rotor_form::slots;
+    rotor.slots = *args.slots;
+  }
+  option_settings(args.settings).apply(remat::rotor_solver::name, rotor);
+  in.solvers = chain_solvers(*in.stages, rotor);
+}
+
+/// The options of the solvers of training graphs, as the arguments say. The most special argument counts.
+graph_solver_options read_graph_options(const arguments& args) {
+  graph_solver_options options;
+  if (args.slots) options.rotor.slots = options.rockmate.slots = *args.slots;
+  if (args.gap) options.automatic.gap = *args.gap;
+  const option_settings settings(args.settings);
+  options.each([&](std::string_view solver, auto& of_solver) { settings.apply(solver, of_solver); });
+  return options;
 }
 
 void read_graph(input& in, const remat::json_document& document, const arguments& args) {
@@ -104,7 +123,7 @@ void read_graph(input& in, const remat::json_document& document, const arguments
   what.least_peak = least.bytes;
   if (least.reason != remat::memory_reason::none)
     what.least_peak_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
-  in.solvers = graph_solvers(p, args.slots);
+  in.solvers = graph_solvers(p, read_graph_options(args));
   if (args.bind_arena)
     for (named_solver& solver : in.solvers) solver = binding_arena(solver, p, what.least_peak);
 }
@@ -233,6 +252,15 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
 }
 #endif
 
+/// Throws for options of solvers that do not run.
+void require_used_options(const arguments& args, const std::vector<named_solver>& solvers) {
+  std::vector<std::string> names;
+  for (const named_solver& s : solvers) names.push_back(s.name);
+  option_settings(args.settings).require_used(names);
+  if (args.gap && std::find(names.begin(), names.end(), "auto") == names.end())
+    throw usage_error("--gap: it is for auto, which does not run; leave it out");
+}
+
 /// Throws where an option that takes one solver and one budget meets more.
 void require_one_solve(const arguments& args, std::size_t solvers, std::size_t budgets) {
   const auto require = [&](const char* option, const std::string& path) {
@@ -318,9 +346,16 @@ bool write_files(const input& in, const arguments& args, const std::vector<outco
 
 /// Runs the program and returns its exit status.
 int run(const arguments& args) {
+  if (args.list_options) {
+    option_table table;
+    graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });
+    table.table().write(std::cout);
+    return 0;
+  }
   const std::unique_ptr<input> in = read_input(args);
   const std::vector<std::int64_t> budgets = read_budgets(*in, args);
   const std::vector<named_solver> solvers = choose_solvers(*in, args);
+  require_used_options(args, solvers);
   require_one_solve(args, solvers.size(), budgets.size());
   const std::vector<outcome> all = solve_all(*in, args, budgets, solvers);
   if (!args.json) {

@@ -95,7 +95,7 @@ int run(const arguments& args) {
   if (!budget.wrong.empty()) throw usage_error("--budget " + args.budget + ": " + budget.wrong);
   std::optional<remat_plan::named_solver> solver;
   std::string names;
-  for (remat_plan::named_solver& s : remat_plan::graph_solvers(p, std::nullopt)) {
+  for (remat_plan::named_solver& s : remat_plan::graph_solvers(p)) {
     names += (names.empty() ? "" : ", ") + s.name;
     if (s.name == args.solver) solver = std::move(s);
   }

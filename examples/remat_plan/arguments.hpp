@@ -43,6 +43,9 @@ struct arguments {
   std::uint64_t seed = 0;
   unsigned threads = 1;
   std::optional<std::uint32_t> slots{};
+  std::optional<double> gap{};          ///< of auto
+  std::vector<std::string> settings{};  ///< SOLVER.NAME=VALUE
+  bool list_options = false;
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
   std::string out{};
   std::string intervals{};
@@ -105,7 +108,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
 
 /// Options as they were written.
 struct option_texts {
-  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind;
+  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind, gap;
 };
 
 inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
@@ -113,7 +116,7 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   app.footer(
       "Exit status: 0 every solve gave a schedule, 1 some gave none, 2 unusable arguments or input.\n"
       "Ctrl-C ends the solves and prints the best found; a second one ends the program.");
-  app.add_option("graph", out.graph, "A training graph or a chain, as JSON")->type_name("GRAPH.json")->required();
+  app.add_option("graph", out.graph, "A training graph or a chain, as JSON")->type_name("GRAPH.json");
   const auto option = [&](const char* name, std::string& to, const char* type, const char* text) {
     return app.add_option(name, to, text)->type_name(type);
   };
@@ -131,6 +134,12 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   option("--bind", texts.bind, "peak|arena",
          "What the budget binds: the peak (the default) or the arena, fragmentation included");
   option("--slots", texts.slots, "N", "rotor, rockmate: count memory in N slots");
+  option("--gap", texts.gap, "G",
+         "auto: end when the schedule is proven to be within G of the least time, 0.001 by default");
+  app.add_option("--option", out.settings, "An option of a solver, any number of times")
+      ->type_name("SOLVER.NAME=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--list-options", out.list_options, "Print the options of all solvers, and leave");
   option("--streams", texts.streams, "K", "show the makespan on K streams, and the critical path");
   option("--seed", texts.seed, "N", "Of all random choices, 0 by default");
   option("--work", texts.work, "N",
@@ -160,6 +169,9 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
 /// Checks the options that were given and puts their values into `out`.
 inline void read_options(const CLI::App& app, const option_texts& texts, arguments& out) {
   const auto given = [&](const char* name) { return app.count(name) != 0; };
+  if (out.list_options) return;
+  if (out.graph.empty())
+    throw usage_error("GRAPH.json, the file to plan, is missing (remat-plan --help names all arguments)");
   if (given("--bind")) {
     if (texts.bind != "peak" && texts.bind != "arena")
       throw usage_error("--bind " + texts.bind + ": peak or arena is right");
@@ -188,6 +200,7 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
   if (given("--threads")) out.threads = whole<unsigned>("--threads", texts.threads, 1, 1024);
   if (given("--streams"))
     out.streams = whole<std::uint32_t>("--streams", texts.streams, 1, remat::stream_options::most_streams);
+  if (given("--gap")) out.gap = real("--gap", texts.gap, "a number from 0, such as 0.01 for 1 % of the least time");
   if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", texts.slots, 1, 10'000'000);
   if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
   if (given("--out")) check_writable("--out", out.out);
@@ -221,7 +234,6 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
   } catch (const CLI::ParseError& e) {
     std::string what = e.what();
     std::replace(what.begin(), what.end(), '\n', ' ');
-    if (what.rfind("graph is required", 0) == 0) what = "GRAPH.json, the file to plan, is missing";
     throw usage_error(what + " (remat-plan --help names all arguments)");
   }
 

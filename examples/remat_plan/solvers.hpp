@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "remat/solver/solution.hpp"
 #include "remat/solver/twremat.hpp"
 #include "search.hpp"
+#include "solver_options.hpp"
 
 #ifdef REMAT_HAVE_CBC
 #include "remat/solver/checkmate_cbc.hpp"
@@ -79,68 +81,93 @@ template <class Solver>
   return {std::string(Solver::name), solve, false};  // each budget alone: comparable with other programs
 }
 
+/// The options with which the program runs its solvers of training graphs, unless `--option` says otherwise.
+struct graph_solver_options {
+  remat::no_remat_options no_remat{};
+  remat::chen_sqrt_options chen_sqrt{};
+  remat::chen_greedy_options chen_greedy{};
+  remat::revolve_options revolve{};
+  remat::rotor_options rotor{};
+  remat::rockmate_options rockmate{};
+  remat::evict_options evict{};
+  remat::twremat_options twremat{};
+  remat::hiremate_options hiremate{};
+  remat::checkmate_options checkmate{};
+  remat::automatic_options automatic{};
+
+  graph_solver_options() {
+    rockmate.cache = std::make_shared<remat::option_cache>();  // for all budgets
+    hiremate.cache = rockmate.cache;
+#ifndef REMAT_HAVE_CBC
+    hiremate.most_columns = 300;  // the library's own branch and bound is for small programs
+#endif
+    twremat.attempts = 9;
+    automatic.gap = 0.001;
+  }
+
+  /// Calls `action(solver, options)` for the options of each solver.
+  template <class Action>
+  void each(Action&& action) {
+    action(remat::no_remat_solver::name, no_remat);
+    action(remat::chen_sqrt_solver::name, chen_sqrt);
+    action(remat::chen_greedy_solver::name, chen_greedy);
+    action(remat::revolve_solver::name, revolve);
+    action(remat::rotor_solver::name, rotor);
+    action(remat::rockmate_solver::name, rockmate);
+    action(remat::evict_solver::name, evict);
+    action(remat::twremat_solver::name, twremat);
+    action(std::string_view("hiremate"), hiremate);
+#ifdef REMAT_HAVE_CBC
+    action(std::string_view("checkmate"), checkmate);
+#endif
+    action(remat::automatic_solver::name, automatic);
+  }
+};
+
 /// All solvers for a training graph.
 [[nodiscard]] inline std::vector<named_solver> graph_solvers(const remat::problem& p,
-                                                             std::optional<std::uint32_t> slots) {
+                                                             const graph_solver_options& options = {}) {
   // The listed order where it fits, else the order of least peak.
-  const auto best_order = [p](std::int64_t budget, const remat::run_control& run) {
+  const auto best_order = [p, options = options.no_remat](std::int64_t budget, const remat::run_control& run) mutable {
     const remat::problem within = p.with_budget(budget);
-    remat::no_remat_options options;
     options.run = run;
     remat::solution s = remat::no_remat(within, options);
-    if (!s.plan && s.status != remat::solve_status::infeasible) {
+    if (!s.plan && s.status != remat::solve_status::infeasible && !options.reorder) {
       options.reorder = true;
       s = remat::no_remat(within, options);
     }
     return to_outcome(std::move(s));
   };
   // Under a limit of work, random passes go on until the work is spent.
-  const auto evict_within_work = [p](std::int64_t budget, const remat::run_control& run) {
-    remat::evict_options options;
+  const auto evict_within_work = [p, options = options.evict](std::int64_t budget,
+                                                              const remat::run_control& run) mutable {
     options.run = run;
-    if (run.work_limit != remat::run_control::no_work_limit)
+    if (options.random_passes == 0 && run.work_limit != remat::run_control::no_work_limit)
       options.random_passes = std::numeric_limits<std::uint64_t>::max();
     return to_outcome(remat::evict(p.with_budget(budget), options));
   };
-  remat::rotor_options in_slots;
-  if (slots) in_slots.slots = *slots;
-  remat::rockmate_options blocks;
-  if (slots) blocks.slots = *slots;
-  blocks.cache = std::make_shared<remat::option_cache>();  // for all budgets
-  remat::hiremate_options groups;
-  groups.cache = blocks.cache;
-#ifndef REMAT_HAVE_CBC
-  groups.most_columns = 300;  // the library's own branch and bound is for small programs
-#endif
-  remat::twremat_options several;
-  several.attempts = 9;
   return {{std::string(remat::no_remat_solver::name), best_order},
-          on_graph(remat::chen_sqrt, p),
-          on_graph(remat::chen_greedy, p),
-          on_graph(remat::revolve, p),
-          on_graph(remat::rotor, p, in_slots),
-          on_graph(remat::rockmate, p, blocks),
+          on_graph(remat::chen_sqrt, p, options.chen_sqrt),
+          on_graph(remat::chen_greedy, p, options.chen_greedy),
+          on_graph(remat::revolve, p, options.revolve),
+          on_graph(remat::rotor, p, options.rotor),
+          on_graph(remat::rockmate, p, options.rockmate),
           {std::string(remat::evict_solver::name), evict_within_work},
-          on_graph(remat::twremat, p, several),
+          on_graph(remat::twremat, p, options.twremat),
 #ifdef REMAT_HAVE_CBC
-          on_graph(remat::hiremate, p, groups),
-          on_graph(remat::checkmate, p),
+          on_graph(remat::hiremate, p, options.hiremate),
+          on_graph(remat::checkmate, p, options.checkmate),
 #else
-          on_graph(remat::hiremate_with(remat::branch_and_bound), p, groups),
+          on_graph(remat::hiremate_with(remat::branch_and_bound), p, options.hiremate),
 #endif
-          on_graph(remat::automatic, p)};
+          on_graph(remat::automatic, p, options.automatic)};
 }
 
 /// All solvers for a chain.
 [[nodiscard]] inline std::vector<named_solver> chain_solvers(const remat::chain_problem& p,
-                                                             std::optional<std::uint32_t> slots) {
-  remat::rotor_options in_slots;
-  if (slots) {
-    in_slots.form = remat::rotor_form::slots;
-    in_slots.slots = *slots;
-  }
+                                                             const remat::rotor_options& options = {}) {
   std::vector<named_solver> all{on_chain(remat::no_remat, p), on_chain(remat::chen_sqrt, p),
-                                on_chain(remat::revolve, p), on_chain(remat::rotor, p, in_slots)};
+                                on_chain(remat::revolve, p), on_chain(remat::rotor, p, options)};
   named_solver best = all.back();  // rotor finds the best of all schedules that the others can find
   best.name = "auto";
   all.push_back(std::move(best));

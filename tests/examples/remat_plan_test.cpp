@@ -297,6 +297,18 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--seed", "-1"}, "--seed"},
       {{toy, "--budget", "0.5", "--work", "0"}, "--work"},
       {{toy, "--budget", "0.5", "--slots", "0"}, "--slots"},
+      {{toy, "--budget", "0.5", "--gap", "-1"}, "--gap"},
+      {{toy, "--budget", "0.5", "--gap", "nan"}, "--gap"},
+      {{toy, "--budget", "0.5", "--solver", "rotor", "--gap", "0.1"}, "auto"},
+      {{chain_file, "--budget", "0.5", "--gap", "0.1"}, "--gap"},
+      {{toy, "--budget", "0.5", "--option", "rotor"}, "SOLVER.NAME=VALUE"},
+      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slot=9"}, "max_stages"},
+      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=many"}, "whole number"},
+      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.form=round"}, "slots or exact or automatic"},
+      {{toy, "--budget", "0.5", "--solver", "evict", "--option", "evict.insist=maybe"}, "true or false"},
+      {{toy, "--budget", "0.5", "--solver", "chen_sqrt", "--option", "chen_sqrt.sizes=3"}, "it has none"},
+      {{toy, "--budget", "0.5", "--solver", "evict", "--option", "rotor.slots=9"}, "rotor"},
+      {{toy, "--budget", "0.5", "--option", "auto.gap=inf"}, "a number"},
       {{toy, "--budget", "0.5", "--cost", "guess"}, "guess"},
       {{toy, "--budget", "0.5", "--cost", "measured"}, "time_us"},
       {{toy, "--budget", "0.5", "--cost", "roofline:flops=0"}, "flops"},
@@ -354,6 +366,39 @@ TEST_CASE("help") {
   CHECK(r.err.empty());
   for (const char* word : {"--budget", "--solver", "--cost", "--max-overhead", "--report", "Exit status"})
     CHECK_MESSAGE(r.out.find(word) != std::string::npos, word);
+}
+
+TEST_CASE("--list-options names every option, its default and its type; --option sets it") {
+  if (!built()) return;
+  const result list = run({"--list-options"});
+  CHECK(list.status == 0);
+  CHECK(list.err.empty());
+  for (const char* name : {"rotor.slots", "hiremate.max_group", "evict.random_passes", "auto.gap", "twremat.attempts"})
+    CHECK(list.out.find(name) != std::string::npos);
+  const auto time = [](const std::vector<std::string>& more) {
+    std::vector<std::string> args{unet, "--budget", "0.5", "--solver", "rotor", "--work", "400000", "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    const nlohmann::json line = nlohmann::json::parse(run(args).out);
+    CHECK(line["by"].get<std::string>().rfind("rotor", 0) == 0);
+    return line["time"].get<double>();
+  };
+  // Without rounds that spend the memory left over the answer is the table's, and with fewer slots a coarser one's.
+  const double table = time({"--option", "rotor.retain_rounds=0"});
+  CHECK(time({"--option", "rotor.retain_rounds=0", "--option", "rotor.slots=20"}) >= table);
+  CHECK(time({}) <= table);
+  // The last of several counts, and --option before --slots.
+  CHECK(time({"--option", "rotor.slots=20", "--option", "rotor.slots=500", "--slots", "30"}) == time({}));
+}
+
+TEST_CASE("--gap: auto ends when its schedule is proven to be that near") {
+  if (!built()) return;
+  const auto solve = [](const std::string& gap) {
+    return nlohmann::json::parse(run({unet, "--budget", "0.5", "--work", "20000", "--gap", gap, "--json"}).out);
+  };
+  const nlohmann::json near = solve("0.2"), exact = solve("0");
+  CHECK(near["gap"].get<double>() <= 0.2);
+  CHECK(exact["time"].get<double>() <= near["time"].get<double>());
+  CHECK(near["by"].get<std::string>().rfind("auto/", 0) == 0);
 }
 
 TEST_CASE("the schedule that --out writes is the one that was reported") {

@@ -68,7 +68,7 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
     REQUIRE(!(all_bytes.outputs.empty() &&
               std::all_of(all_bytes.effects.begin(), all_bytes.effects.end(), [](std::uint64_t h) { return h == 0; })));
 
-    for (const remat_plan::named_solver& solver : remat_plan::graph_solvers(p, std::nullopt))
+    for (const remat_plan::named_solver& solver : remat_plan::graph_solvers(p))
       for (const double part : {1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
         const auto budget = static_cast<std::int64_t>(static_cast<double>(p.graph().baseline_peak) * part);
         run_control control;

@@ -31,6 +31,16 @@ struct checkmate_options {
   double most_columns = 60'000;
   std::uint64_t default_nodes = 100;  ///< nodes of the backend's search if there is no limit at all
   run_control run{};                  ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("good_enough", self.good_enough, "no integer program within this of the proven bound");
+    visit("moments", self.moments, "moments of the model with rows of the turnaround bound");
+    visit("units", self.units, "parts in which the model counts the budget");
+    visit("most_columns", self.most_columns, "larger integer programs are not built");
+    visit("default_nodes", self.default_nodes, "nodes of the search where there is no limit at all");
+  }
 };
 
 /// Checkmate's integer program (`checkmate_model`), solved by a MIP backend, and started from the best schedule that

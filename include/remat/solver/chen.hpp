@@ -41,6 +41,12 @@ inline constexpr chen_sqrt_solver chen_sqrt{};
 struct chen_greedy_options {
   std::uint32_t sizes = 200;  ///< segment sizes that are tried for each level of cuts, at least 1
   run_control run{};          ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("sizes", self.sizes, "segment sizes tried for each level of cuts");
+  }
 };
 
 /// Divides the forward order into segments by bytes \cite chen2016sublinear (their algorithm 3): a segment ends at the

@@ -21,6 +21,13 @@ struct evict_options {
   /// Where no pass finds a schedule, try the two slower ways that the solver's comment names.
   bool insist = true;
   run_control run{};  ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("random_passes", self.random_passes, "passes with random weights, after those with fixed weights");
+    visit("insist", self.insist, "where no pass finds a schedule, try slower ways");
+  }
 };
 
 /// Offline eviction. A pass runs the operations in the listed order. It first recomputes the inputs that are missing;

@@ -15,6 +15,13 @@ struct exact_options {
   std::uint64_t most_states = 2'000'000;  ///< most states kept; each takes about 90 bytes and its bits
   bool start_from_heuristic = true;       ///< run `evict` first; states that cannot beat its schedule are dropped
   run_control run{};                      ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("most_states", self.most_states, "most states kept");
+    visit("start_from_heuristic", self.start_from_heuristic, "run evict first");
+  }
 };
 
 /// The least time of any schedule within the budget, with the proof. Every order of first runs is considered, and every

@@ -41,6 +41,20 @@ struct hiremate_options {
   std::uint64_t nodes = 100;    ///< of the backend's search at most, unless there is a limit on time
   bool refine = true;           ///< improve the schedule of all operations at the end
   run_control run{};            ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("max_group", self.max_group, "M_l: most children of a group");
+    visit("max_top", self.max_top, "M_t: most children of the whole graph");
+    visit("most_options", self.most_options, "of a sub-graph");
+    visit("level_options", self.level_options, "N_o: of all sub-graphs of a level together");
+    visit("moves", self.moves, "work of each pair of budgets of a sub-graph");
+    visit("good_enough", self.good_enough, "no integer program within this of the proven bound");
+    visit("most_columns", self.most_columns, "larger integer programs are not begun");
+    visit("nodes", self.nodes, "of the integer program's search, unless there is a limit on time");
+    visit("refine", self.refine, "improve the schedule of all operations at the end");
+  }
 };
 
 /// Results for one hierarchy, for tables.

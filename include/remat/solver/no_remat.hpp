@@ -22,6 +22,13 @@ struct no_remat_options {
   bool reorder = false;          ///< search for the order of least peak; otherwise the listed order
   std::uint64_t moves = 20'000;  ///< of the local search: `least_peak_options::moves`
   run_control run{};             ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("reorder", self.reorder, "search for the order of least peak; otherwise the listed order");
+    visit("moves", self.moves, "moves of that search");
+  }
 };
 
 /// The baseline: every needed operation once, in the listed order, each tensor freed right after its last use. With

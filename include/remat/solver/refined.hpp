@@ -18,7 +18,16 @@ struct refined_options {
   std::vector<schedule> starts{};
   std::uint32_t branch_nodes = 200;  ///< of the bound: `turnaround_options::branch_nodes`
   std::uint32_t searches = 4;        ///< `refine_options::searches`
+  double gap = 0;                    ///< the solve ends with a time of at most (1 + gap) × the proven bound
   run_control run{};                 ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("branch_nodes", self.branch_nodes, "nodes of the bound's branch and bound");
+    visit("searches", self.searches, "independent searches");
+    visit("gap", self.gap, "end within this of the proven bound");
+  }
 };
 
 /// A proven bound, eviction, refinement.
@@ -31,11 +40,12 @@ struct refined_options {
 ///    0.1 % above the bound.
 /// 5. `refine` from all schedules found, with all that is left of the limits.
 ///
-/// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule meets
-/// the bound. `lower_bound` is proven; a schedule that meets it is `optimal`; others are heuristic. Without a limit of
-/// time or work, refinement makes `refine_options::default_moves` moves. A unit of work is a move of refinement;
-/// `evictions_per_work` operations of an eviction pass, or a state of `exact`, count as one. For a seed and a work
-/// limit the answer is the same for any number of threads. Throws `bad_argument` for an illegal schedule to start from.
+/// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
+/// within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that meets
+/// it is `optimal`; others are heuristic. Without a limit of time or work, refinement makes
+/// `refine_options::default_moves` moves. A unit of work is a move of refinement; `evictions_per_work` operations of an
+/// eviction pass, or a state of `exact`, count as one. For a seed and a work limit the answer is the same for any
+/// number of threads. Throws `bad_argument` for an illegal schedule to start from, and a `gap` that is NaN or negative.
 /// Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of `refined`, the
 /// part as the stage.
 ///

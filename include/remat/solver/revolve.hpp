@@ -18,6 +18,12 @@ namespace remat {
 struct revolve_options {
   std::uint32_t max_stages = 150;  ///< of the chains that a graph is cut into, at least 1
   run_control run{};               ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("max_stages", self.max_stages, "of the chains that a graph is cut into");
+  }
 };
 
 /// Optimal checkpointing of homogeneous chains: the fewest forward steps with c checkpoint slots, by the binomial rule

@@ -29,6 +29,21 @@ struct rockmate_options {
   std::uint32_t retain_rounds = 3;                   ///< `retain_options::rounds`
   std::uint32_t retain_from = 16;  ///< the best chains, one schedule of each, that are solved again and refined
   run_control run{};               ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("slots", self.slots, "parts of the memory");
+    visit("max_stages", self.max_stages, "of a chain");
+    visit("most_block", self.most_block, "forward operations of the largest block that is given options");
+    visit("options_per_stage", self.options_per_stage, "most options of a block");
+    visit("peaks", self.peaks, "peak budgets for options, below the one that does not bind");
+    visit("moves", self.moves, "work of each budget of a block");
+    visit("block_effort", self.block_effort, "largest sum of the squared operations of distinct blocks");
+    visit("table_bytes", self.table_bytes, "bytes of the largest table");
+    visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
+    visit("retain_from", self.retain_from, "best chains that are solved again and refined");
+  }
 };
 
 /// Rockmate \cite zhao2023rockmate: cuts the training step into a chain of blocks, finds several ways to run the

@@ -36,6 +36,20 @@ struct rotor_options {
   std::uint32_t candidates = 64;    ///< on a graph: the best schedules that are refined; 3/8 more with safe counts
   std::uint32_t retain_rounds = 3;  ///< on a graph: `retain_options::rounds` for each of them
   run_control run{};                ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("form", self.form, "on a chain: how memory is counted");
+    visit("slots", self.slots, "parts of the budget");
+    visit("max_stages", self.max_stages, "of the chains that a graph is cut into");
+    visit("exact_gradient", self.exact_gradient,
+          "on a chain, in slots: charge the gradient that waits, not that of the own output");
+    visit("max_breakpoints", self.max_breakpoints, "most breakpoints of the exact form");
+    visit("table_bytes", self.table_bytes, "bytes of the largest table");
+    visit("candidates", self.candidates, "on a graph: best schedules whose left memory is spent");
+    visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
+  }
 };
 
 /// Finds the fastest memory-persistent schedule of a chain within a budget, by dynamic programming over sub-chains and

@@ -21,6 +21,13 @@ struct twremat_options {
   std::uint32_t attempts = 1;
   std::uint32_t retain_rounds = 2;  ///< `retain_options::rounds`
   run_control run{};                ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("attempts", self.attempts, "recursions that are run; the best schedule is the answer");
+    visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
+  }
 };
 
 /// TwRemat \cite kumar2019twremat: recursion over nested separators, which a tree decomposition of the operation graph

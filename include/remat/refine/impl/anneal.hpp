@@ -107,11 +107,13 @@ class refinement {
                  options.run.time_limit == std::chrono::nanoseconds::max()),
         limit_(std::chrono::duration<double>(options.run.time_limit).count()) {
     if (std::isnan(options.lower_bound)) throw bad_argument("refine: the lower bound is not a number");
+    if (!(options.gap >= 0))
+      throw bad_argument("refine: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
   }
 
   refine_result run(std::span<const schedule> starts) {
     take_starts(starts);
-    const double target = std::max(options_.lower_bound, p_.graph().needed_time);
+    const double target = std::max(options_.lower_bound, p_.graph().needed_time) * (1 + options_.gap);
     for (std::uint32_t round = 0; round < rounds_; ++round) {
       run_round(round);
       take_best();

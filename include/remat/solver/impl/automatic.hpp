@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "remat/core/control.hpp"
+#include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
 #include "remat/core/rounding.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -31,7 +32,9 @@ namespace detail::automatic_solve {
 /// One solve of `automatic`: a proven bound, then the parts one after the other.
 class portfolio {
  public:
-  portfolio(const problem& p, const automatic_options& options) : clock_(options.run), problem_(p) {}
+  portfolio(const problem& p, const automatic_options& options) : clock_(options.run), problem_(p), gap_(options.gap) {
+    if (!(gap_ >= 0)) throw bad_argument("auto: gap is " + std::to_string(gap_) + "; it must be 0 or more");
+  }
   portfolio(const portfolio&) = delete;  // callbacks refer to it
   portfolio& operator=(const portfolio&) = delete;
 
@@ -53,6 +56,7 @@ class portfolio {
     run_part(rockmate, options_of(rockmate), share_of_chain_table);
     refined_options last;
     last.starts = std::move(starts_);
+    last.gap = gap_;
     run_part(refined, std::move(last), 1);
     if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
     return finish();
@@ -76,7 +80,7 @@ class portfolio {
 
   /// True: the best schedule meets the bound, or a limit is reached.
   [[nodiscard]] bool is_over() {
-    if (best_.plan && is_optimal(best_.time, best_.lower_bound)) return true;
+    if (best_.plan && is_optimal(best_.time, best_.lower_bound * (1 + gap_))) return true;
     stopped_ = clock_.poll();
     return stopped_ != stop_reason::none;
   }
@@ -106,6 +110,7 @@ class portfolio {
 
   run_clock clock_;
   problem problem_;
+  double gap_;
   solution best_;
   std::vector<schedule> starts_;
   stop_reason stopped_ = stop_reason::none;

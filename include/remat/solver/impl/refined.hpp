@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,10 @@ namespace detail::refined_solve {
 class refinement_solve {
  public:
   refinement_solve(const problem& p, const refined_options& options)
-      : options_(options), clock_(options.run), problem_(p), analysis_(p) {}
+      : options_(options), clock_(options.run), problem_(p), analysis_(p) {
+    if (!(options.gap >= 0))
+      throw bad_argument("refined: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
+  }
   refinement_solve(const refinement_solve&) = delete;  // callbacks refer to it
   refinement_solve& operator=(const refinement_solve&) = delete;
 
@@ -58,7 +62,9 @@ class refinement_solve {
   [[nodiscard]] bool is_within(double factor) const noexcept {
     return best_.plan && best_.time <= best_.lower_bound * factor;
   }
-  [[nodiscard]] bool meets_bound() const noexcept { return best_.plan && is_optimal(best_.time, best_.lower_bound); }
+  [[nodiscard]] bool meets_bound() const noexcept {
+    return best_.plan && is_optimal(best_.time, best_.lower_bound * (1 + options_.gap));
+  }
 
   solution finish() {
     conclude(problem_, best_, clock_, stopped_);
@@ -163,6 +169,7 @@ class refinement_solve {
     refine_options refining;
     refining.lower_bound = best_.lower_bound;
     refining.searches = options_.searches;
+    refining.gap = options_.gap;
     refining.run = part(1);
     refine_result better = refine(problem_, starts_, refining);
     clock_.work(better.moves);

@@ -33,17 +33,17 @@ stop() { echo "gpu.sh: $*" >&2; exit 2; }
 
 # ---- build ---------------------------------------------------------------------------------------------------------------
 
-# The files of compute-sanitizer: of the toolkit, else of NVIDIA's Python package for the same CUDA version.
+# The files of compute-sanitizer: of the toolkit, else of NVIDIA's Python package (whole from 13.4 on: older ones lack the
+# program that starts the checked one).
 add_sanitizer() {
-  local to=$1 from version
+  local to=$1 from
   mkdir -p "$to"
-  from=$(dirname "$(readlink -f "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")/..
-  if [ -x "$from/compute-sanitizer/compute-sanitizer" ]; then
-    cp "$from"/compute-sanitizer/{compute-sanitizer,*.so} "$to"
+  from=$(dirname "$(readlink -f "$(command -v nvcc)")")/../compute-sanitizer
+  if [ -x "$from/TreeLauncherSubreaper" ]; then
+    find "$from" -maxdepth 1 -type f -exec cp {} "$to" ';'
     return
   fi
-  version=$("$from/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
-  if ! "$python" -m pip download --quiet --no-deps --only-binary=:all: --dest "$to" "nvidia-cuda-sanitizer-api==$version.*"; then
+  if ! "$python" -m pip download --quiet --no-deps --only-binary=:all: --dest "$to" 'nvidia-cuda-sanitizer-api>=13.4,<14'; then
     echo "compute-sanitizer is neither in the toolkit nor to be downloaded: \`sanitize\` will need the machine's own" >&2
     return
   fi
@@ -52,11 +52,11 @@ import pathlib, sys, zipfile
 to = pathlib.Path(sys.argv[1])
 for wheel in to.glob("*.whl"):
     with zipfile.ZipFile(wheel) as files:
-        for name in files.namelist():
-            if name.endswith((".so", "/compute-sanitizer")):
-                (to / pathlib.Path(name).name).write_bytes(files.read(name))
+        for path in map(pathlib.PurePosixPath, files.namelist()):
+            if path.parent.name == "compute-sanitizer" and path.suffix in ("", ".so"):
+                (to / path.name).write_bytes(files.read(str(path)))
+                (to / path.name).chmod(0o755)
     wheel.unlink()
-(to / "compute-sanitizer").chmod(0o755)
 PYTHON
 }
 
@@ -253,17 +253,19 @@ if tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) < (2, 11): ra
 
 sanitize() {
   local tool kind test tests=() folder
-  if [ -f "$programs/compute-sanitizer.tar.gz" ]; then
+  # The machine's own fits its driver.
+  tool=$(PATH="$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer" command -v compute-sanitizer)
+  if [ -z "$tool" ] && [ -f "$programs/compute-sanitizer.tar.gz" ]; then
     folder=$(mktemp -d)
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'" EXIT
     tar -C "$folder" -xzf "$programs/compute-sanitizer.tar.gz" && tool=$folder/compute-sanitizer/compute-sanitizer
   fi
-  [ -x "${tool:-}" ] || tool=$(PATH="$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer" command -v compute-sanitizer)
   if [ -z "$tool" ]; then
     fail compute-sanitizer "it is neither in $programs nor on this machine"
     return
   fi
+  say "$tool"
   for test in "$programs"/tests/*; do
     # A test of faults makes the errors that the sanitizer reports.
     [[ "$test" == *fault* || ! -x "$test" ]] || tests+=("$test")

@@ -137,9 +137,13 @@ expect "PyTorch" 0 $?
 contains "$work/calls" "--plans $OUT/training.csv"
 contains "$work/calls" "compare.py --device cuda"
 
-# ---- compute-sanitizer: every tool, without the test of faults
+# ---- compute-sanitizer: every tool, without the test of faults; the machine's own comes first
 gpu sanitize
 expect "sanitize" 0 $?
+fake "$work/own/compute-sanitizer" 'exit 5'
+PATH=$work/own:$PATH gpu sanitize
+expect "the machine's own compute-sanitizer" 1 $?
+contains "$OUT/sanitize.log" "$work/own/compute-sanitizer"
 for tool in memcheck racecheck synccheck initcheck; do contains "$work/calls" "compute-sanitizer --tool $tool"; done
 lacks "$work/calls" "gpu.b_fault_test"
 contains "$work/calls" "gpu.a_test"

@@ -35,5 +35,5 @@ int main() {
   run.run(nullptr);  // on the default stream
   float dx = 0;
   cudaMemcpy(&dx, run.output(y.back()).data(), sizeof dx, cudaMemcpyDeviceToHost);
-  std::printf("%zu launches in an arena of %zu bytes; dx[0] = %g\n", run.plan().size(), run.arena().size(), dx);
+  std::printf("%zu launches in an arena of %zu bytes; dx[0] = %.4f\n", run.plan().size(), run.arena().size(), dx);
 }

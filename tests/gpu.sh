@@ -247,7 +247,7 @@ if tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) < (2, 11): ra
   REMAT_PLAN=$(realpath "$programs/remat-plan")
   export PYTHONDONTWRITEBYTECODE=1
   run "remat_torch_plan, bits" 90 "$python" examples/pytorch/check_networks.py --networks gpt2 --budgets 0.6 --seconds 2
-  run "remat_torch_plan beside PyTorch's own means" 150 "$python" examples/pytorch/compare.py --device cuda \
+  run "remat_torch_plan beside PyTorch's own means" 220 "$python" examples/pytorch/compare.py --device cuda \
     --networks gpt2 --settings 0.4,0.6 --steps 7 --seconds 2 --csv "$out/compare.csv"
 }
 

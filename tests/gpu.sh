@@ -239,7 +239,8 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)' 2>&1); then
   run "checkpoints at equal peak" 150 "$python" examples/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
     --plans "$out/training.csv" --csv "$out/checkpoints.csv"
   missing=$("$python" -c 'import torch
-if tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) < (2, 11): raise SystemExit("PyTorch is older than 2.11")' 2>&1) || {
+version = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
+if version < (2, 11): raise SystemExit("PyTorch is older than 2.11")' 2>&1) || {
     fail remat_torch_plan "not run: $(tail -n 1 <<<"$missing")"
     return
   }

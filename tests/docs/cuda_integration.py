@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The blocks of docs/cuda-integration.md on plain CUDA are cut from files that are compiled: python3 -B tests/docs/cuda_integration.py"""
+"""The blocks of docs/cuda-integration.md on plain CUDA are cut from files that are compiled."""
 import pathlib
 import re
 import sys

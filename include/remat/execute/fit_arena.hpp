@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "remat/core/control.hpp"
+#include "remat/core/id.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// \file
+/// Schedules whose arena is within a budget. An arena is larger than the peak: sizes are rounded up to the alignment,
+/// and addresses leave gaps. A solver bounds the peak alone.
+
+/// The problem whose peak is the load of an arena: every size is the room that it takes in the arena.
+///
+/// Sizes of tensors and workspaces are rounded up to a multiple of `alignment` bytes. Tensors in `elsewhere` do not lie
+/// in the arena, and have size 0. The result has no budget and no known bound. Times and the structure are those of
+/// `p`, so a schedule of one problem is a schedule of the other, and takes the same time.
+///
+/// An arena with this alignment (`memory_plan::arena_bytes`) is never smaller than the peak of its schedule in this
+/// problem. So a budget that is proven infeasible here is infeasible for arenas, and a lower bound on the time that is
+/// proven here holds for all schedules whose arena is within the budget.
+///
+/// O(operations + reads and writes). Throws `bad_argument` for an alignment below 1, for an id in `elsewhere` that is
+/// no tensor, and for sizes that exceed 2^63 − 1 bytes when rounded.
+[[nodiscard]] problem arena_problem(const problem& p, std::int64_t alignment = memory_plan_options{}.alignment,
+                                    std::span<const tensor_id> elsewhere = {});
+
+/// Options of `fit_arena` and `fit_arena_by`.
+struct fit_arena_options {
+  /// Units of work of `plan_memory` that count as one unit of the solver's work.
+  static constexpr std::uint64_t packing_per_work = 256;
+
+  std::int64_t budget = problem::unlimited;  ///< bytes, for the arena; the budget of the problem is not looked at
+  /// Tensors that lie elsewhere, such as outputs in memory of the caller. They count in the peak and not in the arena,
+  /// so the arena may be below the peak.
+  std::vector<tensor_id> elsewhere{};
+  memory_plan_options memory{};  ///< alignment, and seed of the packing; `enough` and the limits are set by `fit_arena`
+  std::uint32_t solves = 8;      ///< most solves, at least 1
+  run_control run{};             ///< of all solves and packings together
+};
+
+/// The answer of `fit_arena`: a solution whose arena is within the budget, with the arena.
+///
+/// `peak_bytes` and `time` are those of the plan in the problem that was given, and `lower_bound` holds for all
+/// schedules whose arena is within the budget. Without a plan, `status` is `infeasible` only where a solver has proven
+/// that no arena is within the budget.
+struct arena_solution : solution {
+  /// The arena of the plan: `offsets[i]` is that of `lifetimes_of(p, *plan).allocations[i]`. It has passed
+  /// `check_memory`. A tensor that lies elsewhere has no bytes in it; its offset has no meaning.
+  std::optional<memory_plan> memory{};
+  std::int64_t solved_budget = 0;   ///< bytes: the peak budget of the solve that found the plan; else of the last solve
+  std::int64_t smallest_arena = 0;  ///< bytes, of all schedules whose arena was planned; 0 if there was none
+  std::uint32_t solves = 0;         ///< that were made
+};
+
+/// A fast schedule whose arena is within a budget, by a solver that bounds the peak.
+///
+/// `solve(problem, run)` makes one solve and returns a `solution`. It gets `arena_problem` with a budget for the peak:
+/// first the whole budget. Method:
+///
+/// 1. The schedule's arena is packed until it is within the budget. Where it is not and comes near, more work is spent
+///    on packing.
+/// 2. Where it still is not, the next budget is lower by what was missing, and by twice as much after each further
+///    failure. After a budget at which the solver finds no schedule, the next is half-way back up.
+/// 3. Once a schedule fits, budgets between the highest that fitted and the lowest that did not are bisected, as long
+/// as
+///    faster schedules are known there. The fastest schedule that fits is the answer, from whichever solve.
+///
+/// Where the first solve finds no schedule, no other is made, and its status is the answer's. `optimal` says that the
+/// time meets the lower bound of the first solve. Where schedules were found and none fits, the status is `timeout` or
+/// `cancelled`, and `message` names the smallest arena.
+///
+/// Limits: the first solve gets `first_share` of them, each further one half of what is left; a packing at most a third
+/// of the time that is left. Without a limit of time, packing is bounded by work alone, so equal input, seed and work
+/// limit give the same answer if they do so for the solver. Cancellation: as `solve`, `plan_memory` and the checker;
+/// the limits are polled before each solve but the first. A schedule that was found when the stop request came is still
+/// packed, without a search, and is the answer where it fits.
+///
+/// Throws `bad_argument` for `solves` = 0, a negative budget, what `arena_problem` refuses, and a schedule of `solve`
+/// that is not legal; and what `solve` throws.
+[[nodiscard]] arena_solution fit_arena_by(const problem& p,
+                                          const std::function<solution(const problem&, const run_control&)>& solve,
+                                          const fit_arena_options& options = {});
+
+/// `fit_arena_by` with a solver, and its options but for `run`.
+///
+///     fit_arena_options options{.budget = bytes, .run = {.time_limit = std::chrono::seconds(10)}};
+///     const arena_solution fit = fit_arena(p, automatic, options);
+///     if (fit.plan) run(launch_plan(graph, p, fit.plan->steps, *fit.memory));
+template <class Solver>
+requires solver_for<Solver, problem>
+[[nodiscard]] arena_solution fit_arena(const problem& p, const Solver& solver, const fit_arena_options& options = {},
+                                       typename Solver::options_type solving = {}) {
+  const auto solve = [&](const problem& q, const run_control& part) {
+    solving.run = part;
+    return solver(q, solving);
+  };
+  return fit_arena_by(p, solve, options);
+}
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/execute/impl/fit_arena.hpp"
+#endif

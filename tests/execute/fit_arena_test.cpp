@@ -31,6 +31,7 @@
 #include "support/data.hpp"
 #include "support/exhaustive_arena.hpp"
 #include "support/random_graph.hpp"
+#include "support/schedules.hpp"
 
 using namespace remat;
 
@@ -90,17 +91,20 @@ training_graph two_tensors() {
   return g;
 }
 
-/// A problem whose listed order has a load, at alignment 1, that no arena of it meets.
+/// A problem with a schedule whose load, at alignment 1, no arena of it meets.
 struct fragmented {
   problem p;
+  schedule plan;
   std::int64_t load = 0, arena = 0;
 };
-std::vector<fragmented> fragmented_problems(std::uint64_t seeds) {
+std::vector<fragmented> fragmented_schedules(std::uint64_t seeds) {
   std::vector<fragmented> out;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const problem p = test::random_problem(seed, {.operations = 16, .final_output = 10, .backward = 100});
-    const memory_plan best = plan_memory(lifetimes_of(p, listed_order(p)), {.alignment = 1});
-    if (best.optimal && best.arena_bytes > best.lower_bound) out.push_back({p, best.lower_bound, best.arena_bytes});
+    const problem p = test::random_problem(seed, {.operations = 12, .once = 0, .backward = 100, .most_bytes = 30});
+    schedule plan = test::random_schedule(p, seed).plan;
+    const memory_plan best = plan_memory(lifetimes_of(p, plan), {.alignment = 1});
+    if (best.optimal && best.arena_bytes > best.lower_bound)
+      out.push_back({p, std::move(plan), best.lower_bound, best.arena_bytes});
   }
   return out;
 }
@@ -168,7 +172,7 @@ TEST_CASE("beside exhaustive search over schedules and packings: proofs hold, an
   }
   MESSAGE(possible, " possible, ", found, " found, ", optimal, " optimal; ", impossible, " impossible, ", infeasible,
           " proven");
-  CHECK(possible > 400);
+  CHECK(possible > 300);
   CHECK(100 * found >= 99 * possible);
   CHECK(100 * infeasible >= 95 * impossible);
   CHECK(100 * optimal >= 95 * possible);
@@ -200,15 +204,16 @@ TEST_CASE("no arena is above the budget, with any alignment, and tensors elsewhe
 
 TEST_CASE("an arena that gaps make too large: lower peaks until one fits, then back up") {
   std::size_t fits = 0, recovered = 0;
-  const std::vector<fragmented> all = fragmented_problems(400);
+  const std::vector<fragmented> all = fragmented_schedules(400);
   REQUIRE(all.size() >= 10);
   for (const fragmented& f : all) {
     std::vector<std::int64_t> budgets;
     const auto solve = [&](const problem& q, const run_control& run) {
       budgets.push_back(q.budget());
-      // The listed order where its peak fits: its arena does not.
-      const solution s = no_remat(q, {.run = run});
-      return s.plan ? s : exact(q, {.run = run});
+      solution s;
+      s.status = solve_status::feasible;
+      s.plan = f.plan;  // where its peak fits; its arena does not
+      return q.budget() >= f.load ? s : exact(q, {.run = run});
     };
     fit_arena_options options;
     options.budget = f.load;
@@ -229,7 +234,7 @@ TEST_CASE("an arena that gaps make too large: lower peaks until one fits, then b
     CHECK(fit.solved_budget < f.load);
     const auto low = *std::min_element(budgets.begin() + 1, budgets.end());
     recovered += fit.solved_budget > low;
-    // With the arena of the listed order there is nothing to do.
+    // With the arena of the schedule there is nothing to do.
     options.budget = f.arena;
     budgets.clear();
     CHECK(fit_arena_by(f.p, solve, options).solves == 1);
@@ -240,16 +245,15 @@ TEST_CASE("an arena that gaps make too large: lower peaks until one fits, then b
 }
 
 TEST_CASE("budgets: what was missing, twice as much after each failure, half-way back where there is no schedule") {
-  const std::vector<fragmented> all = fragmented_problems(400);
+  const std::vector<fragmented> all = fragmented_schedules(400);
   REQUIRE_FALSE(all.empty());
   const fragmented& f = all.front();
-  const std::int64_t gap = f.arena - f.load;
+  const std::int64_t gap = f.arena - f.load, margin = gap + gap / 2;
   std::vector<std::int64_t> budgets;
-  const schedule listed = listed_order(f.p);
   const auto stubborn = [&](const problem& q, const run_control&) {  // whatever the budget
     budgets.push_back(q.budget());
     solution s;
-    s.plan = listed;
+    s.plan = f.plan;
     s.status = solve_status::feasible;
     return s;
   };
@@ -260,7 +264,7 @@ TEST_CASE("budgets: what was missing, twice as much after each failure, half-way
   const arena_solution none = fit_arena_by(f.p, stubborn, options);
   CHECK(none.status == solve_status::timeout);
   CHECK(none.smallest_arena == f.arena);
-  CHECK(budgets == std::vector<std::int64_t>{f.load, f.load - gap, std::max<std::int64_t>(f.load - 3 * gap, 0)});
+  CHECK(budgets == std::vector<std::int64_t>{f.load, f.load - margin, std::max<std::int64_t>(f.load - 3 * margin, 0)});
 
   budgets.clear();
   options.solves = 20;
@@ -349,7 +353,7 @@ TEST_CASE("under a limit of work: the same answer with one thread and with two, 
   options.solves = 1;
   (void)fit_arena_by(p, solve, options);
   REQUIRE(limits.size() == 1);
-  CHECK(limits[0] == 17'000);
+  CHECK(limits[0] == 4'000);
 }
 
 TEST_CASE("a stop request ends the search, and what was found by then is packed") {

@@ -39,6 +39,8 @@ namespace remat {
 struct fit_arena_options {
   /// Units of work of `plan_memory` that count as one unit of the solver's work.
   static constexpr std::uint64_t packing_per_work = 256;
+  /// The share of the first solve in the limits.
+  static constexpr double first_share = 0.2;
 
   std::int64_t budget = problem::unlimited;  ///< bytes, for the arena; the budget of the problem is not looked at
   /// Tensors that lie elsewhere, such as outputs in memory of the caller. They count in the peak and not in the arena,
@@ -65,26 +67,26 @@ struct arena_solution : solution {
 
 /// A fast schedule whose arena is within a budget, by a solver that bounds the peak.
 ///
-/// `solve(problem, run)` makes one solve and returns a `solution`. It gets `arena_problem` with a budget for the peak:
-/// first the whole budget. Method:
+/// `solve(problem, run)` makes one solve and returns a `solution`. It gets `arena_problem` with a budget for the peak.
+/// Method:
 ///
-/// 1. The schedule's arena is packed until it is within the budget. Where it is not and comes near, more work is spent
-///    on packing.
-/// 2. Where it still is not, the next budget is lower by what was missing, and by twice as much after each further
-///    failure. After a budget at which the solver finds no schedule, the next is half-way back up.
-/// 3. Once a schedule fits, budgets between the highest that fitted and the lowest that did not are bisected, as long
-/// as
-///    faster schedules are known there. The fastest schedule that fits is the answer, from whichever solve.
+/// 1. The first solve gets the whole budget and a fifth of the limits. Its schedule is packed until the arena is within
+///    the budget; an arena that comes near gets more work.
+/// 2. If the arena fits and a limit ended the solve, the second solve has the same budget, and most of the limits.
+/// 3. If it does not fit, the budget of the next solve is lower by what was missing and half of the gaps, and by twice
+///    as much after each further failure.
+/// 4. Budgets between the lowest that was too large and the highest that was not are then bisected, as long as a faster
+///    schedule is known for the former. The fastest schedule that fits is the answer, from whichever solve.
 ///
-/// Where the first solve finds no schedule, no other is made, and its status is the answer's. `optimal` says that the
-/// time meets the lower bound of the first solve. Where schedules were found and none fits, the status is `timeout` or
-/// `cancelled`, and `message` names the smallest arena.
+/// If a first solve that no limit ended finds no schedule, no other is made, and its status is the answer's. `optimal`
+/// says that the time meets a lower bound that was proven within the whole budget. If schedules were found and none
+/// fits, the status is `timeout` or `cancelled`, and `message` names the smallest arena.
 ///
-/// Limits: the first solve gets `first_share` of them, each further one half of what is left; a packing at most a third
-/// of the time that is left. Without a limit of time, packing is bounded by work alone, so equal input, seed and work
-/// limit give the same answer if they do so for the solver. Cancellation: as `solve`, `plan_memory` and the checker;
-/// the limits are polled before each solve but the first. A schedule that was found when the stop request came is still
-/// packed, without a search, and is the answer where it fits.
+/// Limits: each solve gets a share of what is left, and a packing at most three tenths of it. A unit of work is one of
+/// the solver's, or `packing_per_work` of `plan_memory`. Without a limit of time, equal input, seed and work limit give
+/// the same answer if they do so for the solver. Cancellation: as `solve`, `plan_memory` and the checker; the limits
+/// are polled before each solve but the first. A schedule that was found when the stop request came is still packed,
+/// without a search, and is the answer if it fits.
 ///
 /// Throws `bad_argument` for `solves` = 0, a negative budget, what `arena_problem` refuses, and a schedule of `solve`
 /// that is not legal; and what `solve` throws.

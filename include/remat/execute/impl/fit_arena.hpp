@@ -55,72 +55,80 @@ class arena_search {
                   : options.budget / options.memory.alignment * options.memory.alignment) {}
 
   [[nodiscard]] arena_solution run() {
-    std::optional<std::int64_t> budget = most_;
-    while (budget && best_.solves < options_.solves && (best_.solves == 0 || !clock_.should_stop())) {
-      attempt(*budget);
-      budget = next_budget(*budget);
+    for (std::optional<std::int64_t> budget = most_; budget;) {
+      attempt(*budget, next_share());
+      budget = is_done() ? std::nullopt : next_budget();
     }
     finish();
     return std::move(best_);
   }
 
  private:
-  static constexpr double first_share = 0.85;  // of the limits, for the first solve
+  /// The share of the next solve in the limits that are left. The first one is short: it shows how much the gaps take.
+  [[nodiscard]] double next_share() const {
+    if (best_.solves == 0) return fit_arena_options::first_share;
+    if (best_.solves > 1) return 0.5;
+    return failures_ == 0 ? 0.8 : 0.6;  // the second one makes the most of what the first one showed
+  }
+
   static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work;
 
-  /// How a solve ended.
-  enum class outcome : std::uint8_t { no_schedule, too_large, no_faster, fits };
+  [[nodiscard]] bool is_done() const {
+    if (best_.solves >= options_.solves || clock_.should_stop()) return true;
+    if (best_.memory) return is_optimal(best_.time, best_.lower_bound) || clock_.left() < options_.run.time_limit / 32;
+    return best_.status == solve_status::infeasible || best_.status == solve_status::error;
+  }
 
   /// Solves within `budget` for the peak, packs the schedule, and notes the result.
-  void attempt(std::int64_t budget) {
-    run_control part = clock_.part(best_.solves == 0 ? first_share : 0.5);
+  void attempt(std::int64_t budget, double share) {
+    run_control part = clock_.part(share);
     part.on_progress = options_.run.on_progress;
+    const run_clock solving(part);
     solution answer = solve_(rounded_.with_budget(budget), part);
     clock_.work(answer.statistics.work);
-    if (best_.solves++ == 0) static_cast<solution&>(best_) = without_plan(answer);
+    const bool timed = part.time_limit != std::chrono::nanoseconds::max();
+    const bool counted = part.work_limit != run_control::no_work_limit;
+    cut_ = (timed && solving.elapsed() >= share_of(part.time_limit, 0.9)) ||
+           (counted && answer.statistics.work >= share_of(part.work_limit, 0.9));
+    ++best_.solves;
+    if (budget == most_) note_proofs(answer);
     if (!best_.memory) best_.solved_budget = budget;
-    last_ = take(budget, std::move(answer));
-    switch (last_) {
-      case outcome::no_schedule:
-        none_ = std::max(none_, budget);
-        break;
-      case outcome::too_large:
-        ++failures_;
-        too_large_ = std::min(too_large_, budget);
-        break;
-      case outcome::no_faster:
-      case outcome::fits:
-        fitted_ = std::max(fitted_, budget);
+    if (take(budget, std::move(answer))) {
+      low_ = budget;
+    } else {
+      high_ = budget;
+      if (low_ >= budget) low_ = -1;
     }
   }
 
-  /// What the answer of the first solve says, whether or not its schedule fits.
-  [[nodiscard]] static solution without_plan(const solution& answer) {
-    solution out;
-    out.status = answer.status;
-    out.lower_bound = answer.lower_bound;
-    out.proven = answer.proven;
-    out.obstacle = answer.obstacle;
-    out.message = answer.message;
-    return out;
+  /// What an answer for the whole budget proves holds for every schedule whose arena fits.
+  void note_proofs(const solution& answer) {
+    best_.lower_bound = std::max(best_.lower_bound, answer.lower_bound);
+    best_.proven = best_.proven || answer.proven;
+    if (best_.memory) return;
+    best_.status = answer.status;
+    best_.obstacle = answer.obstacle;
+    best_.message = answer.message;
   }
 
-  /// Makes the schedule of `answer` the best one, if it is faster and its arena is within the budget.
-  [[nodiscard]] outcome take(std::int64_t budget, solution answer) {
-    if (!answer.plan) return outcome::no_schedule;
+  /// Makes the schedule of `answer` the best one, if it is faster and its arena is within the budget. Returns false for
+  /// a faster schedule whose arena is too large.
+  bool take(std::int64_t budget, solution answer) {
+    if (!answer.plan) return true;
     const check_report report = check(plain_, *answer.plan);
     if (!report.valid()) throw bad_argument("fit_arena: solve returned an illegal schedule: " + report.message());
-    if (best_.memory && report.time >= best_.time) return outcome::no_faster;
+    if (best_.memory && report.time >= best_.time) return true;  // its arena is of no interest
     const std::vector<interval> intervals =
         intervals_of(lifetimes_of(plain_, *answer.plan), std::span<const tensor_id>(options_.elsewhere));
     memory_plan memory = pack(intervals);
     if (best_.smallest_arena == 0 || memory.arena_bytes < best_.smallest_arena)
       best_.smallest_arena = memory.arena_bytes;
     if (memory.arena_bytes > most_) {
-      missing_ = memory.arena_bytes - most_;
+      ++failures_;
       load_ = memory.lower_bound;
+      margin_ = memory.arena_bytes - most_ + (memory.arena_bytes - load_) / 2;
       fastest_too_large_ = std::min(fastest_too_large_, report.time);
-      return outcome::too_large;
+      return false;
     }
     const memory_check_report placed = check_memory(intervals, memory.offsets, memory.arena_bytes, alignment_);
     if (!placed.valid()) throw internal_error("memory plan: " + placed.message());
@@ -132,7 +140,7 @@ class arena_search {
     best_.message = std::move(answer.message);
     best_.memory = std::move(memory);
     best_.solved_budget = budget;
-    return outcome::fits;
+    return true;
   }
 
   /// Packs until the arena is within the budget, first with little work. An arena that is then near gets more.
@@ -150,7 +158,7 @@ class arena_search {
   [[nodiscard]] memory_plan_options packing(std::uint64_t work) const {
     memory_plan_options out = options_.memory;
     out.enough = most_ == problem::unlimited ? 0 : most_;
-    const run_control part = clock_.part(1.0 / 3);
+    const run_control part = clock_.part(best_.solves == 1 ? 0.1 : 0.3);
     constexpr std::uint64_t per_work = fit_arena_options::packing_per_work;
     if (part.work_limit <= run_control::no_work_limit / per_work) work = std::min(work, part.work_limit * per_work);
     out.run.stop = options_.run.stop;
@@ -161,28 +169,22 @@ class arena_search {
   }
   void count(const memory_plan& memory) { clock_.work(memory.statistics.work / fit_arena_options::packing_per_work); }
 
-  /// The peak budget of the next solve, after one with `budget`; nothing where no further one is of use.
-  [[nodiscard]] std::optional<std::int64_t> next_budget(std::int64_t budget) const {
-    if (best_.memory) return fitted_ >= most_ ? std::nullopt : between(fitted_, fitting_tolerance());
-    if (best_.solves == 1 && last_ == outcome::no_schedule) return std::nullopt;
-    if (none_ >= 0) return between(none_, alignment_);
-    const int doublings = static_cast<int>(std::min<std::uint32_t>(failures_ - 1, 20));
-    const std::int64_t from = std::min(budget, load_);
-    const std::int64_t step = missing_ > from >> doublings ? from : missing_ << doublings;
+  /// The peak budget of the next solve; nothing where no further one is of use.
+  [[nodiscard]] std::optional<std::int64_t> next_budget() const {
+    if (failures_ == 0)  // with more time, the same solve may find a better schedule
+      return best_.solves == 1 && cut_ ? std::optional(most_) : std::nullopt;
+    if (best_.memory && best_.time <= fastest_too_large_) return std::nullopt;
+    if (low_ >= 0) {
+      const std::int64_t budget = low_ + (high_ - low_) / 2 / alignment_ * alignment_;
+      const std::int64_t tolerance = best_.memory ? std::max(alignment_, most_ / 1024) : alignment_;
+      return high_ - low_ <= tolerance || budget <= low_ ? std::nullopt : std::optional(budget);
+    }
+    const std::uint32_t doublings = std::min<std::uint32_t>(failures_ - 1, 20);
+    const std::int64_t from = std::min(high_, load_);
+    const std::int64_t step = margin_ > from >> doublings ? from : std::max(margin_ << doublings, alignment_);
     if (from == 0) return std::nullopt;
-    return (from - std::max(std::min(step, from), alignment_)) / alignment_ * alignment_;
+    return (from - std::min(step, from)) / alignment_ * alignment_;
   }
-
-  /// Half-way from `low` to the lowest budget whose schedule was too large, unless they are less than `tolerance` apart
-  /// or no schedule above `low` promises to be faster.
-  [[nodiscard]] std::optional<std::int64_t> between(std::int64_t low, std::int64_t tolerance) const {
-    if (best_.memory && (best_.time <= fastest_too_large_ || is_optimal(best_.time, best_.lower_bound)))
-      return std::nullopt;
-    const std::int64_t budget = low + (too_large_ - low) / 2 / alignment_ * alignment_;
-    if (too_large_ - low <= tolerance || budget <= low) return std::nullopt;
-    return budget;
-  }
-  [[nodiscard]] std::int64_t fitting_tolerance() const { return std::max(alignment_, most_ / 1024); }
 
   void finish() {
     best_.statistics.seconds = clock_.seconds();
@@ -191,7 +193,7 @@ class arena_search {
       best_.status = is_optimal(best_.time, best_.lower_bound) ? solve_status::optimal : solve_status::feasible;
       return;
     }
-    if (failures_ == 0) return;  // the first solve found no schedule, and says why
+    if (failures_ == 0) return;  // no solve found a schedule, and the status says why
     best_.status = options_.run.stop.stop_requested() ? solve_status::cancelled : solve_status::timeout;
     best_.message = "found no schedule whose arena is within " + std::to_string(options_.budget) + " bytes, in " +
                     std::to_string(best_.solves) + (best_.solves == 1 ? " solve" : " solves") +
@@ -207,14 +209,13 @@ class arena_search {
   const std::int64_t most_;  // bytes of the arena: the budget, rounded down to the alignment
 
   arena_solution best_{};
-  outcome last_ = outcome::no_schedule;  // of the last solve
-  std::uint32_t failures_ = 0;           // solves whose schedule was too large
-  std::int64_t missing_ = 0;             // bytes over the budget, of the last schedule that was too large
-  std::int64_t load_ = 0;                // of that schedule
-  double fastest_too_large_ = std::numeric_limits<double>::infinity();
-  std::int64_t none_ = -1;                                             // the highest budget without a schedule
-  std::int64_t fitted_ = -1;                                           // the highest budget whose schedule fitted
-  std::int64_t too_large_ = std::numeric_limits<std::int64_t>::max();  // the lowest whose schedule did not
+  bool cut_ = false;            // a limit ended the last solve
+  std::uint32_t failures_ = 0;  // solves whose schedule was faster than the best and too large
+  std::int64_t load_ = 0;       // bytes, of the arena of the last of them
+  std::int64_t margin_ = 0;     // bytes by which it exceeded the budget, and half of its gaps
+  double fastest_too_large_ = std::numeric_limits<double>::infinity();  // the least time of any of them
+  std::int64_t high_ = 0;  // the budget of the last solve whose schedule was too large
+  std::int64_t low_ = -1;  // a budget below it whose schedule fitted or was no faster, or that had none; -1: none known
 };
 
 }  // namespace detail::arena_fitting

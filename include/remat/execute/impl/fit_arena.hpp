@@ -157,7 +157,11 @@ class arena_search {
 
   [[nodiscard]] memory_plan_options packing(std::uint64_t work) const {
     memory_plan_options out = options_.memory;
-    out.enough = most_ == problem::unlimited ? 0 : most_;
+    out.enough = most_;
+    if (most_ == problem::unlimited) {  // every arena fits: a small one, as by default
+      out.enough = 0;
+      work = run_control::no_work_limit;
+    }
     const run_control part = clock_.part(best_.solves == 1 ? 0.1 : 0.3);
     constexpr std::uint64_t per_work = fit_arena_options::packing_per_work;
     if (part.work_limit <= run_control::no_work_limit / per_work) work = std::min(work, part.work_limit * per_work);

@@ -96,7 +96,7 @@ TEST_CASE("sizes rounded up are planned for, and an arena above the budget has n
   CHECK(made.arena_bytes == made.executor->plan().arena_bytes());
   CHECK(made.arena_bytes <= options.budget);
   CHECK(made.peak_bytes <= 11'000);
-  // A solver that looks at no budget: each solve has a lower one than the one before, and then no more are made.
+  // A solver that looks at no budget: the second solve has a lower one, and then no more are made.
   std::vector<std::int64_t> budgets;
   const auto listed = [&](const problem& p) {
     budgets.push_back(p.budget());
@@ -104,14 +104,13 @@ TEST_CASE("sizes rounded up are planned for, and an arena above the budget has n
     s.plan = listed_order(p);
     return s;
   };
-  options.attempts = 3;
+  options.attempts = 2;
   made = profile_and_plan(g, make, listed, options);
   CHECK_FALSE(made.ready());
-  CHECK(made.attempts == 3);
-  REQUIRE(budgets.size() == 3);
+  CHECK(made.attempts == 2);
+  REQUIRE(budgets.size() == 2);
   CHECK(budgets[0] > budgets[1]);
-  CHECK(budgets[1] > budgets[2]);
-  CHECK(contains(made.message, "found no schedule whose arena is within 12000 bytes, in 3 solves"));
+  CHECK(contains(made.message, "found no schedule whose arena is within 12000 bytes, in 2 solves"));
   options.arena_within_budget = false;
   made = profile_and_plan(g, make, by_evict, options);
   REQUIRE(made.ready());

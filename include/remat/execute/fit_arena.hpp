@@ -37,8 +37,6 @@ namespace remat {
 
 /// Options of `fit_arena` and `fit_arena_by`.
 struct fit_arena_options {
-  /// Units of work of `plan_memory` that count as one unit of the solver's work.
-  static constexpr std::uint64_t packing_per_work = 256;
   /// The share of the first solve in the limits.
   static constexpr double first_share = 0.2;
 
@@ -82,11 +80,11 @@ struct arena_solution : solution {
 /// says that the time meets a lower bound that was proven within the whole budget. If schedules were found and none
 /// fits, the status is `timeout` or `cancelled`, and `message` names the smallest arena.
 ///
-/// Limits: each solve gets a share of what is left, and a packing at most three tenths of it. A unit of work is one of
-/// the solver's, or `packing_per_work` of `plan_memory`. Without a limit of time, equal input, seed and work limit give
-/// the same answer if they do so for the solver. Cancellation: as `solve`, `plan_memory` and the checker; the limits
-/// are polled before each solve but the first. A schedule that was found when the stop request came is still packed,
-/// without a search, and is the answer if it fits.
+/// Limits: each solve gets a share of what is left, and a packing at most three tenths of the time that is left. A unit
+/// of work is one of the solver's; the work of a packing grows with the limit of work, and is not counted in it.
+/// Without a limit of time, equal input, seed and work limit give the same answer if they do so for the solver.
+/// Cancellation: as `solve`, `plan_memory` and the checker; the limits are polled before each solve but the first. A
+/// schedule that was found when the stop request came is still packed, without a search, and is the answer if it fits.
 ///
 /// Throws `bad_argument` for `solves` = 0, a negative budget, what `arena_problem` refuses, and a schedule of `solve`
 /// that is not legal; and what `solve` throws.

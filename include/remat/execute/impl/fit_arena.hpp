@@ -71,7 +71,10 @@ class arena_search {
     return failures_ == 0 ? 0.8 : 0.6;  // the second one makes the most of what the first one showed
   }
 
-  static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work;
+  // In units of work of `plan_memory`: for an arena that is near; and under a limit of work, for each unit of the part
+  // of a packing, and at least.
+  static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work, packing_per_work = 4096,
+                                 least_packing = memory_plan_options::default_work / 4;
 
   [[nodiscard]] bool is_done() const {
     if (best_.solves >= options_.solves || clock_.should_stop()) return true;
@@ -146,12 +149,10 @@ class arena_search {
   /// Packs until the arena is within the budget, first with little work. An arena that is then near gets more.
   [[nodiscard]] memory_plan pack(const std::vector<interval>& intervals) {
     memory_plan memory = plan_memory(intervals, packing(memory_plan_options::default_work));
-    count(memory);
     constexpr std::int64_t near = 16;  // a part of the budget
     if (memory.arena_bytes <= most_ || memory.optimal || memory.arena_bytes - most_ > most_ / near) return memory;
     if (clock_.should_stop()) return memory;
     memory_plan denser = plan_memory(intervals, packing(more_packing));
-    count(denser);
     return denser.arena_bytes < memory.arena_bytes ? std::move(denser) : std::move(memory);
   }
 
@@ -163,15 +164,14 @@ class arena_search {
       work = run_control::no_work_limit;
     }
     const run_control part = clock_.part(best_.solves == 1 ? 0.1 : 0.3);
-    constexpr std::uint64_t per_work = fit_arena_options::packing_per_work;
-    if (part.work_limit <= run_control::no_work_limit / per_work) work = std::min(work, part.work_limit * per_work);
+    if (part.work_limit <= run_control::no_work_limit / packing_per_work)
+      work = std::min(work, std::max(part.work_limit * packing_per_work, least_packing));
     out.run.stop = options_.run.stop;
     out.run.time_limit = std::min(out.run.time_limit, part.time_limit);
     out.run.work_limit = std::min(out.run.work_limit, work);
     out.run.on_progress = nullptr;
     return out;
   }
-  void count(const memory_plan& memory) { clock_.work(memory.statistics.work / fit_arena_options::packing_per_work); }
 
   /// The peak budget of the next solve; nothing where no further one is of use.
   [[nodiscard]] std::optional<std::int64_t> next_budget() const {

@@ -75,13 +75,14 @@ struct arena_solution : solution {
 ///    as much after each further failure.
 /// 4. Budgets between the lowest that was too large and the highest that was not are then bisected, as long as a faster
 ///    schedule is known for the former. The fastest schedule that fits is the answer, from whichever solve.
+/// 5. If none fits, what is left of the limits goes into packing the schedule whose arena came nearest.
 ///
 /// If a first solve that no limit ended finds no schedule, no other is made, and its status is the answer's. `optimal`
 /// says that the time meets a lower bound that was proven within the whole budget. If schedules were found and none
 /// fits, the status is `timeout` or `cancelled`, and `message` names the smallest arena.
 ///
-/// Limits: each solve gets a share of what is left, and a packing at most three tenths of the time that is left. A unit
-/// of work is one of the solver's; the work of a packing grows with the limit of work, and is not counted in it.
+/// Limits: each solve and each packing gets a share of what is left, a packing at most three tenths but for the last. A
+/// unit of work is one of the solver's; the work of a packing grows with the limit of work, and is not counted in it.
 /// Without a limit of time, equal input, seed and work limit give the same answer if they do so for the solver.
 /// Cancellation: as `solve`, `plan_memory` and the checker; the limits are polled before each solve but the first. A
 /// schedule that was found when the stop request came is still packed, without a search, and is the answer if it fits.

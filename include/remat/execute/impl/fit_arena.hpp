@@ -59,6 +59,7 @@ class arena_search {
       attempt(*budget, next_share());
       budget = is_done() ? std::nullopt : next_budget();
     }
+    if (!best_.memory && nearest_ && !clock_.should_stop()) pack_nearest();
     finish();
     return std::move(best_);
   }
@@ -75,6 +76,15 @@ class arena_search {
   // of a packing, and at least.
   static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work, packing_per_work = 4096,
                                  least_packing = memory_plan_options::default_work / 4;
+
+  /// A schedule, and what is known of it. `intervals` is empty if its arena is within the budget.
+  struct candidate {
+    std::int64_t budget = 0;  // of its solve
+    solution answer{};
+    check_report report{};
+    std::vector<interval> intervals{};
+    bool optimal = false;  // its arena is proven the smallest
+  };
 
   [[nodiscard]] bool is_done() const {
     if (best_.solves >= options_.solves || clock_.should_stop()) return true;
@@ -126,44 +136,62 @@ class arena_search {
     memory_plan memory = pack(intervals);
     if (best_.smallest_arena == 0 || memory.arena_bytes < best_.smallest_arena)
       best_.smallest_arena = memory.arena_bytes;
-    if (memory.arena_bytes > most_) {
-      ++failures_;
-      load_ = memory.lower_bound;
-      margin_ = memory.arena_bytes - most_ + (memory.arena_bytes - load_) / 2;
-      fastest_too_large_ = std::min(fastest_too_large_, report.time);
-      return false;
+    if (memory.arena_bytes <= most_) {
+      keep(candidate{budget, std::move(answer), report, {}, false}, intervals, std::move(memory));
+      return true;
     }
+    ++failures_;
+    load_ = memory.lower_bound;
+    margin_ = memory.arena_bytes - most_ + (memory.arena_bytes - load_) / 2;
+    fastest_too_large_ = std::min(fastest_too_large_, report.time);
+    if (memory.arena_bytes == best_.smallest_arena)
+      nearest_ = candidate{budget, std::move(answer), report, intervals, memory.optimal};
+    return false;
+  }
+
+  /// Makes the schedule of `m` the best one. Its arena is `memory`, within the budget.
+  void keep(candidate m, const std::vector<interval>& intervals, memory_plan memory) {
     const memory_check_report placed = check_memory(intervals, memory.offsets, memory.arena_bytes, alignment_);
     if (!placed.valid()) throw internal_error("memory plan: " + placed.message());
-    best_.plan = std::move(answer.plan);
-    best_.peak_bytes = report.peak_bytes;
-    best_.time = report.time;
-    best_.statistics.computes = report.computes;
-    best_.statistics.recomputes = report.recomputes;
-    best_.message = std::move(answer.message);
+    best_.plan = std::move(m.answer.plan);
+    best_.peak_bytes = m.report.peak_bytes;
+    best_.time = m.report.time;
+    best_.statistics.computes = m.report.computes;
+    best_.statistics.recomputes = m.report.recomputes;
+    best_.message = std::move(m.answer.message);
     best_.memory = std::move(memory);
-    best_.solved_budget = budget;
-    return true;
+    best_.solved_budget = m.budget;
+  }
+
+  /// No schedule fits: what is left of the limits goes into the arena that comes nearest.
+  void pack_nearest() {
+    if (nearest_->optimal) return;
+    memory_plan memory = plan_memory(nearest_->intervals, packing(5 * more_packing, 0.9));
+    best_.smallest_arena = std::min(best_.smallest_arena, memory.arena_bytes);
+    if (memory.arena_bytes > most_) return;
+    const std::vector<interval> intervals = std::move(nearest_->intervals);
+    keep(*std::move(nearest_), intervals, std::move(memory));
   }
 
   /// Packs until the arena is within the budget, first with little work. An arena that is then near gets more.
   [[nodiscard]] memory_plan pack(const std::vector<interval>& intervals) {
-    memory_plan memory = plan_memory(intervals, packing(memory_plan_options::default_work));
+    memory_plan memory = plan_memory(intervals, packing(memory_plan_options::default_work, packing_share()));
     constexpr std::int64_t near = 16;  // a part of the budget
     if (memory.arena_bytes <= most_ || memory.optimal || memory.arena_bytes - most_ > most_ / near) return memory;
     if (clock_.should_stop()) return memory;
-    memory_plan denser = plan_memory(intervals, packing(more_packing));
+    memory_plan denser = plan_memory(intervals, packing(more_packing, packing_share()));
     return denser.arena_bytes < memory.arena_bytes ? std::move(denser) : std::move(memory);
   }
 
-  [[nodiscard]] memory_plan_options packing(std::uint64_t work) const {
+  [[nodiscard]] double packing_share() const { return best_.solves == 1 ? 0.1 : 0.3; }
+  [[nodiscard]] memory_plan_options packing(std::uint64_t work, double share) const {
     memory_plan_options out = options_.memory;
     out.enough = most_;
     if (most_ == problem::unlimited) {  // every arena fits: a small one, as by default
       out.enough = 0;
       work = run_control::no_work_limit;
     }
-    const run_control part = clock_.part(best_.solves == 1 ? 0.1 : 0.3);
+    const run_control part = clock_.part(share);
     if (part.work_limit <= run_control::no_work_limit / packing_per_work)
       work = std::min(work, std::max(part.work_limit * packing_per_work, least_packing));
     out.run.stop = options_.run.stop;
@@ -218,6 +246,7 @@ class arena_search {
   std::int64_t load_ = 0;       // bytes, of the arena of the last of them
   std::int64_t margin_ = 0;     // bytes by which it exceeded the budget, and half of its gaps
   double fastest_too_large_ = std::numeric_limits<double>::infinity();  // the least time of any of them
+  std::optional<candidate> nearest_{};                                  // the one of the smallest arena
   std::int64_t high_ = 0;  // the budget of the last solve whose schedule was too large
   std::int64_t low_ = -1;  // a budget below it whose schedule fitted or was no faster, or that had none; -1: none known
 };

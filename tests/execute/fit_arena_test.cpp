@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+// labels: slow
 #include "remat/execute/fit_arena.hpp"
 
 #include <doctest/doctest.h>

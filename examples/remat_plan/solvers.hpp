@@ -2,16 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "outcome.hpp"
 #include "remat/chain/chain_problem.hpp"
+#include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/automatic.hpp"
 #include "remat/solver/chain_solution.hpp"
@@ -53,15 +56,25 @@ template <remat::solver_solution Solution>
   return out;
 }
 
-/// `solver` on the graph of `p`; each solve names its budget.
+/// `solve` on the graph of `p`; each solve names its budget.
+[[nodiscard]] inline named_solver on_graph_by(
+    std::string_view name, const remat::problem& p,
+    std::function<remat::solution(const remat::problem& p, const remat::run_control& run)> solve) {
+  const auto within = [p, solve](std::int64_t budget, const remat::run_control& run) {
+    return to_outcome(solve(p.with_budget(budget), run));
+  };
+  return {std::string(name), within, std::move(solve)};
+}
+
+/// `solver` on the graph of `p`.
 template <class Solver>
 [[nodiscard]] named_solver on_graph(const Solver& solver, const remat::problem& p,
                                     typename Solver::options_type options = {}) {
-  return {std::string(Solver::name), [solver, p, options](std::int64_t budget, const remat::run_control& run) {
-            typename Solver::options_type now = options;
-            now.run = run;
-            return to_outcome(solver(p.with_budget(budget), now));
-          }};
+  return on_graph_by(Solver::name, p, [solver, options](const remat::problem& within, const remat::run_control& run) {
+    typename Solver::options_type now = options;
+    now.run = run;
+    return solver(within, now);
+  });
 }
 
 /// `solver` on the chain of `p`.
@@ -73,15 +86,14 @@ template <class Solver>
     now.run = run;
     return to_outcome(solver(p.with_budget(budget), now));
   };
-  return {std::string(Solver::name), solve, false};  // each budget alone: comparable with other programs
+  return {std::string(Solver::name), solve, {}, false};  // each budget alone: comparable with other programs
 }
 
 /// All solvers for a training graph.
 [[nodiscard]] inline std::vector<named_solver> graph_solvers(const remat::problem& p,
                                                              std::optional<std::uint32_t> slots) {
   // The listed order where it fits, else the order of least peak.
-  const auto best_order = [p](std::int64_t budget, const remat::run_control& run) {
-    const remat::problem within = p.with_budget(budget);
+  const auto best_order = [](const remat::problem& within, const remat::run_control& run) {
     remat::no_remat_options options;
     options.run = run;
     remat::solution s = remat::no_remat(within, options);
@@ -89,15 +101,15 @@ template <class Solver>
       options.reorder = true;
       s = remat::no_remat(within, options);
     }
-    return to_outcome(std::move(s));
+    return s;
   };
   // Under a limit of work, random passes go on until the work is spent.
-  const auto evict_within_work = [p](std::int64_t budget, const remat::run_control& run) {
+  const auto evict_within_work = [](const remat::problem& within, const remat::run_control& run) {
     remat::evict_options options;
     options.run = run;
     if (run.work_limit != remat::run_control::no_work_limit)
       options.random_passes = std::numeric_limits<std::uint64_t>::max();
-    return to_outcome(remat::evict(p.with_budget(budget), options));
+    return remat::evict(within, options);
   };
   remat::rotor_options in_slots;
   if (slots) in_slots.slots = *slots;
@@ -111,13 +123,13 @@ template <class Solver>
 #endif
   remat::twremat_options several;
   several.attempts = 9;
-  return {{std::string(remat::no_remat_solver::name), best_order},
+  return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p),
           on_graph(remat::chen_greedy, p),
           on_graph(remat::revolve, p),
           on_graph(remat::rotor, p, in_slots),
           on_graph(remat::rockmate, p, blocks),
-          {std::string(remat::evict_solver::name), evict_within_work},
+          on_graph_by(remat::evict_solver::name, p, evict_within_work),
           on_graph(remat::twremat, p, several),
 #ifdef REMAT_HAVE_CBC
           on_graph(remat::hiremate, p, groups),

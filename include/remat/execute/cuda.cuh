@@ -208,6 +208,8 @@ class cuda_executor {
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   /// The arena, in device memory.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_.bytes(); }
+  /// True when the executor notes the times of launches.
+  [[nodiscard]] bool timing() const noexcept { return options_.timing; }
   /// The device on which the executor was made.
   [[nodiscard]] int device() const noexcept { return device_; }
   /// The executor's kernels.

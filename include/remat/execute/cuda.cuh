@@ -56,15 +56,15 @@ namespace remat {
 template <cuda_kernels Kernels>
 class cuda_executor {
  public:
-  /// Throws `bad_argument` if the arena does not fit the plan, or if `options.streams` are not one for each of the
-  /// plan's streams but stream 0, all different, of the current device and no default streams; `cuda_error` if the
-  /// device gives no memory, streams or events.
+  /// Throws `bad_argument` if the plan's arena exceeds `arena_budget`, if the arena does not fit the plan, or if
+  /// `options.streams` are not one for each of the plan's streams but stream 0, all different, of the current device
+  /// and no default streams; `cuda_error` if the device gives no memory, streams or events.
   cuda_executor(launch_plan plan, Kernels kernels, cuda_options options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
         options_(std::move(options)),
         device_(cuda::current_device()),
-        arena_(std::move(options_.arena), static_cast<std::size_t>(plan_.arena_bytes()),
+        arena_(std::move(options_.arena), arena_bytes_within(options_.arena_budget),
                static_cast<std::size_t>(plan_.alignment())),
         own_(make_streams(plan_, options_, device_)),
         streams_(all_streams(plan_, options_, own_)),
@@ -92,11 +92,18 @@ class cuda_executor {
       static_cast<void>(cudaStreamSynchronize(streams_[s]));
   }
 
-  /// Kernels read resident tensor `t` from `memory`, on the device, from the next run or capture on. Throws
-  /// `bad_argument` as `launch_calls`, and while another call has not ended.
+  /// Kernels read resident tensor `t` from `memory`, on the device, from the next run, capture or update on. Steps that
+  /// were captured or enqueued before keep the memory that they have. Throws `bad_argument` as `launch_calls`, and
+  /// while another call has not ended.
   void bind(tensor_id t, std::span<const std::byte> memory) {
     const detail::exclusive_use use(in_use_);
     calls_.bind(t, memory);
+  }
+  /// Kernels write and read output `t` in `memory`, on the device, likewise; `t` is one of
+  /// `launch_options::bound_outputs` or `accumulated_outputs`. Throws likewise.
+  void bind_output(tensor_id t, std::span<std::byte> memory) {
+    const detail::exclusive_use use(in_use_);
+    calls_.bind_output(t, memory);
   }
 
   /// Enqueues one training step behind what `stream` holds and returns without waiting. What `stream` is given next
@@ -107,8 +114,9 @@ class cuda_executor {
   /// Looks at `stop` before each launch. A run that was stopped enqueues no further launch, waits for the plan's other
   /// streams and returns `run_status::cancelled`; the outputs are then undefined.
   ///
-  /// Throws `bad_argument`, before anything is enqueued, if a tensor is not bound, if a debug mode meets a capture, if
-  /// the current device or the stream's is not the executor's, or if another thread's call has not ended; `cuda_error`
+  /// Throws `bad_argument`, before anything is enqueued, if a tensor is not bound, if a bound output shares bytes with
+  /// another bound tensor, if a debug mode or a random operation without a `cuda_seed` meets a capture, if the current
+  /// device or the stream's is not the executor's, or if another thread's call has not ended; `cuda_error`
   /// if an earlier call's error is still pending or the device refuses the step's begin or end; `execution_error` if a
   /// kernel throws, returns an error or leaves one, with what was thrown nested. The executor then waits for the plan's
   /// other streams, and the next run begins anew.
@@ -119,7 +127,7 @@ class cuda_executor {
     throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
     capturing_ = status != cudaStreamCaptureStatusNone;
     if (capturing_) {
-      refuse_debug();
+      require_replayable();
     } else if (stream != checked_) {
       cuda::require_stream_of(device_, stream, "the stream");
       checked_ = stream;
@@ -202,7 +210,8 @@ class cuda_executor {
     return between(2 * plan_.size(), 2 * plan_.size() + 1);
   }
 
-  /// A final output in device memory; the next step overwrites it. Throws `bad_argument` for other tensors.
+  /// A final output in device memory; the next step overwrites it, or adds to it. Throws `bad_argument` for other
+  /// tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
   /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
@@ -255,6 +264,7 @@ class cuda_executor {
       if (self.options_.debug == cuda_debug::poison) {
         for (const std::uint32_t a : self.plan_.begins(i)) self.fill(a, l.stream);
         self.fill_workspace(l);
+        self.fill_bound_outputs(i);
       }
       if (self.options_.timing) self.stamp(2 * std::size_t{i}, self.stream(l.stream));
     }
@@ -271,6 +281,11 @@ class cuda_executor {
     }
   };
 
+  /// The bytes of the plan's arena.
+  [[nodiscard]] std::size_t arena_bytes_within(std::int64_t budget) const {
+    plan_.require_arena_within(budget);
+    return static_cast<std::size_t>(plan_.arena_bytes());
+  }
   static std::vector<cuda_stream> make_streams(const launch_plan& plan, const cuda_options& options, int device) {
     std::vector<cuda_stream> out;
     if (!options.streams.empty())
@@ -326,7 +341,7 @@ class cuda_executor {
     return capture_stream_.get();
   }
   [[nodiscard]] cuda_graph captured(cudaStream_t stream, std::uint64_t step_seed) {
-    refuse_debug();
+    require_replayable();
     prepare("a call before the capture");
     if (unsettled_) settle();
     throw_on_cuda_error(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
@@ -343,9 +358,15 @@ class cuda_executor {
     throw_on_cuda_error(cudaStreamEndCapture(stream, &graph), "ending the capture");
     return cuda_graph(graph);
   }
-  void refuse_debug() const {
+  void require_replayable() const {
     if (options_.debug != cuda_debug::off)
       throw bad_argument("the debug modes wait for each launch, which a capture forbids; capture with cuda_debug::off");
+    if (options_.seed != nullptr) return;
+    for (const launch& l : plan_.launches())
+      if (plan_.is_random(l.operation))
+        throw bad_argument(plan_.label(l.operation) +
+                           " is random, and every replay would repeat the seed of the capture; set cuda_options::seed "
+                           "to a cuda_seed, which the kernel reads");
   }
 
   run_status enqueue(cudaStream_t stream, std::uint64_t step_seed, const std::stop_token& stop) {
@@ -423,11 +444,22 @@ class cuda_executor {
                                                  capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
                         "noting the time");
   }
+  void fill(std::span<std::byte> memory, std::uint32_t s) const {
+    if (memory.empty()) return;
+    throw_on_cuda_error(cudaMemsetAsync(memory.data(), cuda::poison, memory.size(), stream(s)),
+                        "filling memory that holds nothing");
+  }
   void fill(std::uint32_t a, std::uint32_t s) const {
-    const auto bytes = static_cast<std::size_t>(plan_.lives().allocations[a].bytes);
-    if (bytes == 0) return;
-    throw_on_cuda_error(cudaMemsetAsync(arena_.bytes().data() + plan_.offsets()[a], cuda::poison, bytes, stream(s)),
-                        "filling memory that belongs to no tensor");
+    fill(arena_.bytes().subspan(static_cast<std::size_t>(plan_.offsets()[a]),
+                                static_cast<std::size_t>(plan_.lives().allocations[a].bytes)),
+         s);
+  }
+  /// Fills the outputs in the caller's memory that launch `i` writes anew.
+  void fill_bound_outputs(std::uint32_t i) const {
+    const launch& l = plan_.launches()[i];
+    const std::span<const launch_argument> outputs = plan_.outputs(l);
+    for (std::size_t x = 0; x < outputs.size(); ++x)
+      if (outputs[x].allocation == launch_argument::bound && outputs[x].adds == 0) fill(calls_[i].outputs[x], l.stream);
   }
   void fill_workspace(const launch& l) const {
     if (const std::uint32_t a = plan_.lives().workspace[l.step]; a != lifetimes::no_allocation) fill(a, l.stream);

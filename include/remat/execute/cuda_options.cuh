@@ -8,6 +8,7 @@
 
 #include "remat/execute/cuda_seed.cuh"
 #include "remat/execute/cuda_stream.cuh"
+#include "remat/problem/problem.hpp"
 
 namespace remat {
 
@@ -31,8 +32,11 @@ enum class cuda_debug : std::uint8_t {
 /// Options of `cuda_executor`.
 struct cuda_options {
   /// The arena: the caller's device memory (`cuda_memory(span)`), or memory of a pool in a stream's order
-  /// (`cuda_memory(bytes, stream)`). If empty, the executor calls cudaMalloc once, for the plan's bytes.
+  /// (`cuda_memory(bytes, stream)`). If empty, the executor calls cudaMalloc once, for the plan's bytes. Several
+  /// executors may share one span, as large as the largest of their plans needs: their steps must be ordered, and each
+  /// overwrites the whole arena.
   cuda_memory arena{};
+  std::int64_t arena_budget = problem::unlimited;  ///< bytes, at least 0: a plan with a larger arena is refused
   /// The plan's streams 1, 2, …, which the caller owns: created with any flags, priorities or green contexts, and alive
   /// as long as the executor. Empty: the executor makes them, with cudaStreamNonBlocking.
   std::vector<cudaStream_t> streams{};
@@ -42,7 +46,9 @@ struct cuda_options {
   cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
   bool timing = false;                 ///< note when each launch began and ended: two more events a launch
   bool ranges = false;                 ///< an NVTX range around each launch's enqueuing, with the operation's name
-  const cuda_seed* seed = nullptr;     ///< if not null: written before each training step; must outlive the executor
+  /// If not null: written before each training step; must outlive the executor. A step with random operations
+  /// (`launch_plan::is_random`) can be captured only with it.
+  const cuda_seed* seed = nullptr;
 };
 
 /// The time of one launch on the device, in milliseconds.

@@ -146,9 +146,9 @@ template <cuda_kernels Kernels>
 /// step with the measured times, and makes a `cuda_executor` with all tensors bound.
 ///
 /// Operations are measured in the arena of `cuda` if it is large enough, and in memory from cudaMalloc otherwise, which
-/// is freed before the executor is made. The executor takes over the arena of `cuda`; with none, it allocates the plan's
-/// bytes. `cuda.timing`, `debug` and `streams` are those of the executor that is returned.
-/// Throws as `profile_and_plan`, `profile` and `cuda_executor`.
+/// is freed before the executor is made. The executor takes over the arena of `cuda`; with none, it allocates the
+/// plan's bytes. `cuda.timing`, `debug` and `streams` are those of the executor that is returned. Throws as
+/// `profile_and_plan`, `profile` and `cuda_executor`.
 ///
 ///     auto step = make_planned_cuda(graph, kernels, bindings, [](const problem& p) { return evict(p); },
 ///                                   {.profile = {.runs = 10}, .budget = bytes});

@@ -41,7 +41,7 @@ class cuda_kernel {
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, cuda_kernel> && cuda_kernels<std::decay_t<F>>)
       cuda_kernel(F&& f) {  // NOLINT: implicit, so that a table's entry is assigned a lambda
-    if constexpr (requires { f == nullptr; })
+    if constexpr (requires { f == nullptr; } && !std::is_function_v<std::remove_reference_t<F>>)
       if (f == nullptr) return;
     if constexpr (std::same_as<std::invoke_result_t<std::decay_t<F>&, const cuda_call&>, cudaError_t>)
       call_ = std::forward<F>(f);

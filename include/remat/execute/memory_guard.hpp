@@ -59,7 +59,7 @@ class memory_guard {
   host_debug debug_;
   bool check_inputs_;
   std::vector<std::uint8_t> in_use_;       // of each allocation
-  std::vector<std::uint32_t> by_address_;  // the allocations in the arena, in the order of their offsets
+  std::vector<std::uint32_t> by_address_;  // the allocations in the order of their offsets
   std::vector<std::uint64_t> hashes_;      // of the inputs of the launch that runs
 };
 

@@ -40,8 +40,8 @@ REMAT_INLINE memory_guard::memory_guard(const launch_plan& plan, const launch_ca
   hashes_.resize(most);
   if (debug == host_debug::off) return;
   in_use_.assign(plan.lives().allocations.size(), 0);
-  for (std::uint32_t a = 0; a < in_use_.size(); ++a)
-    if (plan.is_in_arena(a)) by_address_.push_back(a);
+  by_address_.resize(in_use_.size());
+  for (std::uint32_t a = 0; a < by_address_.size(); ++a) by_address_[a] = a;
   std::sort(by_address_.begin(), by_address_.end(), [&](std::uint32_t a, std::uint32_t b) {
     return std::pair(plan.offsets()[a], a) < std::pair(plan.offsets()[b], b);
   });

@@ -47,7 +47,8 @@ namespace remat {
 ///
 /// All runs of an executor share its arena: a caller that runs steps on different streams must order these streams. So
 /// must one that gives several executors the same arena, `cuda_memory(span)`: a step then overwrites the outputs that
-/// another executor has left in the arena. One call of `run`, `bind`, `capture` or `update` at a time.
+/// another executor has left in the arena. One call of `run`, `bind`, `capture`, `update` or a captured step's `launch`
+/// at a time.
 ///
 /// The device that is current when the executor is made must be current in all calls, and have all streams; what does
 /// not is refused. The executor is neither copied nor moved. It may be destroyed before its work has ended: an arena of

@@ -83,9 +83,11 @@ TEST_CASE("memory of a pool is used on other streams than its own, and freed whi
 }
 
 TEST_CASE("the free comes behind the last run without help of the caller") {
-  const fake::random_step x(11, 14);
+  const fake::random_step x(26, 14);
   const auto size = static_cast<std::size_t>(x.where.arena_bytes);
   const launch_plan plan = x.launches({.streams = 3});
+  REQUIRE(plan.of_stream(1).size() > 3);
+  REQUIRE(cuda::forks_and_joins(plan).joins.size() > 0);
   enum class end { done, replayed, stopped, failed };
   for (const end way : {end::done, end::replayed, end::stopped, end::failed})
     for (std::size_t last = 1; last < plan.size(); ++last) {

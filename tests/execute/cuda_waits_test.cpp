@@ -50,7 +50,7 @@ struct outcome {
   bool refused = false;  // the capture was refused: a stream is outside of it, or not joined
 };
 
-/// The caller writes the input, runs two steps, reads the outputs, and writes the input again. Wait number `dropped`
+/// The caller writes the input before, between and after two steps, and reads the outputs. Wait number `dropped`
 /// has no effect. `replayed`: the steps are replays of a capture.
 outcome without_wait(const fake::random_step& x, std::uint32_t streams, std::uint64_t seed, std::size_t dropped,
                      bool replayed) {
@@ -75,9 +75,11 @@ outcome without_wait(const fake::random_step& x, std::uint32_t streams, std::uin
       if (replayed) {
         const cuda_captured_step captured = run.capture(1);
         captured.launch(stream.get());
+        feed();
         captured.launch(stream.get());
       } else {
         run.run(stream.get(), 1);
+        feed();
         run.run(stream.get(), 1);
       }
       x.fetch(run, stream.get(), got);

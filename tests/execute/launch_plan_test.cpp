@@ -338,3 +338,22 @@ TEST_CASE("what does not fit together is refused before anything runs") {
   const std::vector<std::int64_t> offsets{0, 64, 32};
   CHECK_THROWS_AS(launch_plan(other, p, plan.steps, {offsets, 96, 16}), bad_argument);
 }
+
+TEST_CASE("the shares of the device that operations occupy bound the simulated overlap") {
+  training_graph g;
+  for (int i = 0; i < 3; ++i) {
+    const tensor_id t = g.add_tensor({"t", 32});
+    g.add_operation({.outputs = {t}, .seconds = 2});
+    g.add_final_output(t);
+  }
+  const problem p(g, measured_cost{});
+  schedule plan;
+  for (std::uint32_t o = 0; o < 3; ++o) plan.compute(static_cast<op_id>(o));
+  const auto makespan = [&](std::vector<double> occupancy) {
+    return launch_plan(g, p, plan, {.streams = 3, .occupancy = std::move(occupancy)}).assignment().makespan;
+  };
+  CHECK(makespan({}) == 2);
+  CHECK(makespan({0.5, 0.5, 0.5}) == 4);
+  CHECK(makespan({1, 1, 1}) == 6);
+  CHECK_THROWS_AS(makespan({1, 1}), bad_argument);
+}

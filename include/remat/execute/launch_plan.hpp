@@ -56,6 +56,9 @@ struct launch_options {
   bool sums_may_be_read = false;
   /// Bytes, at least 0: a larger arena is refused.
   std::int64_t arena_budget = problem::unlimited;
+  /// Of each operation, the share of the device that its kernel occupies, 0 … 1: see `stream_options::shares`. For the
+  /// simulated times and the choice of the streams. Empty: kernels of all streams may run at the same time.
+  std::vector<double> occupancy{};
 
   /// The tensors of `bound_outputs` and `accumulated_outputs`, which are not in the arena:
   /// `plan_memory(intervals_of(lives, options.outputs_elsewhere()))` plans the arena's rest.
@@ -101,6 +104,7 @@ struct graph_arguments {
   std::size_t num_operations = 0, num_tensors = 0;
   index_rows inputs, outputs;  // operation → tensors
   std::vector<std::uint32_t> final_outputs;
+  std::vector<std::uint8_t> random;                        // of each operation; empty if the graph does not say
   bool sized = false;                                      // the graph knows the bytes of its tensors
   std::vector<std::int64_t> bytes;                         // of each tensor; empty if not sized
   std::vector<std::string> operation_names, tensor_names;  // empty if the graph has no names
@@ -117,6 +121,8 @@ template <data_flow_graph G>
     for (const tensor_id t : graph.outputs(id)) out.outputs.values.push_back(static_cast<std::uint32_t>(index(t)));
     out.inputs.end_row();
     out.outputs.end_row();
+    if constexpr (requires { static_cast<bool>(graph.deterministic(id)); })
+      out.random.push_back(graph.deterministic(id) ? 0 : 1);
     if constexpr (named_graph<G>) out.operation_names.emplace_back(std::string_view(graph.name(id)));
   }
   for (const tensor_id t : graph.final_outputs()) out.final_outputs.push_back(static_cast<std::uint32_t>(index(t)));
@@ -218,6 +224,8 @@ class launch_plan {
 
   /// The number of operations of the graph.
   [[nodiscard]] std::size_t num_operations() const noexcept { return num_operations_; }
+  /// True when the graph has a member `deterministic` and says that the operation is not: it draws random numbers.
+  [[nodiscard]] bool is_random(op_id o) const noexcept { return !random_.empty() && random_[index(o)] != 0; }
   /// The number of tensors of the graph.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensor_bytes_.size(); }
   /// True if the caller must bind memory for the tensor: it is a bound or accumulated output, or it is always resident,
@@ -277,7 +285,7 @@ class launch_plan {
   std::vector<std::uint32_t> events_, in_order_;
   std::vector<std::vector<std::uint32_t>> by_stream_;
   std::vector<std::int64_t> memory_, tensor_bytes_;
-  std::vector<std::uint8_t> bound_;
+  std::vector<std::uint8_t> bound_, random_;
   std::vector<place> place_;  // of each tensor
   bool has_outputs_elsewhere_ = false;
   bool sized_ = false;

@@ -43,7 +43,8 @@ REMAT_INLINE launch_plan::launch_plan(graph_arguments&& graph, const problem& p,
                                : plan_memory(intervals_of(lives_, options.outputs_elsewhere()), options.memory));
   require_valid_layout();
   require_arena_within(options.arena_budget);
-  assignment_ = assign_streams(p, lives_, steps, {.streams = options.streams, .offsets = addresses()});
+  assignment_ = assign_streams(p, lives_, steps,
+                               {.streams = options.streams, .offsets = addresses(), .shares = options.occupancy});
   make_launches(graph, p, steps);
   measure_memory(p, steps);
 }
@@ -171,6 +172,7 @@ REMAT_INLINE void launch_plan::read_tensors(graph_arguments& graph, const proble
   if (sized_)
     for (std::size_t t = 0; t < g.num_tensors; ++t)
       if (g.always_resident[t]) tensor_bytes_[t] = graph.bytes[t];
+  random_ = std::move(graph.random);
   operation_names_ = std::move(graph.operation_names);
   tensor_names_ = std::move(graph.tensor_names);
   bound_.assign(g.num_tensors, 0);

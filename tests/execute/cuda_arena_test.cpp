@@ -83,33 +83,41 @@ TEST_CASE("memory of a pool is used on other streams than its own, and freed whi
 }
 
 TEST_CASE("the free comes behind the last run without help of the caller") {
-  for (const int way : {0, 1, 2, 3}) {
-    CAPTURE(way);
-    const fake::random_step x(11, 14);
-    fake::reset(static_cast<std::uint64_t>(way));
-    const fake::resident input(bytes_vector(64, std::byte{7}));
-    const cuda_stream home = make_cuda_stream(), other = make_cuda_stream();
-    std::stop_source stop;
-    std::size_t enqueued = 0;
-    {
-      cuda_executor run(x.launches({.streams = 2}),
-                        [&](const cuda_call& c) {
-                          fake::hash_kernels{}(c);
-                          if (++enqueued == 6 && way == 2) stop.request_stop();
-                          if (enqueued == 6 && way == 3) throw error("no such algorithm");
-                        },
-                        {.arena = cuda_memory(static_cast<std::size_t>(x.where.arena_bytes), home.get())});
-      x.bind(run, input.bytes());
-      if (way == 0) run.run(other.get(), 1);
-      if (way == 1) run.capture(1).launch(other.get());
-      if (way == 2) CHECK(run.run(other.get(), 1, stop.get_token()) == run_status::cancelled);
-      if (way == 3) CHECK_THROWS_AS(run.run(other.get(), 1), execution_error);
+  const fake::random_step x(26, 14);
+  const auto size = static_cast<std::size_t>(x.where.arena_bytes);
+  const launch_plan plan = x.launches({.streams = 3});
+  REQUIRE(plan.of_stream(1).size() > 3);
+  REQUIRE(cuda::forks_and_joins(plan).joins.size() > 0);
+  enum class end { done, replayed, stopped, failed };
+  for (const end way : {end::done, end::replayed, end::stopped, end::failed})
+    for (std::size_t last = 1; last < plan.size(); ++last) {
+      if (last > 1 && way < end::stopped) break;
+      CAPTURE(static_cast<int>(way));
+      CAPTURE(last);
+      fake::reset(last);
+      const fake::resident input(bytes_vector(64, std::byte{7}));
+      const cuda_stream home = make_cuda_stream(), other = make_cuda_stream();
+      std::stop_source stop;
+      std::size_t enqueued = 0;
+      {
+        cuda_executor run(plan,
+                          [&](const cuda_call& c) {
+                            fake::hash_kernels{}(c);
+                            if (++enqueued == last && way == end::stopped) stop.request_stop();
+                            if (enqueued == last && way == end::failed) throw error("no such algorithm");
+                          },
+                          {.arena = cuda_memory(size, home.get())});
+        x.bind(run, input.bytes());
+        if (way == end::done) run.run(other.get(), 1);
+        if (way == end::replayed) run.capture(1).launch(other.get());
+        if (way == end::stopped) CHECK(run.run(other.get(), 1, stop.get_token()) == run_status::cancelled);
+        if (way == end::failed) CHECK_THROWS_AS(run.run(other.get(), 1), execution_error);
+      }
+      throw_on_cuda_error(cudaDeviceSynchronize());
+      CHECK(enqueued == (way < end::stopped ? plan.size() : last));
+      CHECK(fake::the().reports.empty());
+      CHECK(fake::the().memory.size() == fake::the().lent);
     }
-    throw_on_cuda_error(cudaDeviceSynchronize());
-    CHECK(enqueued > 0);
-    CHECK(fake::the().reports.empty());
-    CHECK(fake::the().memory.size() == fake::the().lent);
-  }
 }
 
 TEST_CASE("where the free cannot wait for the last run, the host does") {

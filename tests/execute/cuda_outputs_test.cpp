@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -281,4 +282,44 @@ TEST_CASE("poison: a bound output begins as poison, an accumulated one keeps wha
   const cuda_stream stream = make_cuda_stream();
   run.run(stream.get());
   CHECK(seen == std::vector{std::byte{cuda::poison}, std::byte{2}});
+}
+
+TEST_CASE("a kernel that writes outside of its outputs is named; one that does not passes, on several streams") {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    const fake::random_step x(seed, 12);
+    fake::reset(seed);
+    const bytes_vector content(64, std::byte{7});
+    const fake::resident input(content);
+    const fake::output_memory to(x, std::byte{1});
+    const cuda_stream stream = make_cuda_stream();
+    const cuda_memory memory(static_cast<std::size_t>(x.where.arena_bytes) + 64);
+    bool stray = false;
+    cuda_executor run(x.launches({.streams = static_cast<std::uint32_t>(1 + seed % 3), .bound_outputs = x.outputs()}),
+                      [&](const cuda_call& c) {
+                        fake::hash_kernels{}(c);
+                        if (!stray || index(c.operation) != 1) return;
+                        const std::span<std::byte> beyond = memory.bytes().last(1);
+                        fake::enqueue(
+                            c.stream, [beyond] { beyond[0] = std::byte{1}; }, {fake::write_of(beyond)}, "stray");
+                      },
+                      {.arena = cuda_memory(memory.bytes()), .debug = cuda_debug::check_writes, .regions = true});
+    x.bind(run, input.bytes());
+    to.bind(run);
+    for (const std::uint64_t step : {1, 2}) {
+      CHECK(run.run(stream.get(), step) == run_status::done);
+      CHECK(to.content() == x.expected(step, content));
+    }
+    stray = true;
+    try {
+      run.run(stream.get(), 3);
+      FAIL("the write was not seen");
+    } catch (const execution_error& e) {
+      CHECK(index(e.operation()) == 1);
+      CHECK(std::string(e.what()).find("a kernel has written to byte " + std::to_string(memory.size() - 1)) !=
+            std::string::npos);
+    }
+  }
+  CHECK_THROWS_AS(cuda_executor(fake::random_step(1).launches({}), fake::hash_kernels{}, {.regions = true}),
+                  bad_argument);
 }

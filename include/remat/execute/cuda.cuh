@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -18,6 +19,7 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/cuda_arena.cuh"
 #include "remat/execute/cuda_captured_step.cuh"
+#include "remat/execute/cuda_debug.cuh"
 #include "remat/execute/cuda_device.cuh"
 #include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_fork_join.cuh"
@@ -47,7 +49,8 @@ namespace remat {
 ///
 /// All runs of an executor share its arena: a caller that runs steps on different streams must order these streams. So
 /// must one that gives several executors the same arena, `cuda_memory(span)`: a step then overwrites the outputs that
-/// another executor has left in the arena. One call of `run`, `bind`, `capture` or `update` at a time.
+/// another executor has left in the arena. One call of `run`, `bind`, `capture`, `update` or a captured step's `launch`
+/// at a time.
 ///
 /// The device that is current when the executor is made must be current in all calls, and have all streams; what does
 /// not is refused. The executor is neither copied nor moved. It may be destroyed before its work has ended: an arena of
@@ -77,6 +80,10 @@ class cuda_executor {
       const std::uint32_t last = plan_.of_stream(s).back();
       if (plan_.launches()[last].event == launch::no_event) ends_.push_back(make_cuda_event());
     }
+    if (options_.regions && options_.debug == cuda_debug::off)
+      throw bad_argument("memory regions follow launches that are waited for; set cuda_options::debug, too");
+    if (options_.regions) regions_.emplace(plan_, arena_.bytes());
+    if (options_.debug == cuda_debug::check_writes) writes_.emplace(plan_, arena_.bytes());
     if (options_.timing)
       for (std::size_t i = 0; i < 2 * plan_.size() + 2; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
     if (options_.ranges)
@@ -261,23 +268,27 @@ class cuda_executor {
     cuda_executor& self;
     void before(std::uint32_t i) const {
       const launch& l = self.plan_.launches()[i];
-      if (self.options_.debug == cuda_debug::poison) {
+      if (self.regions_) self.regions_->before(i);
+      if (self.options_.debug >= cuda_debug::poison) {
         for (const std::uint32_t a : self.plan_.begins(i)) self.fill(a, l.stream);
         self.fill_workspace(l);
         self.fill_bound_outputs(i);
       }
+      if (self.writes_) self.writes_->before(i, self.stream(l.stream));
       if (self.options_.timing) self.stamp(2 * std::size_t{i}, self.stream(l.stream));
     }
     void after(std::uint32_t i) const {
       const launch& l = self.plan_.launches()[i];
       if (self.options_.timing) self.stamp(2 * std::size_t{i} + 1, self.stream(l.stream));
       if (self.options_.debug == cuda_debug::off) return;
-      if (self.options_.debug == cuda_debug::poison) {
+      if (self.writes_) self.writes_->after(i, self.stream(l.stream));
+      if (self.options_.debug >= cuda_debug::poison) {
         // All launches before have ended, on every stream: no kernel reads this memory any more.
         for (const std::uint32_t a : self.plan_.frees(i)) self.fill(a, l.stream);
         self.fill_workspace(l);
       }
       throw_on_cuda_error(cudaStreamSynchronize(self.stream(l.stream)), "waiting for it");
+      if (self.regions_) self.regions_->after(i);
     }
   };
 
@@ -394,6 +405,8 @@ class cuda_executor {
 
   void begin() {
     if (!capturing_) arena_.acquire(stream(0));
+    if (regions_) regions_->restart();
+    if (writes_) writes_->restart(stream(0));
     if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream(0)), "recording the begin of the step");
     for (const std::uint32_t s : joints_.forks)
       throw_on_cuda_error(cudaStreamWaitEvent(stream(s), begun_.get(), 0), "waiting for the begin of the step");
@@ -482,6 +495,8 @@ class cuda_executor {
   std::vector<std::uint32_t> on_callers_;     // the launches of stream 0
   std::vector<std::uint32_t> repeats_;        // of each operation; empty: 1
   std::vector<std::uint32_t> timed_repeats_;  // of the last step that was enqueued
+  std::optional<cuda::memory_regions<>> regions_;
+  std::optional<cuda::write_check> writes_;
   cuda_stream capture_stream_;
   cudaStream_t checked_ = nullptr;  // a stream that is known to be of the device
   bool capturing_ = false;

@@ -16,7 +16,9 @@
 #include "remat/execute/launch_plan.hpp"
 #include "remat/schedule/lifetime.hpp"
 
-namespace remat::cuda {
+namespace remat {
+
+namespace cuda {
 
 /// Bytes of an arena.
 struct arena_range {
@@ -252,4 +254,6 @@ class write_check {
   std::vector<arena_range> stale_;  // of `known_`: may have been filled since
 };
 
-}  // namespace remat::cuda
+}  // namespace cuda
+
+}  // namespace remat

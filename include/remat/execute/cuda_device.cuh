@@ -10,7 +10,9 @@
 #include "remat/core/error.hpp"
 #include "remat/execute/cuda_error.cuh"
 
-namespace remat::cuda {
+namespace remat {
+
+namespace cuda {
 
 /// The number of the device that is current on the calling thread. Throws `cuda_error`.
 [[nodiscard]] inline int current_device() {
@@ -63,4 +65,6 @@ inline void require_plan_streams(std::span<const cudaStream_t> streams, std::siz
   }
 }
 
-}  // namespace remat::cuda
+}  // namespace cuda
+
+}  // namespace remat

@@ -8,7 +8,9 @@
 
 #include "remat/execute/launch_plan.hpp"
 
-namespace remat::cuda {
+namespace remat {
+
+namespace cuda {
 
 /// How the streams of a plan are tied to stream 0, which is the caller's.
 struct fork_and_join {
@@ -43,4 +45,6 @@ struct fork_and_join {
   return out;
 }
 
-}  // namespace remat::cuda
+}  // namespace cuda
+
+}  // namespace remat

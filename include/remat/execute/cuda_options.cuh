@@ -26,7 +26,10 @@ enum class cuda_debug : std::uint8_t {
   synchronize,
   /// As `synchronize`, and fills memory that belongs to no tensor with `cuda::poison`: freed memory becomes poison,
   /// fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
-  poison
+  poison,
+  /// As `poison`, and compares the arena with a copy on the host after each launch (`cuda::write_check`): a kernel that
+  /// has written outside of its outputs and its workspace is named.
+  check_writes
 };
 
 /// Options of `cuda_executor`.
@@ -44,8 +47,11 @@ struct cuda_options {
   /// urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
   int priority = 0;
   cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
-  bool timing = false;                 ///< note when each launch began and ended: two more events a launch
-  bool ranges = false;                 ///< an NVTX range around each launch's enqueuing, with the operation's name
+  /// In a debug mode: tell NVTX which bytes of the arena belong to tensors (`cuda::memory_regions`), so that
+  /// compute-sanitizer sees a kernel that leaves its tensor. Only for an arena that no other executor uses.
+  bool regions = false;
+  bool timing = false;  ///< note when each launch began and ended: two more events a launch
+  bool ranges = false;  ///< an NVTX range around each launch's enqueuing, with the operation's name
   /// If not null: written before each training step; must outlive the executor. A step with random operations
   /// (`launch_plan::is_random`) can be captured only with it.
   const cuda_seed* seed = nullptr;

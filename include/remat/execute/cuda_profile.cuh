@@ -29,8 +29,8 @@ namespace remat {
 /// Options of `profile` for a `cuda_executor`.
 struct cuda_profile_options {
   profile_options profile{.warm_up = 2, .runs = 10};  ///< how many replays, and the statistic of their times
-  /// Seconds. An operation whose time is less is measured again, by `repeats` launches in a row: CUDA's events resolve
-  /// about half a microsecond, and cost one or two themselves. 0: no operation is.
+  /// Seconds. An operation whose time is less is measured again, by `repeats` launches in a row: CUDA documents
+  /// a resolution of about half a microsecond for its events. 0: no operation is.
   double repeat_below = 1e-5;
   std::uint32_t repeats = 20;  ///< at least 1
 };

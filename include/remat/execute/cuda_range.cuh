@@ -3,7 +3,9 @@
 
 #include <nvtx3/nvToolsExt.h>
 
-namespace remat::cuda {
+namespace remat {
+
+namespace cuda {
 
 /// An NVTX range while it lives.
 class range {
@@ -22,4 +24,6 @@ class range {
   bool on_;
 };
 
-}  // namespace remat::cuda
+}  // namespace cuda
+
+}  // namespace remat

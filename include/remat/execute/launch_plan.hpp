@@ -207,6 +207,7 @@ class launch_plan {
   [[nodiscard]] const lifetimes& lives() const noexcept { return lives_; }
   /// True when allocation `a` of `lives()` lies in the arena; false for an output in the caller's memory.
   [[nodiscard]] bool is_in_arena(std::uint32_t a) const noexcept {
+    if (!has_outputs_elsewhere_) return true;
     const allocation& x = lives_.allocations[a];
     return x.is_workspace() || place_[x.tensor] == place::arena;
   }
@@ -286,6 +287,7 @@ class launch_plan {
   std::vector<std::int64_t> memory_, tensor_bytes_;
   std::vector<std::uint8_t> bound_, random_;
   std::vector<place> place_;  // of each tensor
+  bool has_outputs_elsewhere_ = false;
   bool sized_ = false;
   std::vector<std::uint32_t> output_allocation_;
   std::size_t num_operations_ = 0;

@@ -68,6 +68,7 @@ REMAT_INLINE void launch_plan::place_output(tensor_id t, place where, const flat
   if (now != place::arena)
     throw bad_argument(option + label(t) + " is named twice; name it once, in bound_outputs or in accumulated_outputs");
   now = where;
+  has_outputs_elsewhere_ = true;
   bound_[index(t)] = 1;
 }
 
@@ -101,7 +102,7 @@ REMAT_INLINE void launch_plan::set_layout(const arena_layout& layout) {
   arena_bytes_ = layout.arena_bytes;
   alignment_ = layout.alignment;
   const std::size_t known = std::min(offsets_.size(), lives_.allocations.size());
-  for (std::uint32_t a = 0; a < known; ++a)
+  for (std::uint32_t a = 0; has_outputs_elsewhere_ && a < known; ++a)
     if (!is_in_arena(a)) offsets_[a] = 0;
 }
 
@@ -116,7 +117,9 @@ REMAT_INLINE void launch_plan::require_arena_within(std::int64_t budget) const {
 /// Addresses by which launches are ordered: offsets in the arena, and below 0 a range for each output in the caller's
 /// memory, which all allocations of that output share.
 REMAT_INLINE std::vector<std::int64_t> launch_plan::addresses() const {
-  std::vector<std::int64_t> out(offsets_), of_tensor(place_.size(), 0);
+  std::vector<std::int64_t> out(offsets_);
+  if (!has_outputs_elsewhere_) return out;
+  std::vector<std::int64_t> of_tensor(place_.size(), 0);
   std::int64_t lowest = 0;  // no overflow: all tensors together have at most 2^63 − 1 bytes
   for (std::uint32_t a = 0; a < out.size(); ++a) {
     if (is_in_arena(a)) continue;
@@ -140,7 +143,7 @@ REMAT_INLINE void launch_plan::require_valid_layout() const {
            " from step " + std::to_string(x.first);
   };
   std::vector<interval> intervals = intervals_of(lives_);
-  for (std::uint32_t a = 0; a < intervals.size(); ++a)
+  for (std::uint32_t a = 0; has_outputs_elsewhere_ && a < intervals.size(); ++a)
     if (!is_in_arena(a)) intervals[a].size = 0;
   const memory_check_report report = check_memory(intervals, offsets_, arena_bytes_, alignment_);
   if (report.valid()) return;

@@ -28,6 +28,25 @@ using fake::bytes_vector;
 
 namespace {
 
+std::vector<std::string> pushed;  // the NVTX ranges that a tool would see
+
+int NVTX_API push(const char* name) {
+  pushed.emplace_back(name);
+  return 0;
+}
+/// Attaches this program as an NVTX tool.
+int NVTX_API attach(NvtxGetExportTableFunc_t table_of) {
+  const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(table_of(NVTX_ETID_CALLBACKS));
+  NvtxFunctionTable table = nullptr;
+  unsigned int size = 0;
+  if (callbacks == nullptr || callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size) == 0) return 0;
+  *table[NVTX_CBID_CORE_RangePushA] = reinterpret_cast<NvtxFunctionPointer>(&push);
+  return 1;
+}
+
+// NVTX looks there before it looks for a tool's library.
+const bool attached = (InitializeInjectionNvtx2_fnptr = &attach, true);
+
 /// Notes what a tool would be told.
 struct noted_memory {
   static inline std::size_t heaps = 0, opened = 0;
@@ -232,4 +251,122 @@ TEST_CASE("every stray byte of random steps is found") {
       }
   }
   CHECK(found > 500);
+}
+
+TEST_CASE("ranges are named after the operations") {
+  fake::reset();
+  const line x;
+  cuda_executor run(x.launches(), fake::hash_kernels{}, {.ranges = true});
+  REQUIRE(attached);
+  pushed.clear();
+  run.run(nullptr);
+  CHECK(pushed == std::vector<std::string>{"operation 0 (one)", "operation 1 (two)", "operation 2 (three)"});
+  throw_on_cuda_error(cudaStreamSynchronize(nullptr));
+}
+
+TEST_CASE("the executor's streams do not wait for the legacy stream, and its events do not measure time") {
+  fake::reset(2);
+  const fake::random_step x(2, 16);
+  const cuda_executor run(x.launches({.streams = 3}), fake::hash_kernels{});
+  REQUIRE(fake::the().streams.size() == 2);
+  for (void* s : fake::the().streams) CHECK(static_cast<cudaStream_t>(s)->flags == cudaStreamNonBlocking);
+  REQUIRE(!fake::the().events.empty());
+  for (void* e : fake::the().events) CHECK(!static_cast<cudaEvent_t>(e)->timing);
+}
+
+TEST_CASE("streams of the plan without a launch are neither forked nor joined") {
+  fake::reset();
+  training_graph g;
+  const tensor_id t = g.add_tensor({.name = "t", .bytes = 64});
+  g.add_operation({.name = "make", .outputs = {t}, .seconds = 1});
+  g.add_final_output(t);
+  const problem p(g, measured_cost{});
+  schedule plan;
+  plan.compute(op_id{0});
+  const std::vector<std::int64_t> at{8128};
+  const launch_plan launches(g, p, plan.steps, {at, 8192, 64}, 3);
+  const cuda::fork_and_join joints = cuda::forks_and_joins(launches);
+  CHECK(joints.forks.empty());
+  CHECK(joints.joins.empty());
+}
+
+TEST_CASE("all of an arena with a large alignment lies in its allocation") {
+  fake::reset();
+  training_graph g;
+  const tensor_id t = g.add_tensor({.name = "t", .bytes = 4096});
+  g.add_operation({.name = "make", .outputs = {t}, .seconds = 1});
+  g.add_final_output(t);
+  const problem p(g, measured_cost{});
+  schedule plan;
+  plan.compute(op_id{0});
+  const std::vector<std::int64_t> at{4096};
+  const cuda_executor run(launch_plan(g, p, plan.steps, {at, 8192, 4096}), fake::hash_kernels{});
+  const fake::allocation* a = fake::allocation_of(run.arena().data());
+  REQUIRE(a != nullptr);
+  CHECK(run.arena().data() + run.arena().size() <= a->data + a->bytes);
+}
+
+TEST_CASE("an updated step shows its new graph") {
+  fake::reset();
+  const line x;
+  cuda_executor run(x.launches(), fake::hash_kernels{});
+  cuda_captured_step step = run.capture();
+  const cudaGraph_t old = step.graph();
+  CHECK(run.update(step));
+  CHECK(step.graph() != old);
+  CHECK(fake::the().graphs.count(step.graph()) == 1);
+  CHECK(fake::the().graphs.size() == 1);
+}
+
+TEST_CASE("in a capture, kernels cannot allocate, and other threads can") {
+  fake::reset();
+  const line x;
+  bool here = false, there = true;
+  cudaError_t other = cudaErrorUnknown;
+  cuda_executor run(x.launches(), [&](const cuda_call& c) {
+    const auto allocate = [&] { const cuda_memory m(8); };
+    if (here && index(c.operation) == 1) allocate();
+    if (there)
+      std::thread([&] {
+        void* p = nullptr;
+        other = cudaMalloc(&p, 8);
+        if (other == cudaSuccess) fake::free_now(p);
+      }).join();
+    fake::hash_kernels{}(c);
+  });
+  static_cast<void>(run.capture());
+  CHECK(other == cudaSuccess);
+  here = true;
+  there = false;
+  CHECK_THROWS_AS(static_cast<void>(run.capture()), execution_error);
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+}
+
+TEST_CASE("after a step that failed there are no times, and the destructor waits where the wait has failed") {
+  fake::reset(2);
+  const fake::random_step x(2, 16);
+  const fake::resident input{bytes_vector(64)};
+  bool bad = false;
+  std::size_t waits = 0;
+  {
+    cuda_executor run(x.launches({.streams = 3}),
+                      [&](const cuda_call& c) {
+                        fake::hash_kernels{}(c);
+                        if (!bad || index(c.operation) != 9) return;
+                        fake::the().fail_at = fake::the().counted;  // the wait that follows the throw
+                        throw std::runtime_error("no such algorithm");
+                      },
+                      {.timing = true});
+    x.bind(run, input.bytes());
+    run.run(nullptr);
+    throw_on_cuda_error(cudaDeviceSynchronize());
+    CHECK(!run.times().empty());
+    bad = true;
+    CHECK_THROWS_AS(run.run(nullptr), execution_error);
+    CHECK(fake::the().failed == "cudaStreamSynchronize");
+    CHECK_THROWS_AS(static_cast<void>(run.times()), bad_argument);
+    waits = fake::the().calls["cudaStreamSynchronize"];
+  }
+  CHECK(fake::the().calls["cudaStreamSynchronize"] == waits + 2);
+  CHECK(fake::the().held() == 0);
 }

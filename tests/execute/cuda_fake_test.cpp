@@ -841,6 +841,11 @@ TEST_CASE("owners give back what they own, once") {
     CHECK(calls("cudaStreamDestroy") == 1);
     CHECK(cudaStreamDestroy(b.release()) == cudaSuccess);
     CHECK(!b);
+    cuda_stream c = make_cuda_stream();
+    c.reset();
+    CHECK(!c);
+    c.reset();
+    CHECK(cudaPeekAtLastError() == cudaSuccess);  // destroyed once
     cuda_memory m(64), n;
     CHECK(m.as<float>().size() == 16);
     n = std::move(m);

@@ -125,6 +125,48 @@ TEST_CASE("sizes rounded up are planned for, and an arena above the budget has n
   CHECK(made.measured.times.complete());  // what was measured is not lost
 }
 
+TEST_CASE("outputs in the caller's memory take no room in the arena, and what adds to a sum runs once") {
+  const training_graph g = layers(24);
+  std::vector<bool> measured_outside;
+  const auto make = [&](launch_plan plan, bool timing) {
+    if (timing)
+      for (const tensor_id t : g.final_outputs()) measured_outside.push_back(plan.is_bound_output(t));
+    return std::make_unique<scripted_executor>(
+        scripted_executor{std::move(plan), [&](op_id o, unsigned) { return g.measured_seconds(o); }});
+  };
+  planning_options options;
+  options.memory.alignment = 1;
+  options.budget = unit_problem(g).graph().baseline_peak / 2;
+  const auto inside = profile_and_plan(g, make, by_evict, options);
+  REQUIRE(inside.ready());
+  const std::vector<tensor_id> outputs(g.final_outputs().begin(), g.final_outputs().end());
+  REQUIRE_FALSE(outputs.empty());
+  for (const bool accumulates : {false, true}) {
+    CAPTURE(accumulates);
+    (accumulates ? options.accumulated_outputs : options.bound_outputs) = outputs;
+    (accumulates ? options.bound_outputs : options.accumulated_outputs).clear();
+    for (const bool arena : {true, false}) {
+      CAPTURE(arena);
+      options.arena_within_budget = arena;
+      const auto made = profile_and_plan(g, make, by_evict, options);
+      REQUIRE(made.ready());
+      for (const tensor_id t : outputs) {
+        CHECK(made.executor->plan().is_bound_output(t));
+        CHECK(made.executor->plan().is_accumulated(t) == accumulates);
+      }
+      CHECK(made.arena_bytes <= options.budget);
+      if (!arena) CHECK(made.peak_bytes <= options.budget);
+      CHECK(made.arena_bytes <= made.peak_bytes);
+      if (arena) CHECK(made.predicted_seconds <= inside.predicted_seconds);  // more room for the rest
+      if (!accumulates) continue;
+      for (const tensor_id t : outputs)
+        for (const std::uint32_t o : made.instance->graph().producers[index(t)])
+          CHECK(made.instance->graph().once[o] != 0);
+    }
+  }
+  CHECK(std::count(measured_outside.begin(), measured_outside.end(), true) == 0);
+}
+
 TEST_CASE("a step too large to profile as it is listed is profiled under another schedule") {
   const training_graph g = layers(24);
   std::vector<std::int64_t> profiled;

@@ -11,6 +11,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "remat/core/control.hpp"
 #include "remat/core/id.hpp"
@@ -33,14 +34,17 @@ namespace remat {
 /// Options of `profile_and_plan` and `make_planned`.
 struct planning_options {
   profile_options profile{};                 ///< how operations are measured
-  std::int64_t budget = problem::unlimited;  ///< bytes, for the schedule's peak
-  bool arena_within_budget = true;           ///< the budget holds for the arena, too, which gaps make larger
+  std::int64_t budget = problem::unlimited;  ///< bytes: for the arena, or for the schedule's peak
+  bool arena_within_budget = true;           ///< the budget is the arena's, gaps included; otherwise the peak's
   unsigned attempts = 6;                     ///< most solves to bring the arena within the budget
   /// Bytes, for the peak of the schedule under which operations are measured. The listed order has the baseline's peak;
   /// if that is more, operations are measured under a schedule that the solver finds with all times equal.
   std::int64_t measuring_budget = problem::unlimited;
   std::uint32_t streams = 1;     ///< of the executor that is returned; operations are measured on one stream
   memory_plan_options memory{};  ///< for both arenas
+  /// `launch_options::bound_outputs` and `accumulated_outputs` of the executor that is returned; bind them before it
+  /// runs. While operations are measured, all outputs lie in the arena, so that nothing is added to the caller's sums.
+  std::vector<tensor_id> bound_outputs{}, accumulated_outputs{};
 };
 
 /// A training step that was measured, planned with the measured times, and is ready to run.
@@ -90,10 +94,14 @@ template <sized_graph G, class Make, class Solve>
 template <sized_graph G, class Make, class Executor>
 void make_executor(const G& graph, Make& make, const planning_options& options, const memory_plan* memory,
                    planned_step<Executor>& out) {
-  const problem& p = *out.instance;
-  launch_plan launches = memory == nullptr
-                             ? launch_plan(graph, p, out.plan, {.streams = options.streams, .memory = options.memory})
-                             : launch_plan(graph, p, out.plan.steps, *memory, options.streams);
+  // Where the arena is within the budget, the peak need not be: it counts the outputs in the caller's memory, too.
+  const problem p = memory == nullptr ? *out.instance : out.instance->with_budget(problem::unlimited);
+  const launch_options launching{.streams = options.streams,
+                                 .memory = options.memory,
+                                 .bound_outputs = options.bound_outputs,
+                                 .accumulated_outputs = options.accumulated_outputs};
+  launch_plan launches = memory == nullptr ? launch_plan(graph, p, out.plan, launching)
+                                           : launch_plan(graph, p, out.plan.steps, *memory, launching);
   out.arena_bytes = launches.arena_bytes();
   out.peak_bytes = launches.peak_bytes();
   out.predicted_seconds = launches.assignment().makespan;
@@ -117,6 +125,9 @@ void plan_and_make(const G& graph, Make& make, Solve& solve, const planning_opti
     fit_arena_options fitting;
     fitting.budget = options.budget;
     fitting.memory = options.memory;
+    fitting.elsewhere = options.bound_outputs;
+    fitting.elsewhere.insert(fitting.elsewhere.end(), options.accumulated_outputs.begin(),
+                             options.accumulated_outputs.end());
     fitting.solves = std::max(1u, options.attempts);
     arena_solution fit = fit_arena_by(*out.instance, solve_one, fitting);
     out.attempts = fit.solves;
@@ -161,6 +172,8 @@ requires std::invocable<Make&, launch_plan, bool> && std::invocable<Solve&, cons
   }
   out.instance.emplace(graph, out.measured.times.filled(graph, callable_cost{[](op_id) { return 0.0; }}),
                        options.budget);
+  // What adds to a sum over training steps must run once.
+  out.instance = out.instance->producing_once(options.accumulated_outputs);
   out.baseline_seconds = out.instance->graph().baseline_time;
   detail::planning::plan_and_make(graph, make, solve, options, out);
   return out;

@@ -25,11 +25,13 @@
 #include "remat/cost/callable.hpp"
 #include "remat/cost/roofline.hpp"
 #include "remat/execute/cuda.cuh"
+#include "remat/execute/fit_arena.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
+#include "remat/schedule/lifetime.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/refined.hpp"
@@ -178,11 +180,11 @@ std::vector<double> times_of(const Executor& run, std::size_t operations) {
   return out;
 }
 
-record train_with(const state& s, const problem& p, const schedule& plan, const options& o, const cuda_seed& seed,
-                  bool timing) {
+record train_with(const state& s, const problem& p, const schedule& plan, const memory_plan& memory, const options& o,
+                  const cuda_seed& seed, bool timing) {
   const cuda_stream stream = make_cuda_stream();
   const std::size_t before = free_memory();
-  cuda_executor run(launch_plan(s.step.graph, p, plan, {.streams = o.streams, .memory = {}}),
+  cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, o.streams),
                     kernel_table<cuda_call>(s.step.kernels), {.timing = timing, .seed = &seed});
   record r;
   r.peak = run.plan().peak_bytes();
@@ -229,17 +231,12 @@ schedule listed(const problem& p) {
   return *s.plan;
 }
 
-solution solve(const problem& p, const options& o) {
-  run_control run;
-  run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(o.seconds * 1e9));
-  if (o.solver == "evict") {
-    evict_options e;
-    e.run = run;
-    return evict(p, e);
-  }
-  refined_options e;
-  e.run = run;
-  return refined(p, e);
+/// A schedule whose arena is within `bytes`.
+arena_solution solve(const problem& p, std::int64_t bytes, const options& o) {
+  fit_arena_options fitting;
+  fitting.budget = bytes;
+  fitting.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(o.seconds * 1e9));
+  return o.solver == "evict" ? fit_arena(p, evict, fitting) : fit_arena(p, refined, fitting);
 }
 
 // ---- the report: a table for people, and lines of a CSV file ----
@@ -315,7 +312,8 @@ std::vector<double> measured_times(const state& s, const problem& p, const optio
   few.steps = 3;
   few.streams = 1;
   few.graph = false;
-  return train_with(s, p, listed(p), few, seed, true).times;
+  const schedule plan = listed(p);
+  return train_with(s, p, plan, plan_memory(lifetimes_of(p, plan)), few, seed, true).times;
 }
 
 /// Runs the baseline and each budget in the same mode, on the same streams. Returns the exit status.
@@ -340,25 +338,26 @@ int compare(options o) {
               o.streams, o.streams == 1 ? "" : "s", o.graph ? ", replayed from graphs" : "");
 
   problem p(step.graph, roofline_cost{});
-  const std::int64_t baseline_peak = p.graph().baseline_peak;
+  const schedule keep_all = listed(p);
+  const memory_plan keep_all_memory = plan_memory(lifetimes_of(p, keep_all));
   report out(o, device.name, products->name());
   std::optional<record> reference;
   if (o.baseline) {
     const std::vector<double> times = measured_times(s, p, o, seed);
     p = problem(step.graph, callable_cost{[&](op_id op) { return times[index(op)]; }});
-    reference = train_with(s, p, listed(p), o, seed, false);
-    out.row("none", baseline_peak, *reference, 0.0, 0, "baseline");
+    reference = train_with(s, p, keep_all, keep_all_memory, o, seed, false);
+    out.row("none", keep_all_memory.arena_bytes, *reference, 0.0, 0, "baseline");
   }
 
   std::size_t ran = 0, different = 0;
   for (const std::string& budget : o.budgets) {
-    const std::int64_t bytes = train::gpu::budget_bytes(budget, baseline_peak);
-    const solution found = solve(p.with_budget(bytes), o);
+    const std::int64_t bytes = train::gpu::budget_bytes(budget, keep_all_memory.arena_bytes);
+    const arena_solution found = solve(p, bytes, o);
     if (!found.plan) {
       out.no_schedule(budget, bytes, to_string(found.status));
       continue;
     }
-    const record r = train_with(s, p, *found.plan, o, seed, false);
+    const record r = train_with(s, p, *found.plan, *found.memory, o, seed, false);
     ++ran;
     const bool same = reference && same_bits(r, *reference);
     if (reference && !same) ++different;

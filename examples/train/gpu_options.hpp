@@ -26,7 +26,7 @@ enum class matmul : std::uint8_t { any, cublas, own };
 inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and without rematerialization.
   --layers N --width N --heads N --context N --batch N --vocabulary N   the network
   --dropout X        rate (0.1)
-  --budget X,Y,…     memory: parts of the baseline's peak (0.5, 50%) or bytes (123456, 2GiB) (0.8,0.6,0.4)
+  --budget X,Y,…     of the arena: parts of the baseline's (0.5, 50%) or bytes (123456, 2GiB) (0.8,0.6,0.4)
   --solver NAME      evict or refined (refined)
   --seconds X        for each solve (5)
   --steps N          of training, at least 3 (20)
@@ -72,8 +72,8 @@ struct options {
 }
 
 /// The bytes of a budget. Throws `std::invalid_argument` if the text is none.
-[[nodiscard]] inline std::int64_t budget_bytes(const std::string& text, std::int64_t baseline_peak) {
-  const remat_plan::parsed_budget b = remat_plan::parse_budget(text, baseline_peak);
+[[nodiscard]] inline std::int64_t budget_bytes(const std::string& text, std::int64_t baseline_arena) {
+  const remat_plan::parsed_budget b = remat_plan::parse_budget(text, baseline_arena);
   if (!b.wrong.empty()) throw std::invalid_argument("--budget " + text + " " + b.wrong);
   return b.bytes;
 }

@@ -27,9 +27,13 @@ macro(remat_enable_nvcc result)
   endif()
 endmacro()
 
-# remat_cuda_program(TARGET): C++20, the library's headers, and one CUDA runtime, the shared one that remat::cuda links.
+# remat_cuda_program(TARGET): C++20, the library's headers, and one CUDA runtime, the one that remat::cuda links.
 function(remat_cuda_program target)
-  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
+  if(REMAT_PORTABLE_PROGRAMS)
+    set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+  else()
+    set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
+  endif()
   # CMake 3.25 does not know how nvcc is told of C++20.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   target_link_libraries(${target} PRIVATE remat::compiled remat::cuda Threads::Threads)

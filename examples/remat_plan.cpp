@@ -81,11 +81,11 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   subject& what = in.what;
   what.name = c.name();
   what.cost = "the chain's own times";
-  what.baseline_peak = c.store_all_peak_bytes();
+  what.baseline_peak = what.baseline_bytes = c.store_all_peak_bytes();
   what.baseline_time = what.least_time = c.store_all_time();
-  what.least_peak = remat::largest_working_set(*in.stages);
-  what.least_peak_reason =
-      "some stage needs " + std::to_string(what.least_peak) + " bytes by itself, with the input of the chain";
+  what.least_bytes = remat::largest_working_set(*in.stages);
+  what.least_reason =
+      "some stage needs " + std::to_string(what.least_bytes) + " bytes by itself, with the input of the chain";
   if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
   remat::rotor_options rotor;
   if (args.slots) {
@@ -114,18 +114,21 @@ void read_graph(input& in, const remat::json_document& document, const arguments
   what.cost = args.cost.empty() ? std::string(in.step->cost.name()) : args.cost;
   what.time_unit = in.step->cost.time_unit();
   what.baseline_peak = p.graph().baseline_peak;
+  what.baseline_bytes = args.bind_arena ? baseline_arena(p).arena_bytes : what.baseline_peak;
   what.baseline_time = p.graph().baseline_time;
   what.least_time = p.graph().needed_time;
   remat::least_memory_options bounding;
   if (args.work_limit == remat::run_control::no_work_limit)
     bounding.run.time_limit = std::min<std::chrono::nanoseconds>(args.time_limit, std::chrono::seconds(1));
-  const remat::least_memory_result least = remat::least_memory_bound(p, bounding);
-  what.least_peak = least.bytes;
+  // The peak of the arena's problem is the load, and no arena is smaller than its load.
+  const remat::least_memory_result least =
+      remat::least_memory_bound(args.bind_arena ? remat::arena_problem(p) : p, bounding);
+  what.least_bytes = least.bytes;
   if (least.reason != remat::memory_reason::none)
-    what.least_peak_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
+    what.least_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
   in.solvers = graph_solvers(p, read_graph_options(args));
   if (args.bind_arena)
-    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p, what.least_peak);
+    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p);
 }
 
 std::unique_ptr<input> read_input(const arguments& args) {
@@ -164,7 +167,7 @@ std::vector<named_solver> choose_solvers(const input& in, const arguments& args)
 std::vector<std::int64_t> read_budgets(const input& in, const arguments& args) {
   std::vector<std::int64_t> budgets;
   for (const std::string& text : args.budgets) {
-    const parsed_budget budget = parse_budget(text, in.what.baseline_peak);
+    const parsed_budget budget = parse_budget(text, in.what.baseline_bytes);
     if (!budget.wrong.empty()) throw usage_error("--budget " + text + ": " + budget.wrong);
     budgets.push_back(budget.bytes);
   }
@@ -178,8 +181,9 @@ void print_head(const input& in) {
     std::cout << in.step->graph.num_operations() << " operations, " << in.step->graph.num_tensors() << " tensors";
   else
     std::cout << "a chain of " << in.stages->stages().length() << " stages";
-  std::cout << "; baseline peak " << remat::format_bytes(s.baseline_peak) << ", time "
-            << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n";
+  std::cout << "; baseline peak " << remat::format_bytes(s.baseline_peak);
+  if (s.baseline_bytes != s.baseline_peak) std::cout << ", arena " << remat::format_bytes(s.baseline_bytes);
+  std::cout << ", time " << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n";
   if (in.step && s.streams != 0) {
     const remat::stream_assignment a =
         remat::assign_streams(in.step->instance, remat::listed_order(in.step->instance), {s.streams, {}});
@@ -223,7 +227,9 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
   }
   head.facts.push_back({"Cost model", s.cost});
   if (s.streams != 0) head.facts.push_back({"Streams", std::to_string(s.streams)});
-  if (s.least_peak > 0) head.facts.push_back({"No schedule below", remat::format_bytes(s.least_peak)});
+  if (s.baseline_bytes != s.baseline_peak)
+    head.facts.push_back({"Arena of the baseline", remat::format_bytes(s.baseline_bytes)});
+  if (s.least_bytes > 0) head.facts.push_back({"No schedule below", remat::format_bytes(s.least_bytes)});
   remat::html_report report(std::move(head));
   if (in.step) {
     const remat::problem& p = in.step->instance;

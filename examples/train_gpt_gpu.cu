@@ -9,10 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <limits>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,112 +25,29 @@
 #include "remat/cost/callable.hpp"
 #include "remat/cost/roofline.hpp"
 #include "remat/execute/cuda.cuh"
+#include "remat/execute/fit_arena.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
+#include "remat/schedule/lifetime.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/refined.hpp"
 #include "train/cuda_backend.cuh"
 #include "train/gpt.hpp"
+#include "train/gpu_options.hpp"
+#include "train/products.cuh"
 #include "train/text.hpp"
 
 namespace {
 
 using namespace remat;
 
-constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and without rematerialization.
-  --layers N --width N --heads N --context N --batch N --vocabulary N   the network
-  --dropout X        rate (0.1)
-  --budget X,Y,…     memory, as parts of the baseline's peak (0.8,0.6,0.4)
-  --solver NAME      evict or refined (refined)
-  --seconds X        for each solve (5)
-  --steps N          of training, at least 3 (20)
-  --streams N        that the operations of a step run on (1)
-  --graph            capture the step and replay it, in the runs with rematerialization
-  --workspace N      KiB that cuBLAS is given in each product (8192)
-  --exact            products in single precision, without TF32
-  --no-baseline      leave out the run without rematerialization (where it does not fit); nothing is compared then
-)";
+using train::gpu::options;
 
-struct options {
-  train::gpt_sizes sizes{8, 512, 768, 12, 12, 0, 0.1F};
-  std::vector<double> budgets{0.8, 0.6, 0.4};
-  std::string solver = "refined";
-  double seconds = 5;
-  std::size_t steps = 20;
-  std::uint32_t streams = 1;
-  std::int64_t workspace = 8192;  // KiB
-  bool graph = false, exact = false, baseline = true;
-};
-
-options parse(std::span<char*> arguments) {
-  options o;
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const std::string_view name = arguments[i];
-    if (name == "--help") {
-      std::fputs(usage, stdout);
-      std::exit(0);
-    }
-    if (name == "--graph" || name == "--exact" || name == "--no-baseline") {
-      (name == "--graph" ? o.graph : name == "--exact" ? o.exact : o.baseline) = name != "--no-baseline";
-      continue;
-    }
-    if (++i == arguments.size()) throw std::invalid_argument(std::string(name) + " needs a value; see --help");
-    const std::string value = arguments[i];
-    const auto number_in = [&](const std::string& text, double least, double most) {
-      std::size_t used = 0;
-      double x = 0;
-      try {
-        x = std::stod(text, &used);
-      } catch (const std::exception&) {
-      }
-      if (used != text.size() || used == 0 || !(x >= least && x <= most))
-        throw std::invalid_argument(std::string(name) + " is " + text + "; it must be a number from " +
-                                    format_number(least) + " to " + format_number(most));
-      return x;
-    };
-    const auto number = [&](double least, double most) { return number_in(value, least, most); };
-    const auto whole = [&](double least, double most = 1e6) { return static_cast<std::int64_t>(number(least, most)); };
-    if (name == "--layers")
-      o.sizes.layers = whole(1);
-    else if (name == "--width")
-      o.sizes.width = whole(1);
-    else if (name == "--heads")
-      o.sizes.heads = whole(1);
-    else if (name == "--context")
-      o.sizes.context = whole(1);
-    else if (name == "--batch")
-      o.sizes.batch = whole(1);
-    else if (name == "--vocabulary")
-      o.sizes.vocabulary = whole(0);
-    else if (name == "--dropout")
-      o.sizes.dropout = static_cast<float>(number(0, 0.9));
-    else if (name == "--seconds")
-      o.seconds = number(0, 1e6);
-    else if (name == "--steps")
-      o.steps = static_cast<std::size_t>(whole(3));
-    else if (name == "--workspace")
-      o.workspace = whole(1);
-    else if (name == "--streams")
-      o.streams = static_cast<std::uint32_t>(whole(1, 64));
-    else if (name == "--solver" && (value == "evict" || value == "refined"))
-      o.solver = value;
-    else if (name == "--budget") {
-      o.budgets.clear();
-      std::istringstream parts(value);
-      for (std::string part; std::getline(parts, part, ',');) o.budgets.push_back(number_in(part, 0, 1));
-    } else
-      throw std::invalid_argument(std::string(name) + " " + value + " is no option; see --help");
-  }
-  if (o.sizes.width % o.sizes.heads != 0) throw std::invalid_argument("--width must be a multiple of --heads");
-  return o;
-}
-
-// ---- parameters and Adam, outside of the step
-// --------------------------------------------------------------------------
+// ---- parameters and Adam, outside of the step ----
 
 template <int = 0>
 __global__ void start(float* values, std::size_t n, std::uint64_t seed, float mean, float deviation) {
@@ -248,19 +164,29 @@ std::size_t free_memory() {
 struct record {
   std::vector<float> losses;
   std::vector<std::vector<std::byte>> bytes;
-  std::int64_t peak = 0, arena = 0, taken = 0;
-  double milliseconds = 0;    // of a training step; the first two do not count
+  std::int64_t peak = 0, arena = 0;
+  std::int64_t taken = 0;   // device memory that is missing after the last step: the arena, streams, events, the graph
+  double milliseconds = 0;  // of a training step; the first two do not count
   std::vector<double> times;  // seconds, of the operations; empty unless timed
 };
 
-record train_with(const state& s, const problem& p, const schedule& plan, const options& o, const cuda_seed& seed,
-                  bool graph, bool timing) {
+/// Reads the times of the last step's launches, as seconds of the operations.
+template <class Executor>
+std::vector<double> times_of(const Executor& run, std::size_t operations) {
+  std::vector<double> out(operations, 0);
+  const std::vector<cuda_launch_time> times = run.times();
+  for (std::size_t i = 0; i < times.size(); ++i)
+    out[index(run.plan().launches()[i].operation)] = static_cast<double>(times[i].duration) * 1e-3;
+  return out;
+}
+
+record train_with(const state& s, const problem& p, const schedule& plan, const memory_plan& memory, const options& o,
+                  const cuda_seed& seed, bool timing) {
   const cuda_stream stream = make_cuda_stream();
   const std::size_t before = free_memory();
-  cuda_executor run(launch_plan(s.step.graph, p, plan, {.streams = o.streams, .memory = {}}),
+  cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, o.streams),
                     kernel_table<cuda_call>(s.step.kernels), {.timing = timing, .seed = &seed});
   record r;
-  r.taken = static_cast<std::int64_t>(before) - static_cast<std::int64_t>(free_memory());
   r.peak = run.plan().peak_bytes();
   r.arena = run.plan().arena_bytes();
   s.bind_all(run);
@@ -272,7 +198,7 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
     if (i == 2) throw_on_cuda_error(cudaEventRecord(begin.get(), stream.get()), "noting the time");
     s.load(i, stream.get());
     // The first step is eager: cuBLAS then loads its kernels, which a capture does not allow.
-    if (graph && i == 1) captured.emplace(run.capture());
+    if (o.graph && i == 1) captured.emplace(run.capture());
     if (captured)
       captured->launch(stream.get(), i);
     else
@@ -282,6 +208,7 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
   }
   throw_on_cuda_error(cudaEventRecord(end.get(), stream.get()), "noting the time");
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "training");
+  r.taken = static_cast<std::int64_t>(before) - static_cast<std::int64_t>(free_memory());
   float ms = 0;
   throw_on_cuda_error(cudaEventElapsedTime(&ms, begin.get(), end.get()), "reading the time");
   r.milliseconds = static_cast<double>(ms) / static_cast<double>(o.steps - 2);
@@ -289,10 +216,7 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
   r.losses.resize(o.steps);
   std::memcpy(r.losses.data(), losses.data(), losses.size());
   if (timing) {
-    r.times.assign(p.graph().num_operations, 0);
-    const std::vector<cuda_launch_time> times = run.times();
-    for (std::size_t i = 0; i < times.size(); ++i)
-      r.times[index(run.plan().launches()[i].operation)] = static_cast<double>(times[i].duration) * 1e-3;
+    r.times = times_of(run, p.graph().num_operations);
     return r;
   }
   for (const train::parameter& x : s.parameters) r.bytes.push_back(fetched(run.output(*s.step.gradient_of(x.id))));
@@ -307,85 +231,144 @@ schedule listed(const problem& p) {
   return *s.plan;
 }
 
-solution solve(const problem& p, const options& o) {
-  run_control run;
-  run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(o.seconds * 1e9));
-  if (o.solver == "evict") {
-    evict_options e;
-    e.run = run;
-    return evict(p, e);
-  }
-  refined_options e;
-  e.run = run;
-  return refined(p, e);
+/// A schedule whose arena is within `bytes`.
+arena_solution solve(const problem& p, std::int64_t bytes, const options& o) {
+  fit_arena_options fitting;
+  fitting.budget = bytes;
+  fitting.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(o.seconds * 1e9));
+  return o.solver == "evict" ? fit_arena(p, evict, fitting) : fit_arena(p, refined, fitting);
 }
 
+// ---- the report: a table for people, and lines of a CSV file ----
+
+class report {
+ public:
+  report(const options& o, std::string device, std::string products)
+      : options_(o), device_(std::move(device)), products_(std::move(products)) {
+    if (o.csv.empty()) return;
+    const bool fresh = !std::ifstream(o.csv).good();
+    csv_.open(o.csv, std::ios::app);
+    if (!csv_) throw std::runtime_error("--csv " + o.csv + " cannot be written");
+    if (fresh)
+      csv_ << "device,products,layers,width,heads,context,batch,vocabulary,streams,mode,steps,budget,budget_bytes,"
+              "peak_bytes,arena_bytes,taken_bytes,step_ms,overhead,planned_overhead,last_loss,result\n";
+  }
+
+  /// A run: `planned` is the overhead that the solver found. Without a baseline, `overhead` is nothing.
+  void row(const std::string& budget, std::int64_t bytes, const record& r, std::optional<double> overhead,
+           double planned, const std::string& result) {
+    table_.row({budget, format_bytes(r.peak), format_bytes(r.arena), format_bytes(r.taken),
+                format_fixed(r.milliseconds, 2) + " ms", overhead ? format_percent(*overhead) : "–",
+                format_percent(planned), format_fixed(static_cast<double>(r.losses.back()), 4), result});
+    if (!csv_.is_open()) return;
+    begin_line(budget, bytes);
+    csv_ << r.peak << ',' << r.arena << ',' << r.taken << ',' << r.milliseconds << ',';
+    if (overhead) csv_ << *overhead;
+    csv_ << ',' << planned << ',' << r.losses.back() << ',' << result << '\n' << std::flush;
+  }
+  void no_schedule(const std::string& budget, std::int64_t bytes, std::string_view status) {
+    table_.row({budget, "no schedule: " + std::string(status)});
+    if (!csv_.is_open()) return;
+    begin_line(budget, bytes);
+    csv_ << ",,,,,,," << status << '\n' << std::flush;
+  }
+  void print() const {
+    std::ostringstream out;
+    table_.write(out);
+    std::fputs(out.str().c_str(), stdout);
+  }
+
+ private:
+  void begin_line(const std::string& budget, std::int64_t bytes) {
+    const train::gpt_sizes& s = options_.sizes;
+    csv_ << '"' << device_ << "\"," << products_ << ',' << s.layers << ',' << s.width << ',' << s.heads << ','
+         << s.context << ',' << s.batch << ',' << s.vocabulary << ',' << options_.streams << ','
+         << (options_.graph ? "graph" : "eager") << ',' << options_.steps << ',' << budget << ',' << bytes << ',';
+  }
+
+  using align = text_table::align;
+  options options_;
+  std::string device_, products_;
+  std::ofstream csv_;
+  text_table table_{{{"budget", align::right},
+                     {"peak", align::right},
+                     {"arena", align::right},
+                     {"taken", align::right},
+                     {"a step", align::right},
+                     {"overhead", align::right},
+                     {"planned", align::right},
+                     {"last loss", align::right},
+                     {"bits"}}};
+};
+
+bool same_bits(const record& a, const record& b) {
+  return a.bytes == b.bytes && a.losses.size() == b.losses.size() &&
+         std::memcmp(a.losses.data(), b.losses.data(), a.losses.size() * sizeof(float)) == 0;
+}
+
+/// A few training steps on one stream with nothing recomputed: the seconds of each operation.
+std::vector<double> measured_times(const state& s, const problem& p, const options& o, const cuda_seed& seed) {
+  options few = o;
+  few.steps = 3;
+  few.streams = 1;
+  few.graph = false;
+  const schedule plan = listed(p);
+  return train_with(s, p, plan, plan_memory(lifetimes_of(p, plan)), few, seed, true).times;
+}
+
+/// Runs the baseline and each budget in the same mode, on the same streams. Returns the exit status.
 int compare(options o) {
   const train::text text = train::generated_text(200'000, 1);
   o.sizes.vocabulary = std::max(o.sizes.vocabulary, text.vocabulary);
   const cuda_seed seed;
-  train::network<train::cuda_backend> net("gpt", train::cuda_backend(!o.exact, seed.get(), o.workspace * 1024));
+  const auto products = train::gpu::make_products(o.products, !o.exact);
+  train::network<train::cuda_backend> net("gpt", train::cuda_backend(products, seed.get(), o.workspace * 1024));
   const train::gpt ids = train::make_gpt(net, o.sizes);
   const step_type step = net.build(ids.loss);
   const state s(step, net.parameters, ids, o, text);
   std::int64_t parameter_bytes = 0;
   for (const train::parameter& x : net.parameters) parameter_bytes += x.size * 4;
 
+  int current = 0;
   cudaDeviceProp device{};
-  throw_on_cuda_error(cudaGetDeviceProperties(&device, 0), "asking for the device");
-  problem p(step.graph, roofline_cost{});
-  const std::int64_t baseline_peak = p.graph().baseline_peak;
-  std::printf("%s; %zu operations, %s of parameters, %zu steps on %u stream%s\n\n", device.name,
-              step.graph.num_operations(), format_bytes(parameter_bytes).c_str(), o.steps, o.streams,
-              o.streams == 1 ? "" : "s");
+  throw_on_cuda_error(cudaGetDevice(&current), "asking for the device");
+  throw_on_cuda_error(cudaGetDeviceProperties(&device, current), "asking for the device");
+  std::printf("%s; products: %s; %zu operations, %s of parameters, %zu steps on %u stream%s%s\n\n", device.name,
+              products->name().c_str(), step.graph.num_operations(), format_bytes(parameter_bytes).c_str(), o.steps,
+              o.streams, o.streams == 1 ? "" : "s", o.graph ? ", replayed from graphs" : "");
 
+  problem p(step.graph, roofline_cost{});
+  const schedule keep_all = listed(p);
+  const memory_plan keep_all_memory = plan_memory(lifetimes_of(p, keep_all));
+  report out(o, device.name, products->name());
   std::optional<record> reference;
   if (o.baseline) {
-    // A few training steps with nothing recomputed measure the times first.
-    options few = o;
-    few.steps = 3;
-    few.streams = 1;
-    const record measured = train_with(s, p, listed(p), few, seed, false, true);
-    p = problem(step.graph, callable_cost{[&](op_id op) { return measured.times[index(op)]; }});
-    reference = train_with(s, p, listed(p), o, seed, false, false);
+    const std::vector<double> times = measured_times(s, p, o, seed);
+    p = problem(step.graph, callable_cost{[&](op_id op) { return times[index(op)]; }});
+    reference = train_with(s, p, keep_all, keep_all_memory, o, seed, false);
+    out.row("none", keep_all_memory.arena_bytes, *reference, 0.0, 0, "baseline");
   }
 
-  using align = text_table::align;
-  text_table table({{"budget", align::right},
-                    {"peak", align::right},
-                    {"arena", align::right},
-                    {"taken", align::right},
-                    {"a step", align::right},
-                    {"overhead", align::right},
-                    {"planned", align::right},
-                    {"last loss", align::right},
-                    {"bits"}});
   std::size_t ran = 0, different = 0;
-  const auto row = [&](const std::string& budget, const record& r, double planned, const std::string& bits) {
-    table.row({budget, format_bytes(r.peak), format_bytes(r.arena), format_bytes(r.taken),
-               format_fixed(r.milliseconds, 2) + " ms",
-               reference ? format_percent(r.milliseconds / reference->milliseconds - 1) : "–", format_percent(planned),
-               format_fixed(static_cast<double>(r.losses.back()), 4), bits});
-  };
-  if (reference) row("none", *reference, 0, "");
-  const double baseline_time = p.graph().baseline_time;
-  for (const double part : o.budgets) {
-    const auto budget = static_cast<std::int64_t>(part * static_cast<double>(baseline_peak));
-    const solution found = solve(p.with_budget(budget), o);
+  for (const std::string& budget : o.budgets) {
+    const std::int64_t bytes = train::gpu::budget_bytes(budget, keep_all_memory.arena_bytes);
+    const arena_solution found = solve(p, bytes, o);
     if (!found.plan) {
-      table.row({format_percent(part, 0), "no schedule: " + std::string(to_string(found.status))});
+      out.no_schedule(budget, bytes, to_string(found.status));
       continue;
     }
-    const record r = train_with(s, p, *found.plan, o, seed, o.graph, false);
+    const record r = train_with(s, p, *found.plan, *found.memory, o, seed, false);
     ++ran;
-    const bool same = reference && r.bytes == reference->bytes &&
-                      std::memcmp(r.losses.data(), reference->losses.data(), r.losses.size() * sizeof(float)) == 0;
+    const bool same = reference && same_bits(r, *reference);
     if (reference && !same) ++different;
-    row(format_percent(part, 0), r, found.time / baseline_time - 1, !reference ? "–" : same ? "same" : "DIFFERENT");
+    std::optional<double> overhead;
+    if (reference) overhead = r.milliseconds / reference->milliseconds - 1;
+    out.row(budget, bytes, r, overhead, found.time / p.graph().baseline_time - 1,
+            !reference ? "not compared"
+            : same     ? "same"
+                       : "DIFFERENT");
   }
-  std::ostringstream out;
-  table.write(out);
-  std::fputs(out.str().c_str(), stdout);
+  out.print();
   if (reference && ran != 0 && different == 0)
     std::printf("\nLosses, gradients and parameters are the same, byte for byte, in %zu runs%s.\n", ran,
                 o.graph ? ", replayed from graphs" : "");
@@ -396,10 +379,16 @@ int compare(options o) {
 
 int main(int argc, char** argv) {
   try {
-    const options o = parse({argv, static_cast<std::size_t>(argc)});
+    const std::span<char*> arguments(argv, static_cast<std::size_t>(argc));
+    const options o = train::gpu::parse(std::vector<const char*>(arguments.begin() + 1, arguments.end()));
+    if (o.help) {
+      std::fputs(train::gpu::usage, stdout);
+      return 0;
+    }
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-      std::puts("skipped: no CUDA device");
+    const cudaError_t status = cudaGetDeviceCount(&devices);
+    if (status != cudaSuccess || devices == 0) {
+      std::printf("skipped: no CUDA device (%s)\n", cudaGetErrorString(status));
       return 77;
     }
     return compare(o);

@@ -121,7 +121,8 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
     return app.add_option(name, to, text)->type_name(type);
   };
   option("--budget", texts.budget, "B[,B...]",
-         "Memory budgets: fractions of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB)");
+         "Memory budgets: fractions of the baseline's peak, or with --bind arena of its arena (0.5, 50%), or bytes "
+         "(123456, 12GiB, 12GB)");
   option("--solver", texts.solver, "NAME[,NAME...]",
          "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
          "auto (the default), or all (those that apply)");
@@ -132,7 +133,7 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   option("--max-overhead", texts.overhead, "X",
          "In place of a budget: the least memory whose time is at most 1 + X times the baseline's");
   option("--bind", texts.bind, "peak|arena",
-         "What the budget binds: the peak (the default) or the arena, fragmentation included");
+         "What the budget binds: the peak (the default) or the arena, alignment and fragmentation included");
   option("--slots", texts.slots, "N", "rotor, rockmate: count memory in N slots");
   option("--gap", texts.gap, "G",
          "auto: end when the schedule is proven to be within G of the least time, 0.001 by default");

@@ -73,10 +73,10 @@ struct parsed_budget {
   std::string wrong{};
 };
 
-/// `text` as bytes. With a decimal point or a percent sign and at most 1, a fraction of `baseline_peak`, rounded down;
-/// otherwise bytes, with a unit or without.
-[[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_peak) {
-  constexpr const char* right = "a fraction of the baseline peak (0.5, 50%) or bytes (123456, 12GiB, 12GB) is right";
+/// `text` as bytes. With a decimal point or a percent sign and at most 1, a fraction of `baseline_bytes`, the
+/// peak or arena of the baseline, rounded down; otherwise bytes, with a unit or without.
+[[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_bytes) {
+  constexpr const char* right = "a fraction of the baseline (0.5, 50%) or bytes (123456, 12GiB, 12GB) is right";
   const auto wrong = [&](const std::string& why) { return parsed_budget{0, why + "; " + right}; };
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view suffix = text.substr(end);
@@ -85,7 +85,7 @@ struct parsed_budget {
 
   if (suffix == "%" || (suffix.empty() && number->point)) {
     const decimal fraction = suffix == "%" ? number->percent() : *number;
-    if (fraction.at_most_one()) return {fraction.times(baseline_peak).value_or(baseline_peak), {}};
+    if (fraction.at_most_one()) return {fraction.times(baseline_bytes).value_or(baseline_bytes), {}};
     return wrong(suffix == "%" ? "is more than 100 %" : "has a decimal point but is more than 1");
   }
 

@@ -24,9 +24,11 @@ struct subject {
   std::string cost{};       ///< the cost model in words
   std::string time_unit{};  ///< "s", or empty: the model's own
   std::int64_t baseline_peak = 0;
+  /// What the budget binds, of the baseline: its peak, or with --bind arena its arena.
+  std::int64_t baseline_bytes = 0;
   double baseline_time = 0;
-  std::int64_t least_peak = 0;  ///< proven: no schedule has a lower peak
-  std::string least_peak_reason{};
+  std::int64_t least_bytes = 0;  ///< proven: no schedule has a lower peak, or with --bind arena a smaller arena
+  std::string least_reason{};
   double least_time = 0;      ///< proven: no schedule takes less time
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
 };
@@ -116,8 +118,8 @@ struct outcome {
   remat::text_table table(std::move(columns));
   const auto percent = [](std::optional<double> ratio) { return ratio ? format_percent(*ratio, 2) : "–"; };
   for (const outcome& o : all) {
-    const double share = s.baseline_peak > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_peak)
-                                             : std::numeric_limits<double>::quiet_NaN();
+    const double share = s.baseline_bytes > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_bytes)
+                                              : std::numeric_limits<double>::quiet_NaN();
     std::vector<std::string> cells{o.solver,
                                    remat::format_bytes(o.budget),
                                    format_percent(share),

@@ -16,7 +16,9 @@
 #include "progress_line.hpp"
 #include "remat/core/control.hpp"
 #include "remat/core/rounding.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/solver/frontier.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace remat_plan {
 
@@ -24,6 +26,8 @@ namespace remat_plan {
 struct named_solver {
   std::string name{};
   std::function<outcome(std::int64_t budget, const remat::run_control& run)> solve{};
+  /// The same for a problem with its budget; for a chain, none.
+  std::function<remat::solution(const remat::problem& p, const remat::run_control& run)> solve_problem{};
   /// A faster schedule for a smaller budget answers for a larger one, too: the frontier is then monotone.
   bool carries_over = true;
   bool binds_arena = false;  ///< the budget binds the arena, not the peak
@@ -36,8 +40,8 @@ struct solving {
   progress_line* line = nullptr;
 };
 
-/// One solve, with all its ways to fail. It is not begun after a stop request, or for a budget below the proven least
-/// peak. An exception, out of memory included, becomes an outcome with the status `error`.
+/// One solve, with all its ways to fail. It is not begun after a stop request, or for a budget below the proven
+/// least. An exception, out of memory included, becomes an outcome with the status `error`.
 [[nodiscard]] inline outcome guarded(const subject& what, const named_solver& solver, std::int64_t budget,
                                      const remat::run_control& run) {
   outcome out;
@@ -49,10 +53,10 @@ struct solving {
     out.message = "not begun";
     return out;
   }
-  if (budget < what.least_peak) {
+  if (budget < what.least_bytes) {
     out.status = remat::solve_status::infeasible;
     out.lower_bound.reset();
-    out.message = what.least_peak_reason;
+    out.message = what.least_reason;
     return out;
   }
   out.status = remat::solve_status::error;
@@ -125,11 +129,9 @@ struct solving {
     if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
     return last.bound_bytes();
   };
-  std::int64_t high = what.baseline_peak;
-  if (solver.binds_arena) high += high / 50 + (1 << 16);  // rounding and fragmentation
   // A schedule that is fast enough ends a solve, but not where its arena may be too large.
   const double enough = solver.binds_arena ? -std::numeric_limits<double>::infinity() : limit;
-  remat::bisect_budgets(what.least_peak, high, options, probe, enough);
+  remat::bisect_budgets(what.least_bytes, what.baseline_bytes, options, probe, enough);
   common.line->finish();
 
   outcome out = best ? *std::move(best) : outcome{};
@@ -137,12 +139,12 @@ struct solving {
   out.seconds = clock.seconds();
   if (out.time) {
     out.budget = out.bound_bytes();
-    out.status = out.budget <= what.least_peak ? remat::solve_status::optimal : remat::solve_status::feasible;
+    out.status = out.budget <= what.least_bytes ? remat::solve_status::optimal : remat::solve_status::feasible;
     out.message = std::string("the least ") + (out.binds_arena ? "arena" : "peak") + " found for at most " +
                   remat::format_percent(most, 2) + " overhead";
     return out;
   }
-  out.budget = what.baseline_peak;
+  out.budget = what.baseline_bytes;
   out.lower_bound = last.lower_bound;
   if (last.status == remat::solve_status::error) {
     out.status = last.status;
@@ -150,8 +152,8 @@ struct solving {
     return out;
   }
   out.status = common.run.stop.stop_requested() ? remat::solve_status::cancelled : remat::solve_status::timeout;
-  out.message =
-      "found no schedule of at most " + remat::format_percent(most, 2) + " overhead, even within the baseline's peak";
+  out.message = "found no schedule of at most " + remat::format_percent(most, 2) +
+                " overhead, even within the baseline's " + (solver.binds_arena ? "arena" : "peak");
   return out;
 }
 

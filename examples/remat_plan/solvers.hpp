@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "outcome.hpp"
 #include "remat/chain/chain_problem.hpp"
+#include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/automatic.hpp"
 #include "remat/solver/chain_solution.hpp"
@@ -58,15 +60,25 @@ template <remat::solver_solution Solution>
   return out;
 }
 
-/// `solver` on the graph of `p`; each solve names its budget.
+/// `solve` on the graph of `p`; each solve names its budget.
+[[nodiscard]] inline named_solver on_graph_by(
+    std::string_view name, const remat::problem& p,
+    std::function<remat::solution(const remat::problem& p, const remat::run_control& run)> solve) {
+  const auto within = [p, solve](std::int64_t budget, const remat::run_control& run) {
+    return to_outcome(solve(p.with_budget(budget), run));
+  };
+  return {std::string(name), within, std::move(solve)};
+}
+
+/// `solver` on the graph of `p`.
 template <class Solver>
 [[nodiscard]] named_solver on_graph(const Solver& solver, const remat::problem& p,
                                     typename Solver::options_type options = {}) {
-  return {std::string(Solver::name), [solver, p, options](std::int64_t budget, const remat::run_control& run) {
-            typename Solver::options_type now = options;
-            now.run = run;
-            return to_outcome(solver(p.with_budget(budget), now));
-          }};
+  return on_graph_by(Solver::name, p, [solver, options](const remat::problem& within, const remat::run_control& run) {
+    typename Solver::options_type now = options;
+    now.run = run;
+    return solver(within, now);
+  });
 }
 
 /// `solver` on the chain of `p`.
@@ -78,7 +90,7 @@ template <class Solver>
     now.run = run;
     return to_outcome(solver(p.with_budget(budget), now));
   };
-  return {std::string(Solver::name), solve, false};  // each budget alone: comparable with other programs
+  return {std::string(Solver::name), solve, {}, false};  // each budget alone: comparable with other programs
 }
 
 /// The options with which the program runs its solvers of training graphs, unless `--option` says otherwise.
@@ -128,31 +140,31 @@ struct graph_solver_options {
 [[nodiscard]] inline std::vector<named_solver> graph_solvers(const remat::problem& p,
                                                              const graph_solver_options& options = {}) {
   // The listed order where it fits, else the order of least peak.
-  const auto best_order = [p, options = options.no_remat](std::int64_t budget, const remat::run_control& run) mutable {
-    const remat::problem within = p.with_budget(budget);
+  const auto best_order = [given = options.no_remat](const remat::problem& within, const remat::run_control& run) {
+    remat::no_remat_options options = given;
     options.run = run;
     remat::solution s = remat::no_remat(within, options);
     if (!s.plan && s.status != remat::solve_status::infeasible && !options.reorder) {
       options.reorder = true;
       s = remat::no_remat(within, options);
     }
-    return to_outcome(std::move(s));
+    return s;
   };
   // Under a limit of work, random passes go on until the work is spent.
-  const auto evict_within_work = [p, options = options.evict](std::int64_t budget,
-                                                              const remat::run_control& run) mutable {
+  const auto evict_within_work = [given = options.evict](const remat::problem& within, const remat::run_control& run) {
+    remat::evict_options options = given;
     options.run = run;
     if (options.random_passes == 0 && run.work_limit != remat::run_control::no_work_limit)
       options.random_passes = std::numeric_limits<std::uint64_t>::max();
-    return to_outcome(remat::evict(p.with_budget(budget), options));
+    return remat::evict(within, options);
   };
-  return {{std::string(remat::no_remat_solver::name), best_order},
+  return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
           on_graph(remat::chen_greedy, p, options.chen_greedy),
           on_graph(remat::revolve, p, options.revolve),
           on_graph(remat::rotor, p, options.rotor),
           on_graph(remat::rockmate, p, options.rockmate),
-          {std::string(remat::evict_solver::name), evict_within_work},
+          on_graph_by(remat::evict_solver::name, p, evict_within_work),
           on_graph(remat::twremat, p, options.twremat),
 #ifdef REMAT_HAVE_CBC
           on_graph(remat::hiremate, p, options.hiremate),

@@ -2,14 +2,13 @@
 #pragma once
 
 /// \file
-/// The kernels of a GPT's layers on a CUDA device: matrix products by cuBLAS, the rest here.
+/// The kernels of a GPT's layers on a CUDA device; matrix products are those of products.cuh.
 ///
 /// **A kernel computes the same bits whenever it runs.** No kernel uses atomic operations; the order of a sum depends
 /// on sizes alone. Each call of cuBLAS gets the operation's own workspace, and then repeats its results on one device,
 /// whatever else runs there. Random kernels draw from a counter. A contribution to a gradient is rounded before it is
 /// added (`__fadd_rn`); matrix products never add, because in a GPT no gradient has two of them.
 
-#include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,17 +25,13 @@
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/kernels.hpp"
 #include "train/layers.hpp"
+#include "train/products.cuh"
 
 namespace train {
 
 using remat::cuda_call;
 
 namespace gpu {
-
-inline void require(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string(what) + ": " + cublasGetStatusString(status));
-}
 
 inline constexpr unsigned block = 256;
 
@@ -310,18 +306,11 @@ class cuda_backend {
  public:
   using kernel = std::function<void(const cuda_call&)>;
 
-  /// `tensor_cores`: products in TF32. `step_seed`: captured steps read their seed there; if null, `call.seed` is used.
-  /// `blas_workspace`: bytes that each product gives cuBLAS, a multiple of 256.
-  explicit cuda_backend(bool tensor_cores = true, const std::uint64_t* step_seed = nullptr,
-                        std::int64_t blas_workspace = std::int64_t{8} << 20)
-      : step_seed_(step_seed), blas_workspace_(blas_workspace) {
-    cublasHandle_t h = nullptr;
-    gpu::require(cublasCreate(&h), "cublasCreate");
-    blas_ = std::shared_ptr<cublasContext>(h, [](cublasHandle_t x) { static_cast<void>(cublasDestroy(x)); });
-    gpu::require(cublasSetMathMode(h, tensor_cores ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH),
-                 "cublasSetMathMode");
-    gpu::require(cublasSetAtomicsMode(h, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
-  }
+  /// `step_seed`: captured steps read their seed there; if null, `call.seed` is used. `workspace`: bytes that each
+  /// product is given if it takes any, a multiple of 256.
+  explicit cuda_backend(std::shared_ptr<gpu::products> products, const std::uint64_t* step_seed = nullptr,
+                        std::int64_t workspace = std::int64_t{8} << 20)
+      : products_(std::move(products)), step_seed_(step_seed), workspace_(products_->workspace(workspace)) {}
 
   [[nodiscard]] kernel one() const {
     return [](const cuda_call& c) { gpu::write(c, 0, gpu::constant{1}); };
@@ -335,27 +324,27 @@ class cuda_backend {
 
   [[nodiscard]] linear_kernels<kernel> linear(const linear_sizes& s) const {
     linear_kernels<kernel> k;
-    const auto blas = blas_;
-    const std::int64_t space = blas_workspace_;
-    k.forward.workspace = k.input.workspace = k.weight.workspace = blas_workspace_;
-    k.forward.run = [s, blas, space](const cuda_call& c) {
-      const product p(*blas, c, space);
+    const auto products = products_;
+    const std::int64_t space = workspace_;
+    k.forward.workspace = k.input.workspace = k.weight.workspace = workspace_;
+    k.forward.run = [s, products, space](const cuda_call& c) {
+      const product p(*products, c, space);
       const auto y = c.output<float>(0);
       p({s.rows, s.out, s.in}, {c.input<float>(0).data(), s.in}, {c.input<float>(1).data(), s.out}, {y.data(), s.out});
       if (s.bias)
         gpu::add_bias<><<<gpu::blocks(y.size()), gpu::block, 0, c.stream>>>(y.data(), c.input<float>(2).data(),
                                                                             y.size(), static_cast<std::size_t>(s.out));
     };
-    k.input.run = [s, blas, space](const cuda_call& c) {
+    k.input.run = [s, products, space](const cuda_call& c) {
       if (c.outputs[0].empty()) return;
-      const product p(*blas, c, space);
+      const product p(*products, c, space);
       p({s.rows, s.in, s.out}, {c.input<float>(1).data(), s.out}, {c.input<float>(0).data(), s.out, true},
         {c.output<float>(0).data(), s.in});
     };
-    k.weight.run = [s, blas, space](const cuda_call& c) {
+    k.weight.run = [s, products, space](const cuda_call& c) {
       const float* const g = c.input<float>(1).data();
       if (!c.outputs[0].empty()) {
-        const product p(*blas, c, space);
+        const product p(*products, c, space);
         p({s.in, s.out, s.rows}, {c.input<float>(0).data(), s.in, true}, {g, s.out},
           {c.output<float>(0).data(), s.out});
       }
@@ -420,15 +409,15 @@ class cuda_backend {
 
   [[nodiscard]] attention_kernels<kernel> attention(const attention_sizes& s) const {
     attention_kernels<kernel> k;
-    const auto blas = blas_;
-    const std::int64_t space = blas_workspace_;
+    const auto products = products_;
+    const std::int64_t space = workspace_;
     const std::int64_t head = s.width / s.heads, t = s.context, row = 3 * s.width;
     const float scale = 1 / std::sqrt(static_cast<float>(head));
     const auto rows = static_cast<unsigned>(s.heads * t);  // of one sample's squares
     const auto context = static_cast<std::size_t>(t);
-    k.forward.workspace = blas_workspace_;
+    k.forward.workspace = workspace_;
     k.forward.run = [=](const cuda_call& c) {
-      const product p(*blas, c, space);
+      const product p(*products, c, space);
       for (std::int64_t b = 0; b < s.batch; ++b) {
         const float* const qkv = c.input<float>(0).data() + b * t * row;
         float* const squares = c.output<float>(1).data() + b * s.heads * t * t;
@@ -438,10 +427,10 @@ class cuda_backend {
           {c.output<float>(0).data() + b * t * s.width, s.width, head});
       }
     };
-    k.backward.workspace = blas_workspace_ + s.heads * t * t * 4;
+    k.backward.workspace = workspace_ + s.heads * t * t * 4;
     k.backward.run = [=](const cuda_call& c) {
       if (c.outputs[0].empty()) return;
-      const product p(*blas, c, space);
+      const product p(*products, c, space);
       float* const scores = reinterpret_cast<float*>(c.workspace.data() + space);
       for (std::int64_t b = 0; b < s.batch; ++b) {
         const float* const qkv = c.input<float>(0).data() + b * t * row;
@@ -507,47 +496,23 @@ class cuda_backend {
   static constexpr std::size_t most_shared = 40 * 1024;
   static constexpr std::size_t no_output = ~std::size_t{0};
 
-  struct sizes {
-    std::int64_t rows, columns, depth, batch = 1;
-    float scale = 1;
-  };
-  /// A row-major matrix, or its transpose; of a batch, `stride` elements apart.
-  struct factor {
-    const float* data;
-    std::int64_t row;
-    bool transposed = false;
-    std::int64_t stride = 0;
-  };
-  struct result {
-    float* data;
-    std::int64_t row;
-    std::int64_t stride = 0;
-  };
-
-  /// Matrix products of one call, for its first output, in the first bytes of its workspace.
+  /// Matrix products of one call, for its first output, with the first `space` bytes of its workspace.
   class product {
    public:
-    product(cublasContext& blas, const cuda_call& c, std::int64_t space) : blas_(&blas) {
+    product(gpu::products& products, const cuda_call& c, std::int64_t space)
+        : products_(&products), workspace_(c.workspace.first(static_cast<std::size_t>(space))), stream_(c.stream) {
       if (c.adds[0] != 0) throw std::logic_error("a matrix product cannot be added to a gradient here");
-      // Setting the stream has reset the workspace.
-      gpu::require(cublasSetStream(blas_, c.stream), "cublasSetStream");
-      gpu::require(cublasSetWorkspace(blas_, c.workspace.data(), static_cast<std::size_t>(space)),
-                   "cublasSetWorkspace");
     }
     /// out = scale · a b, for each matrix of the batch.
-    void operator()(const sizes& s, const factor& a, const factor& b, const result& out) const {
-      // cuBLAS is column-major, so it sees the transposes: outᵀ = bᵀ aᵀ.
-      const float zero = 0;
-      const auto n = [](std::int64_t x) { return static_cast<int>(x); };
-      gpu::require(cublasSgemmStridedBatched(blas_, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                             a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n(s.columns), n(s.rows),
-                                             n(s.depth), &s.scale, b.data, n(b.row), b.stride, a.data, n(a.row),
-                                             a.stride, &zero, out.data, n(out.row), out.stride, n(s.batch)),
-                   "cublasSgemmStridedBatched");
+    void operator()(const gpu::product_sizes& s, const gpu::factor& a, const gpu::factor& b,
+                    const gpu::product_result& out) const {
+      products_->multiply(s, a, b, out, workspace_, stream_);
     }
 
    private:
-    cublasHandle_t blas_;
+    gpu::products* products_;
+    std::span<std::byte> workspace_;
+    cudaStream_t stream_;
   };
 
   template <class First, class Second>
@@ -561,9 +526,9 @@ class cuda_backend {
         second != no_output && c.adds[second] != 0, value, second_value);
   }
 
-  std::shared_ptr<cublasContext> blas_;
+  std::shared_ptr<gpu::products> products_;
   const std::uint64_t* step_seed_;
-  std::int64_t blas_workspace_;
+  std::int64_t workspace_;
 };
 
 }  // namespace train

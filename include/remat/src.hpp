@@ -19,6 +19,7 @@
 #include "remat/chain/impl/stage_chain.hpp"
 #include "remat/chain/impl/stage_ways.hpp"
 #include "remat/cost/impl/spec.hpp"
+#include "remat/execute/impl/fit_arena.hpp"
 #include "remat/execute/impl/host.hpp"
 #include "remat/execute/impl/launch_calls.hpp"
 #include "remat/execute/impl/launch_plan.hpp"

@@ -32,6 +32,8 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/interval.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 
@@ -647,6 +649,30 @@ TEST_CASE("--streams: makespans between the critical path and the time, in the o
   const result table = run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--streams", "2"});
   CHECK(table.out.find("makespan on 2") != std::string::npos);
   CHECK(table.out.find("critical path") != std::string::npos);
+}
+
+TEST_CASE("--bind arena: a fraction is one of the baseline's arena, and the baseline fits all of it") {
+  if (!built()) return;
+  for (const std::string& file : {toy, unet, data + "/graphs/rk/unet.json"}) {
+    CAPTURE(file);
+    const remat::problem p = remat::read_training_step(file).instance;
+    const std::int64_t arena = remat::plan_memory(remat::lifetimes_of(p, remat::listed_order(p))).arena_bytes;
+    const result r = run({file, "--budget", "1.0,50%," + std::to_string(arena - 1), "--solver", "no_remat", "--bind",
+                          "arena", "--seconds", "2", "--json"});
+    const auto lines = r.lines();
+    REQUIRE(lines.size() == 3);
+    for (const auto& line : lines) check_line(line);
+    CHECK(lines[0]["budget_bytes"] == arena);
+    CHECK(lines[0]["status"] == "optimal");
+    CHECK(lines[0]["arena_bytes"] <= arena);
+    CHECK(lines[1]["budget_bytes"] == arena / 2);
+    CHECK(lines[2]["budget_bytes"] == arena - 1);
+  }
+  // No arena is below the rounded working set of an operation: that is proven, with its name.
+  const nlohmann::json none =
+      run({toy, "--budget", "700", "--bind", "arena", "--work", "1000", "--json"}).lines().at(0);
+  CHECK(none["status"] == "infeasible");
+  CHECK(none["message"].get<std::string>().find("needs 768 bytes") != std::string::npos);
 }
 
 TEST_CASE("--bind arena: the arena is within the budget, also where that of the first schedule is not") {

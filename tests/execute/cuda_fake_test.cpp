@@ -86,14 +86,20 @@ struct kernels {
     std::vector<std::span<const std::byte>> in(c.inputs.begin(), c.inputs.end());
     std::vector<std::span<std::byte>> out(c.outputs.begin(), c.outputs.end());
     std::vector<std::uint8_t> adds(c.adds.begin(), c.adds.end());
-    fake::enqueue(c.stream, [in, out, adds, o = c.operation, seed = c.seed, space = c.workspace, from = device_seed,
-                             count = runs] {
-      std::fill(space.begin(), space.end(), std::byte{0x55});
-      std::uint64_t step = 0;
-      if (from != nullptr) std::memcpy(&step, from->get(), sizeof step);
-      work(o, from != nullptr ? kernel_seed(step, o) : seed, in, out, adds);
-      if (count != nullptr) ++*count;
-    });
+    std::vector<fake::access> used{fake::write_of(c.workspace)};
+    for (const auto m : in) used.push_back(fake::read_of(m));
+    for (const auto m : out) used.push_back(fake::write_of(m));
+    if (device_seed != nullptr) used.push_back(fake::read_of(std::as_bytes(std::span(device_seed->get(), 1))));
+    fake::enqueue(
+        c.stream,
+        [in, out, adds, o = c.operation, seed = c.seed, space = c.workspace, from = device_seed, count = runs] {
+          std::fill(space.begin(), space.end(), std::byte{0x55});
+          std::uint64_t step = 0;
+          if (from != nullptr) std::memcpy(&step, from->get(), sizeof step);
+          work(o, from != nullptr ? kernel_seed(step, o) : seed, in, out, adds);
+          if (count != nullptr) ++*count;
+        },
+        std::move(used), "operation " + std::to_string(index(c.operation)));
   }
 };
 
@@ -105,6 +111,7 @@ struct example {
   lifetimes lives;
   test::placed placed;
   bytes resident = bytes(64, std::byte{7});
+  mutable std::unique_ptr<fake::resident> on_device;  // of the present device
 
   explicit example(std::uint64_t seed, std::uint32_t operations = 12)
       : graph(test::random_graph(seed, {.operations = operations})),
@@ -118,8 +125,9 @@ struct example {
   }
   template <class Executor>
   void bind(Executor& e) const {
+    if (!on_device || !on_device->is_there()) on_device = std::make_unique<fake::resident>(resident);
     for (std::uint32_t t = 0; t < graph.num_tensors(); ++t)
-      if (p.graph().always_resident[t]) e.bind(static_cast<tensor_id>(t), resident);
+      if (p.graph().always_resident[t]) e.bind(static_cast<tensor_id>(t), on_device->bytes());
   }
   /// The final outputs, behind one another.
   [[nodiscard]] bytes expected(std::uint64_t seed) const {
@@ -150,10 +158,15 @@ struct example {
   void fetch(const Executor& e, cudaStream_t stream, bytes& to) const {
     std::vector<std::span<const std::byte>> from;
     for (const tensor_id t : graph.final_outputs()) from.push_back(e.output(t));
-    fake::enqueue(stream, [from, &to] {
-      to.clear();
-      for (const auto x : from) to.insert(to.end(), x.begin(), x.end());
-    });
+    std::vector<fake::access> used;
+    for (const auto m : from) used.push_back(fake::read_of(m));
+    fake::enqueue(
+        stream,
+        [from, &to] {
+          to.clear();
+          for (const auto x : from) to.insert(to.end(), x.begin(), x.end());
+        },
+        std::move(used), "fetch");
   }
 };
 
@@ -227,9 +240,9 @@ TEST_CASE("one stream needs no events; several need those between them and to th
   const diamond x;
   fake::reset();
   {
-    const bytes data(16);
+    const fake::resident data{bytes(16)};
     cuda_executor run(x.launches(1), kernels{});
-    run.bind(x.x, data);
+    run.bind(x.x, data.bytes());
     run.run(nullptr);
     CHECK(run.num_events() == 0);
     CHECK(run.num_own_streams() == 0);
@@ -242,9 +255,9 @@ TEST_CASE("one stream needs no events; several need those between them and to th
   {
     // first and one side on stream 0, the other side on stream 1: one event there, one back. Stream 1 begins behind the
     // first, so behind the caller's work, and stream 0 ends behind stream 1.
-    const bytes data(16);
+    const fake::resident data{bytes(16)};
     cuda_executor run(x.launches(2), kernels{});
-    run.bind(x.x, data);
+    run.bind(x.x, data.bytes());
     CHECK(run.num_events() == 2);
     CHECK(calls("cudaEventCreateWithFlags") == 2);
     CHECK(calls("cudaStreamCreateWithFlags") == 1);
@@ -372,7 +385,7 @@ TEST_CASE("a kernel that throws, or leaves an error, is named; the arena is usab
   for (const int streams : {1, 2, 3}) {
     fake::reset();
     int bad = 0;
-    const bytes data(16, std::byte{3});
+    const fake::resident data{bytes(16, std::byte{3})};
     cuda_executor run(x.launches(static_cast<std::uint32_t>(streams)), [&](const cuda_call& c) {
       if (index(c.operation) == 2 && bad == 1) throw std::runtime_error("no such algorithm");
       if (index(c.operation) == 2 && bad == 2) {
@@ -382,12 +395,12 @@ TEST_CASE("a kernel that throws, or leaves an error, is named; the arena is usab
       if (index(c.operation) == 2 && bad == 3) throw 3;
       kernels{}(c);
     });
-    run.bind(x.x, data);
+    run.bind(x.x, data.bytes());
     bytes good, after;
     const auto fetch = [&](bytes& to) {
       run.run(nullptr, 5);
       REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
-      to.assign(run.output(x.d).begin(), run.output(x.d).end());
+      to = fake::peek(run.output(x.d));
     };
     fetch(good);
     bad = 1;
@@ -417,7 +430,7 @@ TEST_CASE("a kernel that throws, or leaves an error, is named; the arena is usab
     const cuda_captured_step captured = run.capture(5);
     captured.launch(nullptr);
     REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
-    CHECK(bytes(run.output(x.d).begin(), run.output(x.d).end()) == good);
+    CHECK(fake::peek(run.output(x.d)) == good);
   }
 }
 
@@ -480,20 +493,20 @@ TEST_CASE("a stop request does not break a capture") {
 TEST_CASE("a run while another one is enqueuing is refused, and leaves that one undisturbed") {
   const diamond x;
   fake::reset();
-  const bytes data(16);
+  const fake::resident data{bytes(16)};
   std::function<void()> inner = [] {};
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
     kernels{}(c);
     inner();
   });
-  run.bind(x.x, data);
+  run.bind(x.x, data.bytes());
   std::size_t refused = 0;
   inner = [&] {
     for (const int call : {0, 1, 2}) {
       try {
         if (call == 0) run.run(nullptr);
         if (call == 1) (void)run.capture();
-        if (call == 2) run.bind(x.x, data);
+        if (call == 2) run.bind(x.x, data.bytes());
       } catch (const bad_argument& e) {
         refused += std::string(e.what()).find("is running a training step already") != std::string::npos;
       }
@@ -511,7 +524,7 @@ TEST_CASE("where waiting for a failed step's work fails too, the next step waits
   const diamond x;
   fake::reset();
   bool bad = true;
-  const bytes data(16, std::byte{3});
+  const fake::resident data{bytes(16, std::byte{3})};
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
     kernels{}(c);
     if (bad && index(c.operation) == 3) {
@@ -519,7 +532,7 @@ TEST_CASE("where waiting for a failed step's work fails too, the next step waits
       throw std::runtime_error("no such algorithm");
     }
   });
-  run.bind(x.x, data);
+  run.bind(x.x, data.bytes());
   CHECK_THROWS_WITH_AS(run.run(nullptr, 5), "operation 3 (last) in step 3: its kernel failed: no such algorithm",
                        execution_error);
   CHECK(fake::the().failed == "cudaStreamSynchronize");
@@ -541,9 +554,9 @@ TEST_CASE("where waiting for a failed step's work fails too, the next step waits
 TEST_CASE("an error from before the step is not put on the step's operations") {
   const diamond x;
   fake::reset();
-  const bytes data(16);
+  const fake::resident data{bytes(16)};
   cuda_executor run(x.launches(2), kernels{});
-  run.bind(x.x, data);
+  run.bind(x.x, data.bytes());
   fake::the().last = cudaErrorInvalidConfiguration;
   CHECK_THROWS_AS(run.run(nullptr), cuda_error);
   run.run(nullptr);
@@ -554,9 +567,9 @@ TEST_CASE("a device whose context is lost says so at every step") {
   const diamond x;
   fake::reset();
   {
-    const bytes data(16);
+    const fake::resident data{bytes(16)};
     cuda_executor run(x.launches(2), kernels{});
-    run.bind(x.x, data);
+    run.bind(x.x, data.bytes());
     run.run(nullptr);
     fake::the().sticky = fake::the().last = cudaErrorIllegalAddress;
     CHECK_THROWS_AS(run.run(nullptr), cuda_error);
@@ -605,7 +618,9 @@ TEST_CASE("the device's seed is written as it is") {
                                     std::uint64_t{0x0102030405060708}, std::uint64_t{0xff00ff00aa}}) {
     seed.set(value, nullptr);
     fake::run_pending();
-    CHECK(*seed.get() == value);
+    std::uint64_t written = 0;
+    REQUIRE(cudaMemcpy(&written, seed.get(), sizeof written, cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(written == value);
   }
 }
 
@@ -634,12 +649,12 @@ TEST_CASE("a kernel that waits during a capture is named, and the streams can be
   const diamond x;
   fake::reset();
   bool waits = true;
-  const bytes data(16);
+  const fake::resident data{bytes(16)};
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
     if (waits && index(c.operation) == 1) static_cast<void>(cudaStreamSynchronize(c.stream));
     kernels{}(c);
   });
-  run.bind(x.x, data);
+  run.bind(x.x, data.bytes());
   try {
     static_cast<void>(run.capture());
     FAIL("captured");
@@ -650,11 +665,11 @@ TEST_CASE("a kernel that waits during a capture is named, and the streams can be
   waits = false;
   run.run(nullptr, 1);
   REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
-  const bytes eager(run.output(x.d).begin(), run.output(x.d).end());
+  const bytes eager = fake::peek(run.output(x.d));
   const cuda_captured_step captured = run.capture(1);
   captured.launch(nullptr);
   REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
-  CHECK(bytes(run.output(x.d).begin(), run.output(x.d).end()) == eager);
+  CHECK(fake::peek(run.output(x.d)) == eager);
 }
 
 TEST_CASE("the arena is the caller's memory, a pool's or one allocation, of exactly the plan's bytes") {
@@ -683,8 +698,9 @@ TEST_CASE("the arena is the caller's memory, a pool's or one allocation, of exac
   {
     const cuda_stream stream = make_cuda_stream();
     cuda_executor run(x.launches(2), kernels{}, {.arena = cuda_memory(size, stream.get())});
-    cuda_executor other(x.launches(1), kernels{},
-                        {.arena = cuda_memory(size, stream.get(), reinterpret_cast<cudaMemPool_t>(&run))});
+    cudaMemPool_t pool{};
+    REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
+    cuda_executor other(x.launches(1), kernels{}, {.arena = cuda_memory(size, stream.get(), pool)});
     x.bind(run);
     bytes got;
     run.run(stream.get(), 1);
@@ -727,9 +743,9 @@ TEST_CASE("what is not bound is refused before anything is enqueued") {
 TEST_CASE("times of the launches are read after the step, of replays too") {
   const diamond x;
   fake::reset();
-  const bytes data(16);
+  const fake::resident data{bytes(16)};
   cuda_executor run(x.launches(2), kernels{}, {.timing = true});
-  run.bind(x.x, data);
+  run.bind(x.x, data.bytes());
   CHECK_THROWS_AS(static_cast<void>(run.times()), bad_argument);
   run.run(nullptr);
   CHECK_THROWS_AS(static_cast<void>(run.times()), cuda_error);  // it has not ended
@@ -792,7 +808,7 @@ TEST_CASE("debug modes wait for each launch, and poison what belongs to no tenso
       CHECK(fake::the().first_pending == fake::the().list.size());  // it has waited
       CHECK(seen.size() == 28);
       CHECK(std::all_of(seen.begin(), seen.end(), [](std::byte x) { return x == std::byte{cuda::poison}; }));
-      const auto arena = run.arena();
+      const bytes arena = fake::peek(run.arena());
       for (const std::size_t byte : {0, 7, 8, 15, 24, 27}) CHECK(arena[byte] == std::byte{cuda::poison});
       CHECK(std::any_of(arena.begin() + 16, arena.begin() + 24,
                         [](std::byte x) { return x != std::byte{cuda::poison}; }));
@@ -804,9 +820,9 @@ TEST_CASE("debug modes wait for each launch, and poison what belongs to no tenso
 TEST_CASE("ranges name the operations") {
   const diamond x;
   fake::reset();
-  const bytes data(16);
+  const fake::resident data{bytes(16)};
   cuda_executor run(x.launches(2), kernels{}, {.ranges = true});
-  run.bind(x.x, data);
+  run.bind(x.x, data.bytes());
   run.run(nullptr);
   REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
 }
@@ -825,6 +841,11 @@ TEST_CASE("owners give back what they own, once") {
     CHECK(calls("cudaStreamDestroy") == 1);
     CHECK(cudaStreamDestroy(b.release()) == cudaSuccess);
     CHECK(!b);
+    cuda_stream c = make_cuda_stream();
+    c.reset();
+    CHECK(!c);
+    c.reset();
+    CHECK(cudaPeekAtLastError() == cudaSuccess);  // destroyed once
     cuda_memory m(64), n;
     CHECK(m.as<float>().size() == 16);
     n = std::move(m);

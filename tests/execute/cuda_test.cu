@@ -17,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/cost/measured.hpp"
+#include "remat/execute/cuda_profile.cuh"
 #include "remat/execute/cuda_stand_in.cuh"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
@@ -318,6 +320,106 @@ TEST_CASE("arenas from a pool and of the caller; poison before and behind") {
   CHECK_THROWS_AS(
       cuda_executor(x.launches(1), std::ref(kernels), {.arena = cuda_memory(mine.bytes().first(bytes - 1))}),
       bad_argument);
+}
+
+TEST_CASE("a captured step gets other inputs and outputs, and needs no new instance") {
+  const cuda_stream stream = make_cuda_stream();
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    const example x(seed, 16, 200);
+    const cuda_stand_in_kernels kernels(x.graph, x.p);
+    const residents inputs[] = {{x, kernels, 1}, {x, kernels, 2}};
+    std::vector<tensor_id> outputs;
+    for (const tensor_id t : x.graph.final_outputs())
+      if (!x.p.graph().always_resident[index(t)]) outputs.push_back(t);
+    const launch_plan plan(x.graph, x.p, x.plan.steps, {x.placed.offsets, x.placed.arena_bytes, alignment},
+                           launch_options{.streams = 3, .bound_outputs = outputs});
+    cuda_executor run(plan, std::ref(kernels));
+    std::vector<cuda_memory> memory[2];
+    const auto bind = [&](std::size_t which) {
+      inputs[which].bind_all(run);
+      for (const tensor_id t : outputs) {
+        memory[which].emplace_back(static_cast<std::size_t>(x.graph.bytes(t)));
+        run.bind_output(t, memory[which].back().bytes());
+      }
+    };
+    bind(0);
+    cuda_captured_step captured = run.capture(5);
+    const cudaGraphExec_t exec = captured.exec();
+    captured.launch(stream.get());
+    bind(1);
+    CHECK(run.update(captured, 6));
+    CHECK(captured.exec() == exec);
+    captured.launch(stream.get());
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+    for (const std::size_t which : {0, 1}) {
+      const stand_in_values expected = x.values.expected(5 + which, 1 + which);
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        CHECK(stand_in_kernels::value(fetch(memory[which][i].bytes())) == expected.tensors[index(outputs[i])]);
+    }
+    kernels.require_no_mistake();
+  }
+}
+
+TEST_CASE("the plan's streams and the captured one are the caller's, with priorities; default streams run steps") {
+  int least = 0, greatest = 0;
+  throw_on_cuda_error(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  const cuda_stream stream = make_cuda_stream(cudaStreamNonBlocking, greatest);
+  const cuda_stream blocking = make_cuda_stream(cudaStreamDefault, greatest), other = make_cuda_stream();
+  const example x(3, 20, 200);
+  const cuda_stand_in_kernels kernels(x.graph, x.p);
+  const residents inputs(x, kernels, 1);
+  cuda_executor run(x.launches(3), std::ref(kernels), {.streams = {blocking.get(), other.get()}});
+  inputs.bind_all(run);
+  CHECK(run.num_own_streams() == 0);
+  for (const cudaStream_t s : {stream.get(), cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread}) {
+    run.run(s, 7);
+    throw_on_cuda_error(cudaStreamSynchronize(s));
+    check_outputs(x, run, x.values.expected(7, 1));
+    if (s == stream.get() || s == cudaStreamPerThread) {
+      run.capture_on(s, 8).launch(s);
+      throw_on_cuda_error(cudaStreamSynchronize(s));
+      check_outputs(x, run, x.values.expected(8, 1));
+    } else {
+      CHECK_THROWS_AS(static_cast<void>(run.capture_on(s)), bad_argument);
+    }
+  }
+  kernels.require_no_mistake();
+}
+
+TEST_CASE("an arena of a pool is used on other streams, and freed behind the work in flight") {
+  const cuda_stream home = make_cuda_stream(), stream = make_cuda_stream();
+  const example x(9, 20, 4000);
+  const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1e-4});
+  const residents inputs(x, kernels, 1);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    CAPTURE(i);
+    cuda_executor run(x.launches(2), std::ref(kernels),
+                      {.arena = cuda_memory(static_cast<std::size_t>(x.placed.arena_bytes), home.get())});
+    inputs.bind_all(run);
+    if (i % 2 == 0)
+      run.run(stream.get(), i);
+    else
+      run.capture(i).launch(stream.get());
+  }
+  throw_on_cuda_error(cudaDeviceSynchronize());
+  kernels.require_no_mistake();
+}
+
+TEST_CASE("operations are measured by replays, the shortest by launches in a row") {
+  const diamond x;
+  const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1e-1});
+  cuda_executor run(x.launches(1), std::ref(kernels), {.timing = true});
+  const profile_report report = profile(run);
+  CHECK(report.runs == 10);
+  REQUIRE(report.times.complete());
+  const double seconds[] = {1e-3, 4e-3, 4e-3, 1e-3};
+  for (std::size_t o = 0; o < 4; ++o) CHECK(report.times.seconds[o] == doctest::Approx(seconds[o]).epsilon(0.1));
+  CHECK(report.step_seconds >= 1e-2);
+  const cuda_stand_in_kernels quick(x.graph, x.p);
+  cuda_executor short_run(x.launches(1), std::ref(quick), {.timing = true});
+  const profile_report rows = profile(short_run, cuda_profile_options{.repeat_below = 1, .repeats = 10});
+  for (const double s : rows.times.seconds) CHECK(s > 0);
 }
 
 TEST_CASE("the arena is the only memory that a run takes") {

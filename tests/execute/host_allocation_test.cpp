@@ -19,6 +19,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "support/executions.hpp"
+#include "support/outputs_elsewhere.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
@@ -52,7 +53,7 @@ void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { releas
 
 using namespace remat;
 
-TEST_CASE("a run allocates nothing, with any number of threads, with timing and in debug mode") {
+TEST_CASE("a run and a binding allocate nothing, with any number of threads, with timing and in debug mode") {
   std::size_t steps = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     test::random_graph_options o;
@@ -62,11 +63,13 @@ TEST_CASE("a run allocates nothing, with any number of threads, with timing and 
     const problem p(graph, measured_cost{});
     const schedule plan = test::random_schedule(p, seed).plan;
     if (!check(p, plan).valid()) continue;
-    const test::placed where = test::random_layout(lifetimes_of(p, plan), 8, seed);
+    const launch_options choice = test::some_outputs(p, seed, 50, 0);
     for (const std::uint32_t threads : {1U, 2U, 4U})
       for (const bool watched : {false, true}) {
         stand_in_kernels kernels(graph, p);
-        launch_plan launches(graph, p, plan.steps, {where.offsets, where.arena_bytes, 8}, threads);
+        const test::placed_elsewhere where(p, plan, choice, threads, seed);
+        launch_plan launches(graph, p, plan.steps, where.layout(), where.options);
+        test::own_outputs first(launches), second(launches);
         const test::resident_memory memory(p, launches, kernels, seed);
         host_options options;
         options.timing = threads != 2;
@@ -74,11 +77,13 @@ TEST_CASE("a run allocates nothing, with any number of threads, with timing and 
         options.check_inputs = watched;
         host_executor run(std::move(launches), std::ref(kernels), options);
         memory.bind_all(run);
+        first.bind_all(run);
         run.run(0);
         const std::size_t before = allocations;
         for (std::uint64_t i = 1; i <= 50; ++i) {
           run.run(i);
           memory.bind_all(run);
+          (i % 2 != 0 ? second : first).bind_all(run);
           ++steps;
         }
         CHECK(allocations == before);

@@ -25,6 +25,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "support/executions.hpp"
+#include "support/outputs_elsewhere.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
@@ -69,6 +70,24 @@ std::vector<host_stream> streams_of(const launch_plan& plan) {
 }
 
 constexpr auto never = [] { return false; };
+
+std::uint32_t number(tensor_id t) { return static_cast<std::uint32_t>(t); }
+
+/// The memory of all arguments of all calls.
+std::vector<std::span<const std::byte>> addresses_of(const launch_calls<host_stream>& calls) {
+  std::vector<std::span<const std::byte>> out;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    out.insert(out.end(), calls[i].inputs.begin(), calls[i].inputs.end());
+    out.insert(out.end(), calls[i].outputs.begin(), calls[i].outputs.end());
+    out.push_back(calls[i].workspace);
+  }
+  return out;
+}
+
+bool same_addresses(std::span<const std::span<const std::byte>> a, std::span<const std::span<const std::byte>> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](auto x, auto y) { return x.size() == y.size() && (x.empty() || x.data() == y.data()); });
+}
 
 }  // namespace
 
@@ -121,6 +140,8 @@ bool right_in_any_order(random_execution& e, const launch_plan& plan, std::uint6
   launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
   const test::resident_memory memory(e.p, plan, e.kernels, seed);
   memory.bind_all(calls);
+  test::own_outputs own(plan);
+  own.bind_all(calls);
   e.kernels.forget_effects();
   std::vector<std::vector<std::uint32_t>> waits(plan.size());
   std::vector<std::uint8_t> hurried(plan.size(), 0);
@@ -183,11 +204,15 @@ bool right_in_any_order(random_execution& e, const launch_plan& plan, std::uint6
 
 TEST_CASE("every order that the waits permit computes the same; left-out waits are noticed") {
   std::size_t orders = 0, left_out = 0, noticed = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    random_execution e(seed, 12);
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    random_execution e(seed / 2, 12);
     if (!e.legal) continue;
+    const bool elsewhere = seed % 2 != 0;  // outputs in the caller's memory, some of them freed and made again
+    if (elsewhere) e.plan = test::making_outputs_again(e.p, std::move(e.plan), seed);
+    const launch_options choice = elsewhere ? test::some_outputs(e.p, seed, 70, 0) : launch_options{};
     for (std::uint32_t k = 2; k <= 4; ++k) {
-      const launch_plan plan = e.launches(k, seed);
+      const test::placed_elsewhere where(e.p, e.plan, choice, k, seed);
+      const launch_plan plan(e.graph, e.p, e.plan.steps, where.layout(), where.options);
       std::size_t waits = 0;
       for (std::size_t i = 0; i < plan.size(); ++i) waits += plan.waits(i).size();
       if (waits == 0) continue;
@@ -242,6 +267,93 @@ TEST_CASE("a fault at any call of the device is an error with the operation's na
     }
   }
   CHECK(faults > 100);
+}
+
+TEST_CASE("binding changes the arguments of the tensor alone, and counts only changes") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    random_execution e(seed, 12);
+    if (!e.legal) continue;
+    const test::placed_elsewhere where(e.p, e.plan, test::some_outputs(e.p, seed, 70, 0), 2, seed);
+    const launch_plan plan(e.graph, e.p, e.plan.steps, where.layout(), where.options);
+    arena_memory arena(plan);
+    launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
+    const test::resident_memory memory(e.p, plan, e.kernels, seed);
+    memory.bind_all(calls);
+    test::own_outputs own(plan), others(plan);
+    own.bind_all(calls);
+    const std::uint64_t bound = calls.rebindings();
+    const std::vector<std::span<const std::byte>> before = addresses_of(calls);
+    own.bind_all(calls);
+    memory.bind_all(calls);
+    CHECK(calls.rebindings() == bound);
+    CHECK(same_addresses(addresses_of(calls), before));
+    others.bind_all(calls);
+    std::uint64_t changed = 0;
+    for (const auto& [t, bytes] : others.tensors()) changed += !bytes.empty();
+    CHECK(calls.rebindings() >= bound + changed);
+    CHECK(same_addresses(addresses_of(calls), before) == (changed == 0));
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      const auto arguments = plan.inputs(plan.launches()[i]);
+      for (std::size_t x = 0; x < arguments.size(); ++x)
+        if (plan.is_bound_output(arguments[x].tensor))
+          CHECK(calls[i].inputs[x].data() == others.tensors().at(number(arguments[x].tensor)).data());
+      const auto outputs = plan.outputs(plan.launches()[i]);
+      for (std::size_t x = 0; x < outputs.size(); ++x) {
+        if (plan.is_bound_output(outputs[x].tensor))
+          CHECK(calls[i].outputs[x].data() == others.tensors().at(number(outputs[x].tensor)).data());
+        else
+          CHECK(calls[i].outputs[x].data() == arena.bytes().data() + outputs[x].offset);
+        CHECK(calls[i].outputs[x].size() == static_cast<std::size_t>(outputs[x].bytes));
+      }
+    }
+    own.bind_all(calls);
+    CHECK(same_addresses(addresses_of(calls), before));
+  }
+}
+
+TEST_CASE("memory of outputs is compared with all other bound memory, by brute force") {
+  std::size_t refused = 0, accepted = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    random_execution e(seed, 8);
+    if (!e.legal) continue;
+    const test::placed_elsewhere where(e.p, e.plan, test::some_outputs(e.p, seed, 90, 0), 1, seed);
+    const launch_plan plan(e.graph, e.p, e.plan.steps, where.layout(), where.options);
+    arena_memory arena(plan);
+    launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
+    std::vector<std::byte> slab(4000);
+    std::mt19937_64 engine(seed);
+    std::vector<std::size_t> at(plan.num_tensors(), 0);
+    for (int round = 0; round < 6; ++round) {
+      for (std::uint32_t t = 0; t < plan.num_tensors(); ++t) {
+        const auto id = static_cast<tensor_id>(t);
+        if (!plan.needs_binding(id) || (round != 0 && engine() % 3 != 0)) continue;
+        at[t] = engine() % (slab.size() - 100);
+        if (plan.is_bound_output(id))
+          calls.bind_output(id, std::span(slab).subspan(at[t]));
+        else
+          calls.bind(id, std::span(slab).subspan(at[t]));
+      }
+      std::vector<std::uint32_t> owner(slab.size(), 0);  // of each byte: 1 + the output that has it
+      std::vector<std::uint8_t> read(slab.size(), 0);
+      bool apart = true;
+      for (std::uint32_t t = 0; t < plan.num_tensors(); ++t) {
+        const auto id = static_cast<tensor_id>(t);
+        if (!plan.needs_binding(id)) continue;
+        for (std::size_t b = at[t]; b < at[t] + static_cast<std::size_t>(plan.bytes(id)); ++b) {
+          apart = apart && owner[b] == 0 && !(plan.is_bound_output(id) && read[b]);
+          if (plan.is_bound_output(id)) owner[b] = t + 1;
+          read[b] = 1;
+        }
+      }
+      ++(apart ? accepted : refused);
+      if (apart)
+        CHECK_NOTHROW(calls.require_bound());
+      else
+        CHECK_THROWS_AS(calls.require_bound(), bad_argument);
+    }
+  }
+  CHECK(refused > 100);
+  CHECK(accepted > 100);
 }
 
 TEST_CASE("as many streams must be given as the plan has") {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -25,6 +26,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "support/executions.hpp"
+#include "support/outputs_elsewhere.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
@@ -84,6 +86,222 @@ TEST_CASE("launches have the graph's arguments, at the planned addresses") {
   }
 }
 
+namespace {
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const bad_argument& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+namespace {
+
+/// Whether `made` places each tensor as the options say, and `plain` with all outputs in the arena.
+bool tensors_right(const launch_plan& made, const launch_plan& plain, const launch_options& options) {
+  const auto is_in = [](const std::vector<tensor_id>& list, tensor_id t) {
+    return std::count(list.begin(), list.end(), t) != 0;
+  };
+  bool right = true;
+  for (std::uint32_t t = 0; t < made.num_tensors(); ++t) {
+    const auto id = static_cast<tensor_id>(t);
+    const bool sums = is_in(options.accumulated_outputs, id), elsewhere = sums || is_in(options.bound_outputs, id);
+    const bool no_allocation = elsewhere || plain.output_allocation(id) == launch_argument::bound;
+    right = right && made.is_bound_output(id) == elsewhere && made.is_accumulated(id) == sums &&
+            made.needs_binding(id) == (elsewhere || plain.needs_binding(id)) &&
+            (made.output_allocation(id) == launch_argument::bound) == no_allocation;
+  }
+  return right;
+}
+
+/// Whether the arguments are those of a plan with all outputs in the arena, but for outputs elsewhere.
+bool arguments_right(const launch_plan& made, std::span<const launch_argument> now,
+                     std::span<const launch_argument> plain, bool written) {
+  bool right = now.size() == plain.size();
+  for (std::size_t x = 0; right && x < now.size(); ++x) {
+    const bool sums = written && made.is_accumulated(now[x].tensor), elsewhere = made.is_bound_output(now[x].tensor);
+    right = now[x].tensor == plain[x].tensor && now[x].bytes == plain[x].bytes &&
+            now[x].adds == (plain[x].adds != 0 || sums) &&
+            now[x].allocation == (elsewhere ? launch_argument::bound : plain[x].allocation) &&
+            now[x].offset == (now[x].allocation == launch_argument::bound ? 0 : made.offsets()[now[x].allocation]);
+  }
+  return right;
+}
+
+/// Whether each launch has the right arguments, and begins and frees allocations of the arena alone.
+bool launches_right(const launch_plan& made, const launch_plan& plain) {
+  const auto in_arena = [&](std::span<const std::uint32_t> now, std::span<const std::uint32_t> all) {
+    std::vector<std::uint32_t> out;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(out), [&](std::uint32_t a) { return made.is_in_arena(a); });
+    return std::equal(now.begin(), now.end(), out.begin(), out.end());
+  };
+  bool right = made.size() == plain.size();
+  for (std::uint32_t v = 0; right && v < made.size(); ++v) {
+    const launch &a = made.launches()[v], &b = plain.launches()[v];
+    right = arguments_right(made, made.inputs(a), plain.inputs(b), false) &&
+            arguments_right(made, made.outputs(a), plain.outputs(b), true) &&
+            in_arena(made.begins(v), plain.begins(v)) && in_arena(made.frees(v), plain.frees(v));
+  }
+  return right;
+}
+
+/// The most bytes in the arena at one time.
+std::int64_t arena_load(const launch_plan& made) {
+  std::int64_t most = 0;
+  for (std::uint32_t i = 0; i < made.lives().num_steps(); ++i) {
+    std::int64_t now = 0;
+    for (const allocation& x : made.lives().allocations)
+      if ((x.is_workspace() || !made.is_bound_output(static_cast<tensor_id>(x.tensor))) && x.first <= i && i < x.last)
+        now += x.bytes;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("outputs in the caller's memory have no room in the arena, and change nothing else") {
+  std::size_t bound = 0, accumulated = 0, smaller = 0, made_again = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    test::random_execution e(seed, 12);
+    if (!e.legal) continue;
+    launch_options options = test::some_outputs(e.p, seed, 40, 50);
+    const problem p = e.p.producing_once(options.accumulated_outputs);
+    const schedule plan = test::making_outputs_again(p, test::random_schedule(p, seed).plan, seed);
+    if (!check(p, plan).valid()) continue;
+    options.streams = 2;
+    options.memory.alignment = 8;
+    const launch_plan plain(e.graph, p, plan, {.streams = 2, .memory = options.memory});
+    const launch_plan made(e.graph, p, plan, options);
+    CHECK(made.peak_bytes() == plain.peak_bytes());
+    CHECK(std::equal(made.memory().begin(), made.memory().end(), plain.memory().begin(), plain.memory().end()));
+    CHECK(made.lives().allocations == plain.lives().allocations);
+    CHECK(tensors_right(made, plain, options));
+    CHECK(launches_right(made, plain));
+    CHECK(made.arena_bytes() >= arena_load(made));
+    // The same plan from the addresses given.
+    const launch_plan given(e.graph, p, plan.steps, {made.offsets(), made.arena_bytes(), 8}, options);
+    CHECK(std::equal(given.offsets().begin(), given.offsets().end(), made.offsets().begin()));
+    CHECK(given.assignment().waits.values == made.assignment().waits.values);
+    CHECK(launches_right(given, plain));
+
+    smaller += made.arena_bytes() < plain.arena_bytes();
+    bound += options.bound_outputs.size();
+    accumulated += options.accumulated_outputs.size();
+    for (std::uint32_t a = 0; a < made.lives().allocations.size(); ++a)
+      made_again += !made.is_in_arena(a) && made.lives().allocations[a].last < plan.steps.size();
+  }
+  CHECK(bound > 100);
+  CHECK(accumulated > 100);
+  CHECK(smaller > 50);
+  CHECK(made_again > 20);
+}
+
+TEST_CASE("a plan is refused exactly if a sum would be added to twice, or is read") {
+  std::size_t twice = 0, read = 0, fine = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    test::random_execution e(seed, 10);
+    if (!e.legal) continue;
+    const schedule plan = test::making_outputs_again(e.p, e.plan, seed);
+    const flat_graph& g = e.p.graph();
+    for (const std::uint32_t t : g.final_outputs)
+      for (const bool may_be_read : {false, true}) {
+        std::size_t runs = 0, reads = 0;
+        for (const step& x : plan.steps) {
+          if (x.is_free()) continue;
+          for (const std::uint32_t u : g.outputs[index(x.operation())]) runs += u == t;
+          for (const std::uint32_t u : g.inputs[index(x.operation())]) reads += u == t;
+        }
+        const bool adds_twice = runs > g.producers[t].size(), is_read = reads > 0 && !may_be_read;
+        const std::string text = error_of([&] {
+          const launch_plan made(e.graph, e.p, plan,
+                                 {.accumulated_outputs = {static_cast<tensor_id>(t)}, .sums_may_be_read = may_be_read});
+        });
+        CHECK(text.empty() == (!adds_twice && !is_read));
+        const bool says_twice = text.find("an accumulated output, twice") != std::string::npos;
+        const bool says_read = text.find("set launch_options::sums_may_be_read") != std::string::npos;
+        if (!text.empty()) CHECK((says_twice ? adds_twice : says_read && is_read));
+        twice += says_twice;
+        read += says_read;
+        fine += text.empty();
+      }
+  }
+  CHECK(twice > 50);
+  CHECK(read > 50);
+  CHECK(fine > 50);
+}
+
+TEST_CASE("options of outputs that cannot be right are refused") {
+  training_graph g("two");
+  const tensor_id w = g.add_tensor({"w", 32, tensor_kind::parameter}), x = g.add_tensor({"x", 32}),
+                  y = g.add_tensor({"y", 32}), z = g.add_tensor({"z", 32});
+  g.add_operation({.name = "make", .inputs = {w}, .outputs = {x, z}, .seconds = 1});
+  g.add_operation({.name = "use", .inputs = {x}, .outputs = {y}, .seconds = 1});
+  g.add_final_output(y);
+  g.add_final_output(z);
+  const problem p(g, measured_cost{});
+  const schedule plan{{step::compute(op_id{0}), step::compute(op_id{1}), step::free(x)}};
+  const auto error = [&](launch_options options) {
+    return error_of([&] { const launch_plan made(g, p, plan, options); });
+  };
+  CHECK(error({.bound_outputs = {y}, .accumulated_outputs = {z}}).empty());
+  CHECK(error({.bound_outputs = {x}}) ==
+        "bound_outputs: tensor 1 (x) is no final output; only final outputs can lie in the caller's memory");
+  CHECK(error({.accumulated_outputs = {x}}) ==
+        "accumulated_outputs: tensor 1 (x) is no final output; only final outputs can lie in the caller's memory");
+  CHECK(error({.bound_outputs = {y, z, y}}) ==
+        "bound_outputs: tensor 2 (y) is named twice; name it once, in bound_outputs or in accumulated_outputs");
+  CHECK(error({.bound_outputs = {y}, .accumulated_outputs = {y}}) ==
+        "accumulated_outputs: tensor 2 (y) is named twice; name it once, in bound_outputs or in accumulated_outputs");
+  CHECK(error({.bound_outputs = {w}}) ==
+        "bound_outputs: tensor 0 (w) is always resident, and no operation writes it; bind it as an input");
+  CHECK(error({.bound_outputs = {tensor_id{4}}}) == "bound_outputs: there is no tensor 4; there are 4");
+
+  const schedule again{{step::compute(op_id{0}), step::compute(op_id{0}), step::compute(op_id{1})}};
+  CHECK(error_of([&] { const launch_plan made(g, p, again, {.accumulated_outputs = {z}}); }) ==
+        "operation 0 (make) runs in step 0 and again in step 1: it would add to tensor 3 (z), an accumulated output, "
+        "twice; solve with problem::producing_once of that tensor");
+  CHECK(error_of([&] { const launch_plan made(g, p, again, {.accumulated_outputs = {y}}); }).empty());
+  CHECK(check(p.producing_once(std::vector{z}), again).what == violation::runs_twice);
+}
+
+TEST_CASE("an arena above its budget is refused, with a given layout, too") {
+  training_graph g("one");
+  const tensor_id x = g.add_tensor({"x", 100}), y = g.add_tensor({"y", 300});
+  g.add_operation({.name = "make", .outputs = {x}, .seconds = 1});
+  g.add_operation({.name = "use", .inputs = {x}, .outputs = {y}, .seconds = 1});
+  g.add_final_output(y);
+  const problem p(g, measured_cost{});
+  const schedule plan{{step::compute(op_id{0}), step::compute(op_id{1}), step::free(x)}};
+  const auto error = [&](const launch_options& options) {
+    return error_of([&] { const launch_plan made(g, p, plan, options); });
+  };
+  CHECK(error({.arena_budget = 768}).empty());
+  CHECK(error({.arena_budget = 767}) ==
+        "the arena has 768 bytes; its budget is 767; fit_arena finds schedules whose arena fits");
+  CHECK(error({.arena_budget = -1}) == "the arena's budget is -1 bytes; it must not be negative");
+  CHECK(error({.bound_outputs = {y}, .arena_budget = 256}).empty());  // the output is not in the arena
+  const std::vector<std::int64_t> offsets{0, 128};
+  const auto given = [&](const launch_options& options) {
+    return error_of([&] { const launch_plan made(g, p, plan.steps, {offsets, 512, 8}, options); });
+  };
+  CHECK(given({.arena_budget = 512}).empty());
+  CHECK(given({.arena_budget = 511}) ==
+        "the arena has 512 bytes; its budget is 511; fit_arena finds schedules whose arena fits");
+  const std::vector<std::int64_t> one{0, 0};  // y has no room, so it must be elsewhere
+  CHECK(error_of([&] {
+          const launch_plan made(g, p, plan.steps, {one, 104, 8}, {.bound_outputs = {y}, .arena_budget = 104});
+        }).empty());
+  CHECK(error_of([&] {
+          const launch_plan made(g, p, plan.steps, {one, 304, 8}, launch_options{});
+        }) == "tensor 1 from step 1 shares bytes with tensor 0 from step 0");
+}
+
 TEST_CASE("what does not fit together is refused before anything runs") {
   training_graph g("two");
   const tensor_id x = g.add_tensor({"x", 32}), y = g.add_tensor({"y", 32});
@@ -119,4 +337,23 @@ TEST_CASE("what does not fit together is refused before anything runs") {
   other.add_tensor({"x", 32});
   const std::vector<std::int64_t> offsets{0, 64, 32};
   CHECK_THROWS_AS(launch_plan(other, p, plan.steps, {offsets, 96, 16}), bad_argument);
+}
+
+TEST_CASE("the shares of the device that operations occupy bound the simulated overlap") {
+  training_graph g;
+  for (int i = 0; i < 3; ++i) {
+    const tensor_id t = g.add_tensor({"t", 32});
+    g.add_operation({.outputs = {t}, .seconds = 2});
+    g.add_final_output(t);
+  }
+  const problem p(g, measured_cost{});
+  schedule plan;
+  for (std::uint32_t o = 0; o < 3; ++o) plan.compute(static_cast<op_id>(o));
+  const auto makespan = [&](std::vector<double> occupancy) {
+    return launch_plan(g, p, plan, {.streams = 3, .occupancy = std::move(occupancy)}).assignment().makespan;
+  };
+  CHECK(makespan({}) == 2);
+  CHECK(makespan({0.5, 0.5, 0.5}) == 4);
+  CHECK(makespan({1, 1, 1}) == 6);
+  CHECK_THROWS_AS(makespan({1, 1}), bad_argument);
 }

@@ -12,6 +12,7 @@
 
 #include "remat/core/error.hpp"
 #include "support/executions.hpp"
+#include "support/outputs_elsewhere.hpp"
 
 using namespace remat;
 
@@ -26,6 +27,8 @@ std::string guarded_run(test::random_execution& e, const launch_plan& plan, std:
   launch_calls<host_stream> calls(plan, arena, streams);
   const test::resident_memory memory(e.p, plan, e.kernels, 1);
   memory.bind_all(calls);
+  test::own_outputs own(plan);
+  own.bind_all(calls);
   detail::host::memory_guard guard(plan, calls, debug, check_inputs);
   try {
     guard.begin_run();
@@ -47,10 +50,13 @@ std::string guarded_run(test::random_execution& e, const launch_plan& plan, std:
 
 TEST_CASE("a write to any byte that belongs to no tensor is noticed; right kernels are let through") {
   std::size_t spoiled = 0;
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    test::random_execution e(seed, 8);
+  for (std::uint64_t seed = 0; seed < 80; ++seed) {
+    test::random_execution e(seed / 2, 8);
     if (!e.legal) continue;
-    const launch_plan plan = e.launches(1, seed);
+    // Every second time, some outputs lie in the caller's memory.
+    const launch_options choice = seed % 2 != 0 ? test::some_outputs(e.p, seed, 70, 0) : launch_options{};
+    const test::placed_elsewhere where(e.p, e.plan, choice, 1, seed);
+    const launch_plan plan(e.graph, e.p, e.plan.steps, where.layout(), where.options);
     std::vector<std::uint64_t> words(static_cast<std::size_t>(plan.arena_bytes()) / 8 + 1);
     const std::span<std::byte> arena = std::as_writable_bytes(std::span(words));
     for (const host_debug debug : {host_debug::off, host_debug::poison, host_debug::every_launch})
@@ -62,6 +68,7 @@ TEST_CASE("a write to any byte that belongs to no tensor is noticed; right kerne
         bool free = true;
         for (std::size_t a = 0; a < plan.offsets().size(); ++a) {
           const allocation& x = plan.lives().allocations[a];
+          if (!plan.is_in_arena(static_cast<std::uint32_t>(a))) continue;
           free = free &&
                  !(x.first <= step && step < x.last && plan.offsets()[a] <= byte && byte < plan.offsets()[a] + x.bytes);
         }
@@ -71,6 +78,8 @@ TEST_CASE("a write to any byte that belongs to no tensor is noticed; right kerne
           if (i == at) arena[static_cast<std::size_t>(byte)] = std::byte{0};
         });
         CHECK(text.find("it wrote to byte " + std::to_string(byte) + " of the arena, which ") == 0);
+        for (const tensor_id t : choice.bound_outputs)
+          CHECK(text.find(" of " + plan.label(t) + " until") == std::string::npos);
       }
     }
   }

@@ -25,8 +25,10 @@
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/evict.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/random_graph.hpp"
 #include "support/scripted_executor.hpp"
 
@@ -78,7 +80,7 @@ TEST_CASE("profile, plan, run: the plan is made with the measured times, and wit
   CHECK(profiled == std::vector<std::int64_t>(4, baseline));
 }
 
-TEST_CASE("an arena with gaps is fitted into the budget by solving with less") {
+TEST_CASE("sizes rounded up are planned for, and an arena above the budget has no executor") {
   const training_graph g = layers(24);
   const auto make = [&](launch_plan plan, bool) {
     return std::make_unique<scripted_executor>(
@@ -89,16 +91,30 @@ TEST_CASE("an arena with gaps is fitted into the budget by solving with less") {
   options.memory.alignment = 1024;  // each tensor of 1000 bytes takes 1024
   auto made = profile_and_plan(g, make, by_evict, options);
   REQUIRE(made.ready());
-  CHECK(made.attempts > 1);
-  CHECK(made.solved_budget < options.budget);
+  CHECK(made.attempts == 1);
+  CHECK(made.solved_budget == 11 * 1024);
+  CHECK(made.arena_bytes == made.executor->plan().arena_bytes());
   CHECK(made.arena_bytes <= options.budget);
-  options.attempts = 1;
-  made = profile_and_plan(g, make, by_evict, options);
+  CHECK(made.peak_bytes <= 11'000);
+  // A solver that looks at no budget: the second solve has a lower one, and then no more are made.
+  std::vector<std::int64_t> budgets;
+  const auto listed = [&](const problem& p) {
+    budgets.push_back(p.budget());
+    solution s;
+    s.plan = listed_order(p);
+    return s;
+  };
+  options.attempts = 2;
+  made = profile_and_plan(g, make, listed, options);
   CHECK_FALSE(made.ready());
-  CHECK(contains(made.message, "the arena takes 12288 bytes, more than the budget of 12000"));
+  CHECK(made.attempts == 2);
+  REQUIRE(budgets.size() == 2);
+  CHECK(budgets[0] > budgets[1]);
+  CHECK(contains(made.message, "found no schedule whose arena is within 12000 bytes, in 2 solves"));
   options.arena_within_budget = false;
   made = profile_and_plan(g, make, by_evict, options);
   REQUIRE(made.ready());
+  CHECK(made.attempts == 1);
   CHECK(made.peak_bytes <= options.budget);
   CHECK(made.arena_bytes > options.budget);
 
@@ -107,6 +123,48 @@ TEST_CASE("an arena with gaps is fitted into the budget by solving with less") {
   CHECK_FALSE(made.ready());
   CHECK_FALSE(made.message.empty());
   CHECK(made.measured.times.complete());  // what was measured is not lost
+}
+
+TEST_CASE("outputs in the caller's memory take no room in the arena, and what adds to a sum runs once") {
+  const training_graph g = layers(24);
+  std::vector<bool> measured_outside;
+  const auto make = [&](launch_plan plan, bool timing) {
+    if (timing)
+      for (const tensor_id t : g.final_outputs()) measured_outside.push_back(plan.is_bound_output(t));
+    return std::make_unique<scripted_executor>(
+        scripted_executor{std::move(plan), [&](op_id o, unsigned) { return g.measured_seconds(o); }});
+  };
+  planning_options options;
+  options.memory.alignment = 1;
+  options.budget = unit_problem(g).graph().baseline_peak / 2;
+  const auto inside = profile_and_plan(g, make, by_evict, options);
+  REQUIRE(inside.ready());
+  const std::vector<tensor_id> outputs(g.final_outputs().begin(), g.final_outputs().end());
+  REQUIRE_FALSE(outputs.empty());
+  for (const bool accumulates : {false, true}) {
+    CAPTURE(accumulates);
+    (accumulates ? options.accumulated_outputs : options.bound_outputs) = outputs;
+    (accumulates ? options.bound_outputs : options.accumulated_outputs).clear();
+    for (const bool arena : {true, false}) {
+      CAPTURE(arena);
+      options.arena_within_budget = arena;
+      const auto made = profile_and_plan(g, make, by_evict, options);
+      REQUIRE(made.ready());
+      for (const tensor_id t : outputs) {
+        CHECK(made.executor->plan().is_bound_output(t));
+        CHECK(made.executor->plan().is_accumulated(t) == accumulates);
+      }
+      CHECK(made.arena_bytes <= options.budget);
+      if (!arena) CHECK(made.peak_bytes <= options.budget);
+      CHECK(made.arena_bytes <= made.peak_bytes);
+      if (arena) CHECK(made.predicted_seconds <= inside.predicted_seconds);  // more room for the rest
+      if (!accumulates) continue;
+      for (const tensor_id t : outputs)
+        for (const std::uint32_t o : made.instance->graph().producers[index(t)])
+          CHECK(made.instance->graph().once[o] != 0);
+    }
+  }
+  CHECK(std::count(measured_outside.begin(), measured_outside.end(), true) == 0);
 }
 
 TEST_CASE("a step too large to profile as it is listed is profiled under another schedule") {

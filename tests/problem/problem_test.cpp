@@ -209,6 +209,35 @@ TEST_CASE("the same step under another budget shares the arrays") {
   CHECK_THROWS_AS(remat::problem(random_graph(1), remat::unit_cost{}, -5), remat::bad_argument);
 }
 
+TEST_CASE("operations that write chosen tensors run once, as if the graph had marked them") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const remat::training_graph graph = random_graph(seed);
+    const remat::problem p(graph, remat::unit_cost{}, 1000);
+    const remat::flat_graph& g = p.graph();
+    std::vector<remat::tensor_id> chosen;
+    remat::flat_graph marked = g;
+    for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
+      if ((seed + t) % 3 != 0 || g.producers[t].empty()) continue;
+      chosen.push_back(static_cast<remat::tensor_id>(t));
+      for (const std::uint32_t o : g.producers[t]) marked.once[o] = 1;
+    }
+    const remat::problem q = p.with_known_bound(7).producing_once(chosen);
+    CHECK(q.graph().once == remat::problem::from_flat(marked).graph().once);
+    CHECK(q.graph().inputs.values == g.inputs.values);
+    CHECK(q.graph().producers.values == g.producers.values);
+    CHECK(q.graph().baseline_peak == g.baseline_peak);
+    CHECK(q.budget() == 1000);
+    CHECK(q.known_bound() == 7);
+    CHECK(p.graph().once == remat::problem(graph, remat::unit_cost{}).graph().once);  // unchanged
+  }
+  const remat::problem p(random_graph(1), remat::unit_cost{});
+  const auto none = static_cast<remat::tensor_id>(p.graph().num_tensors);
+  CHECK_THROWS_AS((void)p.producing_once(std::vector{none}), remat::bad_argument);
+  for (std::uint32_t t = 0; t < p.graph().num_tensors; ++t)
+    if (p.graph().always_resident[t])
+      CHECK_THROWS_AS((void)p.producing_once(std::vector{static_cast<remat::tensor_id>(t)}), remat::bad_argument);
+}
+
 TEST_CASE("an empty graph is a step of nothing") {
   const remat::problem p(remat::training_graph{}, remat::unit_cost{});
   CHECK(p.graph().num_operations == 0);

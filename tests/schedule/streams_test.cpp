@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "remat/core/error.hpp"
+#include "remat/core/random.hpp"
 #include "remat/cost/measured.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
@@ -187,6 +189,105 @@ TEST_CASE("branches overlap, a chain stays on one stream") {
   CHECK(chain.waits.values.empty());
 }
 
+TEST_CASE("launches whose shares exceed the device do not overlap, and none begins later than it must") {
+  std::size_t delayed = 0, overlaps = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 16)});
+    const schedule plan = test::random_schedule(p, seed).plan;
+    if (!check(p, plan).valid()) continue;
+    random_source random(seed);
+    std::vector<double> shares;
+    for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+      shares.push_back(static_cast<double>(random.below(11)) / 10);
+    for (std::uint32_t k = 1; k <= 4; ++k) {
+      const stream_assignment a = assign_streams(p, plan, {.streams = k, .shares = shares});
+      const stream_assignment unlimited = assign_streams(p, plan, {.streams = k});
+      const matrix must = closure(conflicts(lifetimes_of(p, plan), a, {})), order = closure(kept(a));
+      const auto op = [&](std::size_t v) { return index(plan.steps[a.steps[v]].operation()); };
+      const auto end = [&](std::size_t v) { return a.start[v] + p.graph().time[op(v)]; };
+      // True if launch v could run from `begin` on, beside the launches before it.
+      const auto fits = [&](std::size_t v, double begin) {
+        const double until = begin + p.graph().time[op(v)];
+        std::vector<double> moments{begin};
+        for (std::size_t u = 0; u < v; ++u)
+          if (a.start[u] > begin && a.start[u] < until) moments.push_back(a.start[u]);
+        return std::all_of(moments.begin(), moments.end(), [&](double m) {
+          double sum = shares[op(v)];
+          for (std::size_t u = 0; u < v; ++u)
+            if (a.start[u] <= m && m < end(u)) sum += shares[op(u)];
+          return sum <= 1 + 1e-6 || shares[op(v)] == 0 || begin == until;
+        });
+      };
+      double area = 0, makespan = 0;
+      for (std::size_t v = 0; v < a.size(); ++v) {
+        double ready = 0;
+        for (std::size_t u = 0; u < v; ++u) {
+          if (must[u][v]) REQUIRE(order[u][v]);
+          if (must[u][v] || a.stream[u] == a.stream[v]) ready = std::max(ready, end(u));
+          overlaps += a.start[v] < end(u) && a.start[u] < end(v);
+        }
+        CHECK(a.start[v] >= ready);
+        CHECK(fits(v, a.start[v]));
+        // It could have begun earlier only when it is ready, or when a launch before it ends.
+        if (a.start[v] > ready) {
+          ++delayed;
+          CHECK_FALSE(fits(v, ready));
+          for (std::size_t u = 0; u < v; ++u)
+            if (end(u) > ready && end(u) < a.start[v]) CHECK_FALSE(fits(v, end(u)));
+        }
+        area += p.graph().time[op(v)] * shares[op(v)];
+        makespan = std::max(makespan, end(v));
+      }
+      CHECK(a.makespan == makespan);
+      CHECK(a.makespan >= area * (1 - 1e-9));
+      CHECK(a.makespan >= a.critical_path);
+      CHECK(a.makespan <= a.work * (1 + 1e-12));
+      CHECK(a.critical_path == unlimited.critical_path);
+    }
+  }
+  CHECK(delayed > 200);
+  CHECK(overlaps > 1000);
+}
+
+TEST_CASE("operations that fill the device gain nothing from streams; those without a share lose nothing") {
+  std::size_t shorter = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 16)});
+    const schedule plan = test::random_schedule(p, seed).plan;
+    if (!check(p, plan).valid()) continue;
+    const std::vector<double> all(p.graph().num_operations, 1), none(p.graph().num_operations, 0);
+    for (std::uint32_t k = 1; k <= 4; ++k) {
+      const stream_assignment full = assign_streams(p, plan, {.streams = k, .shares = all});
+      const stream_assignment free = assign_streams(p, plan, {.streams = k, .shares = none});
+      const stream_assignment before = assign_streams(p, plan, {.streams = k});
+      CHECK(full.makespan == full.work);
+      CHECK(free.start == before.start);
+      CHECK(free.stream == before.stream);
+      CHECK(free.waits.values == before.waits.values);
+      shorter += before.makespan < full.makespan;
+    }
+  }
+  CHECK(shorter > 100);
+}
+
+TEST_CASE("a small launch runs beside a large one, and a later one fills the room that is left") {
+  training_graph g;
+  for (const double seconds : {4.0, 4.0, 2.0, 2.0}) {
+    const tensor_id t = g.add_tensor({"t", 8});
+    g.add_operation({.outputs = {t}, .seconds = seconds});
+    g.add_final_output(t);
+  }
+  const problem p(g, measured_cost{});
+  schedule plan;
+  for (std::uint32_t o = 0; o < 4; ++o) plan.compute(static_cast<op_id>(o));
+  const std::vector<double> shares{0.7, 0.7, 0.3, 0.3};
+  const stream_assignment a = assign_streams(p, plan, {.streams = 3, .shares = shares});
+  CHECK(a.start == std::vector<double>{0, 4, 0, 2});
+  CHECK(a.makespan == 8);
+}
+
 TEST_CASE("contributions to one tensor happen in the schedule's order") {
   training_graph g;
   const tensor_id sum = g.add_tensor({"sum", 8});
@@ -206,6 +307,20 @@ TEST_CASE("options that do not fit are refused") {
   const lifetimes lives = lifetimes_of(p, plan);
   CHECK_THROWS_WITH_AS((void)assign_streams(p, plan, {.streams = 0}), "streams is 0; it must be 1 to 64", bad_argument);
   CHECK_THROWS_AS((void)assign_streams(p, plan, {.streams = 65}), bad_argument);
+  const auto with_shares = [&](const std::vector<double>& shares) {
+    (void)assign_streams(p, plan, {.streams = 2, .shares = shares});
+  };
+  std::vector<double> shares(p.graph().num_operations, 0.5);
+  shares[1] = 1.5;
+  CHECK_THROWS_WITH_AS(with_shares(shares), "the share of operation 1 is 1.500000; it must be 0 to 1", bad_argument);
+  shares[1] = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_AS(with_shares(shares), bad_argument);
+  shares[1] = -0.1;
+  CHECK_THROWS_AS(with_shares(shares), bad_argument);
+  shares[1] = 0;
+  CHECK_NOTHROW(with_shares(shares));
+  shares.push_back(1);
+  CHECK_THROWS_AS(with_shares(shares), bad_argument);
   const std::vector<std::int64_t> few(lives.allocations.size() + 1);
   CHECK_THROWS_AS((void)assign_streams(p, plan, {1, few}), bad_argument);
   CHECK_THROWS_AS((void)assign_streams(p, lives, std::span(plan.steps).first(1)), bad_argument);
@@ -238,4 +353,8 @@ TEST_CASE("10^5 steps on 8 streams take a moment, tensors with many readers amon
   CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(5));
   CHECK(a.makespan == a.critical_path);
   CHECK(a.critical_path > n / 2);  // two of three share bytes with the one before
+  std::vector<double> shares;
+  for (std::uint32_t o = 0; o <= n; ++o) shares.push_back(1.0 / (1 + o % 7));
+  const stream_assignment shared = assign_streams(p, lives, plan.steps, {8, offsets, shares});
+  CHECK(shared.makespan >= a.makespan);
 }

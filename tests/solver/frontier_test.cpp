@@ -156,35 +156,6 @@ TEST_CASE("budgets are solved in ascending order, equal ones once, and answers a
   CHECK(positions == std::vector<std::size_t>{0, 1, 2, 3});
 }
 
-TEST_CASE("a budget for more than the peak: lower peaks until the whole fits") {
-  // What is measured is a tenth more than the peak.
-  std::vector<std::int64_t> tried;
-  const auto tenth_more = [&](std::int64_t peak_budget, const run_control& run) -> std::optional<measured_bytes> {
-    CHECK(run.work_limit == (tried.empty() ? 400 : 100));
-    tried.push_back(peak_budget);
-    return measured_bytes{peak_budget, peak_budget + peak_budget / 10};
-  };
-  const fit_result fit = fit_budget(1000, 100, {.run = {.work_limit = 800}}, tenth_more);
-  CHECK(fit.fits);
-  CHECK(fit.solves == 2);
-  CHECK(tried == std::vector<std::int64_t>{1000, 900});
-}
-
-TEST_CASE("a fit that cannot be had ends at the least peak, and without a first schedule at once") {
-  std::vector<std::int64_t> tried;
-  const auto too_large = [&](std::int64_t peak_budget, const run_control&) -> std::optional<measured_bytes> {
-    tried.push_back(peak_budget);
-    return measured_bytes{peak_budget, 2000};
-  };
-  const fit_result none = fit_budget(1000, 900, {}, too_large);
-  CHECK_FALSE(none.fits);
-  CHECK(tried == std::vector<std::int64_t>{1000, 900});
-  const auto nothing = [](std::int64_t, const run_control&) { return std::optional<measured_bytes>(); };
-  CHECK(fit_budget(1000, 900, {}, nothing).solves == 1);
-  CHECK(fit_budget(1000, 1001, {}, nothing).solves == 0);
-  CHECK_THROWS_AS((void)fit_budget(1000, 900, {.solves = 0}, nothing), bad_argument);
-}
-
 TEST_CASE("the time of the dual problem must be a number") {
   const problem p = bundled("toy-skip-3");
   CHECK_THROWS_AS((void)least_memory_for(p, std::numeric_limits<double>::quiet_NaN(), evict), bad_argument);

@@ -2,192 +2,44 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <nvtx3/nvToolsExt.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/execute/cuda_arena.cuh"
+#include "remat/execute/cuda_captured_step.cuh"
+#include "remat/execute/cuda_debug.cuh"
+#include "remat/execute/cuda_device.cuh"
 #include "remat/execute/cuda_error.cuh"
+#include "remat/execute/cuda_fork_join.cuh"
+#include "remat/execute/cuda_kernels.cuh"
+#include "remat/execute/cuda_options.cuh"
+#include "remat/execute/cuda_range.cuh"
+#include "remat/execute/cuda_seed.cuh"
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/exclusive_use.hpp"
-#include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 
 namespace remat {
 
-/// The argument of a CUDA kernel callable: device memory, and the stream on which it enqueues its work.
-using cuda_call = kernel_call<cudaStream_t>;
-
-/// The same function as `kernel_seed`, for host and device code.
-[[nodiscard]] __host__ __device__ constexpr std::uint64_t cuda_kernel_seed(std::uint64_t step_seed, op_id o) noexcept {
-  std::uint64_t z = step_seed + 0x9e3779b97f4a7c15u;
-  for (int round = 0; round < 2; ++round) {
-    if (round == 1) z += 0x9e3779b97f4a7c15u * (static_cast<std::uint64_t>(o) + 1);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z = z ^ (z >> 31);
-  }
-  return z;
-}
-
-/// The seed of a training step in device memory, for random kernels of captured steps. A value that a capture takes is
-/// the same at every replay; a value that its kernels read from memory is not.
-///
-/// A kernel calls `cuda_kernel_seed(*get(), operation)`. The executor writes the seed before each training step, in the
-/// order of the step's stream, and waits for nothing.
-class cuda_seed {
- public:
-  /// Allocates the memory of the seed on the current device; the seed is undefined before `set`. Throws `cuda_error`.
-  cuda_seed() : memory_(sizeof(std::uint64_t)) {}
-  /// The address of the seed on the device, for kernels.
-  [[nodiscard]] const std::uint64_t* get() const noexcept { return memory_.as<std::uint64_t>().data(); }
-
-  /// Enqueues the writing of `seed`. Throws `cuda_error`.
-  void set(std::uint64_t seed, cudaStream_t stream) const {
-    // A fill takes its value when it is enqueued; a copy would read host memory later, or wait until it has been read.
-    // One fill for each stretch of equal bytes: two or three if the seed counts steps.
-    const auto bytes = std::bit_cast<std::array<unsigned char, sizeof seed>>(seed);
-    for (std::size_t i = 0; i < bytes.size();) {
-      std::size_t end = i + 1;
-      while (end < bytes.size() && bytes[end] == bytes[i]) ++end;
-      throw_on_cuda_error(cudaMemsetAsync(memory_.data() + i, bytes[i], end - i, stream), "writing the step's seed");
-      i = end;
-    }
-  }
-
- private:
-  cuda_memory memory_;
-};
-
-/// How closely `cuda_executor` watches the kernels. Only with `off` can a training step be captured.
-enum class cuda_debug : std::uint8_t {
-  off,  ///< does not watch them
-  /// Waits for each launch, so that an error that the device finds (an illegal address) names its operation.
-  synchronize,
-  /// As `synchronize`, and fills memory that belongs to no tensor with `cuda::poison`: freed memory becomes poison,
-  /// fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
-  poison
-};
-
-/// Options of `cuda_executor`.
-struct cuda_options {
-  /// The arena: the caller's device memory (`cuda_memory(span)`), or memory of a pool in a stream's order
-  /// (`cuda_memory(bytes, stream)`). If empty, the executor calls cudaMalloc once, for the plan's bytes.
-  cuda_memory arena{};
-  cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
-  bool timing = false;                 ///< note when each launch began and ended: two more events a launch
-  bool ranges = false;                 ///< an NVTX range around each launch's enqueuing, with the operation's name
-  const cuda_seed* seed = nullptr;     ///< if not null: written before each training step; must outlive the executor
-};
-
-/// The time of one launch on the device, in milliseconds.
-struct cuda_launch_time {
-  float start = 0;     ///< from the start of the training step
-  float duration = 0;  ///< of its kernel
-};
-
-namespace cuda {
-
-/// A byte that, repeated, is a NaN in every floating-point format.
-inline constexpr int poison = 0xff;
-
-/// How the streams of a plan are tied to stream 0, which is the caller's.
-struct fork_and_join {
-  /// Streams that must wait for the caller's stream, because their first launch waits for no event.
-  std::vector<std::uint32_t> forks;
-  /// Streams that the caller's stream must wait for, because the end of no other stream follows their end.
-  std::vector<std::uint32_t> joins;
-};
-
-/// Finds how the streams of a plan are tied to stream 0. O(launches · streams) time.
-[[nodiscard]] inline fork_and_join forks_and_joins(const launch_plan& plan) {
-  const std::size_t k = plan.num_streams();
-  fork_and_join out;
-  // known[s · k + t]: the number of launches of stream t that the end of stream s follows; at_event likewise.
-  std::vector<std::uint32_t> known(k * k, 0), at_event(plan.num_events() * k, 0);
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    const launch& l = plan.launches()[i];
-    std::uint32_t* const mine = known.data() + l.stream * k;
-    for (const std::uint32_t e : plan.waits(i))
-      for (std::size_t s = 0; s < k; ++s) mine[s] = std::max(mine[s], at_event[e * k + s]);
-    if (++mine[l.stream] == 1 && l.stream != 0 && plan.waits(i).empty()) out.forks.push_back(l.stream);
-    if (l.event != launch::no_event) std::copy(mine, mine + k, at_event.data() + l.event * k);
-  }
-  const auto follows = [&](std::size_t s, std::size_t other) {  // the end of s follows the end of other
-    return known[s * k + other] == known[other * k + other];
-  };
-  for (std::uint32_t s = 1; s < k; ++s) {
-    bool joined = known[s * k + s] == 0;
-    for (std::uint32_t other = 0; other < k; ++other) joined = joined || (other != s && follows(other, s));
-    if (!joined) out.joins.push_back(s);
-  }
-  return out;
-}
-
-/// An NVTX range while it lives.
-class range {
- public:
-  /// Begins the range `name`; null: there is no range.
-  explicit range(const char* name) noexcept : on_(name != nullptr) {
-    if (on_) static_cast<void>(nvtxRangePushA(name));
-  }
-  range(const range&) = delete;
-  range& operator=(const range&) = delete;
-  ~range() {
-    if (on_) static_cast<void>(nvtxRangePop());
-  }
-
- private:
-  bool on_;
-};
-
-}  // namespace cuda
-
-/// A training step as a CUDA graph that can be replayed. It uses the executor's arena and the memory that was bound at
-/// the capture, and must not outlive either.
-class cuda_captured_step {
- public:
-  /// Makes `graph` executable. `seed` is written before each launch; null: none is. Throws `cuda_error`.
-  cuda_captured_step(cuda_graph graph, const cuda_seed* seed)
-      : graph_(std::move(graph)), exec_(make_cuda_graph_exec(graph_)), seed_(seed) {}
-
-  /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
-  /// has one; `kernel_call::seed` stays as at the capture. Throws `cuda_error`.
-  void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
-    if (seed_ != nullptr) seed_->set(step_seed, stream);
-    throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
-  }
-
-  /// The captured graph, for the runtime's own functions; this object owns it.
-  [[nodiscard]] cudaGraph_t graph() const noexcept { return graph_.get(); }
-  /// The executable graph, for the runtime's own functions; this object owns it.
-  [[nodiscard]] cudaGraphExec_t exec() const noexcept { return exec_.get(); }
-
- private:
-  cuda_graph graph_;
-  cuda_graph_exec exec_;
-  const cuda_seed* seed_;
-};
-
 /// Runs a schedule on a CUDA device, over the user's kernels, in one arena.
 ///
-/// Stream 0 of the plan is the caller's. Each other stream is the executor's own: its work begins after the work that
-/// the caller's stream holds, and ends before the work that the caller's stream is given next. The executor makes all
-/// events when it is made, without timing: the plan's, and those for that begin and end; a plan of one stream needs
-/// none. A run allocates nothing on host or device.
+/// Stream 0 of the plan is the caller's. The other streams are made by the executor, or `cuda_options::streams`. Their
+/// work begins after the work that the caller's stream holds, and ends before the work that the caller's stream is
+/// given next. The executor makes all events when it is made, without timing: the plan's, and those for that begin and
+/// end; a plan of one stream needs none. A run allocates nothing on host or device.
 ///
 ///     cuda_executor run(launch_plan(graph, p, plan.steps, layout, 2), kernels);
 ///     run.bind(x, batch);
@@ -195,21 +47,31 @@ class cuda_captured_step {
 ///     const cuda_captured_step captured = run.capture();
 ///     captured.launch(stream);
 ///
-/// All runs of an executor share its arena: a caller that runs steps on different streams must order these streams. One
-/// call of `run`, `bind` or `capture` at a time. The device that is current when the executor is made must be current
-/// in all calls. The executor is neither copied nor moved, and must outlive the work that it has enqueued.
-template <kernels_for<cudaStream_t> Kernels>
+/// All runs of an executor share its arena: a caller that runs steps on different streams must order these streams. So
+/// must one that gives several executors the same arena, `cuda_memory(span)`: a step then overwrites the outputs that
+/// another executor has left in the arena. One call of `run`, `bind`, `capture`, `update` or a captured step's `launch`
+/// at a time.
+///
+/// The device that is current when the executor is made must be current in all calls, and have all streams; what does
+/// not is refused. The executor is neither copied nor moved. It may be destroyed before its work has ended: an arena of
+/// a pool is freed behind that work, in the streams' order; cudaFree waits for the device; an arena and tensors of the
+/// caller must live until the work has ended.
+template <cuda_kernels Kernels>
 class cuda_executor {
  public:
-  /// Throws `bad_argument` if the arena does not fit the plan, `cuda_error` if the device gives no memory, streams or
-  /// events.
+  /// Throws `bad_argument` if the plan's arena exceeds `arena_budget`, if the arena does not fit the plan, or if
+  /// `options.streams` are not one for each of the plan's streams but stream 0, all different, of the current device
+  /// and no default streams; `cuda_error` if the device gives no memory, streams or events.
   cuda_executor(launch_plan plan, Kernels kernels, cuda_options options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
         options_(std::move(options)),
-        arena_(arena_for(plan_, options_.arena)),
-        streams_(make_streams(plan_)),
-        calls_(plan_, arena_, std::span<const cudaStream_t>(raw(streams_, plan_.num_streams()))),
+        device_(cuda::current_device()),
+        arena_(std::move(options_.arena), arena_bytes_within(options_.arena_budget),
+               static_cast<std::size_t>(plan_.alignment())),
+        own_(make_streams(plan_, options_, device_)),
+        streams_(all_streams(plan_, options_, own_)),
+        calls_(plan_, arena_.bytes(), std::span<const cudaStream_t>(streams_)),
         joints_(cuda::forks_and_joins(plan_)) {
     for (std::uint32_t e = 0; e < plan_.num_events(); ++e) events_.push_back(make_cuda_event());
     if (!joints_.forks.empty()) begun_ = make_cuda_event();
@@ -218,8 +80,12 @@ class cuda_executor {
       const std::uint32_t last = plan_.of_stream(s).back();
       if (plan_.launches()[last].event == launch::no_event) ends_.push_back(make_cuda_event());
     }
+    if (options_.regions && options_.debug == cuda_debug::off)
+      throw bad_argument("memory regions follow launches that are waited for; set cuda_options::debug, too");
+    if (options_.regions) regions_.emplace(plan_, arena_.bytes());
+    if (options_.debug == cuda_debug::check_writes) writes_.emplace(plan_, arena_.bytes());
     if (options_.timing)
-      for (std::size_t i = 0; i < 2 * plan_.size() + 1; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
+      for (std::size_t i = 0; i < 2 * plan_.size() + 2; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
     if (options_.ranges)
       for (std::size_t o = 0; o < plan_.num_operations(); ++o) labels_.push_back(plan_.label(static_cast<op_id>(o)));
     for (std::uint32_t i = 0; i < plan_.size(); ++i)
@@ -227,50 +93,268 @@ class cuda_executor {
   }
   cuda_executor(const cuda_executor&) = delete;
   cuda_executor& operator=(const cuda_executor&) = delete;
+  /// Waits only if a run has failed and the wait for its work has failed, too.
+  ~cuda_executor() {
+    for (std::size_t s = 1; unsettled_ && s < streams_.size(); ++s)
+      static_cast<void>(cudaStreamSynchronize(streams_[s]));
+  }
 
-  /// Kernels read resident tensor `t` from `memory`, on the device, from the next run or capture on. Throws
-  /// `bad_argument` as `launch_calls`, and while another call has not ended.
+  /// Kernels read resident tensor `t` from `memory`, on the device, from the next run, capture or update on. Steps that
+  /// were captured or enqueued before keep the memory that they have. Throws `bad_argument` as `launch_calls`, and
+  /// while another call has not ended.
   void bind(tensor_id t, std::span<const std::byte> memory) {
     const detail::exclusive_use use(in_use_);
     calls_.bind(t, memory);
   }
+  /// Kernels write and read output `t` in `memory`, on the device, likewise; `t` is one of
+  /// `launch_options::bound_outputs` or `accumulated_outputs`. Throws likewise.
+  void bind_output(tensor_id t, std::span<std::byte> memory) {
+    const detail::exclusive_use use(in_use_);
+    calls_.bind_output(t, memory);
+  }
 
   /// Enqueues one training step behind what `stream` holds and returns without waiting. What `stream` is given next
-  /// begins when the step has ended. `stream` may be capturing: the step becomes part of that capture, the `cuda_seed`
-  /// is not written, and `stop` is ignored.
+  /// begins when the step has ended. `stream` may be any stream of the device, the default streams among them. It may
+  /// be capturing: the step becomes part of that capture, the `cuda_seed` is not written, and `stop` is ignored; if the
+  /// arena is a pool's, the caller must order allocation, replays and free.
   ///
-  /// Looks at `stop` before each launch. A run that was stopped enqueues no further launch, waits for the executor's
-  /// own streams and returns `run_status::cancelled`; the outputs are then undefined.
+  /// Looks at `stop` before each launch. A run that was stopped enqueues no further launch, waits for the plan's other
+  /// streams and returns `run_status::cancelled`; the outputs are then undefined.
   ///
-  /// Throws `bad_argument`, before anything is enqueued, if a tensor is not bound, if a debug mode meets a capture, or
-  /// if another thread's call has not ended; `cuda_error` if an earlier call's error is still pending or the device
-  /// refuses the step's begin or end; `execution_error` if a kernel throws or leaves an error, with what was thrown
-  /// nested. The executor then waits for its own streams, and the next run begins anew.
+  /// Throws `bad_argument`, before anything is enqueued, if a tensor is not bound, if a bound output shares bytes with
+  /// another bound tensor, if a debug mode or a random operation without a `cuda_seed` meets a capture, if the current
+  /// device or the stream's is not the executor's, or if another thread's call has not ended; `cuda_error`
+  /// if an earlier call's error is still pending or the device refuses the step's begin or end; `execution_error` if a
+  /// kernel throws, returns an error or leaves one, with what was thrown nested. The executor then waits for the plan's
+  /// other streams, and the next run begins anew.
   run_status run(cudaStream_t stream, std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
-    calls_.require_bound();
-    throw_on_cuda_error(cudaGetLastError(), "a call before the step");
+    prepare("a call before the step");
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
     capturing_ = status != cudaStreamCaptureStatusNone;
-    if (capturing_) refuse_debug();
+    if (capturing_) {
+      require_replayable();
+    } else if (stream != checked_) {
+      cuda::require_stream_of(device_, stream, "the stream");
+      checked_ = stream;
+    }
     if (unsettled_) settle();
     if (!capturing_ && options_.seed != nullptr) options_.seed->set(step_seed, stream);
     return enqueue(stream, step_seed, capturing_ ? std::stop_token() : stop);
   }
 
-  /// Captures the training step as a CUDA graph; no launch runs. `step_seed` decides `kernel_call::seed`, which every
-  /// replay repeats: random kernels that must differ read a `cuda_seed`. With `timing`, replays are timed.
+  /// Captures the training step as a CUDA graph, on a stream of the executor; no launch runs. `step_seed` decides
+  /// `kernel_call::seed`, which every replay repeats: random kernels that must differ read a `cuda_seed`. With
+  /// `timing`, replays are timed.
   ///
   /// Throws as `run`. A capture that fails leaves the executor and its streams as they were.
   [[nodiscard]] cuda_captured_step capture(std::uint64_t step_seed = 0) {
     const detail::exclusive_use use(in_use_);
+    return {captured(own_capture_stream(), step_seed), options_.seed, arena_};
+  }
+  /// Captures on the caller's `stream`, whose priority and context the launches of stream 0 keep. Throws as `run`, and
+  /// `bad_argument` for the legacy default stream, which CUDA cannot capture, and for a stream that is capturing.
+  [[nodiscard]] cuda_captured_step capture_on(cudaStream_t stream, std::uint64_t step_seed = 0) {
+    const detail::exclusive_use use(in_use_);
+    require_capturable(stream);
+    return {captured(stream, step_seed), options_.seed, arena_};
+  }
+
+  /// Captures the training step again, with the memory that is bound now, and puts it into `step`: its executable graph
+  /// gets new parameters and is not instantiated again. Launches of `step` that were enqueued before run as they were.
+  /// Returns true; false if nodes or edges have changed (kernels that choose by address), so that the step was
+  /// instantiated after all. O(launches): the cost of enqueuing one step, and of cudaGraphExecUpdate.
+  ///
+  /// Throws as `capture`, `bad_argument` if another executor has captured `step`.
+  bool update(cuda_captured_step& step, std::uint64_t step_seed = 0) {
+    const detail::exclusive_use use(in_use_);
+    require_own(step);
+    return step.update(captured(own_capture_stream(), step_seed));
+  }
+  /// As `update`, for a step of `capture_on`: captures on the caller's `stream`.
+  bool update_on(cudaStream_t stream, cuda_captured_step& step, std::uint64_t step_seed = 0) {
+    const detail::exclusive_use use(in_use_);
+    require_own(step);
+    require_capturable(stream);
+    return step.update(captured(stream, step_seed));
+  }
+
+  /// Enqueues the kernel of each operation o `times[o]` times between its two clocks, from the next run or capture on;
+  /// `times()` divides the duration by the number. Measures operations that are shorter than the clocks' resolution.
+  /// The step's results are then undefined, since contributions are added several times. Empty: once each, as at first.
+  /// Throws `bad_argument` without `timing`, if there are not as many numbers as operations, or if a number is 0.
+  void repeat(std::vector<std::uint32_t> times) {
+    const detail::exclusive_use use(in_use_);
+    if (!options_.timing) throw bad_argument("kernels are repeated where the option `timing` is set");
+    if (!times.empty() && times.size() != plan_.num_operations())
+      throw bad_argument(std::to_string(times.size()) + " repetitions are given; there are " +
+                         std::to_string(plan_.num_operations()) + " operations");
+    for (std::size_t o = 0; o < times.size(); ++o)
+      if (times[o] == 0)
+        throw bad_argument("the repetitions of " + plan_.label(static_cast<op_id>(o)) +
+                           " are 0; they must be at least 1");
+    repeats_ = std::move(times);
+  }
+
+  /// With `timing`: the time of each launch of the last training step. Wait for its end first. Throws `bad_argument`
+  /// without `timing` or if no step has run to its end since the last one that did not, `cuda_error` where the step has
+  /// not ended.
+  [[nodiscard]] std::vector<cuda_launch_time> times() const {
+    require_timed();
+    std::vector<cuda_launch_time> out(plan_.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i].start = between(2 * plan_.size(), 2 * i);
+      out[i].duration = between(2 * i, 2 * i + 1);
+      if (!timed_repeats_.empty())
+        out[i].duration /= static_cast<float>(timed_repeats_[index(plan_.launches()[i].operation)]);
+    }
+    return out;
+  }
+  /// With `timing`: the time of the last training step on the device, in milliseconds. Throws as `times`.
+  [[nodiscard]] float step_time() const {
+    require_timed();
+    return between(2 * plan_.size(), 2 * plan_.size() + 1);
+  }
+
+  /// A final output in device memory; the next step overwrites it, or adds to it. Throws `bad_argument` for other
+  /// tensors.
+  [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
+  /// The plan that the executor runs.
+  [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
+  /// The arena, in device memory.
+  [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_.bytes(); }
+  /// True when the executor notes the times of launches.
+  [[nodiscard]] bool timing() const noexcept { return options_.timing; }
+  /// The device on which the executor was made.
+  [[nodiscard]] int device() const noexcept { return device_; }
+  /// The executor's kernels.
+  [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
+  /// The number of events that a run records, without those of `timing`.
+  [[nodiscard]] std::size_t num_events() const noexcept {
+    return events_.size() + ends_.size() + (begun_ ? 1 : 0) + arena_.num_events();
+  }
+  /// The number of streams that the executor has made: the plan's streams but stream 0, unless they are the caller's.
+  [[nodiscard]] std::size_t num_own_streams() const noexcept { return own_.size(); }
+
+ private:
+  /// The plan's streams and events: a model of `launch_device`.
+  struct plan_device {
+    cuda_executor& self;
+    void wait(std::uint32_t e, std::uint32_t s) const {
+      throw_on_cuda_error(cudaStreamWaitEvent(self.stream(s), self.events_[e].get(), 0));
+    }
+    void record(std::uint32_t e, std::uint32_t s) const {
+      throw_on_cuda_error(cudaEventRecord(self.events_[e].get(), self.stream(s)));
+    }
+  };
+  /// The user's kernel in an NVTX range. An error that it returns or leaves behind becomes an exception.
+  struct checked_kernels {
+    cuda_executor& self;
+    void operator()(const cuda_call& call) const {
+      const cuda::range named(self.labels_.empty() ? nullptr : self.labels_[index(call.operation)].c_str());
+      const std::uint32_t times = self.repeats_.empty() ? 1 : self.repeats_[index(call.operation)];
+      for (std::uint32_t i = 0; i < times; ++i) {
+        if constexpr (std::same_as<decltype(self.kernels_(call)), cudaError_t>)
+          throw_on_cuda_error(self.kernels_(call), "enqueuing it");
+        else
+          self.kernels_(call);
+      }
+      throw_on_cuda_error(cudaPeekAtLastError(), "enqueuing it");
+    }
+  };
+  /// Notes times, waits and poisons memory, as the options say.
+  struct watch {
+    cuda_executor& self;
+    void before(std::uint32_t i) const {
+      const launch& l = self.plan_.launches()[i];
+      if (self.regions_) self.regions_->before(i);
+      if (self.options_.debug >= cuda_debug::poison) {
+        for (const std::uint32_t a : self.plan_.begins(i)) self.fill(a, l.stream);
+        self.fill_workspace(l);
+        self.fill_bound_outputs(i);
+      }
+      if (self.writes_) self.writes_->before(i, self.stream(l.stream));
+      if (self.options_.timing) self.stamp(2 * std::size_t{i}, self.stream(l.stream));
+    }
+    void after(std::uint32_t i) const {
+      const launch& l = self.plan_.launches()[i];
+      if (self.options_.timing) self.stamp(2 * std::size_t{i} + 1, self.stream(l.stream));
+      if (self.options_.debug == cuda_debug::off) return;
+      if (self.writes_) self.writes_->after(i, self.stream(l.stream));
+      if (self.options_.debug >= cuda_debug::poison) {
+        // All launches before have ended, on every stream: no kernel reads this memory any more.
+        for (const std::uint32_t a : self.plan_.frees(i)) self.fill(a, l.stream);
+        self.fill_workspace(l);
+      }
+      throw_on_cuda_error(cudaStreamSynchronize(self.stream(l.stream)), "waiting for it");
+      if (self.regions_) self.regions_->after(i);
+    }
+  };
+
+  /// The bytes of the plan's arena.
+  [[nodiscard]] std::size_t arena_bytes_within(std::int64_t budget) const {
+    plan_.require_arena_within(budget);
+    return static_cast<std::size_t>(plan_.arena_bytes());
+  }
+  static std::vector<cuda_stream> make_streams(const launch_plan& plan, const cuda_options& options, int device) {
+    std::vector<cuda_stream> out;
+    if (!options.streams.empty())
+      cuda::require_plan_streams(options.streams, plan.num_streams(), device);
+    else
+      for (std::uint32_t s = 1; s < plan.num_streams(); ++s)
+        out.push_back(make_cuda_stream(cudaStreamNonBlocking, options.priority));
+    return out;
+  }
+  static std::vector<cudaStream_t> all_streams(const launch_plan& plan, const cuda_options& options,
+                                               const std::vector<cuda_stream>& own) {
+    std::vector<cudaStream_t> out(plan.num_streams(), nullptr);
+    for (std::size_t s = 1; s < out.size(); ++s)
+      out[s] = options.streams.empty() ? own[s - 1].get() : options.streams[s - 1];
+    return out;
+  }
+
+  [[nodiscard]] cudaStream_t stream(std::uint32_t s) const noexcept { return streams_[s]; }
+
+  void prepare(const char* before) {
     calls_.require_bound();
-    refuse_debug();
-    throw_on_cuda_error(cudaGetLastError(), "a call before the capture");
+    throw_on_cuda_error(cudaGetLastError(), before);
+    cuda::require_current(device_);
+  }
+  void require_timed() const {
+    if (clocks_.empty() || !timed_)
+      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set"
+                                         : "no step has run to its end yet");
+  }
+  [[nodiscard]] float between(std::size_t first, std::size_t second) const {
+    float ms = 0;
+    throw_on_cuda_error(cudaEventElapsedTime(&ms, clocks_[first].get(), clocks_[second].get()), "reading times");
+    return ms;
+  }
+  void require_own(const cuda_captured_step& step) const {
+    if (!step.is_of(arena_)) throw bad_argument("the step was captured by another executor; capture it with this one");
+  }
+  void require_capturable(cudaStream_t stream) const {
+    if (cuda::is_legacy(stream))
+      throw bad_argument(
+          "CUDA cannot capture the legacy default stream; pass a stream that was created, or cudaStreamPerThread");
+    cuda::require_stream_of(device_, stream, "the stream");
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
+    if (status != cudaStreamCaptureStatusNone)
+      throw bad_argument("the stream is capturing already; `run` makes the step a part of that capture");
+  }
+  [[nodiscard]] cudaStream_t own_capture_stream() {
+    if (!capture_stream_) {
+      cuda::require_current(device_);
+      capture_stream_ = make_cuda_stream(cudaStreamNonBlocking, options_.priority);
+    }
+    return capture_stream_.get();
+  }
+  [[nodiscard]] cuda_graph captured(cudaStream_t stream, std::uint64_t step_seed) {
+    require_replayable();
+    prepare("a call before the capture");
     if (unsettled_) settle();
-    if (!capture_stream_) capture_stream_ = make_cuda_stream();
-    const cudaStream_t stream = capture_stream_.get();
     throw_on_cuda_error(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
     capturing_ = true;
     cudaGraph_t graph{};
@@ -283,170 +367,88 @@ class cuda_executor {
       throw;
     }
     throw_on_cuda_error(cudaStreamEndCapture(stream, &graph), "ending the capture");
-    return {cuda_graph(graph), options_.seed};
+    return cuda_graph(graph);
   }
-
-  /// With `timing`: the time of each launch of the last training step. Wait for its end first. Throws `bad_argument`
-  /// without `timing` or if no step has run to its end since the last one that did not, `cuda_error` where the step has
-  /// not ended.
-  [[nodiscard]] std::vector<cuda_launch_time> times() const {
-    if (clocks_.empty() || !timed_)
-      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set"
-                                         : "no step has run to its end yet");
-    std::vector<cuda_launch_time> out(plan_.size());
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      throw_on_cuda_error(cudaEventElapsedTime(&out[i].start, clocks_.back().get(), clocks_[2 * i].get()),
-                          "reading times");
-      throw_on_cuda_error(cudaEventElapsedTime(&out[i].duration, clocks_[2 * i].get(), clocks_[2 * i + 1].get()),
-                          "reading times");
-    }
-    return out;
-  }
-
-  /// A final output in device memory; the next step overwrites it. Throws `bad_argument` for other tensors.
-  [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
-  /// The plan that the executor runs.
-  [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
-  /// The arena, in device memory.
-  [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
-  /// The executor's kernels.
-  [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
-  /// The number of events that a run records, without those of `timing`.
-  [[nodiscard]] std::size_t num_events() const noexcept { return events_.size() + ends_.size() + (begun_ ? 1 : 0); }
-  /// The number of streams that the executor has made: the plan's streams but stream 0.
-  [[nodiscard]] std::size_t num_own_streams() const noexcept { return streams_.size(); }
-
- private:
-  /// The plan's streams and events: a model of `launch_device`.
-  struct device {
-    cuda_executor& self;
-    void wait(std::uint32_t e, std::uint32_t s) const {
-      throw_on_cuda_error(cudaStreamWaitEvent(self.stream(s), self.events_[e].get(), 0));
-    }
-    void record(std::uint32_t e, std::uint32_t s) const {
-      throw_on_cuda_error(cudaEventRecord(self.events_[e].get(), self.stream(s)));
-    }
-  };
-  /// The user's kernel in an NVTX range. An error that it leaves behind becomes an exception.
-  struct checked_kernels {
-    cuda_executor& self;
-    void operator()(const cuda_call& call) const {
-      const cuda::range named(self.labels_.empty() ? nullptr : self.labels_[index(call.operation)].c_str());
-      self.kernels_(call);
-      throw_on_cuda_error(cudaPeekAtLastError(), "enqueuing it");
-    }
-  };
-  /// Notes times, waits and poisons memory, as the options say.
-  struct watch {
-    cuda_executor& self;
-    void before(std::uint32_t i) const {
-      const launch& l = self.plan_.launches()[i];
-      if (self.options_.debug == cuda_debug::poison) {
-        for (const std::uint32_t a : self.plan_.begins(i)) self.fill(a, l.stream);
-        self.fill_workspace(l);
-      }
-      if (self.options_.timing) self.stamp(2 * std::size_t{i}, self.stream(l.stream));
-    }
-    void after(std::uint32_t i) const {
-      const launch& l = self.plan_.launches()[i];
-      if (self.options_.timing) self.stamp(2 * std::size_t{i} + 1, self.stream(l.stream));
-      if (self.options_.debug == cuda_debug::off) return;
-      if (self.options_.debug == cuda_debug::poison) {
-        // All launches before have ended, on every stream: no kernel reads this memory any more.
-        for (const std::uint32_t a : self.plan_.frees(i)) self.fill(a, l.stream);
-        self.fill_workspace(l);
-      }
-      throw_on_cuda_error(cudaStreamSynchronize(self.stream(l.stream)), "waiting for it");
-    }
-  };
-
-  static std::span<std::byte> arena_for(const launch_plan& plan, cuda_memory& memory) {
-    const auto bytes = static_cast<std::size_t>(plan.arena_bytes());
-    if (memory.size() != 0 || bytes == 0) return memory.bytes();
-    constexpr std::size_t given = 256;  // cudaMalloc's alignment
-    const auto wanted = static_cast<std::size_t>(plan.alignment());
-    memory = cuda_memory(bytes + (wanted > given ? wanted - given : 0));
-    const std::size_t behind = reinterpret_cast<std::uintptr_t>(memory.data()) % wanted;
-    return memory.bytes().subspan(behind == 0 ? 0 : wanted - behind, bytes);
-  }
-  static std::vector<cuda_stream> make_streams(const launch_plan& plan) {
-    std::vector<cuda_stream> out;
-    for (std::uint32_t s = 1; s < plan.num_streams(); ++s) out.push_back(make_cuda_stream());
-    return out;
-  }
-  static std::vector<cudaStream_t> raw(const std::vector<cuda_stream>& own, std::size_t count) {
-    std::vector<cudaStream_t> out(count, nullptr);
-    for (std::size_t s = 0; s < own.size(); ++s) out[s + 1] = own[s].get();
-    return out;
-  }
-
-  [[nodiscard]] cudaStream_t stream(std::uint32_t s) const noexcept {
-    return s == 0 ? callers_ : streams_[s - 1].get();
-  }
-  void refuse_debug() const {
+  void require_replayable() const {
     if (options_.debug != cuda_debug::off)
       throw bad_argument("the debug modes wait for each launch, which a capture forbids; capture with cuda_debug::off");
+    if (options_.seed != nullptr) return;
+    for (const launch& l : plan_.launches())
+      if (plan_.is_random(l.operation))
+        throw bad_argument(plan_.label(l.operation) +
+                           " is random, and every replay would repeat the seed of the capture; set cuda_options::seed "
+                           "to a cuda_seed, which the kernel reads");
   }
 
   run_status enqueue(cudaStream_t stream, std::uint64_t step_seed, const std::stop_token& stop) {
-    if (stream != callers_) {
-      callers_ = stream;
+    if (stream != streams_[0]) {
+      streams_[0] = stream;
       for (const std::uint32_t i : on_callers_) calls_[i].stream = stream;
     }
     timed_ = false;
     try {
-      begin(stream);
-      if (issue_all(step_seed, [&] { return stop.stop_requested(); }) != plan_.size()) {
-        unsettled_ = !streams_.empty();
-        if (unsettled_) settle();
-        return run_status::cancelled;
-      }
-      join(stream);
-      timed_ = options_.timing;
-      return run_status::done;
+      begin();
+      const bool done = issue_all(step_seed, [&] { return stop.stop_requested(); }) == plan_.size();
+      if (done)
+        join();
+      else
+        settle();
+      if (!capturing_) arena_.release(stream);
+      timed_ = done && options_.timing;
+      return done ? run_status::done : run_status::cancelled;
     } catch (...) {
-      unsettled_ = !streams_.empty();
-      if (!capturing_ && unsettled_) {
-        try {
-          settle();
-        } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
-        }
-      }
+      unsettled_ = streams_.size() > 1;
+      if (!capturing_) give_up();
       throw;
     }
   }
 
-  void begin(cudaStream_t stream) const {
-    if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream), "recording the begin of the step");
+  void begin() {
+    if (!capturing_) arena_.acquire(stream(0));
+    if (regions_) regions_->restart();
+    if (writes_) writes_->restart(stream(0));
+    if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream(0)), "recording the begin of the step");
     for (const std::uint32_t s : joints_.forks)
-      throw_on_cuda_error(cudaStreamWaitEvent(this->stream(s), begun_.get(), 0), "waiting for the begin of the step");
-    if (options_.timing) stamp(2 * plan_.size(), stream);
+      throw_on_cuda_error(cudaStreamWaitEvent(stream(s), begun_.get(), 0), "waiting for the begin of the step");
+    if (!options_.timing) return;
+    timed_repeats_ = repeats_;
+    stamp(2 * plan_.size(), stream(0));
   }
 
   template <class Stop>
   std::size_t issue_all(std::uint64_t step_seed, Stop&& stop) {
-    device events{*this};
+    plan_device events{*this};
     checked_kernels kernels{*this};
     if (options_.timing || options_.debug != cuda_debug::off)
       return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop, watch{*this});
     return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop);
   }
 
-  void join(cudaStream_t stream) const {
+  void join() const {
     std::size_t next = 0;
     for (const std::uint32_t s : joints_.joins) {
       const std::uint32_t e = plan_.launches()[plan_.of_stream(s).back()].event;
       const cudaEvent_t end = e != launch::no_event ? events_[e].get() : ends_[next++].get();
-      if (e == launch::no_event) throw_on_cuda_error(cudaEventRecord(end, this->stream(s)), "recording the step's end");
-      throw_on_cuda_error(cudaStreamWaitEvent(stream, end, 0), "waiting for the step's end");
+      if (e == launch::no_event) throw_on_cuda_error(cudaEventRecord(end, stream(s)), "recording the step's end");
+      throw_on_cuda_error(cudaStreamWaitEvent(stream(0), end, 0), "waiting for the step's end");
     }
+    if (options_.timing) stamp(2 * plan_.size() + 1, stream(0));
   }
 
-  /// Waits for the executor's own streams, which a failed run has left without an end.
+  /// Waits for the plan's other streams, which an unfinished run has left without an end.
   void settle() {
-    for (const cuda_stream& s : streams_)
-      throw_on_cuda_error(cudaStreamSynchronize(s.get()), "waiting for a failed step's work");
+    unsettled_ = streams_.size() > 1;
+    for (std::size_t s = 1; s < streams_.size(); ++s)
+      throw_on_cuda_error(cudaStreamSynchronize(streams_[s]), "waiting for a failed step's work");
     unsettled_ = false;
+  }
+  /// Ends a failed run.
+  void give_up() {
+    try {
+      if (unsettled_) settle();
+      arena_.release(stream(0));
+    } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
+    }
   }
 
   void stamp(std::size_t clock, cudaStream_t stream) const {
@@ -455,11 +457,22 @@ class cuda_executor {
                                                  capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
                         "noting the time");
   }
+  void fill(std::span<std::byte> memory, std::uint32_t s) const {
+    if (memory.empty()) return;
+    throw_on_cuda_error(cudaMemsetAsync(memory.data(), cuda::poison, memory.size(), stream(s)),
+                        "filling memory that holds nothing");
+  }
   void fill(std::uint32_t a, std::uint32_t s) const {
-    const auto bytes = static_cast<std::size_t>(plan_.lives().allocations[a].bytes);
-    if (bytes == 0) return;
-    throw_on_cuda_error(cudaMemsetAsync(arena_.data() + plan_.offsets()[a], cuda::poison, bytes, stream(s)),
-                        "filling memory that belongs to no tensor");
+    fill(arena_.bytes().subspan(static_cast<std::size_t>(plan_.offsets()[a]),
+                                static_cast<std::size_t>(plan_.lives().allocations[a].bytes)),
+         s);
+  }
+  /// Fills the outputs in the caller's memory that launch `i` writes anew.
+  void fill_bound_outputs(std::uint32_t i) const {
+    const launch& l = plan_.launches()[i];
+    const std::span<const launch_argument> outputs = plan_.outputs(l);
+    for (std::size_t x = 0; x < outputs.size(); ++x)
+      if (outputs[x].allocation == launch_argument::bound && outputs[x].adds == 0) fill(calls_[i].outputs[x], l.stream);
   }
   void fill_workspace(const launch& l) const {
     if (const std::uint32_t a = plan_.lives().workspace[l.step]; a != lifetimes::no_allocation) fill(a, l.stream);
@@ -468,18 +481,24 @@ class cuda_executor {
   launch_plan plan_;
   Kernels kernels_;
   cuda_options options_;
-  std::span<std::byte> arena_;
-  std::vector<cuda_stream> streams_;  // of the plan's stream s: s − 1
+  int device_;
+  cuda_arena arena_;
+  std::vector<cuda_stream> own_;       // the plan's streams but stream 0, unless they are the caller's
+  std::vector<cudaStream_t> streams_;  // all of the plan; stream 0 is that of the last run
   launch_calls<cudaStream_t> calls_;
   cuda::fork_and_join joints_;
-  std::vector<cuda_event> events_;         // the plan's
-  cuda_event begun_;                       // behind what the caller's stream held before the step
-  std::vector<cuda_event> ends_;           // of the joined streams whose last launch has no event
-  std::vector<cuda_event> clocks_;         // begin and end of each launch, then the begin of the step
-  std::vector<std::string> labels_;        // of each operation
-  std::vector<std::uint32_t> on_callers_;  // the launches of stream 0
+  std::vector<cuda_event> events_;            // the plan's
+  cuda_event begun_;                          // behind what the caller's stream held before the step
+  std::vector<cuda_event> ends_;              // of the joined streams whose last launch has no event
+  std::vector<cuda_event> clocks_;            // begin and end of each launch, then of the step
+  std::vector<std::string> labels_;           // of each operation
+  std::vector<std::uint32_t> on_callers_;     // the launches of stream 0
+  std::vector<std::uint32_t> repeats_;        // of each operation; empty: 1
+  std::vector<std::uint32_t> timed_repeats_;  // of the last step that was enqueued
+  std::optional<cuda::memory_regions<>> regions_;
+  std::optional<cuda::write_check> writes_;
   cuda_stream capture_stream_;
-  cudaStream_t callers_ = nullptr;
+  cudaStream_t checked_ = nullptr;  // a stream that is known to be of the device
   bool capturing_ = false;
   bool unsettled_ = false;
   bool timed_ = false;

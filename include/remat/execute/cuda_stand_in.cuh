@@ -27,6 +27,11 @@ namespace remat {
 struct cuda_stand_in_options {
   double burn = 0;  ///< duration of a kernel, in seconds for each unit of the problem's times; 0: as short as possible
   const cuda_seed* seed = nullptr;  ///< if not null: kernels read the training step's seed there when they run
+  /// Seconds, at most so long before, within and after each kernel; the lengths are random. A missing wait then shows
+  /// even where the device is fast enough to hide it: a stream falls behind another one by more than its kernels take.
+  /// Replays repeat the delays of the capture. 0: none.
+  double delay = 0;
+  std::uint64_t delay_seed = 0;  ///< of the lengths of the delays
 };
 
 /// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may have them).
@@ -139,13 +144,15 @@ __global__ void spin(std::uint64_t nanoseconds) {
 /// same time. Executors take kernels by value: pass `std::ref(kernels)`.
 class cuda_stand_in_kernels {
  public:
-  /// Neither the graph nor the problem need outlive it. Throws `bad_argument` if `burn` is negative or not finite,
-  /// `cuda_error` if the device gives no memory.
+  /// Neither the graph nor the problem need outlive it. Throws `bad_argument` if `burn` or `delay` is negative or not
+  /// finite, `cuda_error` if the device gives no memory.
   template <data_flow_graph G>
   cuda_stand_in_kernels(const G& graph, const problem& p, const cuda_stand_in_options& options = {})
       : options_(options) {
     if (!(options.burn >= 0) || !std::isfinite(options.burn))
       throw bad_argument("burn is " + std::to_string(options.burn) + "; it must be finite and not negative");
+    if (!(options.delay >= 0) || !std::isfinite(options.delay))
+      throw bad_argument("delay is " + std::to_string(options.delay) + "; it must be finite and not negative");
     const flat_graph& s = p.graph();
     time_ = s.time;
     for (std::uint32_t o = 0; o < s.num_operations; ++o) {
@@ -172,6 +179,7 @@ class cuda_stand_in_kernels {
   /// Enqueues the kernels of the operation on the stream of the call.
   void operator()(const cuda_call& c) const {
     const std::size_t o = index(c.operation);
+    wait_a_while(c.stream);
     // Runs of one operation may overlap; all of them write the same values here.
     std::uint64_t* h = hashes() + first_hash_[o];
     for (std::size_t i = 0, part = 0; part == 0 || i < c.inputs.size(); ++part) {
@@ -186,11 +194,13 @@ class cuda_stand_in_kernels {
     }
     h = hashes() + first_hash_[o + 1] - 1;
     verify_all(c, c.inputs, false, nullptr);
+    wait_a_while(c.stream);
     write(c.workspace, 0, h, false, c.stream);
     for (std::size_t i = 0; i < c.outputs.size(); ++i)
       write(c.outputs[i], detail::cuda_stand_in::golden * (i + 1), h, c.adds[i] != 0, c.stream);
     if (options_.burn > 0)
       detail::cuda_stand_in::spin<><<<1, 1, 0, c.stream>>>(static_cast<std::uint64_t>(time_[o] * options_.burn * 1e9));
+    wait_a_while(c.stream);
     verify_all(c, c.inputs, false, nullptr);
     verify_all(c, c.outputs, true, nullptr);
     verify(c.workspace, no_argument, c, true, h);
@@ -244,6 +254,14 @@ class cuda_stand_in_kernels {
   [[nodiscard]] std::uint64_t* hashes() const noexcept {
     return reinterpret_cast<std::uint64_t*>(memory_.data() + sizeof(detail::cuda_stand_in::mistake));
   }
+  /// Half of the delays are 0, so that some streams run ahead while others wait.
+  void wait_a_while(cudaStream_t stream) const {
+    if (options_.delay <= 0) return;
+    const std::uint64_t drawn = detail::cuda_stand_in::mix(options_.delay_seed ^ detail::cuda_stand_in::mix(delays_++));
+    if ((drawn & 1) != 0) return;
+    const double part = static_cast<double>(drawn >> 11) * 0x1p-53;
+    detail::cuda_stand_in::spin<><<<1, 1, 0, stream>>>(static_cast<std::uint64_t>(options_.delay * part * 1e9));
+  }
   static unsigned blocks(std::size_t bytes) noexcept {
     return static_cast<unsigned>(std::min<std::size_t>((bytes / 8 + threads) / threads, 512));
   }
@@ -272,7 +290,8 @@ class cuda_stand_in_kernels {
   std::vector<std::string> names_;
   std::vector<std::size_t> first_hash_;  // operation → the first of its hashes; the last one counts
   std::size_t hashes_ = 0;
-  cuda_memory memory_;  // the mistake, then the hashes
+  mutable std::uint64_t delays_ = 0;  // how many were drawn
+  cuda_memory memory_;                // the mistake, then the hashes
 };
 
 }  // namespace remat

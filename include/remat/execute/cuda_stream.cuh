@@ -55,11 +55,14 @@ using cuda_event = cuda_handle<cudaEvent_t, &cudaEventDestroy>;               //
 using cuda_graph = cuda_handle<cudaGraph_t, &cudaGraphDestroy>;               ///< owns a graph
 using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;  ///< owns an executable graph
 
-/// A new stream of the current device. cudaStreamNonBlocking: it does not wait for the legacy default stream.
+/// A new stream of the current device. cudaStreamNonBlocking: it does not wait for the legacy default stream. Smaller
+/// priorities are more urgent, 0 is the default; CUDA moves others into the device's range.
 /// Throws `cuda_error`, as all functions here.
-[[nodiscard]] inline cuda_stream make_cuda_stream(unsigned flags = cudaStreamNonBlocking) {
+[[nodiscard]] inline cuda_stream make_cuda_stream(unsigned flags = cudaStreamNonBlocking, int priority = 0) {
   cudaStream_t s{};
-  throw_on_cuda_error(cudaStreamCreateWithFlags(&s, flags), "creating a stream");
+  throw_on_cuda_error(
+      priority == 0 ? cudaStreamCreateWithFlags(&s, flags) : cudaStreamCreateWithPriority(&s, flags, priority),
+      "creating a stream");
   return cuda_stream(s);
 }
 
@@ -130,6 +133,10 @@ class cuda_memory {
   [[nodiscard]] std::span<T> as() const noexcept {
     return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
+  /// True when the memory is of a pool: allocated and freed in the order of `stream()`.
+  [[nodiscard]] bool in_stream_order() const noexcept { return bytes_.data() != nullptr && owner_ == owner::pool; }
+  /// The stream in whose order memory of a pool is allocated and freed.
+  [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
   /// Frees the memory, unless it is the caller's; there is none afterwards. Reports no error.
   void reset() noexcept {
     if (bytes_.data() != nullptr && owner_ == owner::heap) static_cast<void>(cudaFree(bytes_.data()));

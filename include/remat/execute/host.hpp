@@ -20,6 +20,7 @@
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/memory_guard.hpp"
 #include "remat/execute/worker_threads.hpp"
+#include "remat/problem/problem.hpp"
 
 namespace remat {
 
@@ -27,10 +28,14 @@ namespace remat {
 struct host_options {
   /// Gives the arena, in one allocation of the plan's bytes and alignment.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
-  std::span<std::byte> arena{};        ///< if not empty: the arena, in place of memory from `memory`
-  host_debug debug = host_debug::off;  ///< if not off, all launches run on the calling thread
-  bool check_inputs = false;           ///< a kernel that changes its inputs is an error; as `debug`, one thread
-  bool timing = false;                 ///< note when each launch began and how long it took
+  /// If not empty: the arena, in place of memory from `memory`. Several executors may share one, of the size that the
+  /// largest of their plans needs, if only one of them runs at a time: a run overwrites the whole arena, and with it
+  /// the outputs there of other executors. Outputs that `launch_options` puts into the caller's memory stay.
+  std::span<std::byte> arena{};
+  std::int64_t arena_budget = problem::unlimited;  ///< bytes, at least 0: a plan with a larger arena is refused
+  host_debug debug = host_debug::off;              ///< if not off, all launches run on the calling thread
+  bool check_inputs = false;  ///< a kernel that changes its inputs is an error; as `debug`, one thread
+  bool timing = false;        ///< note when each launch began and how long it took
 };
 
 /// The time of one launch.
@@ -88,11 +93,12 @@ class arena_memory {
 template <kernels_for<host_stream> Kernels>
 class host_executor {
  public:
-  /// Throws `bad_argument` if the memory resource gives no arena, or if the arena does not fit the plan.
+  /// Throws `bad_argument` if the plan's arena exceeds `arena_budget`, if the memory resource gives no arena, or if the
+  /// arena does not fit the plan.
   host_executor(launch_plan plan, Kernels kernels, const host_options& options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
-        arena_(options.memory, options.arena, plan_.arena_bytes(), plan_.alignment()),
+        arena_(options.memory, options.arena, arena_bytes_within(options.arena_budget), plan_.alignment()),
         calls_(plan_, arena_.range(), streams_of(plan_)),
         guard_(plan_, calls_, options.debug, options.check_inputs),
         watched_(options.debug != host_debug::off || options.check_inputs),
@@ -111,13 +117,21 @@ class host_executor {
     calls_.bind(t, memory);
   }
 
+  /// Kernels write and read output `t` in `memory`, from the next run on; `t` is one of `launch_options::bound_outputs`
+  /// or `accumulated_outputs`. Throws `bad_argument` as `launch_calls` does, and while a training step runs.
+  void bind_output(tensor_id t, std::span<std::byte> memory) {
+    const detail::exclusive_use use(in_use_);
+    calls_.bind_output(t, memory);
+  }
+
   /// Runs one training step. `step_seed` decides the seeds of its random operations. Each thread looks at `stop`
   /// before each of its launches; a run that was stopped reports `run_status::cancelled`.
   ///
-  /// Throws `bad_argument`, before anything runs, if a tensor is not bound, or if another call of `run` has not ended:
-  /// that one goes on undisturbed. Throws `execution_error` if a kernel throws: it names the operation and nests what
-  /// the kernel threw (if several kernels throw, the one that is earliest in the schedule counts). The other threads
-  /// then stop before their next launch, and the next run begins anew.
+  /// Throws `bad_argument`, before anything runs, if a tensor is not bound, if a bound output shares bytes with another
+  /// bound tensor, or if another call of `run` has not ended: that one goes on undisturbed. Throws `execution_error` if
+  /// a kernel throws: it names the operation and nests what the kernel threw (if several kernels throw, the one that is
+  /// earliest in the schedule counts). The other threads then stop before their next launch, and the next run begins
+  /// anew.
   host_report run(std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
     calls_.require_bound();
@@ -144,7 +158,7 @@ class host_executor {
     return report;
   }
 
-  /// A final output, after a run; overwritten by the next. Throws `bad_argument` for other tensors.
+  /// A final output, after a run; the next overwrites it, or adds to it. Throws `bad_argument` for other tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
   /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
@@ -174,6 +188,12 @@ class host_executor {
       self.guard_.after(i);
     }
   };
+
+  /// The bytes of the plan's arena.
+  [[nodiscard]] std::int64_t arena_bytes_within(std::int64_t budget) const {
+    plan_.require_arena_within(budget);
+    return plan_.arena_bytes();
+  }
 
   static std::vector<host_stream> streams_of(const launch_plan& plan) {
     std::vector<host_stream> out(plan.num_streams());

@@ -18,9 +18,10 @@ namespace remat {
 /// The arguments of a kernel for one run of its operation: its data, and the stream to run on.
 ///
 /// `Stream` depends on the executor: `host_stream` on the CPU; `cudaStream_t` on CUDA, where the spans are device
-/// memory and the kernel only enqueues its work on `stream`. Each span has as many bytes as its tensor, and the memory
-/// plan's alignment (parameters and inputs: the alignment of the caller's memory). The spans are valid during the call;
-/// on CUDA, until the enqueued work has ended.
+/// memory and the kernel only enqueues its work on `stream`. Each span has as many bytes as its tensor. A span in the
+/// arena has the memory plan's alignment. A span in the caller's memory (a parameter, an input, a bound output) begins
+/// where the caller has bound it: a kernel that needs an alignment there must agree on it with the caller. The spans
+/// are valid during the call; on CUDA, until the enqueued work has ended.
 template <class Stream>
 struct kernel_call {
   using stream_type = Stream;  ///< the type of `stream`
@@ -29,7 +30,7 @@ struct kernel_call {
   std::span<const std::span<const std::byte>> inputs{};  ///< in the graph's order, parameters and inputs among them
   std::span<const std::span<std::byte>> outputs{};       ///< in the graph's order
   /// Of each output. 0: its content is undefined, and the kernel must write all of it. 1: it holds the contributions of
-  /// other operations, and the kernel adds its own to them.
+  /// other operations or, an accumulated output, of earlier training steps, and the kernel adds its own to them.
   std::span<const std::uint8_t> adds{};
   std::span<std::byte> workspace{};  ///< undefined content before and after the call
   /// For random operations: the same for all runs of the operation in one training step, different in each step.

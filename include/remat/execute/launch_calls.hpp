@@ -27,14 +27,28 @@ class launch_memory {
   launch_memory(const launch_memory&) = delete;
   launch_memory& operator=(const launch_memory&) = delete;
 
-  /// From now on, launches read always resident tensor `t` from the first bytes of `memory`. O(reads of `t`).
-  /// Throws `bad_argument` for a tensor that is not always resident, or memory that is too short.
+  /// From now on, launches read always resident tensor `t` from the first bytes of `memory`. O(reads of `t`); allocates
+  /// nothing. Throws `bad_argument` for a tensor that is not always resident, or memory that is too short.
   void bind(tensor_id t, std::span<const std::byte> memory);
 
-  /// Throws `bad_argument` if a tensor is not bound that must be, with the first such tensor and its bytes.
-  void require_bound() const {
+  /// From now on, launches write and read output `t`, which the plan's options leave to the caller, in the first bytes
+  /// of `memory`. Any alignment that the kernels can work with will do. O(writes and reads of `t`); allocates nothing.
+  /// Throws `bad_argument` for any other tensor, and for memory that is too short or shares bytes with the arena. What
+  /// was bound before stays bound then.
+  void bind_output(tensor_id t, std::span<std::byte> memory);
+
+  /// To be called before a run. Throws `bad_argument` if a tensor is not bound that must be, with the first such tensor
+  /// and its bytes; and if the memory of an output shares bytes with that of another bound tensor.
+  /// O(1) if nothing was bound since the last call; otherwise O(1 + outputs in the caller's memory) for each tensor
+  /// bound since then, and O(bound tensors) for each such output. Two buffers can so be exchanged between runs.
+  void require_bound() {
     if (missing_ != 0) refuse_unbound();
+    if (!changed_.empty()) require_apart();
   }
+
+  /// The number of times that a tensor was bound to other memory than before: addresses that were noted (in a captured
+  /// graph, say) are still right if it is the same.
+  [[nodiscard]] std::uint64_t rebindings() const noexcept { return rebindings_; }
 
   /// The bytes of a final output, valid after a run. Throws `bad_argument` for any other tensor.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const;
@@ -64,6 +78,12 @@ class launch_memory {
   }
   void require_arena() const;
   void collect_uses();
+  void collect_bindable();
+  void require_tensor(tensor_id t) const;
+  void require_length(tensor_id t, std::size_t bytes) const;
+  void require_apart();
+  void require_apart(tensor_id t, tensor_id other) const;
+  [[nodiscard]] bool note_bound(tensor_id t, std::span<const std::byte> memory);
   [[noreturn]] void refuse_unbound() const;
 
   const launch_plan* plan_;
@@ -71,10 +91,14 @@ class launch_memory {
   std::vector<std::span<const std::byte>> reads_;  // of each argument
   std::vector<std::span<std::byte>> writes_;       // of each argument
   std::vector<std::uint8_t> adds_;                 // of each argument
-  index_rows uses_;                                // always resident tensor → its arguments
+  index_rows uses_;                                // tensor in the caller's memory → its arguments
   std::vector<std::span<const std::byte>> bound_;  // of each tensor
   std::vector<std::uint8_t> unbound_;              // of each tensor: it must be bound and is not
+  std::vector<tensor_id> bindable_, outputs_;      // tensors in the caller's memory; those that are outputs
+  std::vector<tensor_id> changed_;                 // bound since the last `require_bound`, each once
+  std::vector<std::uint8_t> is_changed_;           // of each tensor: it is in `changed_`
   std::size_t missing_ = 0;                        // tensors that are `unbound_`
+  std::uint64_t rebindings_ = 0;
 };
 
 namespace detail::launching {
@@ -117,8 +141,12 @@ class launch_calls {
 
   /// As `launch_memory::bind`.
   void bind(tensor_id t, std::span<const std::byte> memory) { memory_.bind(t, memory); }
+  /// As `launch_memory::bind_output`.
+  void bind_output(tensor_id t, std::span<std::byte> memory) { memory_.bind_output(t, memory); }
   /// As `launch_memory::require_bound`.
-  void require_bound() const { memory_.require_bound(); }
+  void require_bound() { memory_.require_bound(); }
+  /// As `launch_memory::rebindings`.
+  [[nodiscard]] std::uint64_t rebindings() const noexcept { return memory_.rebindings(); }
   /// As `launch_memory::output`.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return memory_.output(t); }
   /// The arena that the constructor was given.

@@ -35,22 +35,51 @@ struct arena_layout {
       : offsets(plan.offsets), arena_bytes(plan.arena_bytes), alignment(plan.alignment) {}
 };
 
-/// Options of a `launch_plan` that plans its own memory.
+/// Options of a `launch_plan`.
+///
+/// Outputs in memory of the caller: by default, final outputs lie in the arena, and the caller copies them after a
+/// training step. `bound_outputs` and `accumulated_outputs` name final outputs that lie in memory of the caller: the
+/// executor's `bind_output` gives the memory, the kernels write to it, and the arena has no room for them. They count
+/// in the schedule's peak like other tensors.
+///
+/// An accumulated output adds up over training steps, as gradients over micro-batches: the kernels add to what its
+/// memory holds, from the first contribution of a step on. The caller sets it to zero before the first micro-batch. So
+/// each operation that writes to it must run exactly once in the schedule; `problem::producing_once` makes solvers keep
+/// to that.
 struct launch_options {
   std::uint32_t streams = 1;     ///< the number of streams, at least 1
-  memory_plan_options memory{};  ///< for the memory plan that the launch plan makes
+  memory_plan_options memory{};  ///< for the memory plan that the launch plan makes; not used with a given layout
+  std::vector<tensor_id> bound_outputs{};        ///< final outputs in memory of the caller, written anew in each step
+  std::vector<tensor_id> accumulated_outputs{};  ///< final outputs in memory of the caller, added to in each step
+  /// Operations may read accumulated outputs. They read the sum over all steps since the caller has set it to zero,
+  /// this step included: right for an optimizer in the last micro-batch, wrong for the rest of a backward pass.
+  bool sums_may_be_read = false;
+  /// Bytes, at least 0: a larger arena is refused.
+  std::int64_t arena_budget = problem::unlimited;
+  /// Of each operation, the share of the device that its kernel occupies, 0 … 1: see `stream_options::shares`. For the
+  /// simulated times and the choice of the streams. Empty: kernels of all streams may run at the same time.
+  std::vector<double> occupancy{};
+
+  /// The tensors of `bound_outputs` and `accumulated_outputs`, which are not in the arena:
+  /// `plan_memory(intervals_of(lives, options.outputs_elsewhere()))` plans the arena's rest.
+  [[nodiscard]] std::vector<tensor_id> outputs_elsewhere() const {
+    std::vector<tensor_id> out(bound_outputs);
+    out.insert(out.end(), accumulated_outputs.begin(), accumulated_outputs.end());
+    return out;
+  }
 };
 
 /// One tensor that a launch reads or writes.
 struct launch_argument {
-  /// The `allocation` of an always resident tensor, which lies in the caller's memory.
+  /// The `allocation` of a tensor in the caller's memory: an always resident tensor, a bound or accumulated output.
   static constexpr std::uint32_t bound = lifetimes::no_allocation;
 
   tensor_id tensor{};                ///< the tensor that is read or written
   std::uint32_t allocation = bound;  ///< of `launch_plan::lives()`
   std::int64_t bytes = 0;            ///< the size of the tensor
-  std::int64_t offset = 0;           ///< bytes, in the arena
-  std::uint8_t adds = 0;             ///< of an output: 1 if it already holds the contributions of other operations
+  std::int64_t offset = 0;           ///< bytes, in the arena; 0 in the caller's memory
+  /// Of an output: 1 if it already holds the contributions of other operations or, accumulated, of earlier steps.
+  std::uint8_t adds = 0;
 };
 
 /// One compute of the schedule, ready to be issued to a stream.
@@ -75,6 +104,7 @@ struct graph_arguments {
   std::size_t num_operations = 0, num_tensors = 0;
   index_rows inputs, outputs;  // operation → tensors
   std::vector<std::uint32_t> final_outputs;
+  std::vector<std::uint8_t> random;                        // of each operation; empty if the graph does not say
   bool sized = false;                                      // the graph knows the bytes of its tensors
   std::vector<std::int64_t> bytes;                         // of each tensor; empty if not sized
   std::vector<std::string> operation_names, tensor_names;  // empty if the graph has no names
@@ -91,6 +121,8 @@ template <data_flow_graph G>
     for (const tensor_id t : graph.outputs(id)) out.outputs.values.push_back(static_cast<std::uint32_t>(index(t)));
     out.inputs.end_row();
     out.outputs.end_row();
+    if constexpr (requires { static_cast<bool>(graph.deterministic(id)); })
+      out.random.push_back(graph.deterministic(id) ? 0 : 1);
     if constexpr (named_graph<G>) out.operation_names.emplace_back(std::string_view(graph.name(id)));
   }
   for (const tensor_id t : graph.final_outputs()) out.final_outputs.push_back(static_cast<std::uint32_t>(index(t)));
@@ -119,12 +151,22 @@ class launch_plan {
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, std::span<const step> steps, const arena_layout& layout,
               std::uint32_t streams = 1)
-      : launch_plan(detail::launching::read_arguments(graph), p, steps, lifetimes_of(p, steps), layout, streams) {}
+      : launch_plan(graph, p, steps, layout, launch_options{.streams = streams}) {}
+
+  /// \overload
+  ///
+  /// The offsets of allocations of bound and accumulated outputs are ignored. Throws `bad_argument` also if a tensor of
+  /// `options` is no final output, always resident, or named twice; if an operation that writes to an accumulated
+  /// output runs more than once, or one reads it without `sums_may_be_read`; and if the arena exceeds `arena_budget`.
+  template <data_flow_graph G>
+  launch_plan(const G& graph, const problem& p, std::span<const step> steps, const arena_layout& layout,
+              const launch_options& options)
+      : launch_plan(detail::launching::read_arguments(graph), p, steps, lifetimes_of(p, steps), &layout, options) {}
 
   /// With a memory plan made for the schedule. Throws `bad_argument` likewise, and what `plan_memory` throws.
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, const schedule& plan, const launch_options& options = {})
-      : launch_plan(detail::launching::read_arguments(graph), p, plan.steps, lifetimes_of(p, plan), options) {}
+      : launch_plan(detail::launching::read_arguments(graph), p, plan.steps, lifetimes_of(p, plan), nullptr, options) {}
 
   /// In the schedule's order; elsewhere, launch i is `launches()[i]`.
   [[nodiscard]] std::span<const launch> launches() const noexcept { return launches_; }
@@ -152,21 +194,29 @@ class launch_plan {
   [[nodiscard]] std::span<const std::uint32_t> of_stream(std::uint32_t s) const noexcept { return by_stream_[s]; }
   /// The numbers 0 … size() − 1: the order for one thread that issues all launches.
   [[nodiscard]] std::span<const std::uint32_t> in_order() const noexcept { return in_order_; }
-  /// The allocations, without workspace, that launch `i` begins.
+  /// The allocations in the arena, without workspace, that launch `i` begins.
   [[nodiscard]] std::span<const std::uint32_t> begins(std::size_t i) const noexcept { return begins_[i]; }
-  /// The allocations, without workspace, that are freed between launch `i` and the next one.
+  /// The allocations in the arena, without workspace, that are freed between launch `i` and the next one.
   [[nodiscard]] std::span<const std::uint32_t> frees(std::size_t i) const noexcept { return frees_[i]; }
   /// Bytes in use while each launch runs, as the checker counts them.
   [[nodiscard]] std::span<const std::int64_t> memory() const noexcept { return memory_; }
   /// The peak of the schedule in bytes, as the checker counts it.
   [[nodiscard]] std::int64_t peak_bytes() const noexcept { return peak_bytes_; }
 
-  /// The schedule's allocations.
+  /// The schedule's allocations, also those of outputs in the caller's memory.
   [[nodiscard]] const lifetimes& lives() const noexcept { return lives_; }
-  /// Bytes, of each allocation of `lives()`.
+  /// True when allocation `a` of `lives()` lies in the arena; false for an output in the caller's memory.
+  [[nodiscard]] bool is_in_arena(std::uint32_t a) const noexcept {
+    if (!has_outputs_elsewhere_) return true;
+    const allocation& x = lives_.allocations[a];
+    return x.is_workspace() || place_[x.tensor] == place::arena;
+  }
+  /// Bytes in the arena, of each allocation of `lives()`; 0 for one that is not in the arena.
   [[nodiscard]] std::span<const std::int64_t> offsets() const noexcept { return offsets_; }
   /// The bytes that the arena needs.
   [[nodiscard]] std::int64_t arena_bytes() const noexcept { return arena_bytes_; }
+  /// Throws `bad_argument` if the arena exceeds `budget` bytes, or if `budget` is negative.
+  void require_arena_within(std::int64_t budget) const;
   /// The alignment in bytes of the arena's first byte and of all offsets.
   [[nodiscard]] std::int64_t alignment() const noexcept { return alignment_; }
   /// Simulated times of the launches, the makespan and the critical path.
@@ -174,18 +224,28 @@ class launch_plan {
 
   /// The number of operations of the graph.
   [[nodiscard]] std::size_t num_operations() const noexcept { return num_operations_; }
+  /// True when the graph has a member `deterministic` and says that the operation is not: it draws random numbers.
+  [[nodiscard]] bool is_random(op_id o) const noexcept { return !random_.empty() && random_[index(o)] != 0; }
   /// The number of tensors of the graph.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensor_bytes_.size(); }
-  /// True if the caller must bind memory for the tensor: it is always resident, and some launch reads it or it is a
-  /// final output.
+  /// True if the caller must bind memory for the tensor: it is a bound or accumulated output, or it is always resident,
+  /// and some launch reads it or it is a final output.
   [[nodiscard]] bool needs_binding(tensor_id t) const noexcept { return bound_[index(t)] != 0; }
   /// True when the tensor is always resident: it lies in the caller's memory, not in the arena.
-  [[nodiscard]] bool is_resident(tensor_id t) const noexcept { return resident_[index(t)] != 0; }
+  [[nodiscard]] bool is_resident(tensor_id t) const noexcept { return place_[index(t)] == place::resident; }
+  /// True when the tensor is a final output in the caller's memory: `bind_output` binds it.
+  [[nodiscard]] bool is_bound_output(tensor_id t) const noexcept {
+    return place_[index(t)] == place::bound_output || is_accumulated(t);
+  }
+  /// True when the tensor is a final output in the caller's memory to which each training step adds.
+  [[nodiscard]] bool is_accumulated(tensor_id t) const noexcept {
+    return place_[index(t)] == place::accumulated_output;
+  }
   /// The problem's size of the tensor; of an always resident tensor the graph's, 0 if the graph has no sizes.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensor_bytes_[index(t)]; }
   /// True when `bytes(t)` is the size of the tensor; false for an always resident tensor of a graph without sizes.
   [[nodiscard]] bool knows_bytes(tensor_id t) const noexcept { return sized_ || !is_resident(t); }
-  /// The allocation that holds a final output at the end; `launch_argument::bound` for all other tensors.
+  /// The allocation in the arena that holds a final output at the end; `launch_argument::bound` for all other tensors.
   [[nodiscard]] std::uint32_t output_allocation(tensor_id t) const noexcept { return output_allocation_[index(t)]; }
 
   /// For messages: "operation 3 (matmul)".
@@ -196,13 +256,20 @@ class launch_plan {
  private:
   using graph_arguments = detail::launching::graph_arguments;
 
-  launch_plan(graph_arguments graph, const problem& p, std::span<const step> steps, lifetimes lives,
-              const launch_options& options);
-  launch_plan(graph_arguments graph, const problem& p, std::span<const step> steps, lifetimes lives,
-              const arena_layout& layout, std::uint32_t streams);
+  /// Where a tensor lies.
+  enum class place : std::uint8_t { arena, resident, bound_output, accumulated_output };
 
-  void require_valid_layout() const;
+  /// `layout` may be null: then the plan plans its own memory.
+  launch_plan(graph_arguments&& graph, const problem& p, std::span<const step> steps, lifetimes&& lives,
+              const arena_layout* layout, const launch_options& options);
+
   void read_tensors(graph_arguments& graph, const problem& p);
+  void place_outputs(const launch_options& options, const flat_graph& g);
+  void place_output(tensor_id t, place where, const flat_graph& g);
+  void require_sums_right(const problem& p, std::span<const step> steps, bool may_be_read) const;
+  void set_layout(const arena_layout& layout);
+  void require_valid_layout() const;
+  [[nodiscard]] std::vector<std::int64_t> addresses() const;
   void make_launches(const graph_arguments& graph, const problem& p, std::span<const step> steps);
   void add_arguments(const graph_arguments& graph, const flat_graph& g, std::span<const std::uint32_t> now, launch& l);
   void add_argument(const flat_graph& g, std::span<const std::uint32_t> now, std::uint32_t t);
@@ -218,7 +285,9 @@ class launch_plan {
   std::vector<std::uint32_t> events_, in_order_;
   std::vector<std::vector<std::uint32_t>> by_stream_;
   std::vector<std::int64_t> memory_, tensor_bytes_;
-  std::vector<std::uint8_t> bound_, resident_;
+  std::vector<std::uint8_t> bound_, random_;
+  std::vector<place> place_;  // of each tensor
+  bool has_outputs_elsewhere_ = false;
   bool sized_ = false;
   std::vector<std::uint32_t> output_allocation_;
   std::size_t num_operations_ = 0;

@@ -17,7 +17,8 @@ enum class host_debug : std::uint8_t {
   off,  ///< does not watch them
   /// Memory that belongs to no tensor is filled with `detail::host::poison`: freed memory becomes poison, fresh outputs
   /// and workspace begin as poison. A byte that is not poison any more is noticed when its memory is given to a tensor,
-  /// or at the end of the training step.
+  /// or at the end of the training step. Memory of the caller is not watched; a bound output begins as poison where a
+  /// kernel must write all of it, and an accumulated one keeps what it holds.
   poison,
   /// As `poison`, but all free memory is compared after every launch, so that the error names the operation that wrote.
   every_launch
@@ -35,7 +36,7 @@ class memory_guard {
   memory_guard(const launch_plan& plan, const launch_calls<host_stream>& calls, host_debug debug, bool check_inputs);
 
   void begin_run();
-  /// Before launch `i`. Throws `error` if memory that it is given is not poison any more.
+  /// Before launch `i`: poisons what it must write. Throws `error` if memory that it is given is not poison any more.
   void before(std::uint32_t i);
   /// After launch `i`. Throws `error` if its kernel has changed an input, or (`every_launch`) has written to memory
   /// that belongs to no tensor.
@@ -47,6 +48,7 @@ class memory_guard {
   [[nodiscard]] std::span<std::byte> range(std::uint32_t a) const;
   void take(std::uint32_t a, std::uint32_t i);
   void release(std::uint32_t a);
+  void poison_bound_outputs(std::uint32_t i) const;
   void require_free_memory_poisoned(std::size_t launches_begun, const char* culprit) const;
   void require_poison(std::span<const std::byte> bytes, std::size_t launches_begun, const char* culprit) const;
   [[nodiscard]] std::uint32_t last_allocation_at(std::int64_t byte, std::size_t launches_begun) const;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,12 @@ class problem {
   /// The same graph under another budget, in bytes. The known bound is dropped. O(1).
   /// Throws `bad_argument` when `bytes` is negative.
   [[nodiscard]] problem with_budget(std::int64_t bytes) const { return problem(graph_, bytes); }
+
+  /// The same problem, in which no operation that writes one of `tensors` may run twice: schedules for outputs that add
+  /// up over training steps (`launch_options::accumulated_outputs`). Solvers keep to it, `check` requires it, and the
+  /// known bound still holds. O(size of the graph) time and memory.
+  /// Throws `bad_argument` for a tensor that does not exist or that no operation writes.
+  [[nodiscard]] problem producing_once(std::span<const tensor_id> tensors) const;
 
   /// A proven lower bound on the time of every schedule within the budget, when the caller has given one. An infinite
   /// bound says that there is no such schedule.

@@ -22,6 +22,10 @@ struct stream_options {
   /// For each allocation of the schedule, its address in the arena. A compute that writes to addresses then waits for
   /// all computes that used them before. Empty: no two allocations share addresses, and only data orders the computes.
   std::span<const std::int64_t> offsets{};
+  /// For each operation of the graph, the share of the device that its kernel occupies while it runs, 0 … 1. Launches
+  /// whose shares add up to more than 1 do not overlap in the simulated times. Empty: all shares are 0, and any
+  /// launches may overlap.
+  std::span<const double> shares{};
 };
 
 /// The computes of a schedule, called *launches* and numbered in its order, on several streams. A stream runs its
@@ -36,8 +40,8 @@ struct stream_assignment {
   std::vector<std::uint8_t> awaited;  ///< launch → 1 where it is in a row of `waits`
   std::vector<double> start;          ///< launch → the time when it begins, in the cost model's unit
   double makespan = 0;                ///< the time when the last launch ends
-  double critical_path = 0;           ///< the makespan on as many streams as launches: the longest path
-  double work = 0;                    ///< the sum of the times of all launches
+  double critical_path = 0;  ///< the makespan on as many streams as launches and without shares: the longest path
+  double work = 0;           ///< the sum of the times of all launches
 
   /// The number of launches.
   [[nodiscard]] std::size_t size() const noexcept { return steps.size(); }
@@ -55,8 +59,16 @@ struct stream_assignment {
 /// to the stream where it can begin first; of several, to one whose last compute it waits for. Differs from the paper:
 /// no compute overtakes another one of its stream that is listed before it. So gaps stay, and the makespan may exceed
 /// the paper's bound. Waits are reduced with vector clocks \cite mattern1989virtual.
+///
+/// With `shares`, a launch begins at the first moment from which its share fits beside those of the launches before it
+/// in the list until it ends: the serial scheme of \cite kolisch1996serial. So the makespan is at least the sum of time
+/// times share over all launches, and the sum of the times if all shares are 1. The shares change the simulated times
+/// and the choice of the stream. They add no wait: a device that has room nevertheless may begin earlier.
+///
 /// For k streams, O((steps + their reads and writes + changes of address) · k + computes · k²) time, with a logarithm
-/// for each change of address; O((computes + allocations) · k) memory.
+/// for each change of address; O((computes + allocations) · k) memory. With `shares`, each compute also looks, for each
+/// stream, at the changes of the device's load between the time when it is ready and its begin: few if the streams are
+/// busy, O(computes) at worst.
 /// Throws `bad_argument` if the schedule is not legal or over the problem's budget, or if the options do not fit it.
 ///
 ///     const stream_assignment a = assign_streams(p, *solution.plan, {.streams = 4});

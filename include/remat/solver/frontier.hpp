@@ -19,8 +19,8 @@
 namespace remat {
 
 /// \file
-/// Searches over budgets that use a solver as a part: the frontier (the least time for each budget), the dual problem
-/// (the least memory within a time), and a budget for something larger than the peak, such as an arena.
+/// Searches over budgets that use a solver as a part: the frontier (the least time for each budget), and the dual
+/// problem (the least memory within a time). `execute/fit_arena.hpp` has a budget for the arena.
 
 // ---- the frontier ------------------------------------------------------------------------------------------------
 
@@ -98,39 +98,6 @@ bool bisect_budgets(
 [[nodiscard]] solution least_memory_by(const problem& p, double most_time,
                                        const std::function<solution(const problem&, const run_control&)>& solve,
                                        const trade_off_options& options = {});
-
-// ---- a budget for more than the peak ------------------------------------------------------------------------------
-
-/// The memory of an answer in bytes: its peak, and the total that must fit the budget, for instance its arena.
-struct measured_bytes {
-  std::int64_t peak = 0;   ///< of the schedule
-  std::int64_t total = 0;  ///< at least the peak
-};
-
-/// Options of `fit_budget`.
-struct fit_options {
-  std::uint32_t solves = 5;  ///< most solves
-  run_control run{};         ///< of all solves together
-};
-
-/// How `fit_budget` ended.
-struct fit_result {
-  std::uint32_t solves = 0;      ///< that were made
-  std::int64_t peak_budget = 0;  ///< of the last solve
-  bool fits = false;             ///< its answer fits
-};
-
-/// Solves within lower and lower peaks until what the answer takes in total, at least its peak, fits `budget`.
-///
-/// `solve(peak_budget, run)` makes one solve and measures its answer; it returns nothing where it finds no schedule.
-/// The first peak budget is `budget`; each further one is smaller by what was too much, and never below `least_peak`.
-/// After a solve without a schedule it is half-way to `least_peak`; where the first one finds none, no other is made.
-/// The first solve gets three quarters of the time and half of the work; each further one half of the time that is left
-/// and an eighth of the work. Throws `bad_argument` for `solves` = 0. Cancellation: as `solve`; polled before each
-/// solve but the first.
-fit_result fit_budget(
-    std::int64_t budget, std::int64_t least_peak, const fit_options& options,
-    const std::function<std::optional<measured_bytes>(std::int64_t peak_budget, const run_control& run)>& solve);
 
 // ---- with a solver -----------------------------------------------------------------------------------------------
 

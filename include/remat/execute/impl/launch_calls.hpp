@@ -25,14 +25,7 @@ REMAT_INLINE launch_memory::launch_memory(const launch_plan& plan, std::span<std
     if (x.allocation != launch_argument::bound) reads_[i] = writes_[i] = range(x.offset, x.bytes);
   }
   collect_uses();
-  bound_.resize(plan.num_tensors());
-  unbound_.assign(plan.num_tensors(), 0);
-  for (std::size_t t = 0; t < plan.num_tensors(); ++t) {
-    const auto id = static_cast<tensor_id>(t);
-    if (!plan.needs_binding(id) || (plan.knows_bytes(id) && plan.bytes(id) == 0)) continue;
-    unbound_[t] = 1;
-    ++missing_;
-  }
+  collect_bindable();
 }
 
 REMAT_INLINE void launch_memory::require_arena() const {
@@ -46,7 +39,24 @@ REMAT_INLINE void launch_memory::require_arena() const {
                        " bytes, as the memory plan needs it");
 }
 
-/// Lists the arguments of each always resident tensor.
+/// Lists the tensors in the caller's memory. All but those of 0 bytes are missing until they are bound.
+REMAT_INLINE void launch_memory::collect_bindable() {
+  bound_.resize(plan_->num_tensors());
+  unbound_.assign(plan_->num_tensors(), 0);
+  is_changed_.assign(plan_->num_tensors(), 0);
+  for (std::size_t t = 0; t < plan_->num_tensors(); ++t) {
+    const auto id = static_cast<tensor_id>(t);
+    if (!plan_->needs_binding(id)) continue;
+    bindable_.push_back(id);
+    if (plan_->is_bound_output(id)) outputs_.push_back(id);
+    if (plan_->knows_bytes(id) && plan_->bytes(id) == 0) continue;
+    unbound_[t] = 1;
+    ++missing_;
+  }
+  changed_.reserve(bindable_.size());
+}
+
+/// Lists the arguments of each tensor in the caller's memory.
 REMAT_INLINE void launch_memory::collect_uses() {
   const std::span<const launch_argument> arguments = plan_->arguments();
   uses_.begin.assign(plan_->num_tensors() + 1, 0);
@@ -60,23 +70,84 @@ REMAT_INLINE void launch_memory::collect_uses() {
       uses_.values[next[index(arguments[i].tensor)]++] = static_cast<std::uint32_t>(i);
 }
 
-REMAT_INLINE void launch_memory::bind(tensor_id t, std::span<const std::byte> memory) {
+namespace detail::launching {
+
+/// True when two ranges share a byte.
+[[nodiscard]] inline bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
+  const auto begin = [](std::span<const std::byte> x) { return reinterpret_cast<std::uintptr_t>(x.data()); };
+  return !a.empty() && !b.empty() && begin(a) < begin(b) + b.size() && begin(b) < begin(a) + a.size();
+}
+
+}  // namespace detail::launching
+
+REMAT_INLINE void launch_memory::require_tensor(tensor_id t) const {
   if (index(t) >= plan_->num_tensors())
     throw bad_argument("there is no tensor " + std::to_string(index(t)) + "; there are " +
                        std::to_string(plan_->num_tensors()));
-  if (!plan_->needs_binding(t)) {
-    if (plan_->is_resident(t)) return;  // nobody reads it
+}
+
+REMAT_INLINE void launch_memory::require_length(tensor_id t, std::size_t bytes) const {
+  if (bytes < static_cast<std::uint64_t>(plan_->bytes(t)))
+    throw bad_argument(plan_->label(t) + " is bound to " + std::to_string(bytes) + " bytes; it has " +
+                       std::to_string(plan_->bytes(t)));
+}
+
+REMAT_INLINE void launch_memory::bind(tensor_id t, std::span<const std::byte> memory) {
+  require_tensor(t);
+  if (plan_->is_bound_output(t))
+    throw bad_argument(plan_->label(t) + " is an output, which operations write; bind it by bind_output");
+  if (!plan_->is_resident(t))
     throw bad_argument(plan_->label(t) +
                        " is made by operations and lies in the arena; only parameters and inputs are bound");
-  }
-  const auto bytes = static_cast<std::uint64_t>(plan_->bytes(t));
-  if (memory.size() < bytes)
-    throw bad_argument(plan_->label(t) + " is bound to " + std::to_string(memory.size()) + " bytes; it has " +
-                       std::to_string(bytes));
-  bound_[index(t)] = plan_->knows_bytes(t) ? memory.first(static_cast<std::size_t>(bytes)) : memory;
+  if (!plan_->needs_binding(t)) return;  // nobody reads it
+  require_length(t, memory.size());
+  if (!note_bound(t, plan_->knows_bytes(t) ? memory.first(static_cast<std::size_t>(plan_->bytes(t))) : memory)) return;
   for (const std::uint32_t i : uses_[index(t)]) reads_[i] = bound_[index(t)];
+}
+
+REMAT_INLINE void launch_memory::bind_output(tensor_id t, std::span<std::byte> memory) {
+  require_tensor(t);
+  if (plan_->is_resident(t))
+    throw bad_argument(plan_->label(t) + " is always resident, and no operation writes it; bind it by bind");
+  if (!plan_->is_bound_output(t))
+    throw bad_argument(plan_->label(t) + " lies in the arena; name it in launch_options::bound_outputs or " +
+                       "accumulated_outputs to bind it, which final outputs alone can be");
+  require_length(t, memory.size());
+  const std::span<std::byte> used = memory.first(static_cast<std::size_t>(plan_->bytes(t)));
+  if (detail::launching::overlap(used, arena_))
+    throw bad_argument(plan_->label(t) + " is bound to memory that shares bytes with the arena");
+  if (!note_bound(t, used)) return;
+  for (const std::uint32_t i : uses_[index(t)]) reads_[i] = writes_[i] = used;
+}
+
+/// Returns false if the tensor is bound to this memory already.
+REMAT_INLINE bool launch_memory::note_bound(tensor_id t, std::span<const std::byte> memory) {
+  std::span<const std::byte>& now = bound_[index(t)];
+  if (unbound_[index(t)] == 0 && now.data() == memory.data() && now.size() == memory.size()) return false;
+  now = memory;
+  ++rebindings_;
   missing_ -= unbound_[index(t)];
   unbound_[index(t)] = 0;
+  if (is_changed_[index(t)] == 0 && !outputs_.empty()) {
+    is_changed_[index(t)] = 1;
+    changed_.push_back(t);
+  }
+  return true;
+}
+
+/// Compares the tensors bound since the last call with those that they must not overlap.
+REMAT_INLINE void launch_memory::require_apart() {
+  for (const tensor_id t : changed_)
+    for (const tensor_id other : plan_->is_bound_output(t) ? bindable_ : outputs_) require_apart(t, other);
+  for (const tensor_id t : changed_) is_changed_[index(t)] = 0;
+  changed_.clear();
+}
+
+REMAT_INLINE void launch_memory::require_apart(tensor_id t, tensor_id other) const {
+  if (t == other || !detail::launching::overlap(bound_[index(t)], bound_[index(other)])) return;
+  const tensor_id output = plan_->is_bound_output(t) ? t : other;
+  throw bad_argument(plan_->label(output) + " is bound to memory that shares bytes with that of " +
+                     plan_->label(output == t ? other : t) + "; an output needs memory of its own");
 }
 
 REMAT_INLINE void launch_memory::refuse_unbound() const {
@@ -90,7 +161,7 @@ REMAT_INLINE std::span<const std::byte> launch_memory::output(tensor_id t) const
     throw bad_argument("tensor " + std::to_string(index(t)) + " is no output of the step");
   if (const std::uint32_t a = plan_->output_allocation(t); a != launch_argument::bound)
     return range(plan_->offsets()[a], plan_->bytes(t));
-  if (plan_->is_resident(t) && plan_->needs_binding(t)) return bound_[index(t)];
+  if (plan_->needs_binding(t)) return bound_[index(t)];
   throw bad_argument(plan_->label(t) + " is no output of the step");
 }
 

@@ -3,6 +3,7 @@
 
 #include "remat/execute/launch_plan.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -32,21 +33,101 @@ REMAT_INLINE std::string launch_plan::label(tensor_id t) const {
   return detail::launching::label_of("tensor ", index(t), tensor_names_);
 }
 
-REMAT_INLINE launch_plan::launch_plan(graph_arguments graph, const problem& p, std::span<const step> steps,
-                                      lifetimes lives, const launch_options& options)
-    : launch_plan(std::move(graph), p, steps, lives, plan_memory(lives, options.memory), options.streams) {}
-
-REMAT_INLINE launch_plan::launch_plan(graph_arguments graph, const problem& p, std::span<const step> steps,
-                                      lifetimes lives, const arena_layout& layout, std::uint32_t streams)
-    : lives_(std::move(lives)),
-      offsets_(layout.offsets.begin(), layout.offsets.end()),
-      arena_bytes_(layout.arena_bytes),
-      alignment_(layout.alignment) {
-  require_valid_layout();
-  assignment_ = assign_streams(p, lives_, steps, {.streams = streams, .offsets = offsets_});
+REMAT_INLINE launch_plan::launch_plan(graph_arguments&& graph, const problem& p, std::span<const step> steps,
+                                      lifetimes&& lives, const arena_layout* layout, const launch_options& options)
+    : lives_(std::move(lives)) {
   read_tensors(graph, p);
+  place_outputs(options, p.graph());
+  require_sums_right(p, steps, options.sums_may_be_read);
+  set_layout(layout != nullptr ? *layout
+                               : plan_memory(intervals_of(lives_, options.outputs_elsewhere()), options.memory));
+  require_valid_layout();
+  require_arena_within(options.arena_budget);
+  assignment_ = assign_streams(p, lives_, steps,
+                               {.streams = options.streams, .offsets = addresses(), .shares = options.occupancy});
   make_launches(graph, p, steps);
   measure_memory(p, steps);
+}
+
+/// Marks the tensors that the options name as outputs in the caller's memory.
+REMAT_INLINE void launch_plan::place_outputs(const launch_options& options, const flat_graph& g) {
+  for (const tensor_id t : options.bound_outputs) place_output(t, place::bound_output, g);
+  for (const tensor_id t : options.accumulated_outputs) place_output(t, place::accumulated_output, g);
+}
+
+REMAT_INLINE void launch_plan::place_output(tensor_id t, place where, const flat_graph& g) {
+  const std::string option = where == place::bound_output ? "bound_outputs: " : "accumulated_outputs: ";
+  if (index(t) >= g.num_tensors)
+    throw bad_argument(option + "there is no tensor " + std::to_string(index(t)) + "; there are " +
+                       std::to_string(g.num_tensors));
+  place& now = place_[index(t)];
+  if (now == place::resident)
+    throw bad_argument(option + label(t) + " is always resident, and no operation writes it; bind it as an input");
+  if (!g.final_output[index(t)])
+    throw bad_argument(option + label(t) + " is no final output; only final outputs can lie in the caller's memory");
+  if (now != place::arena)
+    throw bad_argument(option + label(t) + " is named twice; name it once, in bound_outputs or in accumulated_outputs");
+  now = where;
+  has_outputs_elsewhere_ = true;
+  bound_[index(t)] = 1;
+}
+
+/// Throws unless each operation that adds to an accumulated output runs once, and none reads one (or that is allowed).
+REMAT_INLINE void launch_plan::require_sums_right(const problem& p, std::span<const step> steps,
+                                                  bool may_be_read) const {
+  const flat_graph& g = p.graph();
+  if (std::find(place_.begin(), place_.end(), place::accumulated_output) == place_.end()) return;
+  constexpr std::uint32_t not_run = 0xffffffff;
+  std::vector<std::uint32_t> run_at(g.num_operations, not_run);
+  for (std::uint32_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].is_free()) continue;
+    const op_id o = steps[i].operation();
+    std::uint32_t& first = run_at[index(o)];
+    for (const std::uint32_t t : g.outputs[index(o)])
+      if (first != not_run && place_[t] == place::accumulated_output)
+        throw bad_argument(label(o) + " runs in step " + std::to_string(first) + " and again in step " +
+                           std::to_string(i) + ": it would add to " + label(static_cast<tensor_id>(t)) +
+                           ", an accumulated output, twice; solve with problem::producing_once of that tensor");
+    for (const std::uint32_t t : g.inputs[index(o)])
+      if (!may_be_read && place_[t] == place::accumulated_output)
+        throw bad_argument(label(o) + " reads " + label(static_cast<tensor_id>(t)) +
+                           ", an accumulated output: it would read the sum over all training steps so far; if that is "
+                           "meant, set launch_options::sums_may_be_read");
+    first = i;
+  }
+}
+
+REMAT_INLINE void launch_plan::set_layout(const arena_layout& layout) {
+  offsets_.assign(layout.offsets.begin(), layout.offsets.end());
+  arena_bytes_ = layout.arena_bytes;
+  alignment_ = layout.alignment;
+  const std::size_t known = std::min(offsets_.size(), lives_.allocations.size());
+  for (std::uint32_t a = 0; has_outputs_elsewhere_ && a < known; ++a)
+    if (!is_in_arena(a)) offsets_[a] = 0;
+}
+
+REMAT_INLINE void launch_plan::require_arena_within(std::int64_t budget) const {
+  if (budget < 0)
+    throw bad_argument("the arena's budget is " + std::to_string(budget) + " bytes; it must not be negative");
+  if (arena_bytes_ > budget)
+    throw bad_argument("the arena has " + std::to_string(arena_bytes_) + " bytes; its budget is " +
+                       std::to_string(budget) + "; fit_arena finds schedules whose arena fits");
+}
+
+/// Addresses by which launches are ordered: offsets in the arena, and below 0 a range for each output in the caller's
+/// memory, which all allocations of that output share.
+REMAT_INLINE std::vector<std::int64_t> launch_plan::addresses() const {
+  std::vector<std::int64_t> out(offsets_);
+  if (!has_outputs_elsewhere_) return out;
+  std::vector<std::int64_t> of_tensor(place_.size(), 0);
+  std::int64_t lowest = 0;  // no overflow: all tensors together have at most 2^63 − 1 bytes
+  for (std::uint32_t a = 0; a < out.size(); ++a) {
+    if (is_in_arena(a)) continue;
+    std::int64_t& at = of_tensor[lives_.allocations[a].tensor];
+    if (at == 0) at = lowest -= lives_.allocations[a].bytes;
+    out[a] = at;
+  }
+  return out;
 }
 
 REMAT_INLINE void launch_plan::require_valid_layout() const {
@@ -61,7 +142,10 @@ REMAT_INLINE void launch_plan::require_valid_layout() const {
                              : "tensor " + std::to_string(x.tensor)) +
            " from step " + std::to_string(x.first);
   };
-  const memory_check_report report = check_memory(intervals_of(lives_), offsets_, arena_bytes_, alignment_);
+  std::vector<interval> intervals = intervals_of(lives_);
+  for (std::uint32_t a = 0; has_outputs_elsewhere_ && a < intervals.size(); ++a)
+    if (!is_in_arena(a)) intervals[a].size = 0;
+  const memory_check_report report = check_memory(intervals, offsets_, arena_bytes_, alignment_);
   if (report.valid()) return;
   if (report.what == memory_violation::overlap)
     throw bad_argument(name(report.at) + " shares bytes with " + name(report.other));
@@ -80,22 +164,20 @@ REMAT_INLINE void launch_plan::read_tensors(graph_arguments& graph, const proble
                        std::to_string(graph.num_tensors) + " tensors; the problem is of one with " +
                        std::to_string(g.num_operations) + " and " + std::to_string(g.num_tensors));
   num_operations_ = g.num_operations;
-  resident_ = g.always_resident;
+  place_.assign(g.num_tensors, place::arena);
+  for (std::size_t t = 0; t < g.num_tensors; ++t)
+    if (g.always_resident[t]) place_[t] = place::resident;
   tensor_bytes_ = g.bytes;
   sized_ = graph.sized;
   if (sized_)
     for (std::size_t t = 0; t < g.num_tensors; ++t)
       if (g.always_resident[t]) tensor_bytes_[t] = graph.bytes[t];
+  random_ = std::move(graph.random);
   operation_names_ = std::move(graph.operation_names);
   tensor_names_ = std::move(graph.tensor_names);
   bound_.assign(g.num_tensors, 0);
   for (const std::uint32_t t : graph.final_outputs)
     if (g.always_resident[t]) bound_[t] = 1;
-  output_allocation_.assign(g.num_tensors, launch_argument::bound);
-  for (std::uint32_t a = 0; a < lives_.allocations.size(); ++a) {
-    const allocation& x = lives_.allocations[a];
-    if (!x.is_workspace() && x.last == lives_.num_steps() && g.final_output[x.tensor]) output_allocation_[x.tensor] = a;
-  }
 }
 
 REMAT_INLINE void launch_plan::make_launches(const graph_arguments& graph, const problem& p,
@@ -108,7 +190,7 @@ REMAT_INLINE void launch_plan::make_launches(const graph_arguments& graph, const
   for (std::uint32_t i = 0; i < steps.size(); ++i) {
     if (steps[i].is_free()) {
       std::uint32_t& a = now[index(steps[i].tensor())];
-      frees_.values.push_back(a);
+      if (is_in_arena(a)) frees_.values.push_back(a);
       a = launch_argument::bound;
       continue;
     }
@@ -131,6 +213,9 @@ REMAT_INLINE void launch_plan::make_launches(const graph_arguments& graph, const
     launches_.push_back(l);
   }
   if (!launches_.empty()) frees_.end_row();
+  output_allocation_.assign(g.num_tensors, launch_argument::bound);
+  for (const std::uint32_t t : g.final_outputs)
+    if (is_in_arena(now[t])) output_allocation_[t] = now[t];
 }
 
 /// Adds the inputs, outputs and workspace of launch `l`. `now` holds the allocation of each tensor.
@@ -144,9 +229,12 @@ REMAT_INLINE void launch_plan::add_arguments(const graph_arguments& graph, const
   for (const std::uint32_t t : graph.outputs[o]) {
     add_argument(g, now, t);
     launch_argument& x = arguments_.back();
-    const bool fresh = lives_.allocations[x.allocation].first == l.step;
-    x.adds = !fresh && g.producers[t].size() > 1;
-    if (fresh) begins_.values.push_back(x.allocation);
+    if (is_resident(x.tensor))
+      throw bad_argument("the graph is not the problem's: the graph's operation writes " + label(x.tensor) +
+                         ", which is always resident");
+    const bool fresh = lives_.allocations[now[t]].first == l.step;
+    x.adds = is_accumulated(x.tensor) || (!fresh && g.producers[t].size() > 1);
+    if (fresh && x.allocation != launch_argument::bound) begins_.values.push_back(x.allocation);
   }
   begins_.end_row();
   if (arguments_.size() > most) throw bad_argument("the schedule's launches have 2^32 − 1 or more arguments");
@@ -160,15 +248,16 @@ REMAT_INLINE void launch_plan::add_arguments(const graph_arguments& graph, const
 REMAT_INLINE void launch_plan::add_argument(const flat_graph& g, std::span<const std::uint32_t> now, std::uint32_t t) {
   launch_argument x;
   x.tensor = static_cast<tensor_id>(t);
-  x.allocation = now[t];
   x.bytes = tensor_bytes_[t];
-  if (g.always_resident[t])
+  if (g.always_resident[t]) {
     bound_[t] = 1;
-  else if (x.allocation == launch_argument::bound)
+  } else if (now[t] == launch_argument::bound) {
     throw bad_argument("the graph is not the problem's: the graph's operation uses " + label(x.tensor) +
                        ", which has no memory at that step");
-  else
+  } else if (is_in_arena(now[t])) {
+    x.allocation = now[t];
     x.offset = offsets_[x.allocation];
+  }
   arguments_.push_back(x);
 }
 

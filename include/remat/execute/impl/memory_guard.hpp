@@ -40,7 +40,7 @@ REMAT_INLINE memory_guard::memory_guard(const launch_plan& plan, const launch_ca
   hashes_.resize(most);
   if (debug == host_debug::off) return;
   in_use_.assign(plan.lives().allocations.size(), 0);
-  by_address_.resize(plan.lives().allocations.size());
+  by_address_.resize(in_use_.size());
   for (std::uint32_t a = 0; a < by_address_.size(); ++a) by_address_[a] = a;
   std::sort(by_address_.begin(), by_address_.end(), [&](std::uint32_t a, std::uint32_t b) {
     return std::pair(plan.offsets()[a], a) < std::pair(plan.offsets()[b], b);
@@ -57,6 +57,7 @@ REMAT_INLINE void memory_guard::before(std::uint32_t i) {
   if (debug_ != host_debug::off) {
     for (const std::uint32_t a : plan_.begins(i)) take(a, i);
     if (const std::uint32_t a = plan_.lives().workspace[l.step]; a != lifetimes::no_allocation) take(a, i);
+    poison_bound_outputs(i);
   }
   if (!check_inputs_) return;
   const auto inputs = calls_[i].inputs;
@@ -80,6 +81,15 @@ REMAT_INLINE void memory_guard::after(std::uint32_t i) {
 REMAT_INLINE void memory_guard::end_run() {
   if (debug_ != host_debug::off)
     require_free_memory_poisoned(plan_.size(), "at the end of the step: some operation wrote to ");
+}
+
+/// Outputs in the caller's memory begin as poison, too, if the launch must write all of them.
+REMAT_INLINE void memory_guard::poison_bound_outputs(std::uint32_t i) const {
+  const kernel_call<host_stream>& call = calls_[i];
+  const auto outputs = plan_.outputs(plan_.launches()[i]);
+  for (std::size_t x = 0; x < outputs.size(); ++x)
+    if (outputs[x].allocation == launch_argument::bound && call.adds[x] == 0)
+      std::fill(call.outputs[x].begin(), call.outputs[x].end(), poison);
 }
 
 /// The bytes of an allocation.
@@ -139,7 +149,8 @@ REMAT_INLINE std::uint32_t memory_guard::last_allocation_at(std::int64_t byte, s
   std::uint32_t last = lifetimes::no_allocation;
   for (std::uint32_t a = 0; a < in_use_.size(); ++a) {
     const allocation& x = plan_.lives().allocations[a];
-    if (x.first < end && plan_.offsets()[a] <= byte && byte < plan_.offsets()[a] + x.bytes) last = a;
+    if (plan_.is_in_arena(a) && x.first < end && plan_.offsets()[a] <= byte && byte < plan_.offsets()[a] + x.bytes)
+      last = a;
   }
   return last;
 }

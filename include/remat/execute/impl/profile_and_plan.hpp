@@ -3,7 +3,9 @@
 
 #include "remat/execute/profile_and_plan.hpp"
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
@@ -17,16 +19,16 @@ REMAT_INLINE void refuse_measuring_budget(std::int64_t budget, const std::string
                      (message.empty() ? std::string() : ": " + message));
 }
 
-REMAT_INLINE std::string no_schedule_message(std::string message, std::int64_t solved, std::int64_t budget) {
-  if (message.empty()) message = "the solver found no schedule";
-  if (solved < budget)
-    message += " (within " + std::to_string(solved) + " bytes, for an arena within " + std::to_string(budget) + ")";
-  return message;
+REMAT_INLINE std::string no_schedule_message(std::string message) {
+  return message.empty() ? "the solver found no schedule" : std::move(message);
 }
 
-REMAT_INLINE std::string large_arena_message(std::int64_t arena, std::int64_t budget, unsigned attempts) {
-  return "the arena takes " + std::to_string(arena) + " bytes, more than the budget of " + std::to_string(budget) +
-         ", after " + std::to_string(attempts) + " solves";
+REMAT_INLINE solution as_solution(std::optional<schedule> plan, std::string message) {
+  solution out;
+  if (plan) out.status = solve_status::feasible;
+  out.plan = std::move(plan);
+  out.message = std::move(message);
+  return out;
 }
 
 }  // namespace detail::planning

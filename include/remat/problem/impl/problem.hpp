@@ -319,4 +319,21 @@ REMAT_INLINE problem problem::from_flat(flat_graph graph, std::int64_t budget) {
   return problem(std::make_shared<const flat_graph>(std::move(graph)), budget);
 }
 
+REMAT_INLINE problem problem::producing_once(std::span<const tensor_id> tensors) const {
+  auto restricted = std::make_shared<flat_graph>(*graph_);
+  flat_graph& g = *restricted;
+  for (const tensor_id t : tensors) {
+    if (index(t) >= g.num_tensors)
+      throw bad_argument("there is no tensor " + std::to_string(index(t)) + "; there are " +
+                         std::to_string(g.num_tensors));
+    if (g.producers[index(t)].empty())
+      throw bad_argument("tensor " + std::to_string(index(t)) +
+                         " is written by no operation; name outputs of operations");
+    for (const std::uint32_t o : g.producers[index(t)]) g.once[o] = flat_graph::once_as_marked;
+  }
+  problem p(*this);
+  p.graph_ = std::move(restricted);
+  return p;
+}
+
 }  // namespace remat

@@ -49,12 +49,68 @@ class occupants {
   std::map<std::int64_t, range> ranges_;  // by first byte
 };
 
+/// The share of the device in use, as a function of time.
+class device_load {
+ public:
+  /// `least`: no launch that is placed has a smaller share, except for those of share 0.
+  explicit device_load(double least) : least_(least) {}
+
+  /// The first moment not before `from` at which `share` fits for `duration`. O(log n + changes of load passed).
+  [[nodiscard]] double first_fit(double from, double duration, double share) const {
+    if (share <= 0 || duration <= 0) return from;
+    double begin = from;
+    auto at = levels_.upper_bound(from);
+    if (at != levels_.begin()) --at;
+    for (; at != levels_.end() && at->first < begin + duration; ++at) {
+      if (at->second + share <= full) continue;
+      const auto next = std::next(at);  // a level above 0 ends
+      begin = std::max(begin, next->first);
+    }
+    return begin;
+  }
+
+  /// Puts a launch of `share` on [begin, end), where it fits.
+  void add(double begin, double end, double share) {
+    if (share <= 0 || begin >= end) return;
+    const auto first = split(begin), last = split(end);
+    for (auto at = first; at != last; ++at) {
+      at->second += share;
+      // Nothing fits beside it: one value for all such levels, so that neighbours merge.
+      if (at->second + least_ > full) at->second = occupied;
+    }
+    merge(first, last);
+  }
+
+ private:
+  using levels = std::map<double, double>;  // from this moment on → share in use; 0 before the first and from the last
+
+  static constexpr double full = 1 + 1e-9;  // shares such as 0.1 are rounded
+  static constexpr double occupied = 2;
+
+  levels::iterator split(double moment) {
+    auto at = levels_.lower_bound(moment);
+    if (at != levels_.end() && at->first == moment) return at;
+    const double before = at == levels_.begin() ? 0 : std::prev(at)->second;
+    return levels_.emplace_hint(at, moment, before);
+  }
+  /// Erases the changes of load in [first, last] that change nothing.
+  void merge(levels::iterator first, levels::iterator last) {
+    for (const auto end = std::next(last); first != end;) {
+      const double before = first == levels_.begin() ? 0 : std::prev(first)->second;
+      first = first->second == before ? levels_.erase(first) : std::next(first);
+    }
+  }
+
+  double least_;
+  levels levels_;
+};
+
 /// Assigns the launches one by one, in their order. It keeps for each allocation the last launch of each stream that
 /// used it: a launch that waits for this one waits for all earlier launches of the stream, too.
 class list_scheduler {
  public:
   list_scheduler(const problem& p, const lifetimes& lives, std::span<const step> steps, const stream_options& options)
-      : graph_(p.graph()), lives_(lives), options_(options), k_(options.streams) {
+      : graph_(p.graph()), lives_(lives), options_(options), k_(options.streams), load_(least_share(p, options)) {
     if (k_ < 1 || k_ > stream_options::most_streams)
       throw bad_argument("streams is " + std::to_string(k_) + "; it must be 1 to " +
                          std::to_string(stream_options::most_streams));
@@ -80,6 +136,22 @@ class list_scheduler {
 
  private:
   static constexpr std::uint32_t none = 0xffffffff;
+
+  /// Returns the least share above 0; 1 if there is none. Throws `bad_argument` if the shares do not fit the problem.
+  static double least_share(const problem& p, const stream_options& options) {
+    if (!options.shares.empty() && options.shares.size() != p.graph().num_operations)
+      throw bad_argument("there are " + std::to_string(options.shares.size()) + " shares; the problem has " +
+                         std::to_string(p.graph().num_operations) + " operations");
+    double least = 1;
+    for (std::size_t o = 0; o < options.shares.size(); ++o) {
+      const double share = options.shares[o];
+      if (!(share >= 0 && share <= 1))
+        throw bad_argument("the share of operation " + std::to_string(o) + " is " + std::to_string(share) +
+                           "; it must be 0 to 1");
+      if (share > 0) least = std::min(least, share);
+    }
+    return least;
+  }
 
   void wait_for_write(std::uint32_t a) {
     const std::uint32_t w = written_[a];
@@ -108,8 +180,9 @@ class list_scheduler {
     if (lives_.workspace[i] != lifetimes::no_allocation) take_over(lives_.workspace[i]);
 
     const auto v = static_cast<std::uint32_t>(out.steps.size());
-    const std::uint32_t s = choose();
-    const double start = std::max(ready_, free_at(s));
+    const std::uint32_t s = choose(o);
+    const double start = start_on(s, o);
+    if (!options_.shares.empty()) load_.add(start, start + graph_.time[o], options_.shares[o]);
     write_waits(s);
     out.steps.push_back(i);
     out.stream.push_back(s);
@@ -147,14 +220,22 @@ class list_scheduler {
 
   [[nodiscard]] double free_at(std::uint32_t s) const { return by_stream_[s].empty() ? 0 : end_[by_stream_[s].back()]; }
 
-  /// Returns the stream where the launch can begin first. Of several, one whose last launch it waits for; of several,
-  /// the one that idles least; of several, the first.
-  [[nodiscard]] std::uint32_t choose() const {
+  /// The time when a launch of operation `o` can begin on stream `s`.
+  [[nodiscard]] double start_on(std::uint32_t s, std::uint32_t o) const {
+    const double ready = std::max(ready_, free_at(s));
+    return options_.shares.empty() ? ready : load_.first_fit(ready, graph_.time[o], options_.shares[o]);
+  }
+
+  /// Returns the stream where operation `o` can begin first. Of several, one whose last launch it waits for; of
+  /// several, the one that idles least; of several, the first.
+  [[nodiscard]] std::uint32_t choose(std::uint32_t o) const {
     std::uint32_t best = 0;
+    double there = start_on(0, o);
     for (std::uint32_t s = 1; s < k_; ++s) {
-      const double here = std::max(ready_, free_at(s)), there = std::max(ready_, free_at(best));
+      const double here = start_on(s, o);
       if (here != there) {
         if (here < there) best = s;
+        there = std::min(here, there);
         continue;
       }
       const bool follows = !by_stream_[s].empty() && deps_[s] == by_stream_[s].size();
@@ -196,6 +277,7 @@ class list_scheduler {
   const stream_options& options_;
   std::uint32_t k_;
   occupants occupants_;
+  device_load load_;
 
   // For an allocation: the last launch that wrote it; the position of the last reader since then in each stream (from
   // 1; 0 for none); the time when the last of these readers ends.

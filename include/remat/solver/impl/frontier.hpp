@@ -132,34 +132,4 @@ REMAT_INLINE solution least_memory_by(const problem& p, double most_time,
   return best;
 }
 
-REMAT_INLINE fit_result fit_budget(
-    std::int64_t budget, std::int64_t least_peak, const fit_options& options,
-    const std::function<std::optional<measured_bytes>(std::int64_t peak_budget, const run_control& run)>& solve) {
-  if (options.solves == 0) throw bad_argument("fit_budget: solves is 0; it must be at least 1");
-  const run_clock clock(options.run);
-  fit_result result;
-  for (std::int64_t peak_budget = budget; result.solves < options.solves && peak_budget >= least_peak;) {
-    if (result.solves != 0 && clock.should_stop()) break;
-    run_control part = clock.part(result.solves == 0 ? 0.75 : 0.5);
-    part.work_limit = share_of(options.run.work_limit, result.solves == 0 ? 0.5 : 0.125);
-    part.on_progress = options.run.on_progress;
-    result.peak_budget = peak_budget;
-    const std::optional<measured_bytes> bytes = solve(peak_budget, part);
-    ++result.solves;
-    if (!bytes) {
-      if (result.solves == 1) break;
-      const std::int64_t half_way = least_peak + (peak_budget - least_peak) / 2;
-      peak_budget = half_way == peak_budget ? least_peak - 1 : half_way;
-      continue;
-    }
-    if (bytes->total <= budget) {
-      result.fits = true;
-      break;
-    }
-    if (peak_budget == least_peak) break;
-    peak_budget = std::max(std::min(peak_budget, bytes->peak) - (bytes->total - budget), least_peak);
-  }
-  return result;
-}
-
 }  // namespace remat

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSL-1.0
+// What it costs that the budget binds the arena: every bundled graph at budgets that are fractions of its baseline's
+// arena, solved once with the budget for the peak, and once for the arena (`fit_arena`). One line of CSV for each graph
+// and budget; on standard error, what they come to.
+//
+//   fit_arena_figures [--seconds S] [--work N] [--solver auto|refined|evict] [--graph NAME] [--fractions F,F,…]
+//                     [--graphs FOLDER]
+//
+// Both solves have the same limits: `--seconds` (3 by default) or `--work`. `loss` is the time with the arena bound
+// over the time with the peak bound, less 1. The arena of the schedule that binds the peak is planned by default. Exit
+// status 1 if an arena is above its budget.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/execute/fit_arena.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/solver/automatic.hpp"
+#include "remat/solver/evict.hpp"
+#include "remat/solver/refined.hpp"
+#include "support/csv.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a program
+
+using solve_function = std::function<solution(const problem&, const run_control&)>;
+
+struct settings {
+  run_control run{};
+  std::string solver = "auto", only{};
+  std::vector<double> fractions{0.9, 0.8, 0.7, 0.6, 0.5};
+  std::filesystem::path folder = std::filesystem::path(REMAT_BENCH_DATA) / "graphs";
+};
+
+/// What the rows come to.
+struct totals {
+  std::size_t rows = 0, peak_solved = 0, arena_solved = 0, lost = 0, over = 0, first = 0, peak_over = 0;
+  std::vector<double> losses{};
+};
+
+template <class Solver>
+solve_function with(const Solver& solver) {
+  return [&solver](const problem& p, const run_control& run) {
+    typename Solver::options_type options;
+    options.run = run;
+    return solver(p, options);
+  };
+}
+
+solve_function solver_named(const std::string& name) {
+  if (name == "auto") return with(automatic);
+  if (name == "refined") return with(refined);
+  if (name == "evict") return with(evict);
+  throw bad_argument("--solver " + name + ": auto, refined or evict is right");
+}
+
+settings read_settings(int argc, char** argv) {
+  settings out;
+  out.run.time_limit = std::chrono::seconds(3);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i], value = argv[i + 1];
+    if (key == "--seconds") {
+      out.run.time_limit = std::chrono::nanoseconds(std::llround(std::stod(value) * 1e9));
+    } else if (key == "--work") {
+      out.run.work_limit = std::stoull(value);
+      out.run.time_limit = std::chrono::nanoseconds::max();
+    } else if (key == "--solver") {
+      out.solver = value;
+    } else if (key == "--graph") {
+      out.only = value;
+    } else if (key == "--graphs") {
+      out.folder = value;
+    } else if (key == "--fractions") {
+      out.fractions.clear();
+      for (const std::string& f : test::csv_fields(value)) out.fractions.push_back(std::stod(f));
+    } else {
+      throw bad_argument(key + " is no option");
+    }
+  }
+  return out;
+}
+
+/// The graphs of a folder, and of the folder rk in it.
+std::vector<std::filesystem::path> graphs_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const std::filesystem::path& where : {folder, folder / "rk"})
+    if (std::filesystem::is_directory(where))
+      for (const auto& entry : std::filesystem::directory_iterator(where))
+        if (entry.path().extension() == ".json") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return std::nan("");
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 != 0 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void measure(const std::string& name, const problem& p, std::int64_t baseline_arena, double fraction,
+             const solve_function& solve, const settings& set, totals& sum) {
+  const auto budget = static_cast<std::int64_t>(fraction * static_cast<double>(baseline_arena));
+  const double base = p.graph().baseline_time;
+  const solution peak = solve(p.with_budget(budget), set.run);
+  const std::int64_t gaps = peak.plan ? plan_memory(lifetimes_of(p, *peak.plan)).arena_bytes : 0;
+  fit_arena_options options;
+  options.budget = budget;
+  options.run = set.run;
+  const arena_solution arena = fit_arena_by(p, solve, options);
+  const std::int64_t bytes = arena.memory ? arena.memory->arena_bytes : 0;
+  const double nothing = std::nan("");
+  const double loss = peak.plan && arena.plan ? arena.time / peak.time - 1 : nothing;
+  std::printf("%s,%g,%lld,%s,%.6f,%lld,%s,%.6f,%lld,%u,%.5f,%.6f,%.2f,%.2f\n", name.c_str(), fraction,
+              static_cast<long long>(budget), std::string(to_string(peak.status)).c_str(),
+              peak.plan ? peak.time / base - 1 : nothing, static_cast<long long>(gaps),
+              std::string(to_string(arena.status)).c_str(), arena.plan ? arena.time / base - 1 : nothing,
+              static_cast<long long>(bytes), arena.solves,
+              static_cast<double>(arena.solved_budget) / static_cast<double>(budget), loss, peak.statistics.seconds,
+              arena.statistics.seconds);
+  std::fflush(stdout);
+  ++sum.rows;
+  sum.peak_solved += peak.has_schedule();
+  sum.arena_solved += arena.has_schedule();
+  sum.lost += peak.has_schedule() && !arena.has_schedule();
+  sum.over += bytes > budget;
+  sum.peak_over += gaps > budget;
+  sum.first += arena.has_schedule() && arena.solves == 1;
+  if (!std::isnan(loss)) sum.losses.push_back(loss);
+}
+
+int run(const settings& set) {
+  const solve_function solve = solver_named(set.solver);
+  totals sum;
+  std::printf(
+      "graph,fraction,budget_bytes,peak_status,peak_overhead,peak_arena_bytes,arena_status,arena_overhead,arena_bytes,"
+      "solves,solved_budget,loss,peak_seconds,arena_seconds\n");
+  for (const std::filesystem::path& file : graphs_in(set.folder)) {
+    const bool measured = file.parent_path().filename() == "rk";
+    const std::string name = (measured ? "rk/" : "") + file.stem().string();
+    if (!set.only.empty() && name != set.only) continue;
+    const problem p = read_training_step(file).instance;
+    const std::int64_t baseline = plan_memory(lifetimes_of(p, listed_order(p))).arena_bytes;
+    if (baseline > p.graph().baseline_peak)
+      std::fprintf(stderr, "%s: the baseline's arena is %.4f of its peak\n", name.c_str(),
+                   static_cast<double>(baseline) / static_cast<double>(p.graph().baseline_peak));
+    for (const double fraction : set.fractions) measure(name, p, baseline, fraction, solve, set, sum);
+  }
+  std::fprintf(stderr,
+               "%zu rows; peak bound: %zu solved, %zu with an arena above the budget; arena bound: %zu solved (%zu in "
+               "one solve), %zu above the budget, %zu lost; loss median %.4f %%, worst %.4f %%, best %.4f %%\n",
+               sum.rows, sum.peak_solved, sum.peak_over, sum.arena_solved, sum.first, sum.over, sum.lost,
+               100 * median(sum.losses),
+               sum.losses.empty() ? 0.0 : 100 * *std::max_element(sum.losses.begin(), sum.losses.end()),
+               sum.losses.empty() ? 0.0 : 100 * *std::min_element(sum.losses.begin(), sum.losses.end()));
+  return sum.over == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try { return run(read_settings(argc, argv)); } catch (const std::exception& e) {
+  std::fprintf(stderr, "fit_arena_figures: %s\n", e.what());
+  return 2;
+}

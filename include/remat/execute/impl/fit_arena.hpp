@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/execute/fit_arena.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/linkage.hpp"
+#include "remat/core/rounding.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/memory/interval.hpp"
+#include "remat/problem/flat_graph.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/lifetime.hpp"
+
+namespace remat {
+
+namespace detail::arena_fitting {
+
+/// `bytes` rounded up to a multiple of `alignment`.
+[[nodiscard]] inline std::int64_t rounded_up(std::int64_t bytes, std::int64_t alignment) {
+  const std::int64_t rest = bytes % alignment;
+  if (rest == 0) return bytes;
+  if (bytes > std::numeric_limits<std::int64_t>::max() - (alignment - rest))
+    throw bad_argument("a size of " + std::to_string(bytes) + " bytes, rounded up to a multiple of " +
+                       std::to_string(alignment) + ", exceeds 2^63 − 1");
+  return bytes + (alignment - rest);
+}
+
+/// One call of `fit_arena_by`: the solves and packings, and what is known of peak budgets.
+class arena_search {
+ public:
+  using solve_function = std::function<solution(const problem&, const run_control&)>;
+
+  arena_search(const problem& p, const solve_function& solve, const fit_arena_options& options)
+      : plain_(p.with_budget(problem::unlimited)),
+        rounded_(arena_problem(p, options.memory.alignment, options.elsewhere)),
+        solve_(solve),
+        options_(options),
+        clock_(options.run),
+        alignment_(options.memory.alignment),
+        most_(options.budget == problem::unlimited
+                  ? problem::unlimited
+                  : options.budget / options.memory.alignment * options.memory.alignment) {}
+
+  [[nodiscard]] arena_solution run() {
+    for (std::optional<std::int64_t> budget = most_; budget;) {
+      attempt(*budget, next_share());
+      budget = is_done() ? std::nullopt : next_budget();
+    }
+    if (!best_.memory && nearest_ && !clock_.should_stop()) pack_nearest();
+    finish();
+    return std::move(best_);
+  }
+
+ private:
+  /// The share of the next solve in the limits that are left. The first one is short: it shows how much the gaps take.
+  [[nodiscard]] double next_share() const {
+    if (best_.solves == 0) return fit_arena_options::first_share;
+    if (best_.solves > 1) return 0.5;
+    return failures_ == 0 ? 0.8 : 0.6;  // the second one makes the most of what the first one showed
+  }
+
+  // In units of work of `plan_memory`: for an arena that is near; and under a limit of work, for each unit of the part
+  // of a packing, and at least.
+  static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work, packing_per_work = 4096,
+                                 least_packing = memory_plan_options::default_work / 4;
+
+  /// A schedule, and what is known of it. `intervals` is empty if its arena is within the budget.
+  struct candidate {
+    std::int64_t budget = 0;  // of its solve
+    solution answer{};
+    check_report report{};
+    std::vector<interval> intervals{};
+    bool optimal = false;  // its arena is proven the smallest
+  };
+
+  [[nodiscard]] bool is_done() const {
+    if (best_.solves >= options_.solves || clock_.should_stop()) return true;
+    if (best_.memory) return is_optimal(best_.time, best_.lower_bound) || clock_.left() < options_.run.time_limit / 32;
+    return best_.status == solve_status::infeasible || best_.status == solve_status::error;
+  }
+
+  /// Solves within `budget` for the peak, packs the schedule, and notes the result.
+  void attempt(std::int64_t budget, double share) {
+    run_control part = clock_.part(share);
+    part.on_progress = options_.run.on_progress;
+    const run_clock solving(part);
+    solution answer = solve_(rounded_.with_budget(budget), part);
+    clock_.work(answer.statistics.work);
+    const bool timed = part.time_limit != std::chrono::nanoseconds::max();
+    const bool counted = part.work_limit != run_control::no_work_limit;
+    cut_ = (timed && solving.elapsed() >= share_of(part.time_limit, 0.9)) ||
+           (counted && answer.statistics.work >= share_of(part.work_limit, 0.9));
+    ++best_.solves;
+    if (budget == most_) note_proofs(answer);
+    if (!best_.memory) best_.solved_budget = budget;
+    if (take(budget, std::move(answer))) {
+      low_ = budget;
+    } else {
+      high_ = budget;
+      if (low_ >= budget) low_ = -1;
+    }
+  }
+
+  /// What an answer for the whole budget proves holds for every schedule whose arena fits.
+  void note_proofs(const solution& answer) {
+    best_.lower_bound = std::max(best_.lower_bound, answer.lower_bound);
+    best_.proven = best_.proven || answer.proven;
+    if (best_.memory) return;
+    best_.status = answer.status;
+    best_.obstacle = answer.obstacle;
+    best_.message = answer.message;
+  }
+
+  /// Makes the schedule of `answer` the best one, if it is faster and its arena is within the budget. Returns false for
+  /// a faster schedule whose arena is too large.
+  bool take(std::int64_t budget, solution answer) {
+    if (!answer.plan) return true;
+    const check_report report = check(plain_, *answer.plan);
+    if (!report.valid()) throw bad_argument("fit_arena: solve returned an illegal schedule: " + report.message());
+    if (best_.memory && report.time >= best_.time) return true;  // its arena is of no interest
+    const std::vector<interval> intervals =
+        intervals_of(lifetimes_of(plain_, *answer.plan), std::span<const tensor_id>(options_.elsewhere));
+    memory_plan memory = pack(intervals);
+    if (best_.smallest_arena == 0 || memory.arena_bytes < best_.smallest_arena)
+      best_.smallest_arena = memory.arena_bytes;
+    if (memory.arena_bytes <= most_) {
+      keep(candidate{budget, std::move(answer), report, {}, false}, intervals, std::move(memory));
+      return true;
+    }
+    ++failures_;
+    load_ = memory.lower_bound;
+    margin_ = memory.arena_bytes - most_ + (memory.arena_bytes - load_) / 2;
+    fastest_too_large_ = std::min(fastest_too_large_, report.time);
+    if (memory.arena_bytes == best_.smallest_arena)
+      nearest_ = candidate{budget, std::move(answer), report, intervals, memory.optimal};
+    return false;
+  }
+
+  /// Makes the schedule of `m` the best one. Its arena is `memory`, within the budget.
+  void keep(candidate m, const std::vector<interval>& intervals, memory_plan memory) {
+    const memory_check_report placed = check_memory(intervals, memory.offsets, memory.arena_bytes, alignment_);
+    if (!placed.valid()) throw internal_error("memory plan: " + placed.message());
+    best_.plan = std::move(m.answer.plan);
+    best_.by = std::move(m.answer.by);
+    best_.peak_bytes = m.report.peak_bytes;
+    best_.time = m.report.time;
+    best_.statistics.computes = m.report.computes;
+    best_.statistics.recomputes = m.report.recomputes;
+    best_.message = std::move(m.answer.message);
+    best_.memory = std::move(memory);
+    best_.solved_budget = m.budget;
+  }
+
+  /// No schedule fits: what is left of the limits goes into the arena that comes nearest.
+  void pack_nearest() {
+    if (nearest_->optimal) return;
+    memory_plan memory = plan_memory(nearest_->intervals, packing(5 * more_packing, 0.9));
+    best_.smallest_arena = std::min(best_.smallest_arena, memory.arena_bytes);
+    if (memory.arena_bytes > most_) return;
+    const std::vector<interval> intervals = std::move(nearest_->intervals);
+    keep(*std::move(nearest_), intervals, std::move(memory));
+  }
+
+  /// Packs until the arena is within the budget, first with little work. An arena that is then near gets more.
+  [[nodiscard]] memory_plan pack(const std::vector<interval>& intervals) {
+    memory_plan memory = plan_memory(intervals, packing(memory_plan_options::default_work, packing_share()));
+    constexpr std::int64_t near = 16;  // a part of the budget
+    if (memory.arena_bytes <= most_ || memory.optimal || memory.arena_bytes - most_ > most_ / near) return memory;
+    if (clock_.should_stop()) return memory;
+    memory_plan denser = plan_memory(intervals, packing(more_packing, packing_share()));
+    return denser.arena_bytes < memory.arena_bytes ? std::move(denser) : std::move(memory);
+  }
+
+  [[nodiscard]] double packing_share() const { return best_.solves == 1 ? 0.1 : 0.3; }
+  [[nodiscard]] memory_plan_options packing(std::uint64_t work, double share) const {
+    memory_plan_options out = options_.memory;
+    out.enough = most_;
+    if (most_ == problem::unlimited) {  // every arena fits: a small one, as by default
+      out.enough = 0;
+      work = run_control::no_work_limit;
+    }
+    const run_control part = clock_.part(share);
+    if (part.work_limit <= run_control::no_work_limit / packing_per_work)
+      work = std::min(work, std::max(part.work_limit * packing_per_work, least_packing));
+    out.run.stop = options_.run.stop;
+    out.run.time_limit = std::min(out.run.time_limit, part.time_limit);
+    out.run.work_limit = std::min(out.run.work_limit, work);
+    out.run.on_progress = nullptr;
+    return out;
+  }
+
+  /// The peak budget of the next solve; nothing where no further one is of use.
+  [[nodiscard]] std::optional<std::int64_t> next_budget() const {
+    if (failures_ == 0)  // with more time, the same solve may find a better schedule
+      return best_.solves == 1 && cut_ ? std::optional(most_) : std::nullopt;
+    if (best_.memory && best_.time <= fastest_too_large_) return std::nullopt;
+    if (low_ >= 0) {
+      const std::int64_t budget = low_ + (high_ - low_) / 2 / alignment_ * alignment_;
+      const std::int64_t tolerance = best_.memory ? std::max(alignment_, most_ / 1024) : alignment_;
+      return high_ - low_ <= tolerance || budget <= low_ ? std::nullopt : std::optional(budget);
+    }
+    const std::uint32_t doublings = std::min<std::uint32_t>(failures_ - 1, 20);
+    const std::int64_t from = std::min(high_, load_);
+    const std::int64_t step = margin_ > from >> doublings ? from : std::max(margin_ << doublings, alignment_);
+    if (from == 0) return std::nullopt;
+    return (from - std::min(step, from)) / alignment_ * alignment_;
+  }
+
+  void finish() {
+    best_.statistics.seconds = clock_.seconds();
+    best_.statistics.work = clock_.work_done();
+    if (best_.memory) {
+      best_.status = is_optimal(best_.time, best_.lower_bound) ? solve_status::optimal : solve_status::feasible;
+      return;
+    }
+    if (failures_ == 0) return;  // no solve found a schedule, and the status says why
+    best_.status = options_.run.stop.stop_requested() ? solve_status::cancelled : solve_status::timeout;
+    best_.message = "found no schedule whose arena is within " + std::to_string(options_.budget) + " bytes, in " +
+                    std::to_string(best_.solves) + (best_.solves == 1 ? " solve" : " solves") +
+                    "; the smallest arena was " + std::to_string(best_.smallest_arena);
+  }
+
+  const problem plain_;    // without a budget
+  const problem rounded_;  // whose peak is the load of the arena
+  const solve_function& solve_;
+  const fit_arena_options& options_;
+  run_clock clock_;
+  const std::int64_t alignment_;
+  const std::int64_t most_;  // bytes of the arena: the budget, rounded down to the alignment
+
+  arena_solution best_{};
+  bool cut_ = false;            // a limit ended the last solve
+  std::uint32_t failures_ = 0;  // solves whose schedule was faster than the best and too large
+  std::int64_t load_ = 0;       // bytes, of the arena of the last of them
+  std::int64_t margin_ = 0;     // bytes by which it exceeded the budget, and half of its gaps
+  double fastest_too_large_ = std::numeric_limits<double>::infinity();  // the least time of any of them
+  std::optional<candidate> nearest_{};                                  // the one of the smallest arena
+  std::int64_t high_ = 0;  // the budget of the last solve whose schedule was too large
+  std::int64_t low_ = -1;  // a budget below it whose schedule fitted or was no faster, or that had none; -1: none known
+};
+
+}  // namespace detail::arena_fitting
+
+REMAT_INLINE problem arena_problem(const problem& p, std::int64_t alignment, std::span<const tensor_id> elsewhere) {
+  if (alignment < 1)
+    throw bad_argument("the alignment is " + std::to_string(alignment) + " bytes; it must be at least 1");
+  flat_graph g = p.graph();
+  for (const tensor_id t : elsewhere) {
+    if (index(t) >= g.num_tensors)
+      throw bad_argument("elsewhere: " + std::to_string(index(t)) + " is no tensor; there are " +
+                         std::to_string(g.num_tensors));
+    g.bytes[index(t)] = 0;
+  }
+  for (std::int64_t& bytes : g.bytes) bytes = detail::arena_fitting::rounded_up(bytes, alignment);
+  for (std::int64_t& bytes : g.workspace) bytes = detail::arena_fitting::rounded_up(bytes, alignment);
+  try {
+    return problem::from_flat(std::move(g));
+  } catch (const bad_cost& e) {
+    throw bad_argument(std::string(e.what()) + ", rounded up to multiples of " + std::to_string(alignment));
+  }
+}
+
+REMAT_INLINE arena_solution fit_arena_by(const problem& p,
+                                         const std::function<solution(const problem&, const run_control&)>& solve,
+                                         const fit_arena_options& options) {
+  if (options.solves == 0) throw bad_argument("fit_arena: solves is 0; it must be at least 1");
+  if (options.budget < 0)
+    throw bad_argument("fit_arena: budget is " + std::to_string(options.budget) + " bytes; it must not be negative");
+  if (options.memory.alignment < 1) (void)arena_problem(p, options.memory.alignment);  // says so
+  return detail::arena_fitting::arena_search(p, solve, options).run();
+}
+
+}  // namespace remat

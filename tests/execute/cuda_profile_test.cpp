@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+
+// Measuring on a device whose clock the test turns: durations are exact.
+#include "remat/execute/cuda_profile.cuh"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/execute/launch_plan.hpp"
+#include "remat/execute/profile_and_plan.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/baseline.hpp"
+#include "remat/solver/evict.hpp"
+#include "support/fake_cuda.hpp"
+
+using namespace remat;
+namespace fake = remat::test::fake_cuda;
+
+namespace {
+
+using bytes_vector = std::vector<std::byte>;
+
+std::size_t calls(const char* name) { return fake::the().calls[name]; }
+
+/// A forward chain of four operations and a backward one, which reads what the forward one makes.
+struct chain {
+  training_graph graph;
+  tensor_id x, loss;
+
+  chain() {
+    x = graph.add_tensor({.name = "x", .bytes = 64, .kind = tensor_kind::input});
+    std::vector<tensor_id> forward{x};
+    for (int i = 0; i < 4; ++i) {
+      forward.push_back(graph.add_tensor({.name = "f", .bytes = 64}));
+      graph.add_operation({.name = "forward", .inputs = {forward[forward.size() - 2]}, .outputs = {forward.back()}});
+    }
+    loss = forward.back();
+    for (int i = 3; i >= 0; --i) {
+      const tensor_id next = graph.add_tensor({.name = "b", .bytes = 64});
+      graph.add_operation(
+          {.name = "backward", .inputs = {forward[static_cast<std::size_t>(i)], loss}, .outputs = {next}});
+      loss = next;
+    }
+    graph.add_final_output(loss);
+  }
+  [[nodiscard]] launch_plan launches() const {
+    const problem p(graph, unit_cost{});
+    return launch_plan(graph, p, listed_order(p));
+  }
+};
+
+/// Kernels that turn the device's clock on by `milliseconds` (the fake runtime adds 1 of them), and by `outlier` more
+/// in every fourth run.
+struct clock_kernels {
+  std::vector<double> milliseconds;
+  double outlier = 0;
+  std::vector<int>* runs = nullptr;
+
+  void operator()(const cuda_call& c) const {
+    std::vector<fake::access> used;
+    for (const auto m : c.inputs) used.push_back(fake::read_of(m));
+    for (const auto m : c.outputs) used.push_back(fake::write_of(m));
+    fake::enqueue(
+        c.stream,
+        [o = index(c.operation), ms = milliseconds[index(c.operation)], more = outlier, count = runs] {
+          fake::the().clock += ms - 1;
+          if (count != nullptr && ++(*count)[o] % 4 == 0) fake::the().clock += more;
+        },
+        std::move(used), "operation " + std::to_string(index(c.operation)));
+  }
+};
+
+/// Between the two clocks of a launch, the fake runtime adds this to the kernels: the record of the second.
+constexpr double record = 1;
+
+const std::vector<double> durations{2, 3, 4, 5, 50, 60, 70, 80};
+
+}  // namespace
+
+TEST_CASE("the median of replays is the time of each operation, whatever single runs took") {
+  const chain x;
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  std::vector<int> runs(8, 0);
+  cuda_executor run(x.launches(), clock_kernels{durations, 1000, &runs}, {.timing = true});
+  run.bind(x.x, input.bytes());
+  const profile_report report = profile(run, {.profile = {.warm_up = 2, .runs = 10}, .repeat_below = 0});
+  CHECK(report.runs == 10);
+  REQUIRE(report.times.seconds.size() == 8);
+  double sum = 0;
+  for (std::size_t o = 0; o < 8; ++o) {
+    CHECK(runs[o] == 12);
+    CHECK(report.times.seconds[o] == doctest::Approx((durations[o] + record) * 1e-3));
+    sum += durations[o] + record;
+  }
+  CHECK(report.step_seconds > sum * 1e-3);
+  CHECK(report.step_seconds == doctest::Approx(sum * 1e-3 + report.outside_seconds).epsilon(1e-5));
+  CHECK(calls("cudaGraphInstantiate") == 1);
+  CHECK(calls("cudaGraphLaunch") == 12);
+}
+
+TEST_CASE("short operations are measured by launches in a row; the executor is then as before") {
+  const chain x;
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  std::vector<int> runs(8, 0);
+  cuda_executor run(x.launches(), clock_kernels{durations, 0, &runs}, {.timing = true});
+  run.bind(x.x, input.bytes());
+  const profile_report report =
+      profile(run, {.profile = {.warm_up = 1, .runs = 3}, .repeat_below = 20e-3, .repeats = 10});
+  for (std::size_t o = 0; o < 8; ++o) {
+    const bool repeated = o < 4;
+    CHECK(runs[o] == (repeated ? 4 + 4 * 10 : 8));
+    CHECK(report.times.seconds[o] == doctest::Approx((durations[o] + record / (repeated ? 10 : 1)) * 1e-3));
+  }
+  CHECK(calls("cudaGraphInstantiate") == 2);
+  const std::vector<int> before = runs;
+  const cuda_stream stream = make_cuda_stream();
+  run.run(stream.get());
+  throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+  for (std::size_t o = 0; o < 8; ++o) CHECK(runs[o] == before[o] + 1);
+}
+
+TEST_CASE("repetitions divide the time, and are refused where they cannot be") {
+  const chain x;
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  cuda_executor run(x.launches(), clock_kernels{durations}, {.timing = true});
+  run.bind(x.x, input.bytes());
+  CHECK_THROWS_WITH_AS(run.repeat({1, 2}), "2 repetitions are given; there are 8 operations", bad_argument);
+  CHECK_THROWS_WITH_AS(run.repeat({1, 1, 1, 1, 1, 0, 1, 1}),
+                       "the repetitions of operation 5 (backward) are 0; they must be at least 1", bad_argument);
+  run.repeat({1, 1, 5, 1, 1, 1, 1, 1});
+  const cuda_stream stream = make_cuda_stream();
+  run.run(stream.get());
+  run.repeat({});  // from the next run on
+  throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+  CHECK(run.times()[2].duration == doctest::Approx((5 * durations[2] + record) / 5));
+  CHECK(run.times()[3].duration == doctest::Approx(durations[3] + record));
+  cuda_executor plain(x.launches(), clock_kernels{durations});
+  CHECK_THROWS_AS(plain.repeat({}), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(plain.step_time()), bad_argument);
+}
+
+TEST_CASE("measuring that cannot be, is cancelled or out of time") {
+  const chain x;
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  cuda_executor plain(x.launches(), clock_kernels{durations});
+  plain.bind(x.x, input.bytes());
+  CHECK_THROWS_WITH_AS(static_cast<void>(profile(plain)), "the executor notes no times; set cuda_options::timing",
+                       bad_argument);
+  cuda_executor run(x.launches(), clock_kernels{durations}, {.timing = true});
+  run.bind(x.x, input.bytes());
+  CHECK_THROWS_AS(static_cast<void>(profile(run, {.repeats = 0})), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(profile(run, {.profile = {.runs = 0}})), bad_argument);
+  std::stop_source stop;
+  stop.request_stop();
+  const profile_report cancelled = profile(run, profile_options{.stop = stop.get_token()});
+  CHECK(cancelled.runs == 0);
+  CHECK(std::isnan(cancelled.times.seconds[0]));
+  // No time: one run counts, and nothing is measured again.
+  const profile_report late = profile(run, {.profile = {.time_limit = std::chrono::nanoseconds(0)}, .repeat_below = 1});
+  CHECK(late.runs == 1);
+  CHECK(late.times.seconds[7] == doctest::Approx((durations[7] + record) * 1e-3));
+}
+
+TEST_CASE("a step is measured, planned within a budget and ready to run") {
+  for (const int arena : {0, 1, 2}) {
+    CAPTURE(arena);
+    const chain x;
+    fake::reset();
+    const fake::resident input(bytes_vector(64, std::byte{1}));
+    const std::vector<tensor_binding> bindings{{x.x, input.bytes()}};
+    const cuda_stream home = make_cuda_stream();
+    const cuda_memory mine(2048);
+    cuda_options options;
+    if (arena == 1) options.arena = cuda_memory(mine.bytes());
+    if (arena == 2) options.arena = cuda_memory(2048, home.get());
+    std::size_t solved = 0;
+    {
+      const std::int64_t budget = 64 * 4;
+      auto step = make_planned_cuda(
+          x.graph, clock_kernels{durations}, bindings,
+          [&](const problem& p) {
+            ++solved;
+            for (std::uint32_t o = 0; o < 8; ++o)
+              CHECK(p.graph().time[o] == doctest::Approx((durations[o] + record) * 1e-3));
+            return evict(p);
+          },
+          {.profile = {.warm_up = 1, .runs = 10}, .budget = budget, .memory = {.alignment = 1}}, std::move(options));
+      REQUIRE_MESSAGE(step.ready(), step.message);
+      CHECK(solved > 0);
+      CHECK(step.measured.runs == 10);
+      CHECK(step.arena_bytes <= budget);
+      CHECK(step.predicted_seconds > step.baseline_seconds);
+      CHECK_FALSE(step.executor->timing());
+      CHECK(calls("cudaMalloc") == (arena == 0 ? 3 : 1));
+      if (arena != 0) CHECK(step.executor->arena().size() == 2048);
+      const cuda_stream stream = make_cuda_stream();
+      step.executor->run(stream.get());
+      throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+    }
+    throw_on_cuda_error(cudaDeviceSynchronize());
+    CHECK(fake::the().reports.empty());
+  }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: memory
+
+// The fake CUDA runtime itself: it refuses what CUDA refuses, and reports what a device would hide.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remat/execute/cuda_stream.cuh"
+#include "support/fake_cuda.hpp"
+
+using namespace remat;
+namespace fake = remat::test::fake_cuda;
+
+namespace {
+
+void put(cudaStream_t s, const cuda_memory& m) {
+  fake::enqueue(
+      s, [] {}, {fake::write_of(m.bytes())}, "put");
+}
+void get(cudaStream_t s, const cuda_memory& m) {
+  fake::enqueue(
+      s, [] {}, {fake::read_of(m.bytes())}, "get");
+}
+/// The first report that `work` causes; "" if there is none. Work ends before it returns.
+template <class F>
+std::string report_of(F&& work) {
+  fake::the().expects_reports = true;
+  work();
+  fake::the().expects_reports = false;
+  const std::string first = fake::the().reports.empty() ? "" : fake::the().reports.front();
+  fake::the().reports.clear();
+  static_cast<void>(cudaDeviceSynchronize());
+  return first;
+}
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+cudaError_t begin(cudaStream_t s, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
+  return cudaStreamBeginCapture(s, mode);
+}
+cudaError_t end(cudaStream_t s) {
+  cudaGraph_t g{};
+  const cudaError_t e = cudaStreamEndCapture(s, &g);
+  const cuda_graph owned(g);
+  return e;
+}
+
+}  // namespace
+
+TEST_CASE("kernels of two streams that use the same bytes race, unless an event or the host orders them") {
+  fake::reset();
+  const cuda_stream a = make_cuda_stream(), b = make_cuda_stream();
+  const cuda_event e = make_cuda_event();
+  const cuda_memory m(64), other(64);
+  CHECK(has(report_of([&] { put(a.get(), m), get(b.get(), m); }), "race: get"));
+  CHECK(has(report_of([&] { get(a.get(), m), put(b.get(), m); }), "race: put"));
+  CHECK(has(report_of([&] { put(a.get(), m), put(b.get(), m); }), "race: put"));
+  CHECK(report_of([&] { get(a.get(), m), get(b.get(), m); }) == "");
+  CHECK(report_of([&] { put(a.get(), m), put(b.get(), other); }) == "");
+  CHECK(report_of([&] {
+          put(a.get(), m);
+          static_cast<void>(cudaEventRecord(e.get(), a.get()));
+          static_cast<void>(cudaStreamWaitEvent(b.get(), e.get(), 0));
+          get(b.get(), m);
+        }) == "");
+  CHECK(report_of([&] {
+          put(a.get(), m);
+          static_cast<void>(cudaStreamSynchronize(a.get()));
+          get(b.get(), m);
+        }) == "");
+  CHECK(has(report_of([&] {
+              put(a.get(), m);
+              fake::run_pending();  // it happens to have ended, but nothing says so
+              get(b.get(), m);
+            }),
+            "race: get"));
+}
+
+TEST_CASE("the legacy stream and blocking streams wait for each other, non-blocking streams for none") {
+  fake::reset();
+  const cuda_stream blocking = make_cuda_stream(cudaStreamDefault), free = make_cuda_stream();
+  const cuda_memory m(64);
+  CHECK(report_of([&] { put(blocking.get(), m), get(nullptr, m); }) == "");
+  CHECK(report_of([&] { put(nullptr, m), get(blocking.get(), m); }) == "");
+  CHECK(report_of([&] { put(cudaStreamPerThread, m), get(nullptr, m); }) == "");
+  CHECK(report_of([&] { put(nullptr, m), get(make_cuda_stream(cudaStreamDefault).release(), m); }) == "");
+  CHECK(has(report_of([&] { put(free.get(), m), get(nullptr, m); }), "race"));
+  CHECK(has(report_of([&] { put(nullptr, m), get(free.get(), m); }), "race"));
+  CHECK(has(report_of([&] { put(cudaStreamPerThread, m), get(free.get(), m); }), "race"));
+}
+
+TEST_CASE("memory of a pool is there from its allocation to its free, in the streams' order") {
+  fake::reset();
+  const cuda_stream a = make_cuda_stream(), b = make_cuda_stream();
+  const auto with_pool = [&](auto&& use) {
+    return report_of([&] {
+      const cuda_memory m(64, a.get());
+      use(m);
+    });
+  };
+  CHECK(with_pool([&](const cuda_memory& m) { put(a.get(), m); }) == "");
+  CHECK(has(with_pool([&](const cuda_memory& m) { put(b.get(), m); }), "not ordered after its allocation"));
+  CHECK(has(with_pool([&](const cuda_memory& m) {
+              static_cast<void>(cudaStreamSynchronize(a.get()));
+              put(b.get(), m);  // after the allocation, but not before the free
+            }),
+            "a pool's free"));
+  std::span<std::byte> gone;
+  CHECK(with_pool([&](const cuda_memory& m) { gone = m.bytes(); }) == "");
+  CHECK(has(report_of([&] { fake::enqueue(a.get(), [] {}, {fake::read_of(gone)}); }), "not any more"));
+  cuda_memory heap(64);
+  CHECK(cudaFreeAsync(heap.data(), a.get()) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("the host cannot touch device memory, and a write beside an allocation is reported") {
+  fake::reset();
+  const cuda_memory m(64);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGSEGV, SIG_DFL);
+    const volatile std::byte* p = m.data();
+    static_cast<void>(*p);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGSEGV);
+  CHECK(has(report_of([] {
+              const cuda_memory small(60);
+              fake::enqueue(nullptr, [p = small.data()] { p[60] = std::byte{1}; });
+            }),
+            "a write beside an allocation of 60 bytes, at byte 60"));
+  std::vector<std::byte> host(8);
+  CHECK(has(report_of([&] { fake::enqueue(nullptr, [] {}, {fake::write_of(host)}); }), "not the device's"));
+}
+
+TEST_CASE("handles belong to a device") {
+  fake::reset();
+  fake::the().devices = 2;
+  const cuda_stream first = make_cuda_stream();
+  const cuda_memory m(64);
+  const cuda_event e = make_cuda_event();
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+  const cuda_stream second = make_cuda_stream();
+  CHECK(cudaEventRecord(e.get(), second.get()) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventRecord(e.get(), first.get()) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(second.get(), e.get(), 0) == cudaSuccess);
+  static_cast<void>(cudaGetLastError());
+  fake::enqueue(first.get(), [] {});  // a launch needs the stream's device
+  CHECK(cudaGetLastError() == cudaErrorInvalidResourceHandle);
+  CHECK(has(report_of([&] { put(second.get(), m); }), "runs on device 1 and uses memory of device 0"));
+  cudaPointerAttributes of{};
+  REQUIRE(cudaPointerGetAttributes(&of, m.data() + 10) == cudaSuccess);
+  CHECK(of.device == 0);
+  CHECK(of.type == cudaMemoryTypeDevice);
+  int device = -1;
+  REQUIRE(cudaStreamGetDevice(second.get(), &device) == cudaSuccess);
+  CHECK(device == 1);
+}
+
+TEST_CASE("captures forbid what their mode says") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  const auto unsafe = [&](cudaStreamCaptureMode mode, bool other_thread) {
+    REQUIRE(begin(s.get(), mode) == cudaSuccess);
+    cudaError_t e = cudaSuccess;
+    void* p = nullptr;
+    const auto allocate = [&] {
+      e = cudaMalloc(&p, 8);
+      if (p != nullptr) fake::free_now(p);
+    };
+    if (other_thread)
+      std::thread(allocate).join();
+    else
+      allocate();
+    const cudaError_t ended = end(s.get());
+    CHECK(ended == (e == cudaSuccess ? cudaSuccess : cudaErrorStreamCaptureInvalidated));
+    static_cast<void>(cudaGetLastError());
+    return e;
+  };
+  CHECK(unsafe(cudaStreamCaptureModeGlobal, false) == cudaErrorStreamCaptureUnsupported);
+  CHECK(unsafe(cudaStreamCaptureModeGlobal, true) == cudaErrorStreamCaptureUnsupported);
+  CHECK(unsafe(cudaStreamCaptureModeThreadLocal, false) == cudaErrorStreamCaptureUnsupported);
+  CHECK(unsafe(cudaStreamCaptureModeThreadLocal, true) == cudaSuccess);
+  CHECK(unsafe(cudaStreamCaptureModeRelaxed, false) == cudaSuccess);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+  CHECK(mode == cudaStreamCaptureModeGlobal);
+  CHECK(unsafe(cudaStreamCaptureModeGlobal, false) == cudaSuccess);
+}
+
+TEST_CASE("captures refuse dependencies that leave or enter them") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream(), t = make_cuda_stream(), blocking = make_cuda_stream(cudaStreamDefault);
+  const cuda_event e = make_cuda_event();
+  SUBCASE("a fork without a join") {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    fake::enqueue(s.get(), [] {});
+    REQUIRE(cudaEventRecord(e.get(), s.get()) == cudaSuccess);
+    REQUIRE(cudaStreamWaitEvent(t.get(), e.get(), 0) == cudaSuccess);
+    fake::enqueue(t.get(), [] {});
+    CHECK(cudaEventQuery(e.get()) == cudaErrorCapturedEvent);
+  }
+  SUBCASE("an unjoined stream") {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    REQUIRE(cudaEventRecord(e.get(), s.get()) == cudaSuccess);
+    REQUIRE(cudaStreamWaitEvent(t.get(), e.get(), 0) == cudaSuccess);
+    fake::enqueue(t.get(), [] {});
+    CHECK(end(s.get()) == cudaErrorStreamCaptureUnjoined);
+    return;
+  }
+  SUBCASE("an event from before") {
+    REQUIRE(cudaEventRecord(e.get(), t.get()) == cudaSuccess);
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(s.get(), e.get(), 0) == cudaErrorStreamCaptureIsolation);
+  }
+  SUBCASE("a wait of the host") {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(s.get()) == cudaErrorStreamCaptureUnsupported);
+  }
+  SUBCASE("the legacy stream beside a blocking one") {
+    REQUIRE(begin(blocking.get()) == cudaSuccess);
+    CHECK(cudaEventRecord(e.get(), nullptr) == cudaErrorStreamCaptureImplicit);
+    CHECK(end(blocking.get()) == cudaErrorStreamCaptureInvalidated);
+    REQUIRE(begin(s.get()) == cudaSuccess);  // not beside a non-blocking one
+    CHECK(cudaEventRecord(e.get(), nullptr) == cudaSuccess);
+    CHECK(end(s.get()) == cudaSuccess);
+    return;
+  }
+  CHECK(end(s.get()) == cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_CASE("graphs are updated where their nodes and edges are the same; kernels' parameters can be set") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  int seen = 0;
+  const auto k = std::make_shared<fake::kernel>();
+  k->name = "note";
+  k->arguments = {sizeof(int)};
+  k->body = [&](void** a) { seen = *static_cast<int*>(a[0]); };
+  const auto capture = [&](int value, int nodes) {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    void* arguments[] = {&value};
+    for (int i = 0; i < nodes; ++i) REQUIRE(fake::launch(s.get(), k, arguments) == cudaSuccess);
+    cudaGraph_t g{};
+    REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+    return cuda_graph(g);
+  };
+  const cuda_graph one = capture(1, 1), two = capture(2, 1), longer = capture(3, 2);
+  const cuda_graph_exec exec = make_cuda_graph_exec(one);
+  const auto value = [&] {
+    REQUIRE(cudaGraphLaunch(exec.get(), s.get()) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(s.get()) == cudaSuccess);
+    return seen;
+  };
+  CHECK(value() == 1);
+  cudaGraphExecUpdateResultInfo info{};
+  CHECK(cudaGraphExecUpdate(exec.get(), two.get(), &info) == cudaSuccess);
+  CHECK(value() == 2);
+  CHECK(cudaGraphExecUpdate(exec.get(), longer.get(), &info) == cudaErrorGraphExecUpdateFailure);
+  CHECK(info.result == cudaGraphExecUpdateErrorTopologyChanged);
+  CHECK(value() == 2);
+  std::size_t count = 1;
+  cudaGraphNode_t node{};
+  REQUIRE(cudaGraphGetNodes(one.get(), &node, &count) == cudaSuccess);
+  cudaKernelNodeParams p{};
+  REQUIRE(cudaGraphKernelNodeGetParams(node, &p) == cudaSuccess);
+  int four = 4;
+  void* arguments[] = {&four};
+  p.kernelParams = arguments;
+  CHECK(cudaGraphExecKernelNodeSetParams(exec.get(), node, &p) == cudaSuccess);
+  CHECK(value() == 4);
+}

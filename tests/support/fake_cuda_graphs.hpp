@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// Functions of the fake CUDA runtime (support/fake_cuda.hpp): captures and graphs.
+
+#include "support/fake_cuda_work.hpp"
+
+namespace remat::test::fake_cuda {
+
+/// Ends the capture for all streams and events that take part in it.
+inline void leave_capture(CUgraph_st* g) {
+  device& d = the();
+  const auto leave = [&](CUstream_st* s) {
+    if (s->capture != g) return;
+    s->capture = nullptr;
+    s->graph_after.clear();
+  };
+  for (void* p : d.streams) leave(static_cast<CUstream_st*>(p));
+  for (const auto& [key, s] : d.per_thread) leave(s.get());
+  for (void* p : d.events) {
+    auto* const e = static_cast<CUevent_st*>(p);
+    if (e->capture != g) continue;
+    e->capture = nullptr;
+    e->recorded = false;
+    e->after.clear();
+  }
+  d.captures.erase(std::remove(d.captures.begin(), d.captures.end(), g), d.captures.end());
+}
+
+/// True when all that was captured comes before the end of the origin.
+inline bool is_joined(const CUgraph_st* g, const CUstream_st* origin) {
+  std::vector<std::uint8_t> seen(g->nodes.size(), 0);
+  std::vector<std::size_t> open = origin->graph_after;
+  while (!open.empty()) {
+    const std::size_t n = open.back();
+    open.pop_back();
+    if (std::exchange(seen[n], std::uint8_t{1})) continue;
+    open.insert(open.end(), g->nodes[n]->after.begin(), g->nodes[n]->after.end());
+  }
+  return std::find(seen.begin(), seen.end(), 0) == seen.end();
+}
+
+/// Why an executable graph cannot take over the work of `g`; success if it can. `bad`: the node of `g` at fault.
+inline cudaGraphExecUpdateResult why_no_update(const CUgraphExec_st& exec, const CUgraph_st& g, std::size_t& bad) {
+  bad = 0;
+  if (exec.nodes.size() != g.nodes.size()) return cudaGraphExecUpdateErrorTopologyChanged;
+  for (; bad < g.nodes.size(); ++bad) {
+    const CUgraphNode_st &mine = exec.nodes[bad], &other = *g.nodes[bad];
+    if (mine.work->type != other.work->type) return cudaGraphExecUpdateErrorNodeTypeChanged;
+    if (std::set<std::size_t>(mine.after.begin(), mine.after.end()) !=
+        std::set<std::size_t>(other.after.begin(), other.after.end()))
+      return cudaGraphExecUpdateErrorTopologyChanged;
+    // The context of a kernel, and the device of a fill or copy, must stay.
+    if (mine.work->device != other.work->device)
+      return mine.work->type == cudaGraphNodeTypeKernel ? cudaGraphExecUpdateErrorUnsupportedFunctionChange
+                                                        : cudaGraphExecUpdateErrorParametersChanged;
+    if (mine.work->accesses.size() != other.work->accesses.size()) return cudaGraphExecUpdateErrorParametersChanged;
+    if (mine.work->type == cudaGraphNodeTypeMemcpy)  // a fill's length may change, a copy's may not
+      for (std::size_t a = 0; a < mine.work->accesses.size(); ++a)
+        if (mine.work->accesses[a].bytes != other.work->accesses[a].bytes)
+          return cudaGraphExecUpdateErrorParametersChanged;
+  }
+  return cudaGraphExecUpdateSuccess;
+}
+
+/// The kernel node `old` with other parameters; null if they do not fit.
+inline job_ptr with_parameters(const job& old, const cudaKernelNodeParams* p) {
+  if (old.type != cudaGraphNodeTypeKernel || p == nullptr) return nullptr;
+  const auto k = the().kernels.find(p->func);
+  const std::shared_ptr<const kernel> known = k == the().kernels.end() ? nullptr : k->second.lock();
+  if (!known || (!known->arguments.empty() && p->kernelParams == nullptr)) return nullptr;
+  auto made = std::make_shared<job>(old);
+  made->function = known;
+  made->name = known->name;
+  made->arguments.clear();
+  for (std::size_t i = 0; i < known->arguments.size(); ++i) {
+    const auto* from = static_cast<const std::byte*>(p->kernelParams[i]);
+    made->arguments.emplace_back(from, from + known->arguments[i]);
+  }
+  return made;
+}
+
+}  // namespace remat::test::fake_cuda
+
+extern "C" {
+
+// ---- captures ----
+
+cudaError_t CUDARTAPI cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaStreamIsCapturing");
+  if (in.code != cudaSuccess) return in.code;
+  const CUstream_st* const s = stream_of(stream);
+  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
+  if (s->legacy) {  // CUDA refuses the question, and the capture goes on
+    for (const CUstream_st* b : blocking_streams(s->device))
+      if (b->capture != nullptr) return give(cudaErrorStreamCaptureImplicit);
+  }
+  const CUgraph_st* const g = s->capture;
+  *status = g == nullptr ? cudaStreamCaptureStatusNone
+            : g->broken  ? cudaStreamCaptureStatusInvalidated
+                         : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                               unsigned long long* id, cudaGraph_t* graph,
+                                               const cudaGraphNode_t** after, const cudaGraphEdgeData** edges,
+                                               std::size_t* count) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaStreamGetCaptureInfo");
+  if (in.code != cudaSuccess) return in.code;
+  CUstream_st* const s = stream_of(stream);
+  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
+  if (s->legacy)
+    for (const CUstream_st* b : blocking_streams(s->device))
+      if (b->capture != nullptr) return give(cudaErrorStreamCaptureImplicit);
+  CUgraph_st* const g = s->capture;
+  *status = g == nullptr ? cudaStreamCaptureStatusNone
+            : g->broken  ? cudaStreamCaptureStatusInvalidated
+                         : cudaStreamCaptureStatusActive;
+  if (*status != cudaStreamCaptureStatusActive) return cudaSuccess;
+  if (id != nullptr) *id = g->id;
+  if (graph != nullptr) *graph = g;
+  if (after != nullptr) {
+    s->reported.clear();
+    for (const std::size_t n : s->graph_after) s->reported.push_back(g->nodes[n].get());
+    *after = s->reported.data();
+  }
+  if (edges != nullptr) *edges = nullptr;
+  if (count != nullptr) *count = s->graph_after.size();
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaThreadExchangeStreamCaptureMode");
+  if (in.code != cudaSuccess) return in.code;
+  std::swap(*mode, thread_mode());
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaStreamBeginCapture");
+  if (in.code != cudaSuccess) return in.code;
+  CUstream_st* const s = stream_of(stream);
+  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
+  if (s->legacy) return give(cudaErrorStreamCaptureUnsupported);
+  if (s->capture != nullptr) return give(cudaErrorIllegalState);
+  s->capture = new CUgraph_st;
+  s->capture->origin = s;
+  s->capture->mode = mode;
+  s->capture->thread = std::this_thread::get_id();
+  s->capture->id = the().next_capture++;
+  s->graph_after.clear();
+  the().captures.push_back(s->capture);
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
+  using namespace remat::test::fake_cuda;
+  *out = nullptr;
+  const call in("cudaStreamEndCapture");
+  CUstream_st* const s = stream_of(stream);
+  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
+  CUgraph_st* const g = s->capture;
+  if (g == nullptr) return give(cudaErrorIllegalState);
+  if (g->origin != s) return break_capture(s, cudaErrorStreamCaptureUnmatched);
+  if (g->mode != cudaStreamCaptureModeRelaxed && g->thread != std::this_thread::get_id())
+    return break_capture(s, cudaErrorStreamCaptureWrongThread);
+  const bool joined = is_joined(g, s);
+  leave_capture(g);
+  const cudaError_t e = in.code != cudaSuccess ? in.code
+                        : g->broken            ? cudaErrorStreamCaptureInvalidated
+                        : !joined              ? cudaErrorStreamCaptureUnjoined
+                                               : cudaSuccess;
+  if (e != cudaSuccess) {
+    delete g;
+    return give(e);
+  }
+  the().graphs.insert(g);
+  *out = g;
+  return cudaSuccess;
+}
+
+// ---- graphs ----
+
+cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphGetNodes");
+  if (in.code != cudaSuccess) return in.code;
+  if (nodes != nullptr) {
+    // CUDA gives no order, and sets what does not fit to null.
+    for (std::size_t i = 0; i < *count; ++i)
+      nodes[i] = i < graph->nodes.size() ? graph->nodes[graph->nodes.size() - 1 - i].get() : nullptr;
+  }
+  *count = nodes == nullptr ? graph->nodes.size() : std::min(*count, graph->nodes.size());
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphNodeGetType");
+  if (in.code != cudaSuccess) return in.code;
+  *type = node->work->type;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphKernelNodeGetParams(cudaGraphNode_t node, cudaKernelNodeParams* out) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphKernelNodeGetParams");
+  if (in.code != cudaSuccess) return in.code;
+  if (node->work->type != cudaGraphNodeTypeKernel) return give(cudaErrorInvalidValue);
+  *out = cudaKernelNodeParams{};
+  out->func = const_cast<kernel*>(node->work->function.get());
+  out->gridDim = out->blockDim = dim3(1, 1, 1);
+  node->pointers = node->work->pointers();  // the node's memory; it may be passed to the functions that set them
+  out->kernelParams = node->pointers.empty() ? nullptr : node->pointers.data();
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const cudaKernelNodeParams* p) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphKernelNodeSetParams");
+  if (in.code != cudaSuccess) return in.code;
+  const job_ptr made = with_parameters(*node->work, p);
+  if (!made) return give(cudaErrorInvalidValue);
+  node->work = made;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                                       const cudaKernelNodeParams* p) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphExecKernelNodeSetParams");
+  if (in.code != cudaSuccess) return in.code;
+  const auto at = std::find(exec->originals.begin(), exec->originals.end(), node);
+  if (at == exec->originals.end()) return give(cudaErrorInvalidValue);
+  CUgraphNode_st& mine = exec->nodes[static_cast<std::size_t>(at - exec->originals.begin())];
+  const job_ptr made = with_parameters(*mine.work, p);
+  if (!made) return give(cudaErrorInvalidValue);
+  mine.work = made;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphInstantiate");
+  if (in.code != cudaSuccess) return in.code;
+  if (the().graphs.count(graph) == 0) return give(cudaErrorInvalidValue);
+  auto* const made = new CUgraphExec_st;
+  for (const auto& n : graph->nodes) {
+    made->nodes.push_back(*n);
+    made->originals.push_back(n.get());
+  }
+  the().execs.insert(made);
+  *exec = made;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
+                                          cudaGraphExecUpdateResultInfo* result) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphExecUpdate");
+  if (in.code != cudaSuccess) return in.code;
+  if (the().execs.count(exec) == 0 || the().graphs.count(graph) == 0) return give(cudaErrorInvalidValue);
+  std::size_t bad = 0;
+  const cudaGraphExecUpdateResult why = why_no_update(*exec, *graph, bad);
+  if (result != nullptr) {
+    *result = {};
+    result->result = why;
+    if (why != cudaGraphExecUpdateSuccess && bad < graph->nodes.size()) result->errorNode = graph->nodes[bad].get();
+  }
+  if (why != cudaGraphExecUpdateSuccess) return give(cudaErrorGraphExecUpdateFailure);
+  for (std::size_t i = 0; i < exec->nodes.size(); ++i) exec->nodes[i].work = graph->nodes[i]->work;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphLaunch");
+  if (in.code != cudaSuccess) return in.code;
+  CUstream_st* const s = stream_of(stream);
+  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
+  // CUDA makes this a child node of the captured graph.
+  if (s->capture != nullptr) return break_capture(s, cudaErrorStreamCaptureUnsupported);
+  if (s->legacy)
+    if (const cudaError_t e = legacy_use(s->device); e != cudaSuccess) return e;
+  // The launches of one executable graph do not overlap.
+  const std::size_t begin = add_to_stream(s, nullptr, exec->last);
+  const std::size_t base = begin + 1;
+  std::vector<std::uint8_t> followed(exec->nodes.size(), 0);
+  for (const CUgraphNode_st& n : exec->nodes) {
+    std::vector<std::size_t> after;
+    for (const std::size_t a : n.after) {
+      after.push_back(base + a);
+      followed[a] = 1;
+    }
+    if (after.empty()) after.push_back(begin);
+    add_item(n.work, std::move(after));
+  }
+  std::vector<std::size_t> ends;
+  for (std::size_t n = 0; n < followed.size(); ++n)
+    if (!followed[n]) ends.push_back(base + n);
+  exec->last = {add_to_stream(s, nullptr, ends)};
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t graph) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphDestroy", false);
+  if (the().graphs.erase(graph) == 0) return give(cudaErrorInvalidValue);
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphExecDestroy", false);
+  if (the().execs.erase(exec) == 0) return give(cudaErrorInvalidValue);
+  delete exec;
+  return cudaSuccess;
+}
+
+}  // extern "C"

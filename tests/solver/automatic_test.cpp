@@ -7,18 +7,21 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/chen.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/no_remat.hpp"
+#include "remat/solver/refined.hpp"
 #include "remat/solver/revolve.hpp"
 #include "support/data.hpp"
 
@@ -189,4 +192,44 @@ TEST_CASE("what the callback throws leaves the solver") {
     };
     CHECK_THROWS_WITH_AS((void)automatic(p, options), "enough", std::runtime_error);
   }
+}
+
+TEST_CASE("a part of the user's joins: its schedule is checked and counts, its bounds do not") {
+  const problem p = within(read("unet5-b16-256"), 0.6);
+  const solution known = refined(p, {.run = {.work_limit = 30'000}});
+  REQUIRE(known.plan);
+  automatic_options options;
+  options.run.work_limit = 300;
+  std::uint64_t limit = 0;
+  options.further = {{"oracle", [&](const problem& asked, const run_control& run) {
+                        limit = run.work_limit;
+                        solution s;
+                        CHECK(asked.budget() == p.budget());
+                        s.plan = known.plan;
+                        s.lower_bound = std::numeric_limits<double>::infinity();  // not believed
+                        return s;
+                      }}};
+  const solution s = automatic(p, options);
+  check_valid(p, s);
+  CHECK(s.time <= known.time);
+  CHECK((s.by == "auto/oracle" || s.time < known.time));
+  CHECK(limit < 300);
+  CHECK(s.lower_bound <= s.time);
+
+  // A schedule over the budget is left out, an illegal one is a defect of the part.
+  options.further[0].solve = [&](const problem&, const run_control&) {
+    solution over;
+    over.plan = no_remat(p.with_budget(problem::unlimited)).plan;
+    return over;
+  };
+  check_valid(p, automatic(p, options));
+  options.further[0].solve = [](const problem&, const run_control&) {
+    solution wrong;
+    wrong.plan = schedule{{step::free(tensor_id{0})}};
+    return wrong;
+  };
+  CHECK_THROWS_AS((void)automatic(p, options), internal_error);
+  options.further = {automatic_part_of(evict)};
+  CHECK(options.further[0].name == "evict");
+  check_valid(p, automatic(p, options));
 }

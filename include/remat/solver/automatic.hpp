@@ -1,18 +1,42 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "remat/core/control.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
 
+/// A solver of the user's that `automatic` runs as one of its parts.
+struct automatic_part {
+  std::string name{};  ///< for `solution::by`
+  /// Solves within the limits of `run`. Only the schedule of its answer is taken, and checked; a schedule that is not
+  /// legal throws `internal_error`, one over the budget is left out. Its bounds are not believed.
+  std::function<solution(const problem& p, const run_control& run)> solve{};
+};
+
+/// `solver` with its options but for `run` as a part of `automatic`.
+template <class Solver>
+requires solver_for<Solver, problem>
+[[nodiscard]] automatic_part automatic_part_of(const Solver& solver, typename Solver::options_type options = {}) {
+  return {std::string(Solver::name), [solver, options](const problem& p, const run_control& run) {
+            typename Solver::options_type now = options;
+            now.run = run;
+            return solver(p, now);
+          }};
+}
+
 /// Options of `automatic`.
 struct automatic_options {
-  double gap = 0;     ///< the solve ends with a time of at most (1 + gap) × the proven bound
-  run_control run{};  ///< Limits, seed, threads, progress.
+  double gap = 0;                         ///< the solve ends with a time of at most (1 + gap) × the proven bound
+  std::vector<automatic_part> further{};  ///< run after `rockmate`, each with its share of what is left of the limits
+  run_control run{};                      ///< Limits, seed, threads, progress.
 
   /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
   template <class Self, class Visit>
@@ -24,10 +48,10 @@ struct automatic_options {
 /// Runs several solvers and returns the best schedule. Its name in output is `auto`.
 ///
 /// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
-/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, `rockmate`. Each of them gets a share of what
-/// is left of the limits (`run_clock::part`), together at most a third. `refined` then starts from all schedules found,
-/// with all that is left. The solve ends as soon as a schedule is within `gap` of the bound, or the budget is proven
-/// infeasible.
+/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, `rockmate`, those of `further`. Each of them
+/// gets a share of what is left of the limits (`run_clock::part`), together at most a third (with `further`, more).
+/// `refined` then starts from all schedules found, with all that is left. The solve ends as soon as a schedule is
+/// within `gap` of the bound, or the budget is proven infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". The answer is never slower than
 /// that of a part within its share. A unit of work is one of the part's units; `evictions_per_work` operations of

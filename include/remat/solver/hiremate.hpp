@@ -15,6 +15,7 @@
 #include "remat/hierarchy/find_options.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/level_problem.hpp"
+#include "remat/hierarchy/sub_solver.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/hierarchical_ilp.hpp"
 #include "remat/problem/problem.hpp"
@@ -28,12 +29,15 @@ struct hiremate_options {
   /// The only hierarchy to use. Without one, those of `h_partition`, `partition_at_repeats` and `partition_at_cuts`
   /// compete.
   std::optional<operation_hierarchy> hierarchy{};
-  std::uint32_t max_group = 20;           ///< `partition_options::max_group`, at least 2
-  std::uint32_t max_top = 30;             ///< `partition_options::max_top`, at least 1
-  std::size_t most_options = 12;          ///< of a sub-graph
-  std::size_t level_options = 100;        ///< of all sub-graphs of a level together, N_o
-  std::shared_ptr<option_cache> cache{};  ///< shared by solves for several budgets, or of several graphs
-  std::uint64_t moves = 4000;             ///< `option_search::moves`
+  std::uint32_t max_group = 20;     ///< `partition_options::max_group`, at least 2
+  std::uint32_t max_top = 30;       ///< `partition_options::max_top`, at least 1
+  std::size_t most_options = 12;    ///< of a sub-graph
+  std::size_t level_options = 100;  ///< of all sub-graphs of a level together, N_o
+  /// Who solves the sub-graphs; without `thorough`, `default_part_solvers()`.
+  part_solvers solvers{};
+  /// Shared by solves for several budgets, or of several graphs, with the same `solvers`.
+  std::shared_ptr<option_cache> cache{};
+  std::uint64_t moves = 4000;  ///< `option_search::moves`
   /// The integer program of the top level is begun where the best time exceeds the proven bound by more than this, as a
   /// part of the bound.
   double good_enough = 1e-3;

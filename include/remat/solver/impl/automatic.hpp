@@ -14,6 +14,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
 #include "remat/core/rounding.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/chen.hpp"
@@ -32,7 +33,8 @@ namespace detail::automatic_solve {
 /// One solve of `automatic`: a proven bound, then the parts one after the other.
 class portfolio {
  public:
-  portfolio(const problem& p, const automatic_options& options) : clock_(options.run), problem_(p), gap_(options.gap) {
+  portfolio(const problem& p, const automatic_options& options)
+      : clock_(options.run), problem_(p), gap_(options.gap), further_(options.further) {
     if (!(gap_ >= 0)) throw bad_argument("auto: gap is " + std::to_string(gap_) + "; it must be 0 or more");
   }
   portfolio(const portfolio&) = delete;  // callbacks refer to it
@@ -54,6 +56,7 @@ class portfolio {
     run_part(revolve, options_of(revolve), share_of_segments);
     run_part(rotor, options_of(rotor), share_of_chain_table);
     run_part(rockmate, options_of(rockmate), share_of_chain_table);
+    for (const automatic_part& part : further_) run_further(part);
     refined_options last;
     last.starts = std::move(starts_);
     last.gap = gap_;
@@ -67,6 +70,7 @@ class portfolio {
   static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
                           share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
                           share_of_chain_table = 0.05;
+  static constexpr double share_of_further = 0.05;
   static constexpr double left_for_refined =
       (1 - share_of_bound) * (1 - share_of_listed_order) * (1 - share_of_evict) * (1 - share_of_twremat) *
       (1 - share_of_other_order) * (1 - share_of_segments) * (1 - share_of_segments) * (1 - share_of_segments) *
@@ -103,6 +107,18 @@ class portfolio {
     accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, s.by));
   }
 
+  /// Runs a part of the user's. Only its schedule counts.
+  void run_further(const automatic_part& part) {
+    if (is_over()) return;
+    run_control run = clock_.part(share_of_further);
+    run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
+    solution s = part.solve(problem_, run);
+    clock_.work(std::min(s.statistics.work, run.work_limit));
+    if (!s.plan) return;
+    if (check(problem_, *s.plan).valid()) starts_.push_back(*s.plan);
+    accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, part.name));
+  }
+
   solution finish() {
     conclude(problem_, best_, clock_, stopped_);
     return std::move(best_);
@@ -111,6 +127,7 @@ class portfolio {
   run_clock clock_;
   problem problem_;
   double gap_;
+  const std::vector<automatic_part>& further_;
   solution best_;
   std::vector<schedule> starts_;
   stop_reason stopped_ = stop_reason::none;

@@ -154,7 +154,7 @@ class group_options {
     option_search search;
     search.most_options = options_.most_options;
     search.moves = options_.moves;
-    search.solvers = default_part_solvers();
+    search.solvers = options_.solvers.thorough ? options_.solvers : default_part_solvers();
     search.cache = cache_;
     search.run = clock.control();
     search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save,

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
+// An own MIP backend: any type with a name and `solve`. This one counts, and passes everything on. A solver that reads
+// MPS files needs no type of its own: `command_backend{.command = "solver {mps} {seconds} {solution}"}`.
+#include <atomic>
+#include <iostream>
+#include <string_view>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/mip/branch_and_bound.hpp"
+#include "remat/mip/concepts.hpp"
+#include "remat/solver/checkmate.hpp"
+
+struct counting_backend {
+  static constexpr std::string_view name = "counting";
+  std::atomic<int>* calls = nullptr;  // solvers may call a backend from several threads
+
+  remat::mip_result solve(const remat::mip_model& model, const remat::mip_options& options) const {
+    ++*calls;
+    return remat::branch_and_bound.solve(model, options);
+  }
+};
+static_assert(remat::mip_backend<counting_backend>);
+
+// Run it with tests/data/graphs/unet5-b16-256.json
+int main(int, char** arguments) {
+  const remat::problem p = remat::read_training_step(arguments[1]).instance;
+  std::atomic<int> calls = 0;
+  remat::checkmate_options options;
+  options.good_enough = 0;
+  options.run.work_limit = 4'000;
+  const remat::problem half = p.with_budget(p.graph().baseline_peak / 2);
+  const remat::solution s = remat::checkmate_with(counting_backend{&calls})(half, options);
+  std::cout << calls << " integer program; " << to_string(s.status) << ", found by " << s.by << '\n';
+}

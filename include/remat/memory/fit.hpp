@@ -34,6 +34,7 @@ enum class fit_order : std::uint8_t { time_area_load, load_area_time, load_time_
 struct fit_strategy {
   fit_branching branching = fit_branching::block;
   fit_order order = fit_order::load_time_area;
+  std::uint64_t seed = 0;  ///< not 0: of random factors close to 1 for the properties, so that the order differs
 };
 
 /// The inferences of a `fit_search`. Each of them is sound alone; tests switch them off to compare verdicts.
@@ -73,6 +74,10 @@ class fit_search {
 
   /// The greatest common divisor of the sizes: the height of a packing may be rounded down to a multiple of it.
   [[nodiscard]] std::int64_t unit() const noexcept { return unit_; }
+  /// The work of a run that should come to a first packing.
+  [[nodiscard]] static std::uint64_t restart_work(const component& c) noexcept {
+    return 8 * std::uint64_t{c.blocks()} * c.blocks();
+  }
   /// The nodes of all calls.
   [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
 
@@ -128,6 +133,7 @@ class fit_search {
   std::uint64_t until_ = 0, nodes_ = 0;
   std::vector<std::int64_t> size_;                      // of each block
   std::vector<std::vector<std::uint32_t>> neighbours_;  // of each block: those that it meets
+  std::vector<double> factor_;                          // of each block: random, of its properties
   std::vector<std::uint32_t> twin_;                     // of each block: the last equal one before it
   std::vector<std::int64_t> offset_;                    // of each block: −1 if it is not placed
   std::vector<std::int64_t> low_, support_;             // of each block: its lowest offset; the top of what it lies on
@@ -137,10 +143,14 @@ class fit_search {
   std::vector<change> lows_, supports_, floors_;        // to undo
 };
 
-/// Asks several strategies in turn, each with an equal share of `work`, whether the component fits the height. Keeps
-/// the packing if it is lower than the one found before, and raises the component's `bound` if the answer is
-/// `impossible`.
-fit_verdict fit(component& c, fit_search& search, std::int64_t height, std::uint64_t work);
+/// Asks whether the component fits the height, with at most some `work`. The time of a search has a heavy tail, so that
+/// all strategies run in turn, each for a short while and then again with another order of blocks; `seed` counts these
+/// orders over several calls. The last quarter of the work goes into one run.
+///
+/// Keeps the packing if it is lower than the one found before. Raises the component's `bound` if the answer is
+/// `impossible`. `clock` is that of `search`.
+fit_verdict fit(component& c, fit_search& search, std::int64_t height, std::uint64_t work, run_clock& clock,
+                std::uint64_t& seed);
 
 }  // namespace remat::detail::memory_planning
 

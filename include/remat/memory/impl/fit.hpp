@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "remat/core/linkage.hpp"
+#include "remat/core/random.hpp"
 
 namespace remat::detail::memory_planning {
 
@@ -35,6 +36,10 @@ REMAT_INLINE fit_verdict fit_search::operator()(std::int64_t height, fit_strateg
   if (height < c_.load) return fit_verdict::impossible;
   height_ = height / unit_;
   strategy_ = strategy;
+  factor_.assign(c_.blocks(), 1);
+  random_source random(strategy.seed);
+  if (strategy.seed != 0)
+    for (double& factor : factor_) factor = 1 + 0.2 * random.uniform();
   until_ = clock_.work_done() + std::min(work, run_control::no_work_limit - clock_.work_done());
   offset_.assign(c_.blocks(), -1);
   low_.assign(c_.blocks(), 0);
@@ -60,7 +65,7 @@ REMAT_INLINE void fit_search::sort(std::vector<std::uint32_t>& blocks) const {
   std::vector<key> keys;
   keys.reserve(blocks.size());
   for (const std::uint32_t i : blocks) {
-    const double time = c_.duration[i], area = time * static_cast<double>(size_[i]);
+    const double time = c_.duration[i] * factor_[i], area = time * static_cast<double>(size_[i]);
     const auto load =
         static_cast<double>(*std::max_element(open_.begin() + c_.first[i], open_.begin() + c_.last[i] + 1));
     switch (strategy_.order) {
@@ -149,6 +154,7 @@ REMAT_INLINE bool fit_search::infer(const piece& p, std::int64_t& at) {
       if (offset_[i] < 0 && low_[i] == at && rules_.support && support_[i] < at && !exclude(i, changed)) return false;
     clock_.work(p.blocks.size());
     if (changed.is_empty()) return !rules_.sections || may_fit(p.from, p.to, at);
+    if (stop_now()) return true;  // the next node will notice
     if (!refloor(p, changed)) return false;
   }
 }
@@ -280,21 +286,29 @@ REMAT_INLINE void fit_search::undo(const mark& m) {
   restore(supports_, m.support, support_);
 }
 
-REMAT_INLINE fit_verdict fit(component& c, fit_search& search, std::int64_t height, std::uint64_t work) {
-  constexpr std::array<fit_strategy, 5> strategies{{{fit_branching::block, fit_order::load_time_area},
-                                                    {fit_branching::section, fit_order::load_area_time},
-                                                    {fit_branching::section, fit_order::time_area_load},
-                                                    {fit_branching::block, fit_order::load_area_time},
-                                                    {fit_branching::block, fit_order::time_area_load}}};
+REMAT_INLINE fit_verdict fit(component& c, fit_search& search, std::int64_t height, std::uint64_t work,
+                             run_clock& clock, std::uint64_t& seed) {
+  constexpr std::array<fit_strategy, 6> strategies{{{fit_branching::block, fit_order::load_time_area, 0},
+                                                    {fit_branching::section, fit_order::load_time_area, 0},
+                                                    {fit_branching::section, fit_order::load_area_time, 0},
+                                                    {fit_branching::section, fit_order::time_area_load, 0},
+                                                    {fit_branching::block, fit_order::load_area_time, 0},
+                                                    {fit_branching::block, fit_order::time_area_load, 0}}};
+  const std::uint64_t begun = clock.work_done();
+  const auto left = [&] { return work - std::min(work, clock.work_done() - begun); };
   std::vector<std::int64_t> offset;
-  for (const fit_strategy& strategy : strategies) {
-    const fit_verdict verdict = search(height, strategy, work / strategies.size(), offset);
-    if (verdict == fit_verdict::unknown) continue;
-    if (verdict == fit_verdict::fits) c.keep_if_lower(offset);
-    if (verdict == fit_verdict::impossible) c.bound = std::max(c.bound, (height / search.unit() + 1) * search.unit());
-    return verdict;
+  fit_verdict verdict = fit_verdict::unknown;
+  for (std::uint64_t run = 0; verdict == fit_verdict::unknown && left() > 0 && !clock.should_stop(); ++run) {
+    fit_strategy strategy = strategies[run % strategies.size()];
+    strategy.seed = seed;
+    if (run % strategies.size() == strategies.size() - 1) ++seed;
+    std::uint64_t restart = fit_search::restart_work(c) * (2 + run / strategies.size()) / 2;
+    if (left() < work / 4) restart = work;  // the last run is a long one, for a proof
+    verdict = search(height, strategy, std::min(restart, left()), offset);
   }
-  return fit_verdict::unknown;
+  if (verdict == fit_verdict::fits) c.keep_if_lower(offset);
+  if (verdict == fit_verdict::impossible) c.bound = std::max(c.bound, (height / search.unit() + 1) * search.unit());
+  return verdict;
 }
 
 }  // namespace remat::detail::memory_planning

@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
+#include "remat/core/random.hpp"
 #include "remat/memory/component.hpp"
 #include "remat/memory/fit.hpp"
 #include "remat/memory/skyline.hpp"
@@ -36,13 +40,13 @@ struct packing_goal {
 class component_search {
  public:
   component_search(component& c, const packing_goal& goal, run_clock& clock, std::uint64_t seed,
-                   memory_plan_statistics& statistics)
-      : c_(c), goal_(goal), clock_(clock), seed_(seed), statistics_(statistics) {}
+                   memory_plan_statistics& statistics, std::uint64_t& fitted)
+      : c_(c), goal_(goal), clock_(clock), seed_(seed), statistics_(statistics), fitted_(fitted) {}
 
   void run() {
-    const std::uint64_t begun = clock_.work_done();
     for (std::uint64_t sweep = 0; !is_done(); ++sweep) {
-      if (c_.blocks() <= most_fitted) fit_stepwise(begun);
+      fit_stepwise();
+      if (goal_.work == run_control::no_work_limit) pack_again(packings << std::min<std::uint64_t>(sweep, 20));
       if (is_done()) return;
       const std::uint64_t doubled = std::min<std::uint64_t>(sweep, 20);
       const std::uint64_t work = (sweep == 0 ? std::uint64_t{4'000'000} : std::uint64_t{16'000'000}) << doubled / 2;
@@ -56,41 +60,80 @@ class component_search {
   }
 
  private:
+  static constexpr std::uint32_t small = 16;          // blocks: a depth-first search takes no time
+  static constexpr std::uint64_t packings = 64;       // on a skyline, in the first sweep; they double
   static constexpr std::uint32_t most_fitted = 2048;  // blocks: beyond, a depth-first search hardly ends
 
   [[nodiscard]] bool is_far() const { return c_.height > goal_.near_enough; }
   [[nodiscard]] bool is_done() const {
     return c_.height <= goal_.least || c_.is_optimal() || c_.bound > goal_.most || clock_.should_stop() ||
-           (!is_far() && clock_.work_done() >= goal_.work);
+           (!is_far() && local_work() >= goal_.work);
   }
 
-  /// Searches depth-first until that has had as much work as the local search since `begun`. The work for each height
-  /// doubles from one round to the next.
-  void fit_stepwise(std::uint64_t begun) {
-    // With less work, no strategy comes to its first packing.
-    const std::uint64_t least_work = std::uint64_t{5} * c_.blocks() * (c_.blocks() + c_.sections);
+  [[nodiscard]] std::uint64_t local_work() const { return clock_.work_done() - fitted_; }
+
+  /// The work that the depth-first search may still do: as much as the local search has done; where the answer need
+  /// only be near the bound, an eighth of that.
+  [[nodiscard]] std::uint64_t work_to_fit() const {
+    const std::uint64_t share = goal_.work == run_control::no_work_limit ? local_work() + first_fit_work
+                                : c_.blocks() <= small                   ? first_fit_work / 10
+                                                                         : local_work() / 8;
+    return share - std::min(share, fitted_);
+  }
+
+  /// Searches depth-first while `work_to_fit` lasts. Each round has more work for each height.
+  void fit_stepwise() {
+    const std::uint64_t least_work = 6 * fit_search::restart_work(c_);
+    if (is_done() || c_.blocks() > most_fitted || work_to_fit() < least_work) return;
     fit_search search(c_, clock_);
-    fit_work_ = std::max(fit_work_, least_work);
-    for (;;) {
-      const std::uint64_t before = clock_.work_done(), others = before - begun - fitted_;
-      if (is_done() || fitted_ > others || least_work > others + first_fit_work) break;
+    for (; !is_done() && work_to_fit() >= least_work; fit_work_ += fit_work_ / 4) {
+      fit_work_ = std::max(fit_work_, least_work);
       fit_round(search);
-      fitted_ += clock_.work_done() - before;
-      fit_work_ *= 2;
     }
     statistics_.nodes += search.nodes();
   }
 
-  /// Tries the least height, then halves of the way to it; at last the greatest height below the present one, since a
-  /// proof that this is impossible is the easiest.
+  /// Tries the least height, then halves of the way to it. At last comes the greatest height below the present one,
+  /// since to prove that it is impossible is easiest.
   void fit_round(fit_search& search) {
-    std::int64_t failed = std::max(goal_.least, c_.bound);
-    if (fit(c_, search, failed, fit_work_) == fit_verdict::fits || goal_.asks_to_fit()) return;
-    while (!is_done() && c_.height - failed > std::max(2 * search.unit(), c_.load / 1024)) {
+    const auto fits = [&](std::int64_t height) {
+      const std::uint64_t before = clock_.work_done();
+      const fit_verdict verdict = fit(c_, search, height, std::min(fit_work_, work_to_fit()), clock_, fit_seed_);
+      fitted_ += clock_.work_done() - before;
+      return verdict == fit_verdict::fits;
+    };
+    const auto least = [&] { return std::max(goal_.least, c_.bound); };
+    if (fits(least()) || goal_.asks_to_fit()) return;
+    std::int64_t failed = least();
+    while (!is_done() && work_to_fit() > 0 && c_.height - failed > std::max(2 * search.unit(), c_.load / 2048)) {
       const std::int64_t target = failed + (c_.height - failed) / 2;
-      if (fit(c_, search, target, fit_work_) != fit_verdict::fits) failed = target;
+      if (!fits(target)) failed = target;
     }
-    if (!is_done() && c_.height - 1 >= c_.bound) fit(c_, search, c_.height - 1, fit_work_);
+    if (!is_done() && c_.height - 1 >= least()) fits(c_.height - 1);
+  }
+
+  /// Packs on a skyline again and again, by length^p × size × a random factor: quick where there are many blocks, for
+  /// which a move of the local search takes long.
+  void pack_again(std::uint64_t times) {
+    skyline_packer pack(c_);
+    random_source random(seed_ + times);
+    const std::uint64_t n = c_.blocks();
+    for (std::uint64_t k = 0; k < times && !is_done(); ++k) {
+      const double noise = 0.25 * static_cast<double>(k / 4 % 4);
+      std::vector<std::pair<double, std::uint32_t>> keys;
+      keys.reserve(n);
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const double length = c_.length(i),
+                     powers[] = {length, std::sqrt(length), length * length, length * length * length};
+        keys.emplace_back(powers[k % 4] * static_cast<double>(c_.size[i]) * (1 + noise * random.uniform()), i);
+      }
+      std::sort(keys.begin(), keys.end());
+      std::vector<std::uint32_t> rank(n);
+      for (std::uint32_t r = 0; r < n; ++r) rank[keys[r].second] = r + 1;
+      std::vector<std::int64_t> offset = pack(rank);
+      c_.keep_if_lower(offset);
+      clock_.work(64 * n);
+    }
   }
 
   /// Squeezes the packing by halves of the way to the least height, which is quicker than the least height at once; for
@@ -99,7 +142,7 @@ class component_search {
     squeezer squeeze(c_, clock_, seed_ + sweep);
     const auto fits = [&](std::int64_t target, push_policy policy) {
       const std::uint64_t work = std::min(squeeze.push_work() << (6 + doubled),
-                                          is_far() ? most_work : goal_.work - std::min(goal_.work, clock_.work_done()));
+                                          is_far() ? most_work : goal_.work - std::min(goal_.work, local_work()));
       std::vector<std::int64_t> offset = c_.offset;
       if (!squeeze(target, offset, policy, work)) return false;
       c_.keep_if_lower(offset);
@@ -121,9 +164,10 @@ class component_search {
   run_clock& clock_;
   std::uint64_t seed_;
   memory_plan_statistics& statistics_;
-  static constexpr std::uint64_t first_fit_work = 2'000'000;
-  std::uint64_t fit_work_ = first_fit_work / 4;  // of the next round of depth-first search, for each height
-  std::uint64_t fitted_ = 0;                     // the work of all rounds
+  std::uint64_t& fitted_;  // the work of all depth-first searches
+  static constexpr std::uint64_t first_fit_work = 20'000'000;
+  std::uint64_t fit_seed_ = 0;
+  std::uint64_t fit_work_ = first_fit_work / 16;  // of the next round of depth-first search, for each height
 };
 
 /// Packs a component by the heuristics that make no moves; all after the first only while the clock permits.
@@ -176,8 +220,8 @@ class plan_search {
     while (!parts_.empty() && !is_impossible()) {
       component& c = highest(parts_);
       if (c.height <= goal_.least || c.is_optimal() || clock_.should_stop()) break;
-      if (c.height <= goal_.near_enough && clock_.work_done() >= goal_.work) break;
-      component_search(c, goal_, clock_, options_.run.seed, statistics_).run();
+      if (c.height <= goal_.near_enough && clock_.work_done() - fitted_ >= goal_.work) break;
+      component_search(c, goal_, clock_, options_.run.seed, statistics_, fitted_).run();
     }
   }
 
@@ -216,6 +260,7 @@ class plan_search {
   std::vector<component> parts_;
   packing_goal goal_{};
   std::int64_t load_ = 0;
+  std::uint64_t fitted_ = 0;  // the work of all depth-first searches
   memory_plan_statistics statistics_{};
 };
 

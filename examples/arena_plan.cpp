@@ -2,9 +2,11 @@
 //
 // arena-plan: reads intervals (id,lower,upper,size), and gives each of them an offset in one arena.
 //
-//     arena-plan buffers.csv --alignment 64 --seconds 10 --out planned.csv
+//     arena-plan buffers.csv --alignment 64 --seconds 10 --out planned.csv    # the smallest arena
+//     arena-plan buffers.csv --alignment 64 --capacity 1048576                # do they fit this one?
 //
-// Exit status: 0; 2 for unusable arguments or input, with one line on standard error.
+// Exit status: 0; 1 if the intervals are not known to fit the capacity; 2 for unusable arguments or input, with one
+// line on standard error.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -30,6 +33,7 @@ namespace {
 struct arguments {
   std::string in{}, out{};
   double seconds = 0;
+  std::optional<std::int64_t> capacity{};
   remat::memory_plan_options options{};
 };
 
@@ -42,40 +46,70 @@ std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+const char* in_words(remat::memory_fit_status status) {
+  switch (status) {
+    case remat::memory_fit_status::fits:
+      return "the intervals fit";
+    case remat::memory_fit_status::impossible:
+      return "proven: the intervals do not fit";
+    case remat::memory_fit_status::unknown:
+      break;
+  }
+  return "not known whether the intervals fit; a larger --seconds searches longer";
+}
+
+void write(const remat::intervals_file& file, const std::string& path) {
+  std::ofstream out(path, std::ios::binary);
+  out << remat::to_csv(file);
+  out.close();
+  if (!out) throw remat::bad_file(path, "", "cannot be written");
+}
+
 int run(const arguments& args) {
   remat::intervals_file file = remat::parse_intervals(slurp(args.in), args.in);
-  const remat::memory_plan plan = remat::plan_memory(file.intervals, args.options);
+  remat::memory_fit fit{remat::memory_fit_status::fits, {}};
+  if (args.capacity)
+    fit = remat::fit_memory(file.intervals, *args.capacity, args.options);
+  else
+    fit.plan = remat::plan_memory(file.intervals, args.options);
+  const remat::memory_plan& plan = fit.plan;
   const remat::memory_check_report report =
       remat::check_memory(file.intervals, plan.offsets, plan.arena_bytes, plan.alignment);
   if (!report.valid()) throw remat::internal_error("memory plan: " + report.message());
   const double ratio =
       plan.lower_bound == 0 ? 1 : static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound);
-  std::cout << "intervals " << file.intervals.size() << "\narena     " << plan.arena_bytes << " bytes"
-            << (plan.optimal ? ", proven the smallest" : "") << "\nmax load  " << plan.lower_bound
-            << " bytes, sizes rounded up to " << plan.alignment << "\nratio     " << remat::format_fixed(ratio, 4)
-            << "\nseconds   " << remat::format_fixed(plan.statistics.seconds, 3) << '\n';
-  if (args.out.empty()) return 0;
-  file.offsets = plan.offsets;
-  std::ofstream out(args.out, std::ios::binary);
-  out << remat::to_csv(file);
-  out.close();
-  if (!out) throw remat::bad_file(args.out, "", "cannot be written");
-  return 0;
+  std::cout << "intervals " << file.intervals.size() << '\n';
+  if (args.capacity) std::cout << "capacity  " << *args.capacity << " bytes: " << in_words(fit.status) << '\n';
+  std::cout << "arena     " << plan.arena_bytes << " bytes" << (plan.optimal ? ", proven the smallest" : "")
+            << "\nmax load  " << plan.lower_bound << " bytes, sizes rounded up to " << plan.alignment << "\nratio     "
+            << remat::format_fixed(ratio, 4) << "\nseconds   " << remat::format_fixed(plan.statistics.seconds, 3)
+            << '\n';
+  if (!args.out.empty()) {
+    file.offsets = plan.offsets;
+    write(file, args.out);
+  }
+  return fit.status == remat::memory_fit_status::fits ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   arguments args;
-  CLI::App app("Gives each interval of memory an offset in one arena, and makes the arena small.", "arena-plan");
+  CLI::App app(
+      "Gives each interval of memory an offset in one arena.\n"
+      "Without --capacity, makes the arena small. With it, looks for an arena of at most that size, or for a proof "
+      "that there is none; exit status 1 if no such arena was found.",
+      "arena-plan");
   app.add_option("intervals", args.in, "Lines id,lower,upper,size under such a header; lifetimes are [lower, upper)")
       ->type_name("IN.csv")
       ->required();
+  app.add_option("--capacity", args.capacity, "Of the arena, bytes: ask whether the intervals fit")->type_name("N");
   app.add_option("--alignment", args.options.alignment, "Of every offset, bytes, 256 by default")->type_name("N");
   app.add_option("--seconds", args.seconds, "Wall clock of the search; without it, a fixed amount of work")
       ->type_name("S");
   app.add_option("--seed", args.options.run.seed, "Of all random choices, 0 by default")->type_name("N");
-  app.add_option("--out", args.out, "Write the intervals with their offsets")->type_name("OUT.csv");
+  app.add_option("--out", args.out, "Write the intervals with their offsets, whether they fit or not")
+      ->type_name("OUT.csv");
   try {
     app.parse(argc, argv);
     if (!(args.seconds >= 0)) throw remat::bad_argument("--seconds: a number from 0 is right");

@@ -17,7 +17,7 @@
 #include "remat/execute/worker_threads.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/component.hpp"
-#include "remat/memory/exhaust.hpp"
+#include "remat/memory/fit.hpp"
 #include "remat/memory/interval.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/memory/skyline.hpp"

@@ -43,7 +43,7 @@
 #include "remat/io/impl/pace.hpp"
 #include "remat/memory/impl/check.hpp"
 #include "remat/memory/impl/component.hpp"
-#include "remat/memory/impl/exhaust.hpp"
+#include "remat/memory/impl/fit.hpp"
 #include "remat/memory/impl/plan.hpp"
 #include "remat/memory/impl/skyline.hpp"
 #include "remat/memory/impl/squeeze.hpp"

@@ -678,7 +678,7 @@ TEST_CASE("--bind arena: a fraction is one of the baseline's arena, and the base
 TEST_CASE("--bind arena: the arena is within the budget, also where that of the first schedule is not") {
   if (!built()) return;
   const auto solve = [](const std::string& bind, const std::string& budget) {
-    const result r = run({unet, "--budget", budget, "--solver", "evict", "--work", "1000", "--bind", bind, "--json"});
+    const result r = run({unet, "--budget", budget, "--solver", "evict", "--work", "20000", "--bind", bind, "--json"});
     const nlohmann::json line = r.lines().at(0);
     check_line(line);
     return line;

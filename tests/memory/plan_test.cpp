@@ -71,6 +71,23 @@ std::int64_t smallest_arena(const std::vector<interval>& all, std::int64_t align
   return best;
 }
 
+/// A rectangle of `times` × `bytes`, cut into `pieces`: they fit it without a gap.
+std::vector<interval> cut_rectangle(std::uint64_t seed, std::int64_t times, std::int64_t bytes, std::size_t pieces) {
+  std::mt19937_64 engine(seed);
+  std::vector<interval> out{{0, times, bytes}};
+  while (out.size() < pieces) {
+    const std::size_t k = engine() % out.size();
+    const interval x = out[k];
+    const bool in_time = engine() % 2 == 0;
+    const std::int64_t length = in_time ? x.upper - x.lower : x.size;
+    if (length < 2) continue;
+    const std::int64_t cut = 1 + static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(length - 1));
+    out[k] = in_time ? interval{x.lower, x.lower + cut, x.size} : interval{x.lower, x.upper, cut};
+    out.push_back(in_time ? interval{x.lower + cut, x.upper, x.size} : interval{x.lower, x.upper, x.size - cut});
+  }
+  return out;
+}
+
 memory_plan checked(const std::vector<interval>& all, const memory_plan_options& options = {}) {
   memory_plan plan = plan_memory(all, options);
   const memory_check_report report = check_memory(all, plan.offsets, plan.arena_bytes, options.alignment);
@@ -244,6 +261,80 @@ TEST_CASE("an arena that is enough ends the search, and proves nothing") {
     CHECK(same.statistics.moves == 0);
     CHECK(same.optimal == (same.arena_bytes == same.lower_bound));
   }
+}
+
+TEST_CASE("intervals fit a capacity if and only if the smallest arena does") {
+  std::size_t fits = 0, impossible = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const auto all = seed % 2 == 0 ? random_intervals(seed, 1 + seed % 7, 5, 9) : full_intervals(seed, 3, 8);
+    if (all.size() > 7) continue;
+    memory_plan_options options;
+    options.alignment = 1 + static_cast<std::int64_t>(seed % 3);
+    const std::int64_t smallest = smallest_arena(all, options.alignment);
+    for (std::int64_t capacity = std::max<std::int64_t>(0, smallest - 2); capacity <= smallest + 2; ++capacity) {
+      const memory_fit fit = fit_memory(all, capacity, options);
+      CHECK(check_memory(all, fit.plan.offsets, fit.plan.arena_bytes, options.alignment).valid());
+      CHECK(fit.status == (capacity >= smallest ? memory_fit_status::fits : memory_fit_status::impossible));
+      CHECK((fit.plan.arena_bytes <= capacity) == (fit.status == memory_fit_status::fits));
+      ++(fit.status == memory_fit_status::fits ? fits : impossible);
+    }
+  }
+  CHECK(fits > 100);
+  CHECK(impossible > 100);
+}
+
+TEST_CASE("a capacity below the load is impossible without a search, and a negative one is refused") {
+  const auto all = random_intervals(5, 3000, 2000, 1000);
+  memory_plan_options options;
+  options.alignment = 1;
+  options.enough = -3;  // ignored
+  const memory_fit fit = fit_memory(all, largest_load(all, 1) - 1, options);
+  CHECK(fit.status == memory_fit_status::impossible);
+  CHECK(fit.plan.statistics.moves + fit.plan.statistics.nodes == 0);
+  CHECK(check_memory(all, fit.plan.offsets, fit.plan.arena_bytes, 1).valid());
+  CHECK(fit_memory(all, fit.plan.arena_bytes, options).status == memory_fit_status::fits);
+  CHECK(fit_memory(std::vector<interval>{}, 0).status == memory_fit_status::fits);
+  CHECK_THROWS_WITH_AS((void)fit_memory(all, -1), "capacity is -1 bytes; it must not be negative", bad_argument);
+}
+
+TEST_CASE("the pieces of a cut rectangle fit it, the same way each time") {
+  std::size_t searched = 0, fits = 0;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    const auto all = cut_rectangle(seed, 60, 1000, 12 + 4 * seed);
+    memory_plan_options options;
+    options.alignment = 1;
+    options.run.seed = seed;
+    options.run.work_limit = 50'000'000;
+    const memory_fit fit = fit_memory(all, 1000, options);
+    CHECK(check_memory(all, fit.plan.offsets, fit.plan.arena_bytes, 1).valid());
+    CHECK(fit.status != memory_fit_status::impossible);
+    if (fit.status == memory_fit_status::unknown) CHECK(fit.plan.statistics.stopped == stop_reason::work);
+    fits += fit.status == memory_fit_status::fits;
+    searched += fit.plan.statistics.nodes > 0;
+    options.run.threads = 2;
+    const memory_fit again = fit_memory(all, 1000, options);
+    CHECK(again.status == fit.status);
+    CHECK(again.plan.offsets == fit.plan.offsets);
+  }
+  CHECK(fits >= 12);
+  CHECK(searched >= 4);
+}
+
+TEST_CASE("a search for a capacity ends at its limits without an answer") {
+  const auto all = full_intervals(3, 300, 5000);
+  memory_plan_options options;
+  options.alignment = 1;
+  options.run.work_limit = 1;
+  memory_fit fit = fit_memory(all, 5000, options);
+  CHECK(fit.status == memory_fit_status::unknown);
+  CHECK(fit.plan.statistics.stopped == stop_reason::work);
+  std::stop_source source;
+  source.request_stop();
+  options.run = {};
+  options.run.stop = source.get_token();
+  fit = fit_memory(all, 5000, options);
+  CHECK(fit.status == memory_fit_status::unknown);
+  CHECK(fit.plan.statistics.stopped == stop_reason::cancelled);
 }
 
 TEST_CASE("unusable intervals are refused, each with what is wrong") {

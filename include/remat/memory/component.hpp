@@ -20,14 +20,17 @@ struct component {
   std::vector<std::uint32_t> first;  ///< each block's first section, ascending
   std::vector<std::uint32_t> last;   ///< each block's last section
   std::vector<std::int64_t> size;    ///< of each block
+  std::vector<double> duration;      ///< of each block: the length of its lifetime
   std::vector<std::size_t> id;       ///< the interval of each block
   std::uint32_t sections = 0;
   std::int64_t load = 0;             ///< the largest sum of sizes in any section: no packing is lower
   std::vector<std::int64_t> offset;  ///< of each block in the lowest packing found; empty before the first
   std::int64_t height = 0;           ///< of that packing
-  bool optimal = false;              ///< an exhaustive search has proven that no packing is lower
+  std::int64_t bound = 0;            ///< proven: no packing is lower than this; at least the load
 
   [[nodiscard]] std::uint32_t blocks() const noexcept { return static_cast<std::uint32_t>(size.size()); }
+  /// True if it is proven that no packing is lower.
+  [[nodiscard]] bool is_optimal() const noexcept { return !offset.empty() && height <= bound; }
   /// The number of sections in which block `i` is alive.
   [[nodiscard]] std::uint32_t length(std::uint32_t i) const noexcept { return last[i] - first[i] + 1; }
   /// True if blocks `i` and `j` are alive at the same time.

@@ -29,7 +29,7 @@ struct memory_plan_options {
 /// Figures of a search of `plan_memory`.
 struct memory_plan_statistics {
   std::uint64_t moves = 0;                  ///< of the local search
-  std::uint64_t nodes = 0;                  ///< of the exhaustive search
+  std::uint64_t nodes = 0;                  ///< of the depth-first search
   std::uint64_t work = 0;                   ///< blocks and sections visited
   double seconds = 0;                       ///< wall clock
   stop_reason stopped = stop_reason::none;  ///< the limit that ended the search; `none` if the arena is optimal
@@ -41,7 +41,7 @@ struct memory_plan {
   std::int64_t arena_bytes = 0;       ///< a multiple of `alignment`
   std::int64_t lower_bound = 0;       ///< the largest load: the rounded sizes of all intervals alive at one time
   std::int64_t alignment = 1;         ///< bytes; the alignment of the options
-  bool optimal = false;  ///< proven: the arena meets the bound, or an exhaustive search found no smaller one
+  bool optimal = false;               ///< proven: the arena meets the bound, or a complete search found no smaller one
   memory_plan_statistics statistics{};  ///< figures of the search
 };
 
@@ -54,8 +54,10 @@ struct memory_plan {
 /// Method. Intervals are divided into components, between times when none is alive (`memory/component.hpp`). Each
 /// component is packed on a skyline \cite sekiyama2018memory under three preferences and, up to 4096 intervals, by
 /// first fit (`memory/skyline.hpp`). A component that is then above the bound is squeezed by a local search
-/// (`memory/squeeze.hpp`), and searched exhaustively if it has at most 128 intervals (`memory/exhaust.hpp`). The arena
-/// is never larger than after the first packing.
+/// (`memory/squeeze.hpp`). Up to 2048 intervals, a depth-first search of equal work alternates with it
+/// (`memory/fit.hpp`), which can also prove that no packing is lower; without a limit it has an eighth of the work.
+/// With a limit of time or work, the component is also packed on a skyline again, by random preferences. The arena is
+/// never larger than after the first packing.
 ///
 /// The search ends when the arena meets the bound, is proven the smallest or is `enough`, and at the limits of `run`;
 /// without a limit of time or work, as `default_work` and `further_work` say.
@@ -72,6 +74,33 @@ struct memory_plan {
 ///
 /// For the allocations of a schedule: `offsets[i]` is the offset of `lives.allocations[i]`.
 [[nodiscard]] memory_plan plan_memory(const lifetimes& lives, const memory_plan_options& options = {});
+
+/// The answer of `fit_memory`.
+enum class memory_fit_status : std::uint8_t {
+  fits,        ///< the arena of the plan is within the capacity
+  impossible,  ///< proven: no plan is within the capacity
+  unknown      ///< a limit of `run` ended the search
+};
+
+/// A plan within a capacity, or the proof that there is none.
+struct memory_fit {
+  memory_fit_status status = memory_fit_status::unknown;  ///< the answer
+  memory_plan plan{};  ///< valid for any status: the smallest arena found, above the capacity unless it fits
+};
+
+/// Gives each interval an offset in one arena of at most `capacity` bytes, or proves that this is impossible.
+///
+///     const memory_fit fit = fit_memory(intervals, 1 << 20, {.alignment = 64});
+///     if (fit.status == memory_fit_status::fits) use(fit.plan.offsets);
+///
+/// `plan_memory` asks for the smallest arena; this function asks for any that is small enough, which is often much
+/// quicker. The method is that of `plan_memory`. All work goes into the capacity itself, and none into arenas between
+/// it and the best one found. `options.enough` is ignored. Without a limit of time or work, the search ends after
+/// `further_work`.
+///
+/// Deterministic, cancellation and errors: as for `plan_memory`. Throws `bad_argument` also for a negative capacity.
+[[nodiscard]] memory_fit fit_memory(std::span<const interval> intervals, std::int64_t capacity,
+                                    const memory_plan_options& options = {});
 
 }  // namespace remat
 

@@ -84,6 +84,7 @@ REMAT_INLINE std::vector<component> divide(std::span<const interval> intervals, 
       c.first.push_back(c.sections);
       c.last.push_back(0);
       c.size.push_back(in_units(intervals[i].size, alignment));
+      c.duration.push_back(static_cast<double>(intervals[i].upper) - static_cast<double>(intervals[i].lower));
       load += c.size.back();
       grown = true;
       continue;
@@ -92,6 +93,7 @@ REMAT_INLINE std::vector<component> divide(std::span<const interval> intervals, 
     if (grown) {
       ++c.sections;
       c.load = std::max(c.load, load);
+      c.bound = c.load;
       grown = false;
     }
     c.last[block[i]] = c.sections - 1;

@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
+#include "remat/core/random.hpp"
 #include "remat/memory/component.hpp"
-#include "remat/memory/exhaust.hpp"
+#include "remat/memory/fit.hpp"
 #include "remat/memory/skyline.hpp"
 #include "remat/memory/squeeze.hpp"
 
@@ -23,21 +27,27 @@ namespace detail::memory_planning {
 /// When the search may end. Heights are in units of the alignment.
 struct packing_goal {
   std::int64_t least;        // a packing of this height ends the search
+  std::int64_t most;         // the proof that a packing is higher than this ends it
   std::int64_t near_enough;  // a packing of this height ends it after `work`
   std::uint64_t work;
+
+  /// True if only a packing of the least height is of use.
+  [[nodiscard]] bool asks_to_fit() const { return most != unlimited; }
+  static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 };
 
 /// Improves one component until it reaches the goal, is proven the lowest, or the clock says to stop.
 class component_search {
  public:
   component_search(component& c, const packing_goal& goal, run_clock& clock, std::uint64_t seed,
-                   memory_plan_statistics& statistics)
-      : c_(c), goal_(goal), clock_(clock), seed_(seed), statistics_(statistics) {}
+                   memory_plan_statistics& statistics, std::uint64_t& fitted)
+      : c_(c), goal_(goal), clock_(clock), seed_(seed), statistics_(statistics), fitted_(fitted) {}
 
   void run() {
-    if (c_.blocks() <= small) exhaust(first_nodes);
-    std::uint64_t nodes = first_nodes;
     for (std::uint64_t sweep = 0; !is_done(); ++sweep) {
+      fit_stepwise();
+      if (goal_.work == run_control::no_work_limit) pack_again(packings << std::min<std::uint64_t>(sweep, 20));
+      if (is_done()) return;
       const std::uint64_t doubled = std::min<std::uint64_t>(sweep, 20);
       const std::uint64_t work = (sweep == 0 ? std::uint64_t{4'000'000} : std::uint64_t{16'000'000}) << doubled / 2;
       if (is_far() && goal_.near_enough > c_.load) {  // far above the bound, packing anew helps most
@@ -46,27 +56,84 @@ class component_search {
         if (is_far() && sweep % 4 != 0) continue;
       }
       squeeze_stepwise(sweep, doubled, work);
-      if (is_done()) return;
-      if (c_.blocks() <= medium) exhaust(nodes);
-      nodes *= 2;
     }
   }
 
  private:
-  static constexpr std::uint32_t small = 16, medium = 128;  // blocks that are worth an exhaustive search: first, later
-  static constexpr std::uint64_t first_nodes = 20'000;
+  static constexpr std::uint32_t small = 16;          // blocks: a depth-first search takes no time
+  static constexpr std::uint64_t packings = 64;       // on a skyline, in the first sweep; they double
+  static constexpr std::uint32_t most_fitted = 2048;  // blocks: beyond, a depth-first search hardly ends
 
   [[nodiscard]] bool is_far() const { return c_.height > goal_.near_enough; }
   [[nodiscard]] bool is_done() const {
-    return c_.height <= goal_.least || c_.optimal || clock_.should_stop() ||
-           (!is_far() && clock_.work_done() >= goal_.work);
+    return c_.height <= goal_.least || c_.is_optimal() || c_.bound > goal_.most || clock_.should_stop() ||
+           (!is_far() && local_work() >= goal_.work);
   }
 
-  void exhaust(std::uint64_t nodes) {
-    if (is_done()) return;
-    exhaustive_search search(c_, clock_);
-    c_.optimal = search(goal_.least, nodes);
+  [[nodiscard]] std::uint64_t local_work() const { return clock_.work_done() - fitted_; }
+
+  /// The work that the depth-first search may still do: as much as the local search has done; where the answer need
+  /// only be near the bound, an eighth of that.
+  [[nodiscard]] std::uint64_t work_to_fit() const {
+    const std::uint64_t share = goal_.work == run_control::no_work_limit ? local_work() + first_fit_work
+                                : c_.blocks() <= small                   ? first_fit_work / 10
+                                                                         : local_work() / 8;
+    return share - std::min(share, fitted_);
+  }
+
+  /// Searches depth-first while `work_to_fit` lasts. Each round has more work for each height.
+  void fit_stepwise() {
+    const std::uint64_t least_work = 6 * fit_search::restart_work(c_);
+    if (is_done() || c_.blocks() > most_fitted || work_to_fit() < least_work) return;
+    fit_search search(c_, clock_);
+    for (; !is_done() && work_to_fit() >= least_work; fit_work_ += fit_work_ / 4) {
+      fit_work_ = std::max(fit_work_, least_work);
+      fit_round(search);
+    }
     statistics_.nodes += search.nodes();
+  }
+
+  /// Tries the least height, then halves of the way to it. At last comes the greatest height below the present one,
+  /// since to prove that it is impossible is easiest.
+  void fit_round(fit_search& search) {
+    const auto fits = [&](std::int64_t height) {
+      const std::uint64_t before = clock_.work_done();
+      const fit_verdict verdict = fit(c_, search, height, std::min(fit_work_, work_to_fit()), clock_, fit_seed_);
+      fitted_ += clock_.work_done() - before;
+      return verdict == fit_verdict::fits;
+    };
+    const auto least = [&] { return std::max(goal_.least, c_.bound); };
+    if (fits(least()) || goal_.asks_to_fit()) return;
+    std::int64_t failed = least();
+    while (!is_done() && work_to_fit() > 0 && c_.height - failed > std::max(2 * search.unit(), c_.load / 2048)) {
+      const std::int64_t target = failed + (c_.height - failed) / 2;
+      if (!fits(target)) failed = target;
+    }
+    if (!is_done() && c_.height - 1 >= least()) fits(c_.height - 1);
+  }
+
+  /// Packs on a skyline again and again, by length^p × size × a random factor: quick where there are many blocks, for
+  /// which a move of the local search takes long.
+  void pack_again(std::uint64_t times) {
+    skyline_packer pack(c_);
+    random_source random(seed_ + times);
+    const std::uint64_t n = c_.blocks();
+    for (std::uint64_t k = 0; k < times && !is_done(); ++k) {
+      const double noise = 0.25 * static_cast<double>(k / 4 % 4);
+      std::vector<std::pair<double, std::uint32_t>> keys;
+      keys.reserve(n);
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const double length = c_.length(i),
+                     powers[] = {length, std::sqrt(length), length * length, length * length * length};
+        keys.emplace_back(powers[k % 4] * static_cast<double>(c_.size[i]) * (1 + noise * random.uniform()), i);
+      }
+      std::sort(keys.begin(), keys.end());
+      std::vector<std::uint32_t> rank(n);
+      for (std::uint32_t r = 0; r < n; ++r) rank[keys[r].second] = r + 1;
+      std::vector<std::int64_t> offset = pack(rank);
+      c_.keep_if_lower(offset);
+      clock_.work(64 * n);
+    }
   }
 
   /// Squeezes the packing by halves of the way to the least height, which is quicker than the least height at once; for
@@ -75,7 +142,7 @@ class component_search {
     squeezer squeeze(c_, clock_, seed_ + sweep);
     const auto fits = [&](std::int64_t target, push_policy policy) {
       const std::uint64_t work = std::min(squeeze.push_work() << (6 + doubled),
-                                          is_far() ? most_work : goal_.work - std::min(goal_.work, clock_.work_done()));
+                                          is_far() ? most_work : goal_.work - std::min(goal_.work, local_work()));
       std::vector<std::int64_t> offset = c_.offset;
       if (!squeeze(target, offset, policy, work)) return false;
       c_.keep_if_lower(offset);
@@ -97,6 +164,10 @@ class component_search {
   run_clock& clock_;
   std::uint64_t seed_;
   memory_plan_statistics& statistics_;
+  std::uint64_t& fitted_;  // the work of all depth-first searches
+  static constexpr std::uint64_t first_fit_work = 20'000'000;
+  std::uint64_t fit_seed_ = 0;
+  std::uint64_t fit_work_ = first_fit_work / 16;  // of the next round of depth-first search, for each height
 };
 
 /// Packs a component by the heuristics that make no moves; all after the first only while the clock permits.
@@ -122,56 +193,100 @@ inline void pack_first(component& c, std::int64_t low_enough, run_clock& clock) 
                            [](const component& a, const component& b) { return a.height < b.height; });
 }
 
+/// The whole search: its components, its goal and its clock.
+class plan_search {
+ public:
+  /// Divides the intervals. `capacity`, in bytes, is that of `fit_memory`; negative for `plan_memory`.
+  plan_search(std::span<const interval> intervals, const memory_plan_options& options, std::int64_t capacity)
+      : options_(options),
+        control_(options.run),
+        limited_(control_.work_limit != run_control::no_work_limit ||
+                 control_.time_limit != std::chrono::nanoseconds::max()),
+        clock_(control_),
+        parts_(divide(intervals, options.alignment)) {
+    if (!limited_) control_.work_limit = memory_plan_options::further_work;
+    for (const component& c : parts_) load_ = std::max(load_, c.load);
+    constexpr std::int64_t unlimited = packing_goal::unlimited;
+    const bool fits = capacity >= 0;
+    const std::int64_t enough = (fits ? capacity : options.enough) / options.alignment;
+    const std::int64_t least = std::max(load_, enough);
+    const std::int64_t spare = std::min(load_ / memory_plan_options::near_enough, unlimited - load_);
+    goal_ = {least, fits ? enough : unlimited, fits ? least : std::max(least, load_ + spare),
+             limited_ || fits ? run_control::no_work_limit : memory_plan_options::default_work};
+  }
+
+  void run() {
+    for (component& c : parts_) pack_first(c, goal_.least, clock_);
+    while (!parts_.empty() && !is_impossible()) {
+      component& c = highest(parts_);
+      if (c.height <= goal_.least || c.is_optimal() || clock_.should_stop()) break;
+      if (c.height <= goal_.near_enough && clock_.work_done() - fitted_ >= goal_.work) break;
+      component_search(c, goal_, clock_, options_.run.seed, statistics_, fitted_).run();
+    }
+  }
+
+  /// True if it is proven that the intervals do not fit the capacity.
+  [[nodiscard]] bool is_impossible() const {
+    return std::any_of(parts_.begin(), parts_.end(), [&](const component& c) { return c.bound > goal_.most; });
+  }
+
+  [[nodiscard]] memory_plan result(std::size_t intervals) {
+    memory_plan plan;
+    plan.alignment = options_.alignment;
+    plan.offsets.assign(intervals, 0);
+    for (const component& c : parts_)
+      for (std::size_t i = 0; i < c.size.size(); ++i) plan.offsets[c.id[i]] = c.offset[i] * options_.alignment;
+    plan.lower_bound = load_ * options_.alignment;
+    plan.optimal = true;
+    plan.statistics = statistics_;
+    if (!parts_.empty()) {
+      const component& top = highest(parts_);
+      plan.arena_bytes = top.height * options_.alignment;
+      plan.optimal = top.height == load_ || top.is_optimal();
+      if (!plan.optimal) plan.statistics.stopped = clock_.poll();
+      if (!plan.optimal && !limited_ && plan.statistics.stopped == stop_reason::none && top.height > goal_.least)
+        plan.statistics.stopped = stop_reason::work;  // `default_work` was enough
+    }
+    plan.statistics.work = clock_.work_done();
+    plan.statistics.seconds = clock_.seconds();
+    return plan;
+  }
+
+ private:
+  const memory_plan_options& options_;
+  run_control control_;
+  bool limited_;
+  run_clock clock_;
+  std::vector<component> parts_;
+  packing_goal goal_{};
+  std::int64_t load_ = 0;
+  std::uint64_t fitted_ = 0;  // the work of all depth-first searches
+  memory_plan_statistics statistics_{};
+};
+
 }  // namespace detail::memory_planning
 
 REMAT_INLINE memory_plan plan_memory(std::span<const interval> intervals, const memory_plan_options& options) {
-  namespace planning = detail::memory_planning;
   if (options.enough < 0)
     throw bad_argument("enough is " + std::to_string(options.enough) + " bytes; it must not be negative");
-  run_control control = options.run;
-  const bool limited =
-      control.work_limit != run_control::no_work_limit || control.time_limit != std::chrono::nanoseconds::max();
-  if (!limited) control.work_limit = memory_plan_options::further_work;
-  run_clock clock(control);
-  memory_plan plan;
-  plan.alignment = options.alignment;
-  std::vector<planning::component> parts = planning::divide(intervals, options.alignment);
-  std::int64_t bound = 0;
-  for (const planning::component& c : parts) bound = std::max(bound, c.load);
-
-  const std::int64_t low_enough = std::max(bound, options.enough / options.alignment);
-  const std::int64_t spare =
-      std::min(bound / memory_plan_options::near_enough, std::numeric_limits<std::int64_t>::max() - bound);
-  const planning::packing_goal goal{low_enough, std::max(low_enough, bound + spare),
-                                    limited ? run_control::no_work_limit : memory_plan_options::default_work};
-  for (planning::component& c : parts) planning::pack_first(c, low_enough, clock);
-  while (!parts.empty()) {
-    planning::component& c = planning::highest(parts);
-    if (c.height <= low_enough || c.optimal || clock.should_stop()) break;
-    if (c.height <= goal.near_enough && clock.work_done() >= goal.work) break;
-    planning::component_search(c, goal, clock, options.run.seed, plan.statistics).run();
-  }
-
-  plan.offsets.assign(intervals.size(), 0);
-  for (const planning::component& c : parts)
-    for (std::size_t i = 0; i < c.size.size(); ++i) plan.offsets[c.id[i]] = c.offset[i] * options.alignment;
-  plan.lower_bound = bound * options.alignment;
-  plan.optimal = true;
-  if (!parts.empty()) {
-    const planning::component& top = planning::highest(parts);
-    plan.arena_bytes = top.height * options.alignment;
-    plan.optimal = top.height == bound || top.optimal;
-    if (!plan.optimal) plan.statistics.stopped = clock.poll();
-    if (!plan.optimal && !limited && plan.statistics.stopped == stop_reason::none && top.height > low_enough)
-      plan.statistics.stopped = stop_reason::work;  // `default_work` was enough
-  }
-  plan.statistics.work = clock.work_done();
-  plan.statistics.seconds = clock.seconds();
-  return plan;
+  detail::memory_planning::plan_search search(intervals, options, -1);
+  search.run();
+  return search.result(intervals.size());
 }
 
 REMAT_INLINE memory_plan plan_memory(const lifetimes& lives, const memory_plan_options& options) {
   return plan_memory(intervals_of(lives), options);
+}
+
+REMAT_INLINE memory_fit fit_memory(std::span<const interval> intervals, std::int64_t capacity,
+                                   const memory_plan_options& options) {
+  if (capacity < 0) throw bad_argument("capacity is " + std::to_string(capacity) + " bytes; it must not be negative");
+  detail::memory_planning::plan_search search(intervals, options, capacity);
+  search.run();
+  memory_fit fit{memory_fit_status::unknown, search.result(intervals.size())};
+  if (search.is_impossible()) fit.status = memory_fit_status::impossible;
+  if (fit.plan.arena_bytes <= capacity) fit.status = memory_fit_status::fits;
+  return fit;
 }
 
 }  // namespace remat

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // Outputs and inputs in the caller's memory, and captured steps that get other addresses, on a fake CUDA runtime.
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // Measuring on a device whose clock the test turns: durations are exact.
 #include "remat/execute/cuda_profile.cuh"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // The fake CUDA runtime itself: it refuses what CUDA refuses, and reports what a device would hide.
 #include <doctest/doctest.h>

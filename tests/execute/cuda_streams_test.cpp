@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // Streams and devices of the caller, captures on them, codes that kernels return, and random operations in captures.
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // Each wait of a training step is needed: without it, the fake runtime finds a race.
 #include <doctest/doctest.h>

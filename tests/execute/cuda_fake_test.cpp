@@ -851,6 +851,10 @@ TEST_CASE("owners give back what they own, once") {
     n = std::move(m);
     CHECK(m.size() == 0);
     CHECK(n.size() == 64);
+    cuda_memory o(std::move(n));
+    CHECK(n.size() == 0);
+    CHECK(o.size() == 64);
+    n = std::move(o);
     n = cuda_memory(32);
     CHECK(calls("cudaFree") == 1);
     CHECK(cuda_memory(std::size_t{0}).data() == nullptr);

@@ -249,7 +249,7 @@ TEST_CASE("real graphs: the model is as large as was estimated at most, and a he
     if (!values) continue;  // runs in another order within a phase, which need more memory
     CHECK(loose.time(loose.model().objective(*values)) == doctest::Approx(evicted.time));
     solution again;
-    CHECK(accept(p, again, loose.decode(*values)));
+    CHECK(accept(p, again, loose.decode(*values), "test"));
     CHECK(again.time == doctest::Approx(evicted.time));
   }
 }

@@ -26,6 +26,7 @@
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
+#include "remat/mip/best_values.hpp"
 #include "remat/mip/child_process.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
@@ -310,15 +311,15 @@ inline void run_cbc(const child_task& task, const child_processes::child_output&
 class conversation {
  public:
   conversation(const cbc_backend& backend, const mip_model& model, const mip_options& options)
-      : backend_(backend), model_(model), options_(options), clock_(options.run) {}
+      : backend_(backend), model_(model), options_(options), clock_(options.run), best_(model, options) {}
 
   mip_result run() {
-    const bool with_start = !options_.start.empty() && take(options_.start);
+    const bool with_start = !options_.start.empty() && best_.take(options_.start);
     constexpr std::size_t most = std::numeric_limits<int>::max();
     if (model_.num_columns() >= most / 8 || model_.num_rows() >= most || model_.num_terms() >= most)
       return fail("the model is too large for CBC");
-    if (clock_.should_stop()) return finish(stopped_status());
-    if (model_.num_columns() == 0) return without_columns();  // CBC cannot solve such a model
+    if (clock_.should_stop()) return finish(best_.stopped_status());
+    if (model_.num_columns() == 0) return best_.without_columns(clock_);  // CBC cannot solve such a model
 
     const bool timed = options_.run.time_limit != std::chrono::nanoseconds::max();
     const child_task task{model_, options_, with_start,
@@ -333,45 +334,20 @@ class conversation {
       read_messages();
     }
     if (done_ && last_.kind == message_kind::finished) return conclude();
-    if (done_) return finish(found() ? mip_status::feasible : mip_status::failed);
+    if (done_) return finish(best_.found() ? mip_status::feasible : mip_status::failed);
     if (in_time) {
-      best_.message = "CBC broke down" + child_.ending();
-      return finish(found() ? mip_status::feasible : mip_status::failed);
+      best_.result.message = "CBC broke down" + child_.ending();
+      return finish(best_.found() ? mip_status::feasible : mip_status::failed);
     }
-    if (clock_.poll() == stop_reason::none) best_.message = "CBC gave no sign of life";
-    return finish(stopped_status());
+    if (clock_.poll() == stop_reason::none) best_.result.message = "CBC gave no sign of life";
+    return finish(best_.stopped_status());
   }
 
  private:
-  [[nodiscard]] bool found() const { return best_.objective < mip_model::infinite; }
-  [[nodiscard]] mip_status stopped_status() const { return found() ? mip_status::feasible : mip_status::no_solution; }
-  mip_result finish(mip_status status) {
-    best_.status = status;
-    best_.seconds = clock_.seconds();
-    return std::move(best_);
-  }
+  mip_result finish(mip_status status) { return best_.finish(status, clock_); }
   mip_result fail(const char* message) {
-    best_.message = message;
+    best_.result.message = message;
     return finish(mip_status::failed);
-  }
-  mip_result without_columns() {
-    const bool possible = model_.violation({}) <= 1e-9;
-    best_.objective = best_.bound = possible ? model_.offset : mip_model::infinite;
-    return finish(possible ? mip_status::optimal : mip_status::infeasible);
-  }
-
-  /// Takes values if they are better than the best ones. Returns whether they meet the model.
-  bool take(std::span<const double> values) {
-    std::vector<double> rounded(values.begin(), values.end());
-    for (std::size_t j = 0; j < rounded.size(); ++j)
-      if (j < model_.num_columns() && model_.is_integer(j)) rounded[j] = std::round(rounded[j]);
-    if (!(model_.violation(rounded) <= 1e-5)) return false;
-    const double objective = model_.objective(rounded);
-    if (!(objective < best_.objective)) return true;
-    best_.objective = objective;
-    best_.values = std::move(rounded);
-    if (options_.on_incumbent) options_.on_incumbent(best_.values, objective);
-    return true;
   }
 
   /// Reads messages until the child has finished or ended. Returns false if it must be killed before that.
@@ -386,9 +362,9 @@ class conversation {
       read_messages();
       if ((has_exited || !more) && !is_large) return true;
       clock_.report({.solver = cbc_backend::name,
-                     .best_objective = best_.objective,
-                     .lower_bound = best_.bound,
-                     .done = best_.nodes});
+                     .best_objective = best_.result.objective,
+                     .lower_bound = best_.result.bound,
+                     .done = best_.result.nodes});
     }
     return true;
   }
@@ -409,18 +385,18 @@ class conversation {
 
   void act_on(const message& m, const char* payload) {
     heard_ = true;
-    best_.nodes = std::max(best_.nodes, m.nodes);
+    best_.result.nodes = std::max(best_.result.nodes, m.nodes);
     switch (m.kind) {
       case message_kind::bound:
-        if (m.bound > best_.bound) {
-          best_.bound = m.bound;
+        if (m.bound > best_.result.bound) {
+          best_.result.bound = m.bound;
           if (options_.on_bound) options_.on_bound(m.bound);
         }
         break;
       case message_kind::incumbent: {
         std::vector<double> values(m.bytes / sizeof(double));
         std::memcpy(values.data(), payload, values.size() * sizeof(double));
-        bad_values_ = !take(values);
+        bad_values_ = !best_.take(values);
         break;
       }
       case message_kind::finished:
@@ -428,7 +404,7 @@ class conversation {
         done_ = true;
         break;
       case message_kind::failed:
-        best_.message.assign(payload, m.bytes);
+        best_.result.message.assign(payload, m.bytes);
         done_ = true;
         break;
     }
@@ -436,30 +412,31 @@ class conversation {
 
   /// Judges how CBC says that it finished.
   mip_result conclude() {
-    const double gap =
-        std::max(options_.relative_gap * std::abs(best_.objective), 1e-6 * std::max(1.0, std::abs(best_.objective)));
+    const double gap = std::max(options_.relative_gap * std::abs(best_.result.objective),
+                                1e-6 * std::max(1.0, std::abs(best_.result.objective)));
     switch (last_.status) {
       case mip_status::optimal:
-        if (bad_values_ || !found()) {
-          best_.message = "CBC's values do not meet the model";
-          return finish(stopped_status());
+        if (bad_values_ || !best_.found()) {
+          best_.result.message = "CBC's values do not meet the model";
+          return finish(best_.stopped_status());
         }
-        best_.bound = std::max({best_.bound, std::min(last_.bound, best_.objective), best_.objective - gap});
-        best_.bound = std::min(best_.bound, best_.objective);
+        best_.result.bound =
+            std::max({best_.result.bound, std::min(last_.bound, best_.result.objective), best_.result.objective - gap});
+        best_.result.bound = std::min(best_.result.bound, best_.result.objective);
         return finish(mip_status::optimal);
       case mip_status::infeasible:
-        if (found()) {  // CBC has lost the start, and found nothing better
-          best_.message = "CBC says infeasible, but there are values that meet the model";
+        if (best_.found()) {  // CBC has lost the start, and found nothing better
+          best_.result.message = "CBC says infeasible, but there are values that meet the model";
           return finish(mip_status::feasible);
         }
-        best_.bound = mip_model::infinite;
+        best_.result.bound = mip_model::infinite;
         return finish(mip_status::infeasible);
       case mip_status::unbounded:
         return finish(mip_status::unbounded);
       default:
-        if (std::abs(last_.bound) < 1e49) best_.bound = std::max(best_.bound, last_.bound);
-        best_.bound = std::min(best_.bound, best_.objective);
-        return finish(stopped_status());
+        if (std::abs(last_.bound) < 1e49) best_.result.bound = std::max(best_.result.bound, last_.bound);
+        best_.result.bound = std::min(best_.result.bound, best_.result.objective);
+        return finish(best_.stopped_status());
     }
   }
 
@@ -467,7 +444,7 @@ class conversation {
   const mip_model& model_;
   const mip_options& options_;
   run_clock clock_;
-  mip_result best_;
+  mip_answers::best_values best_;
   child_processes::child_process child_;
   std::vector<char> bytes_;  // not yet acted on
   message last_;

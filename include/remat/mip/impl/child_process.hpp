@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -74,17 +73,18 @@ inline void limit_memory(std::uint64_t more_bytes) noexcept {
   const rlimit no_core{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &no_core);
   if (more_bytes > 0) {
-    unsigned long long pages = 0;  // in use now
-    if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
-      if (std::fscanf(f, "%llu", &pages) != 1) pages = 0;
-      std::fclose(f);
+    unsigned long long pages = 0;  // in use now: the first number of the file
+    char text[32] = {};
+    if (const int f = ::open("/proc/self/statm", O_RDONLY); f >= 0) {
+      if (::read(f, text, sizeof text - 1) > 0) pages = std::strtoull(text, nullptr, 10);
+      ::close(f);
     }
     const rlimit memory{pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + more_bytes, RLIM_INFINITY};
     (void)::setrlimit(RLIMIT_AS, &memory);
   }
-  if (std::FILE* f = std::fopen("/proc/self/oom_score_adj", "w")) {
-    std::fputs("1000", f);  // where memory runs out, the system ends this process and not the parent
-    std::fclose(f);
+  if (const int f = ::open("/proc/self/oom_score_adj", O_WRONLY); f >= 0) {
+    (void)!::write(f, "1000", 4);  // where memory runs out, the system ends this process and not the parent
+    ::close(f);
   }
 }
 

@@ -3,17 +3,21 @@
 
 #include "remat/mip/command.hpp"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -24,6 +28,7 @@
 #include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
+#include "remat/mip/best_values.hpp"
 #include "remat/mip/child_process.hpp"
 #include "remat/mip/mps.hpp"
 #include "remat/mip/solution_file.hpp"
@@ -57,6 +62,35 @@ class scratch_directory {
   bool keep_;
 };
 
+/// Writes a new file. Returns false if it cannot be written.
+inline bool write_text(const std::filesystem::path& path, std::string_view text) {
+  const int f = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (f < 0) return false;
+  while (!text.empty()) {
+    const ssize_t n = ::write(f, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return ::close(f) == 0 && text.empty();
+}
+
+/// The whole of a file; nothing if it cannot be read.
+inline std::optional<std::string> read_text(const std::filesystem::path& path) {
+  const int f = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (f < 0) return std::nullopt;
+  std::string out;
+  char part[1 << 14];
+  for (;;) {
+    const ssize_t n = ::read(f, part, sizeof part);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    out.append(part, static_cast<std::size_t>(n));
+  }
+  ::close(f);
+  return out;
+}
+
 /// The text as one word of the shell.
 inline std::string quoted(const std::string& text) {
   std::string out = "'";
@@ -79,21 +113,21 @@ inline void replace_all(std::string& text, std::string_view word, const std::str
 class command_run {
  public:
   command_run(const command_backend& backend, const mip_model& model, const mip_options& options)
-      : backend_(backend), model_(model), options_(options), clock_(options.run) {}
+      : backend_(backend), model_(model), options_(options), clock_(options.run), best_(model, options) {}
 
   mip_result run() {
-    if (!options_.start.empty()) take(options_.start);
-    if (clock_.should_stop()) return finish(stopped_status());
-    if (model_.num_columns() == 0) return without_columns();
+    if (!options_.start.empty()) best_.take(options_.start);
+    if (clock_.should_stop()) return finish(best_.stopped_status());
+    if (model_.num_columns() == 0) return best_.without_columns(clock_);
     const scratch_directory place(backend_.directory, backend_.keep_files);
     if (place.path().empty()) return fail("no directory for the model's file could be made");
     const std::filesystem::path mps = place.path() / "model.mps", answer = place.path() / "solution.txt";
     {
-      std::ofstream out(mps, std::ios::binary);
-      write_mps(out, model_);
-      if (!out.flush()) return fail(mps.string() + " could not be written");
+      std::ostringstream text;
+      write_mps(text, model_);
+      if (!write_text(mps, std::move(text).str())) return fail(mps.string() + " could not be written");
     }
-    if (clock_.should_stop()) return finish(stopped_status());
+    if (clock_.should_stop()) return finish(best_.stopped_status());
     child_processes::child_process child;
     if (!child.start_command(command_line(mps.string(), answer.string()), backend_.memory_limit))
       return fail("no process for the command could be started");
@@ -105,35 +139,10 @@ class command_run {
   }
 
  private:
-  [[nodiscard]] bool found() const { return best_.objective < mip_model::infinite; }
-  [[nodiscard]] mip_status stopped_status() const { return found() ? mip_status::feasible : mip_status::no_solution; }
-  mip_result finish(mip_status status) {
-    best_.status = status;
-    best_.seconds = clock_.seconds();
-    return std::move(best_);
-  }
+  mip_result finish(mip_status status) { return best_.finish(status, clock_); }
   mip_result fail(std::string message) {
-    best_.message = std::move(message);
-    return finish(found() ? mip_status::feasible : mip_status::failed);
-  }
-  mip_result without_columns() {
-    const bool possible = model_.violation({}) <= 1e-9;
-    best_.objective = best_.bound = possible ? model_.offset : mip_model::infinite;
-    return finish(possible ? mip_status::optimal : mip_status::infeasible);
-  }
-
-  /// Takes values if they are better than the best ones. Returns whether they meet the model.
-  bool take(std::span<const double> values) {
-    std::vector<double> rounded(values.begin(), values.end());
-    for (std::size_t j = 0; j < std::min(rounded.size(), model_.num_columns()); ++j)
-      if (model_.is_integer(j)) rounded[j] = std::round(rounded[j]);
-    if (!(model_.violation(rounded) <= 1e-5)) return false;
-    const double objective = model_.objective(rounded);
-    if (!(objective < best_.objective)) return true;
-    best_.objective = objective;
-    best_.values = std::move(rounded);
-    if (options_.on_incumbent) options_.on_incumbent(best_.values, objective);
-    return true;
+    best_.result.message = std::move(message);
+    return finish(best_.found() ? mip_status::feasible : mip_status::failed);
   }
 
   [[nodiscard]] std::string command_line(const std::string& mps, const std::string& answer) const {
@@ -169,8 +178,10 @@ class command_run {
       if (printed_.size() > most_printed)
         printed_.erase(printed_.begin(), printed_.end() - static_cast<std::ptrdiff_t>(most_printed));
       if (has_exited) return true;
-      clock_.report(
-          {.solver = command_backend::name, .best_objective = best_.objective, .lower_bound = best_.bound, .done = 0});
+      clock_.report({.solver = command_backend::name,
+                     .best_objective = best_.result.objective,
+                     .lower_bound = best_.result.bound,
+                     .done = 0});
     }
   }
 
@@ -185,20 +196,21 @@ class command_run {
   }
 
   mip_result conclude(const std::filesystem::path& answer, bool in_time, const std::string& ending) {
-    std::ifstream in(answer, std::ios::binary);
+    const std::optional<std::string> text = read_text(answer);
     mip_solution_file said;
     std::string wrong;
-    if (!in) {
+    if (!text) {
       wrong = "the command wrote no solution file";
     } else {
       try {
+        std::istringstream in(*text);
         said = read_mip_solution(in, model_.num_columns(), "solution file");
       } catch (const bad_argument& e) {
         wrong = e.what();
       }
     }
-    const bool meets = !said.values.empty() && take(said.values);
-    if (!in_time) return finish(stopped_status());
+    const bool meets = !said.values.empty() && best_.take(said.values);
+    if (!in_time) return finish(best_.stopped_status());
     if (!wrong.empty() || !ending.empty()) {
       if (wrong.empty()) wrong = "the command failed";
       return fail(wrong + ending + last_words());
@@ -208,26 +220,27 @@ class command_run {
 
   /// Judges what the solver says of its search.
   mip_result judge(mip_status said, bool meets, bool has_values) {
-    if (has_values && !meets) best_.message = "the command's values do not meet the model";
+    if (has_values && !meets) best_.result.message = "the command's values do not meet the model";
     switch (said) {
       case mip_status::optimal: {
-        if (!meets) return finish(stopped_status());
-        const double size = std::abs(best_.objective);
-        best_.bound = best_.objective - std::max(options_.relative_gap * size, 1e-6 * std::max(1.0, size));
-        if (options_.on_bound) options_.on_bound(best_.bound);
+        if (!meets) return finish(best_.stopped_status());
+        const double size = std::abs(best_.result.objective);
+        best_.result.bound =
+            best_.result.objective - std::max(options_.relative_gap * size, 1e-6 * std::max(1.0, size));
+        if (options_.on_bound) options_.on_bound(best_.result.bound);
         return finish(mip_status::optimal);
       }
       case mip_status::infeasible:
-        if (found()) {
-          best_.message = "the command says infeasible, but there are values that meet the model";
+        if (best_.found()) {
+          best_.result.message = "the command says infeasible, but there are values that meet the model";
           return finish(mip_status::feasible);
         }
-        best_.bound = mip_model::infinite;
+        best_.result.bound = mip_model::infinite;
         return finish(mip_status::infeasible);
       case mip_status::unbounded:
         return finish(mip_status::unbounded);
       default:
-        return finish(stopped_status());
+        return finish(best_.stopped_status());
     }
   }
 
@@ -235,7 +248,7 @@ class command_run {
   const mip_model& model_;
   const mip_options& options_;
   run_clock clock_;
-  mip_result best_;
+  mip_answers::best_values best_;
   std::vector<char> printed_;  // the end of it
 };
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 //
 // Sizes against the chain they are of, and the bounds against all schedules of short chains.
 #include "remat/chain/sized_chain.hpp"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // An arena of a pool: used behind its allocation and freed behind all work, on any stream, without a wait of the host.
 // The fake runtime reports a use before the allocation or beside the free.

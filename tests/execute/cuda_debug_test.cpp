@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // The tools of the debug modes: NVTX memory regions, and the check for stray writes. And settings of the executor that
 // do not show in the results: kinds of streams and events, modes of captures.

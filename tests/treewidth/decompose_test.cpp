@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads
+// labels: threads slow
 #include "remat/treewidth/decompose.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 
 // The CUDA executor without a GPU: against a runtime that orders work as little as CUDA does.
 #include "remat/execute/cuda.cuh"

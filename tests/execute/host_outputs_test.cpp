@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads memory
+// labels: threads
 // Outputs in the caller's memory: bound, accumulated, and with several executors on one arena.
 #include <doctest/doctest.h>
 

@@ -332,8 +332,10 @@ TEST_CASE("a captured step gets other inputs and outputs, and needs no new insta
     std::vector<tensor_id> outputs;
     for (const tensor_id t : x.graph.final_outputs())
       if (!x.p.graph().always_resident[index(t)]) outputs.push_back(t);
-    const launch_plan plan(x.graph, x.p, x.plan.steps, {x.placed.offsets, x.placed.arena_bytes, alignment},
-                           launch_options{.streams = 3, .bound_outputs = outputs});
+    launch_options options;
+    options.streams = 3;
+    options.bound_outputs = outputs;
+    const launch_plan plan(x.graph, x.p, x.plan.steps, {x.placed.offsets, x.placed.arena_bytes, alignment}, options);
     cuda_executor run(plan, std::ref(kernels));
     std::vector<cuda_memory> memory[2];
     const auto bind = [&](std::size_t which) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,6 +49,16 @@ class best_values {
     result.status = status;
     result.seconds = clock.seconds();
     return std::move(result);
+  }
+  /// Ends the solve after the solver has said that no values exist; known values contradict it. `solver` names it in
+  /// the message.
+  [[nodiscard]] mip_result infeasible(std::string_view solver, const run_clock& clock) {
+    if (found()) {
+      result.message = std::string(solver) + " says infeasible, but there are values that meet the model";
+      return finish(mip_status::feasible, clock);
+    }
+    result.bound = mip_model::infinite;
+    return finish(mip_status::infeasible, clock);
   }
   /// The answer to a model without columns, which solvers may refuse.
   [[nodiscard]] mip_result without_columns(const run_clock& clock) {

@@ -425,12 +425,7 @@ class conversation {
         best_.result.bound = std::min(best_.result.bound, best_.result.objective);
         return finish(mip_status::optimal);
       case mip_status::infeasible:
-        if (best_.found()) {  // CBC has lost the start, and found nothing better
-          best_.result.message = "CBC says infeasible, but there are values that meet the model";
-          return finish(mip_status::feasible);
-        }
-        best_.result.bound = mip_model::infinite;
-        return finish(mip_status::infeasible);
+        return best_.infeasible("CBC", clock_);  // CBC may have lost the start, and found nothing better
       case mip_status::unbounded:
         return finish(mip_status::unbounded);
       default:

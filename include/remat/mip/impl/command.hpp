@@ -231,12 +231,7 @@ class command_run {
         return finish(mip_status::optimal);
       }
       case mip_status::infeasible:
-        if (best_.found()) {
-          best_.result.message = "the command says infeasible, but there are values that meet the model";
-          return finish(mip_status::feasible);
-        }
-        best_.result.bound = mip_model::infinite;
-        return finish(mip_status::infeasible);
+        return best_.infeasible("the command", clock_);
       case mip_status::unbounded:
         return finish(mip_status::unbounded);
       default:

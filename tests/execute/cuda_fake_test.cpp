@@ -29,6 +29,7 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/fake_cuda.hpp"
+#include "support/fake_cuda_steps.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
@@ -54,29 +55,7 @@ namespace {
 
 using bytes = std::vector<std::byte>;
 
-std::uint64_t mix(std::uint64_t h, std::uint64_t x) {
-  h = (h ^ x) * 0x9e3779b97f4a7c15u;
-  return h ^ (h >> 29);
-}
-
-/// What an operation writes: every byte follows from the operation, its seed and all bytes that it reads. Contributions
-/// are added byte by byte, which is the same in every order.
-void work(op_id o, std::uint64_t seed, const std::vector<std::span<const std::byte>>& inputs,
-          const std::vector<std::span<std::byte>>& outputs, const std::vector<std::uint8_t>& adds) {
-  std::uint64_t h = mix(seed, index(o));
-  for (const auto in : inputs) {
-    h = mix(h, in.size());
-    for (const std::byte b : in) h = mix(h, std::to_integer<std::uint64_t>(b));
-  }
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    for (std::size_t j = 0; j < outputs[i].size(); ++j) {
-      const auto value = static_cast<unsigned>(mix(mix(h, i), j) & 0xff);
-      const auto old = adds[i] ? std::to_integer<unsigned>(outputs[i][j]) : 0U;
-      outputs[i][j] = static_cast<std::byte>((value + old) & 0xff);
-    }
-}
-
-/// Enqueues `work`, and fills the workspace with what nobody wants to find elsewhere.
+/// Enqueues `fake::hash_inputs`, and fills the workspace with what nobody wants to find elsewhere.
 struct kernels {
   const cuda_seed* device_seed = nullptr;  // if not null: the step's seed is read there, when the work runs
   std::size_t* runs = nullptr;
@@ -95,7 +74,7 @@ struct kernels {
           std::fill(space.begin(), space.end(), std::byte{0x55});
           std::uint64_t step = 0;
           if (from != nullptr) std::memcpy(&step, from->get(), sizeof step);
-          work(o, from != nullptr ? kernel_seed(step, o) : seed, in, out, adds);
+          fake::hash_inputs(o, from != nullptr ? kernel_seed(step, o) : seed, in, out, adds);
           if (count != nullptr) ++*count;
         },
         std::move(used), "operation " + std::to_string(index(c.operation)));
@@ -146,7 +125,7 @@ struct example {
         out.emplace_back(data[index(t)]);
         adds.push_back(std::exchange(written[index(t)], std::uint8_t{1}));
       }
-      work(id, kernel_seed(seed, id), in, out, adds);
+      fake::hash_inputs(id, kernel_seed(seed, id), in, out, adds);
     }
     bytes all;
     for (const tensor_id t : graph.final_outputs()) all.insert(all.end(), data[index(t)].begin(), data[index(t)].end());

@@ -122,6 +122,17 @@ inline bool is_implied(const CUstream_st* s, const CUevent_st* e) {
          std::all_of(e->after.begin(), e->after.end(), [&](std::size_t n) { return seen.count(n) == 1; });
 }
 
+/// A call that reads a property of a stream.
+template <class T>
+cudaError_t read_of_stream(const char* name, cudaStream_t stream, T CUstream_st::*member, T* out) {
+  const call in(name);
+  if (in.code != cudaSuccess) return in.code;
+  const CUstream_st* const s = stream_of(stream);
+  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
+  *out = s->*member;
+  return cudaSuccess;
+}
+
 }  // namespace remat::test::fake_cuda
 
 extern "C" {
@@ -251,31 +262,13 @@ cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaStreamGetDevice(cudaStream_t stream, int* device) {
-  using namespace remat::test::fake_cuda;
-  const call in("cudaStreamGetDevice");
-  if (in.code != cudaSuccess) return in.code;
-  const CUstream_st* const s = stream_of(stream);
-  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
-  *device = s->device;
-  return cudaSuccess;
+  return remat::test::fake_cuda::read_of_stream("cudaStreamGetDevice", stream, &CUstream_st::device, device);
 }
 cudaError_t CUDARTAPI cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  using namespace remat::test::fake_cuda;
-  const call in("cudaStreamGetPriority");
-  if (in.code != cudaSuccess) return in.code;
-  const CUstream_st* const s = stream_of(stream);
-  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
-  *priority = s->priority;
-  return cudaSuccess;
+  return remat::test::fake_cuda::read_of_stream("cudaStreamGetPriority", stream, &CUstream_st::priority, priority);
 }
 cudaError_t CUDARTAPI cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
-  using namespace remat::test::fake_cuda;
-  const call in("cudaStreamGetFlags");
-  if (in.code != cudaSuccess) return in.code;
-  const CUstream_st* const s = stream_of(stream);
-  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
-  *flags = s->flags;
-  return cudaSuccess;
+  return remat::test::fake_cuda::read_of_stream("cudaStreamGetFlags", stream, &CUstream_st::flags, flags);
 }
 cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t stream) {
   using namespace remat::test::fake_cuda;

@@ -87,6 +87,8 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   what.least_reason =
       "some stage needs " + std::to_string(what.least_bytes) + " bytes by itself, with the input of the chain";
   if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
+  if (args.improve)
+    throw usage_error("--improve: " + args.graph + " is a chain, whose schedules are not refined; leave it out");
   remat::rotor_options rotor;
   if (args.slots) {
     rotor.form = remat::rotor_form::slots;
@@ -101,6 +103,10 @@ graph_solver_options read_graph_options(const arguments& args) {
   graph_solver_options options;
   if (args.slots) options.rotor.slots = options.rockmate.slots = *args.slots;
   if (args.gap) options.automatic.gap = *args.gap;
+  if (args.improve)
+    options.each([](std::string_view, auto& of_solver) {
+      if constexpr (requires { of_solver.improve; }) of_solver.improve = true;
+    });
   const option_settings settings(args.settings);
   options.each([&](std::string_view solver, auto& of_solver) { settings.apply(solver, of_solver); });
   return options;

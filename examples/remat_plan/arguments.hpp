@@ -44,6 +44,7 @@ struct arguments {
   unsigned threads = 1;
   std::optional<std::uint32_t> slots{};
   std::optional<double> gap{};          ///< of auto
+  bool improve = false;                 ///< the named solvers get the help of the others
   std::vector<std::string> settings{};  ///< SOLVER.NAME=VALUE
   bool list_options = false;
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
@@ -137,6 +138,10 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   option("--slots", texts.slots, "N", "rotor, rockmate: count memory in N slots");
   option("--gap", texts.gap, "G",
          "auto: end when the schedule is proven to be within G of the least time, 0.001 by default");
+  app.add_flag(
+      "--improve", out.improve,
+      "The named solvers are helped by eviction and refinement, as auto is; without it each runs its own method "
+      "alone");
   app.add_option("--option", out.settings, "An option of a solver, any number of times")
       ->type_name("SOLVER.NAME=VALUE")
       ->allow_extra_args(false);

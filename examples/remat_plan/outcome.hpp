@@ -7,13 +7,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "remat/memory/plan.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/solver/figures.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat_plan {
@@ -55,6 +58,7 @@ struct outcome {
   double seconds = 0;
   std::string by{};  ///< the part that found the schedule, as in `remat::solution`
   std::string message{};
+  remat::figures own{};  ///< what the parts of the solver did
 
   [[nodiscard]] bool solved() const noexcept { return time.has_value(); }
   /// The bytes that the budget binds: the arena's or the peak. Only for a solve that gave a schedule.
@@ -71,6 +75,24 @@ struct outcome {
   if (!o.time || !o.lower_bound) return std::nullopt;
   if (*o.lower_bound > 0) return (*o.time - *o.lower_bound) / *o.lower_bound;
   return *o.time == 0 ? std::optional<double>(0) : std::nullopt;
+}
+
+/// The figures of a solver as an object.
+[[nodiscard]] inline nlohmann::ordered_json to_json(const remat::figures& own) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : own.items())
+    out[name] = std::visit(
+        [](const auto& v) -> nlohmann::ordered_json {
+          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, remat::figures::group_list>) {
+            nlohmann::ordered_json list = nlohmann::ordered_json::array();
+            for (const remat::figures& group : v) list.push_back(to_json(group));
+            return list;
+          } else {
+            return v;
+          }
+        },
+        value);
+  return out;
 }
 
 /// The object of `--json`: exactly these keys, null for unknown values, and those of streams with --streams alone.
@@ -98,6 +120,7 @@ struct outcome {
   line["seconds"] = o.seconds;
   line["by"] = o.by.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(o.by);
   line["message"] = o.message.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(o.message);
+  line["statistics"] = to_json(o.own);
   return line;
 }
 

@@ -47,6 +47,7 @@ template <remat::solver_solution Solution>
   out.status = s.status;
   out.seconds = s.statistics.seconds;
   out.message = std::move(s.message);
+  out.own = std::move(s.statistics.own);
   if (s.status != remat::solve_status::infeasible && s.status != remat::solve_status::error)
     out.lower_bound = s.lower_bound;
   if (!s.plan) return out;

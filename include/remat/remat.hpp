@@ -44,5 +44,6 @@
 #include "remat/schedule/streams.hpp"
 #include "remat/solver/chain_solution.hpp"
 #include "remat/solver/concepts.hpp"
+#include "remat/solver/figures.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/version.hpp"

@@ -62,6 +62,7 @@
 #include "remat/solver/exact.hpp"
 #include "remat/solver/frontier.hpp"
 #include "remat/solver/hiremate.hpp"
+#include "remat/solver/improve.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/part_solvers.hpp"
 #include "remat/solver/parts.hpp"

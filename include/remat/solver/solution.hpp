@@ -9,6 +9,7 @@
 
 #include "remat/core/id.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/solver/figures.hpp"
 
 namespace remat {
 
@@ -42,6 +43,7 @@ struct solve_statistics {
   std::uint64_t work = 0;        ///< in the solver's unit of work
   std::uint64_t computes = 0;    ///< runs of operations in the plan
   std::uint64_t recomputes = 0;  ///< runs in the plan beyond the first of each operation
+  figures own{};                 ///< what the parts of the solver did; the solver's header names them
 };
 
 /// The answer of every solver.

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/solver/figures.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "remat/core/linkage.hpp"
+
+namespace remat {
+
+REMAT_INLINE void figures::set(std::string_view name, double value) {
+  if (std::isfinite(value)) return put(name, value);
+  items_.erase(std::remove_if(items_.begin(), items_.end(), [&](const item& i) { return i.first == name; }),
+               items_.end());
+}
+
+REMAT_INLINE void figures::put(std::string_view name, value_type value) {
+  for (item& i : items_)
+    if (i.first == name) {
+      i.second = std::move(value);
+      return;
+    }
+  items_.emplace_back(std::string(name), std::move(value));
+}
+
+}  // namespace remat

@@ -181,4 +181,26 @@ TEST_CASE("no slower than Rockmate's own plans that keep their budget, before me
   CHECK(compared == (all ? 17 : 7));
 }
 
+TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and refinement follows") {
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/mixer.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak / 100 * 40);
+  remat::rockmate_options options;
+  options.block_effort = 6000;
+  const solution own = remat::rockmate(p, options);
+  REQUIRE(own.has_schedule());
+  CHECK(own.by == "rockmate");
+  const remat::figures& figures = own.statistics.own;
+  CHECK(*figures.find<double>("flat_time") == own.time);
+  CHECK(*figures.find<bool>("with_options"));
+  CHECK(*figures.find<std::int64_t>("chains_with_options") > 0);
+  CHECK(*figures.find<std::int64_t>("options_kept") <= *figures.find<std::int64_t>("options_found"));
+  CHECK(*figures.find<std::int64_t>("stage_options") > *figures.find<std::int64_t>("stages"));
+  options.improve = true;
+  options.run.work_limit = 60'000;
+  const solution better = remat::rockmate(p, options);
+  CHECK(better.by.rfind("rockmate/refined/", 0) == 0);
+  CHECK(better.time < own.time);
+  CHECK(better.statistics.own.find<double>("own_time") != nullptr);
+}
+
 }  // namespace

@@ -409,4 +409,50 @@ TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {
   CHECK_THROWS_AS((void)remat::rotor(p, options), remat::bad_argument);
 }
 
+TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and refinement follows") {
+  const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/unet5-b16-256.json").instance;
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
+  remat::rotor_options options;
+  options.slots = 60;
+  options.max_stages = 30;
+  const solution own = remat::rotor(p, options);
+  REQUIRE(own.has_schedule());
+  CHECK(own.by == "rotor");
+  const remat::figures& figures = own.statistics.own;
+  CHECK(*figures.find<double>("flat_time") == own.time);
+  CHECK(*figures.find<std::int64_t>("flat_peak_bytes") == own.peak_bytes);
+  CHECK(*figures.find<std::int64_t>("chains") > 3);
+  CHECK(*figures.find<std::int64_t>("stages") <= 30);
+  CHECK(*figures.find<std::int64_t>("distinct_stages") <= *figures.find<std::int64_t>("stages"));
+  CHECK(*figures.find<double>("table_time") > 0);
+  CHECK(figures.find<double>("own_time") == nullptr);
+
+  options.retain_rounds = 3;
+  const solution held = remat::rotor(p, options);
+  CHECK(held.by == "rotor/retain");
+  CHECK(held.time < own.time);
+  options.retain_rounds = 0;
+  options.improve = true;
+  options.run.work_limit = 60'000;
+  const solution better = remat::rotor(p, options);
+  CHECK(better.by.rfind("rotor/refined/", 0) == 0);
+  CHECK(better.time < held.time);
+  CHECK(*better.statistics.own.find<double>("own_time") == own.time);
+  CHECK(*better.statistics.own.find<std::string>("own_by") == "rotor");
+}
+
+TEST_CASE("count_distinct_stages: the stages of a homogeneous chain but for its ends") {
+  const problem p = remat::read_training_step(REMAT_TEST_DATA "/graphs/gpt2-small-b8-s1024.json").instance;
+  const remat::forward_line line = remat::find_forward_line(p.graph());
+  std::size_t fewest = 1000;
+  for (const remat::cut_list& cuts : remat::cut_levels(line, 100)) {
+    const remat::stage_chain chain(p.graph(), line, cuts);
+    const std::size_t distinct = remat::count_distinct_stages(chain);
+    CHECK(distinct >= 1);
+    CHECK(distinct <= chain.length());
+    if (chain.length() >= 12) fewest = std::min(fewest, distinct);
+  }
+  CHECK(fewest <= 6);  // twelve equal blocks, and what stands before and behind them
+}
+
 }  // namespace

@@ -214,6 +214,10 @@ class stage_chain {
   std::vector<std::uint32_t> number_, numbered_;
 };
 
+/// The number of different stages of a chain: those that agree in all times and bytes, in what they make and save for
+/// the next stages, and in their numbers of operations count as one. O(L log L) time.
+[[nodiscard]] std::size_t count_distinct_stages(const stage_chain& chain);
+
 }  // namespace remat
 
 #ifndef REMAT_SEPARATE_COMPILATION

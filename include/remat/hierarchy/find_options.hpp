@@ -72,6 +72,8 @@ struct option_table {
   std::size_t reused = 0;                           ///< of these, known from the cache
   std::size_t solves = 0;                           ///< problems that were solved
   std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
+  std::size_t found = 0;                            ///< options of the solved parts, before any was dropped
+  std::size_t kept = 0;                             ///< of these: not dominated, and within `most_options`
   std::uint64_t work = 0;                           ///< elementary moves of all solves
   stop_reason stopped = stop_reason::none;          ///< the limit that cut the search short; `none` if no limit did
 };

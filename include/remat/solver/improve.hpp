@@ -15,8 +15,12 @@ namespace remat {
 /// the method ends by itself.
 inline constexpr double share_of_own_method = 0.5;
 
+/// The limits of a solver's own method within those of `clock`: `share_of_own_method` of what is left where its
+/// schedule is to be improved, else all; with the progress callback.
+[[nodiscard]] run_control limits_of_own_method(const run_clock& clock, bool is_improved);
+
 /// Notes in `best.statistics.own` what a solver's own method found, before others help: `own_time`, `own_peak_bytes`
-/// and `own_by`, of the schedule that `best` holds; nothing where it holds none.
+/// and `own_by`, of the schedule that `best` holds. Nothing where it holds none, or where that has been noted before.
 void record_own_method(solution& best);
 
 /// What the option `improve` of the named solvers does once their own method has ended: `refined`, which evicts and

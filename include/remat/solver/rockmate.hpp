@@ -26,9 +26,12 @@ struct rockmate_options {
   /// Options of blocks that were solved before, for other budgets of the same training step. Null: one for this solve.
   std::shared_ptr<option_cache> cache{};
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< a chain with a larger table is left out; at least 0
-  std::uint32_t retain_rounds = 3;                   ///< `retain_options::rounds`
-  std::uint32_t retain_from = 16;  ///< the best chains, one schedule of each, that are solved again and refined
-  run_control run{};               ///< Limits, seed, threads, progress.
+  std::uint32_t finer_chains = 16;                   ///< the best chains, which are solved again with more slots
+  /// `retain_options::rounds` for the best schedule of each of the best `finer_chains` chains, with which it is no
+  /// longer memory-persistent.
+  std::uint32_t retain_rounds = 0;
+  bool improve = false;  ///< 3 such rounds, then eviction and refinement
+  run_control run{};     ///< Limits, seed, threads, progress.
 
   /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
   template <class Self, class Visit>
@@ -41,8 +44,9 @@ struct rockmate_options {
     visit("moves", self.moves, "work of each budget of a block");
     visit("block_effort", self.block_effort, "largest sum of the squared operations of distinct blocks");
     visit("table_bytes", self.table_bytes, "bytes of the largest table");
+    visit("finer_chains", self.finer_chains, "best chains, which are solved again with more slots");
     visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
-    visit("retain_from", self.retain_from, "best chains that are solved again and refined");
+    visit("improve", self.improve, "improve the schedule by eviction and refinement");
   }
 };
 
@@ -59,7 +63,8 @@ struct rockmate_options {
 /// 3. The dynamic program, with all options of all blocks (`staged_ways`), for all budgets at once. The schedules are
 ///    expanded to operations, freed early and checked within the true budget, fastest first. The best chains are solved
 ///    again with four times as many slots.
-/// 4. `retain` spends the memory that the best schedules of several chains leave.
+/// 4. With `retain_rounds`, `retain` spends the memory that the best schedules of several chains leave; with `improve`,
+///    `refined` starts from what that gives (`remat::improve`).
 ///
 /// The optimum of step 3 is over memory-persistent schedules, in the model, in which each block runs by one of its
 /// options or by a forward that keeps nothing. For the graph it is a heuristic. The baseline is the answer if it fits.
@@ -71,8 +76,14 @@ struct rockmate_options {
 /// options. Polls before each problem of a block, after each row, before each schedule, and within `retain`.
 /// Throws `bad_argument` for options out of range.
 ///
-/// `solution::by`: "rockmate" for a table's schedule, "rockmate/retain" where memory was left to spend,
-/// "rockmate/no_remat".
+/// `solution::by`: "rockmate" for a table's schedule, "rockmate/no_remat"; with `retain_rounds` or `improve`
+/// "rockmate/retain" where memory was left to spend, and with `improve` "rockmate/refined/…".
+///
+/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_options`; `blocks` of the latter,
+/// `distinct_blocks`, `solves` (budgets of blocks), `options_found` and of these `options_kept`; of the chain of the
+/// best table's schedule `with_options`, `stages`, `distinct_stages`, `stage_options` (of all its stages), `slots`,
+/// `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the table
+/// grants) beside `flat_peak_bytes`. With `improve` also those of `remat::improve`.
 struct rockmate_solver {
   using options_type = rockmate_options;                ///< The options of this solver.
   static constexpr std::string_view name = "rockmate";  ///< The solver's name in tables and progress reports.

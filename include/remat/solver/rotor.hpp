@@ -33,9 +33,11 @@ struct rotor_options {
   bool exact_gradient = false;
   std::uint64_t max_breakpoints = 500'000'000;       ///< exact form: visits no more (about 4 ns each)
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< no larger table; in slots, fewer slots instead; at least 0
-  std::uint32_t candidates = 64;    ///< on a graph: the best schedules that are refined; 3/8 more with safe counts
-  std::uint32_t retain_rounds = 3;  ///< on a graph: `retain_options::rounds` for each of them
-  run_control run{};                ///< Limits, seed, threads, progress.
+  std::uint32_t candidates = 64;  ///< on a graph: the best schedules that are kept; 3/8 more with safe counts
+  /// On a graph: `retain_options::rounds` for each of them, with which they are no longer memory-persistent.
+  std::uint32_t retain_rounds = 0;
+  bool improve = false;  ///< on a graph: 3 such rounds, then eviction and refinement
+  run_control run{};     ///< Limits, seed, threads, progress.
 
   /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
   template <class Self, class Visit>
@@ -47,8 +49,9 @@ struct rotor_options {
           "on a chain, in slots: charge the gradient that waits, not that of the own output");
     visit("max_breakpoints", self.max_breakpoints, "most breakpoints of the exact form");
     visit("table_bytes", self.table_bytes, "bytes of the largest table");
-    visit("candidates", self.candidates, "on a graph: best schedules whose left memory is spent");
-    visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
+    visit("candidates", self.candidates, "on a graph: best schedules that are kept");
+    visit("retain_rounds", self.retain_rounds, "on a graph: rounds that spend the memory a schedule leaves; 0: none");
+    visit("improve", self.improve, "on a graph: improve the schedule by eviction and refinement");
   }
 };
 
@@ -70,11 +73,12 @@ struct rotor_options {
 /// chain, with sizes rounded to the nearest slot, holds the schedules for all budgets. They are expanded to operations,
 /// fastest first, until one passes the checker within the true budget and the others cannot be much faster. The better
 /// line is solved again with twice as many slots; then both lines with sizes rounded up and the operations of each
-/// stage in an order of little memory (`operation_sequence`), bounded by the answer so far. At last `retain` spends the
-/// memory that the best schedules leave. They are no longer memory-persistent then, and the fastest is the answer.
-/// Other than the paper, a tensor that crosses several stages is counted once, gradients have sizes of their own, final
-/// outputs pile up during the backward, and a forward that keeps nothing may take less time. Optimal in the model of a
-/// chain; for the graph a heuristic.
+/// stage in an order of little memory (`operation_sequence`), bounded by the answer so far. The fastest schedule is the
+/// answer, memory-persistent in the model. With `retain_rounds`, `retain` then spends the memory that the best
+/// schedules leave; with `improve`, `refined` starts from what that gives (`remat::improve`). Other than the paper, a
+/// tensor that crosses several stages is counted once, gradients have sizes of their own, final outputs pile up during
+/// the backward, and a forward that keeps nothing may take less time. Optimal in the model of a chain; for the graph a
+/// heuristic.
 ///
 /// Both answer with the baseline if it fits. The answer for a graph is never slower than the optimum of any of its
 /// chains within the budget, sizes rounded up to `slots` slots, and `stage_chain::standing_time` added: the model never
@@ -86,7 +90,14 @@ struct rotor_options {
 /// expanded schedule. Polls after each row, after a million breakpoints, before each schedule, and within `retain`.
 /// Throws `bad_argument` for options out of range.
 ///
-/// `solution::by`: "rotor" for a table's schedule, "rotor/retain" where memory was left to spend, "rotor/no_remat".
+/// `solution::by`: "rotor" for a table's schedule, "rotor/no_remat"; with `retain_rounds` or `improve` "rotor/retain"
+/// where memory was left to spend, and with `improve` "rotor/refined/…".
+///
+/// Figures (`solve_statistics::own`), on a graph: `lines` and `chains` solved; and of the chain of the best table's
+/// schedule `line` ("listed" or "narrow"), `count` ("near" or "safe"), `stages`, `distinct_stages`, `slots`,
+/// `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the table
+/// grants) beside `flat_peak_bytes`. On a chain: `stages`, `options`, and `form` ("slots" or "exact") of the best
+/// schedule. With `improve` also those of `remat::improve`.
 ///
 ///     const problem p(graph, measured_cost{}, budget);
 ///     const solution s = rotor(p, {.slots = 200});

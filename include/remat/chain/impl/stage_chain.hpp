@@ -3,7 +3,9 @@
 
 #include "remat/chain/stage_chain.hpp"
 
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "remat/core/linkage.hpp"
 
@@ -392,6 +394,24 @@ REMAT_INLINE std::vector<std::uint32_t> stage_chain::expand_whole(std::span<cons
     }
   }
   return operations;
+}
+
+REMAT_INLINE std::size_t count_distinct_stages(const stage_chain& chain) {
+  std::set<std::vector<double>> kinds;
+  for (std::uint32_t s = 1; s <= chain.length(); ++s) {
+    const std::uint32_t behind = std::min(s + 1, chain.length());
+    std::vector<double> kind{chain.fast_time(s), chain.forward_time(s), chain.last_forward_time(s),
+                             chain.backward_time(s)};
+    for (const std::int64_t bytes :
+         {chain.crossing_bytes(s, s), chain.saved_bytes(s, s), chain.saved_bytes(s, behind), chain.transient_bytes(s),
+          chain.gradient_bytes(s), chain.fast_peak(s), chain.forward_peak(s), chain.last_forward_peak(s),
+          chain.backward_peak(s), chain.output_bytes(s)})
+      kind.push_back(static_cast<double>(bytes));
+    kind.push_back(static_cast<double>(chain.forward(s).size()));
+    kind.push_back(static_cast<double>(chain.backward(s).size()));
+    kinds.insert(std::move(kind));
+  }
+  return kinds.size();
 }
 
 }  // namespace remat

@@ -287,8 +287,10 @@ class finder {
         whole = whole && f.whole;
         for (finding::answer& a : f.answers) options.push_back(std::move(a.option));
       }
+      out_.found += options.size();
       keep_pareto_optimal(options, runs_[i]);
       thin_out(options, std::max<std::size_t>(search_.most_options, 2));
+      out_.kept += options.size();
       if (search_.cache && whole) search_.cache->add(parts_[i], settings(), options);
     }
   }

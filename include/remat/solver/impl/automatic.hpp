@@ -54,8 +54,12 @@ class portfolio {
     run_part(chen_greedy, options_of(chen_greedy), share_of_segments);
     run_part(chen_sqrt, options_of(chen_sqrt), share_of_segments);
     run_part(revolve, options_of(revolve), share_of_segments);
-    run_part(rotor, options_of(rotor), share_of_chain_table);
-    run_part(rockmate, options_of(rockmate), share_of_chain_table);
+    rotor_options chains;
+    chains.retain_rounds = retain_rounds;
+    run_part(rotor, std::move(chains), share_of_chain_table);
+    rockmate_options blocks;
+    blocks.retain_rounds = retain_rounds;
+    run_part(rockmate, std::move(blocks), share_of_chain_table);
     for (const automatic_part& part : further_) run_further(part);
     refined_options last;
     last.starts = std::move(starts_);
@@ -71,6 +75,7 @@ class portfolio {
                           share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
                           share_of_chain_table = 0.05;
   static constexpr double share_of_further = 0.05;
+  static constexpr std::uint32_t retain_rounds = 3;
   static constexpr double left_for_refined =
       (1 - share_of_bound) * (1 - share_of_listed_order) * (1 - share_of_evict) * (1 - share_of_twremat) *
       (1 - share_of_other_order) * (1 - share_of_segments) * (1 - share_of_segments) * (1 - share_of_segments) *

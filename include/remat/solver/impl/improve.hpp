@@ -14,8 +14,14 @@
 
 namespace remat {
 
+REMAT_INLINE run_control limits_of_own_method(const run_clock& clock, bool is_improved) {
+  run_control own = clock.part(is_improved ? share_of_own_method : 1.0);
+  own.on_progress = clock.control().on_progress;
+  return own;
+}
+
 REMAT_INLINE void record_own_method(solution& best) {
-  if (!best.plan) return;
+  if (!best.plan || best.statistics.own.find<double>("own_time")) return;
   best.statistics.own.set("own_time", best.time);
   best.statistics.own.set("own_peak_bytes", best.peak_bytes);
   best.statistics.own.set("own_by", best.by);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <set>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "remat/chain/chain_schedule.hpp"
@@ -27,6 +29,8 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/figures.hpp"
+#include "remat/solver/improve.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/part_solvers.hpp"
 #include "remat/solver/rotor.hpp"
@@ -61,11 +65,45 @@ class chain_search {
       if (stopped != stop_reason::none) break;
     }
     if (stopped == stop_reason::none) stopped = solve_finer();
-    refine();
     if (best_.plan)
       best_.message = std::to_string(distinct_) + " distinct among " + std::to_string(blocks_) + " blocks, " +
                       std::to_string(solves_) + " budgets of blocks solved";
+    sort_candidates();
     return stopped;
+  }
+
+  /// Spends the memory that the best schedules of several chains leave, in so many rounds.
+  void retain_left(std::uint32_t rounds) {
+    retain_options spending;
+    spending.rounds = rounds;
+    spending.enough = with_rounding(needed_);
+    for (const schedule& plan : best_schedules()) {
+      if (clock_.should_stop()) break;
+      accept(p_, best_, retain(p_, plan, clock_, spending), by_part(rockmate_solver::name, "retain"));
+    }
+  }
+
+  /// The best schedules, one of each chain and each once.
+  [[nodiscard]] std::vector<schedule> best_schedules() const {
+    std::vector<schedule> out;
+    for (const candidate& c : candidates_) {
+      if (out.size() == options_.finer_chains) break;
+      if (out.empty() || out.back() != *c.answer.plan) out.push_back(*c.answer.plan);
+    }
+    return out;
+  }
+
+  /// What was solved, and the chain of the best schedule.
+  void record(figures& own) const {
+    own.set("chains", chains_);
+    own.set("chains_with_options", chains_with_options_);
+    own.set("blocks", blocks_);
+    own.set("distinct_blocks", distinct_);
+    own.set("solves", solves_);
+    own.set("options_found", options_found_);
+    own.set("options_kept", options_kept_);
+    for (const figures::item& i : of_best_.items())
+      std::visit([&](const auto& value) { own.set(i.first, value); }, i.second);
   }
 
  private:
@@ -159,6 +197,8 @@ class chain_search {
     blocks_ += blocks.parts.size();
     distinct_ += table.distinct - table.reused;
     solves_ += table.solves;
+    options_found_ += table.found;
+    options_kept_ += table.kept;
     std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
     const auto in_graph = [](const step_part& part, const std::vector<std::uint32_t>& own) {
       std::vector<std::uint32_t> operations;
@@ -204,11 +244,25 @@ class chain_search {
     const fill_outcome end = table.fill(clock_, options_.run.threads, options_.table_bytes,
                                         [&](std::uint64_t done, std::uint64_t total) { report(done, total); });
     if (end == fill_outcome::stopped) return clock_.poll();
-    if (end == fill_outcome::too_large || table.first() > slots) return stop_reason::none;
+    if (end == fill_outcome::too_large) return stop_reason::none;
+    ++chains_;
+    chains_with_options_ += with_options ? 1U : 0U;
+    if (table.first() > slots) return stop_reason::none;
     candidate mine{cuts, with_options, {}};
     const stop_reason stopped = try_schedules(ways, table, whole, mine.answer);
     if (mine.answer.plan) {
-      accept(p_, best_, *mine.answer.plan, rockmate_solver::name);
+      if (accept(p_, best_, *mine.answer.plan, rockmate_solver::name)) {
+        of_best_ = {};
+        of_best_.set("with_options", with_options);
+        of_best_.set("stages", chain.length());
+        of_best_.set("distinct_stages", count_distinct_stages(chain));
+        of_best_.set("stage_options", sizes.options.size());
+        of_best_.set("slots", slots);
+        of_best_.set("table_time", table_time_of_best_);
+        of_best_.set("flat_time", mine.answer.time);
+        of_best_.set("table_bytes", unit * slots_of_best_ + chain.standing_bytes());
+        of_best_.set("flat_peak_bytes", mine.answer.peak_bytes);
+      }
       candidates_.push_back(std::move(mine));
     }
     return stopped;
@@ -228,8 +282,12 @@ class chain_search {
       if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
       clock_.work();
       const std::vector<chain_step> steps = table.steps(m);
-      accept(p_, answer, schedule_computes(p_.graph(), ways.expand_whole(steps)), rockmate_solver::name);
-      accept(p_, answer, schedule_computes(p_.graph(), ways.expand(steps)), rockmate_solver::name);
+      for (const bool is_whole : {true, false})
+        if (accept(p_, answer, schedule_computes(p_.graph(), is_whole ? ways.expand_whole(steps) : ways.expand(steps)),
+                   rockmate_solver::name)) {
+          table_time_of_best_ = table.cost(m);
+          slots_of_best_ = m;
+        }
     }
     return stop_reason::none;
   }
@@ -245,27 +303,10 @@ class chain_search {
     const auto slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options_.slots} * 4, 1U << 24));
     const std::vector<candidate> chosen(candidates_.begin(),
                                         candidates_.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
-                                                                  candidates_.size(), options_.retain_from)));
+                                                                  candidates_.size(), options_.finer_chains)));
     for (const candidate& c : chosen)
       if (const stop_reason why = solve(c.cuts, c.with_options, slots); why != stop_reason::none) return why;
     return stop_reason::none;
-  }
-
-  /// Spends the memory that the best schedules of several chains leave.
-  void refine() {
-    sort_candidates();
-    retain_options spending;
-    spending.rounds = options_.retain_rounds;
-    spending.enough = with_rounding(needed_);
-    std::uint32_t tried = 0;
-    const schedule* last = nullptr;
-    for (const candidate& c : candidates_) {
-      if (tried == options_.retain_from || options_.retain_rounds == 0 || clock_.should_stop()) break;
-      if (last != nullptr && *last == *c.answer.plan) continue;
-      last = &*c.answer.plan;
-      ++tried;
-      accept(p_, best_, retain(p_, *last, clock_, spending), by_part(rockmate_solver::name, "retain"));
-    }
   }
 
   void report(std::uint64_t done, std::uint64_t total) {
@@ -288,7 +329,11 @@ class chain_search {
   std::vector<std::uint32_t> order_;  // all needed operations
   std::shared_ptr<option_cache> cache_;
   std::vector<candidate> candidates_{};
-  std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0;
+  std::size_t chains_ = 0, chains_with_options_ = 0;
+  std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, options_found_ = 0, options_kept_ = 0;
+  figures of_best_{};              // of the chain of the best schedule
+  double table_time_of_best_ = 0;  // the table's time of the present chain's best schedule
+  std::int64_t slots_of_best_ = 0;
   std::set<std::uint64_t> seen_{};  // fingerprints of the blocks that have been given options
   std::uint64_t effort_ = 0;
 };
@@ -312,7 +357,20 @@ REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockma
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best, name)) stopped = detail::blocks::chain_search(p, options, clock, best).run();
+  if (!settled_by_listed_order(p, best, name)) {
+    constexpr std::uint32_t improving_rounds = 3;
+    const run_control limits = limits_of_own_method(clock, options.improve);
+    run_clock own(limits);
+    detail::blocks::chain_search search(p, options, own, best);
+    stopped = search.run();
+    search.record(best.statistics.own);
+    if (options.improve) record_own_method(best);
+    const std::uint32_t rounds =
+        options.improve ? std::max(options.retain_rounds, improving_rounds) : options.retain_rounds;
+    if (rounds != 0) search.retain_left(rounds);
+    clock.work(own.work_done());
+    if (options.improve) stopped = improve(p, best, search.best_schedules(), clock, name);
+  }
   conclude(p, best, clock, stopped);
   return best;
 }

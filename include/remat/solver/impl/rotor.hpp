@@ -25,6 +25,8 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/figures.hpp"
+#include "remat/solver/improve.hpp"
 #include "remat/solver/no_remat.hpp"
 
 namespace remat {
@@ -92,6 +94,9 @@ class chain_search {
         if (by_slots() == verdict::stopped || options_.max_breakpoints <= few) break;
         by_bytes(options_.max_breakpoints);
     }
+    best_.statistics.own.set("stages", p_.stages().length());
+    best_.statistics.own.set("options", sizes_.options.size());
+    if (best_.plan) best_.statistics.own.set("form", in_bytes_ ? "exact" : "slots");
     best_.lower_bound = p_.stages().least_time() + recompute_bound(sizes_, room());
     if (best_.persistent_optimum && best_.time < best_.lower_bound) best_.lower_bound = best_.time;  // rounding
     return stopped_;
@@ -165,7 +170,7 @@ class chain_search {
       slot_table table(c, m, bound);
       if (const verdict end = fill(table); end != verdict::found) return end;
       if (table.first() > m) return verdict::none;
-      accept(p_, best_, table.steps(m));
+      if (accept(p_, best_, table.steps(m))) in_bytes_ = false;
       return verdict::found;
     });
   }
@@ -180,7 +185,7 @@ class chain_search {
       most_work -= std::min(most_work, table.work());
       if (end != verdict::found) return end;
       if (table.frontier().empty()) return verdict::none;
-      accept(p_, best_, table.steps(room()));
+      if (accept(p_, best_, table.steps(room()))) in_bytes_ = true;
       return verdict::found;
     };
     const auto known = [&] { return best_.plan ? best_.time - least : std::numeric_limits<double>::infinity(); };
@@ -206,7 +211,7 @@ class chain_search {
       best_.message = "no memory-persistent schedule fits; that is no proof that no other does";
       return verdict::none;
     }
-    accept(p_, best_, table.steps(room()));
+    if (accept(p_, best_, table.steps(room()))) in_bytes_ = true;
     return verdict::found;
   }
 
@@ -222,7 +227,8 @@ class chain_search {
   const rotor_options& options_;
   run_clock& clock_;
   chain_solution& best_;
-  sized_chain sizes_;  // in bytes
+  sized_chain sizes_;      // in bytes
+  bool in_bytes_ = false;  // the best schedule is one of the exact form
   stop_reason stopped_ = stop_reason::none;
 };
 
@@ -241,36 +247,61 @@ class graph_search {
   /// Returns why the search stopped early.
   stop_reason run() {
     const std::vector<forward_line> lines = find_lines();
+    lines_ = lines.size();
     std::size_t better = 0;
     for (std::size_t k = 0; k < lines.size(); ++k) {
       const double before = best_.time;
-      if (const stop_reason why = try_line(lines[k], counting::near, options_.slots); why != stop_reason::none)
+      if (const stop_reason why = try_line(lines, k, counting::near, options_.slots); why != stop_reason::none)
         return why;
       if (best_.time < before) better = k;
     }
     const auto finer = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options_.slots} * 2, 1U << 24));
-    if (const stop_reason why = try_line(lines[better], counting::near, finer); why != stop_reason::none) return why;
+    if (const stop_reason why = try_line(lines, better, counting::near, finer); why != stop_reason::none) return why;
     for (std::size_t k = 0; k < lines.size(); ++k)
-      if (const stop_reason why = try_line(lines[k], counting::safe, k == better ? finer : options_.slots);
+      if (const stop_reason why = try_line(lines, k, counting::safe, k == better ? finer : options_.slots);
           why != stop_reason::none)
         return why;
     most_memory_ = std::numeric_limits<double>::infinity();
     for (std::size_t k = 0; k < lines.size() && !best_.plan; ++k)
       for (const counting how : {counting::near, counting::safe})
-        if (const stop_reason why = try_line(lines[k], how, options_.slots); why != stop_reason::none) return why;
+        if (const stop_reason why = try_line(lines, k, how, options_.slots); why != stop_reason::none) return why;
     return stop_reason::none;
   }
 
-  /// Spends the memory that the best schedules leave.
-  void refine() {
+  /// Spends the memory that the best schedules leave, in so many rounds.
+  void retain_left(std::uint32_t rounds) {
     retain_options spending;
-    spending.rounds = options_.retain_rounds;
+    spending.rounds = rounds;
     spending.enough = with_rounding(needed_);
     for (std::vector<candidate>& pool : found_)
       for (candidate& k : pool) {
         if (clock_.should_stop()) return;
-        accept(p_, best_, retain(p_, std::move(k.plan), clock_, spending), by_part(rotor_solver::name, "retain"));
+        accept(p_, best_, retain(p_, k.plan, clock_, spending), by_part(rotor_solver::name, "retain"));
       }
+  }
+
+  /// The best schedules of the tables, at most `most` of each way of counting.
+  [[nodiscard]] std::vector<schedule> take_schedules(std::size_t most) {
+    std::vector<schedule> out;
+    for (std::vector<candidate>& pool : found_)
+      for (std::size_t i = 0; i < std::min(most, pool.size()); ++i) out.push_back(std::move(pool[i].plan));
+    return out;
+  }
+
+  /// What was solved, and the chain of the best schedule.
+  void record(figures& own) const {
+    own.set("lines", lines_);
+    own.set("chains", chains_);
+    if (origin_.stages == 0) return;
+    own.set("line", origin_.line == 0 ? "listed" : "narrow");
+    own.set("count", origin_.how == counting::near ? "near" : "safe");
+    own.set("stages", origin_.stages);
+    own.set("distinct_stages", origin_.distinct_stages);
+    own.set("slots", origin_.slots);
+    own.set("table_time", origin_.table_time);
+    own.set("flat_time", origin_.flat_time);
+    own.set("table_bytes", origin_.table_bytes);
+    own.set("flat_peak_bytes", origin_.flat_peak_bytes);
   }
 
  private:
@@ -278,6 +309,15 @@ class graph_search {
     double time = 0;
     std::int64_t peak_bytes = 0;
     schedule plan{};
+  };
+  /// The chain of a schedule, what its table says of it, and what the checker says. Without stages: none.
+  struct origin {
+    std::size_t line = 0;
+    counting how = counting::near;
+    std::uint32_t stages = 0, slots = 0;
+    std::size_t distinct_stages = 0;
+    double table_time = 0, flat_time = 0;
+    std::int64_t table_bytes = 0, flat_peak_bytes = 0;
   };
 
   /// The listed line, and the narrow one if it is another one and the graph is not too large for it.
@@ -306,7 +346,10 @@ class graph_search {
     return chains;
   }
 
-  stop_reason try_line(const forward_line& line, counting how, std::uint32_t slots) {
+  stop_reason try_line(const std::vector<forward_line>& lines, std::size_t k, counting how, std::uint32_t slots) {
+    const forward_line& line = lines[k];
+    trying_.line = k;
+    trying_.how = how;
     const stage_order order = how == counting::safe ? stage_order::least_peak : stage_order::listed;
     for (const cut_list& cuts : chains_of(line)) {
       if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
@@ -347,7 +390,11 @@ class graph_search {
           table.fill(clock_, options_.run.threads, options_.table_bytes, report_to(clock_, best_.time, needed_));
       if (end == fill_outcome::stopped) return clock_.poll();
       if (end == fill_outcome::too_large) continue;
+      ++chains_;
       if (table.first() > most) return stop_reason::none;
+      trying_.stages = stages.length();
+      trying_.slots = most;
+      unit_ = unit;
       return try_schedules(stages, table, whole, how);
     }
     return stop_reason::none;
@@ -367,26 +414,35 @@ class graph_search {
       if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
       clock_.work();
       const std::vector<chain_step> steps = table.steps(m);
-      offer(schedule_computes(p_.graph(), how == counting::near ? stages.expand_whole(steps) : stages.expand(steps)),
-            how);
+      trying_.table_time = table.cost(m);
+      trying_.table_bytes = unit_ * m + stages.standing_bytes();
+      if (offer(
+              schedule_computes(p_.graph(), how == counting::near ? stages.expand_whole(steps) : stages.expand(steps)),
+              how)) {
+        origin_ = trying_;
+        origin_.distinct_stages = count_distinct_stages(stages);
+        origin_.flat_time = best_.time;
+        origin_.flat_peak_bytes = best_.peak_bytes;
+      }
     }
     return stop_reason::none;
   }
 
-  /// Keeps a schedule that fits among the candidates, and as the best if it is.
-  void offer(schedule plan, counting how) {
+  /// Keeps a schedule that fits among the candidates, and as the best if it is. Returns whether it is the best.
+  bool offer(schedule plan, counting how) {
     const check_report r = check(p_, plan);
-    if (r.what == violation::over_budget) return;
+    if (r.what == violation::over_budget) return false;
     if (!r.valid()) throw internal_error("a solver made an invalid schedule: " + r.message());
     std::vector<candidate>& pool = found_[static_cast<std::size_t>(how)];
     const auto at = std::lower_bound(pool.begin(), pool.end(), r, [](const candidate& a, const check_report& b) {
       return a.time != b.time ? a.time < b.time : a.peak_bytes < b.peak_bytes;
     });
-    if (at != pool.end() && at->time == r.time && at->peak_bytes == r.peak_bytes) return;
-    if (at == pool.begin()) accept(p_, best_, plan, rotor_solver::name);
+    if (at != pool.end() && at->time == r.time && at->peak_bytes == r.peak_bytes) return false;
+    const bool taken = at == pool.begin() && accept(p_, best_, plan, rotor_solver::name);
     pool.insert(at, {r.time, r.peak_bytes, std::move(plan)});
     const std::uint64_t most = how == counting::near ? options_.candidates : std::uint64_t{options_.candidates} * 3 / 8;
     if (pool.size() > most) pool.pop_back();
+    return taken;
   }
 
   const problem& p_;
@@ -398,6 +454,10 @@ class graph_search {
   /// over 1.27 fitted; no other data was held out.
   double most_memory_ = 4.0 / 3;
   std::array<std::vector<candidate>, 2> found_{};  // by the way of counting; fastest first
+  std::size_t lines_ = 0;
+  std::uint64_t chains_ = 0;
+  std::int64_t unit_ = 1;  // bytes of a slot of the present table
+  origin trying_{}, origin_{};
 };
 
 }  // namespace detail::rotors
@@ -415,13 +475,23 @@ REMAT_INLINE void check_options(const rotor_options& options) {
 
 REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_options& options) const {
   check_options(options);
+  constexpr std::uint32_t improving_rounds = 3;
+  constexpr std::size_t most_starts = 8;
   run_clock clock(options.run);
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best, name)) {
-    detail::rotors::graph_search search(p, options, clock, best);
+    const run_control limits = limits_of_own_method(clock, options.improve);
+    run_clock own(limits);
+    detail::rotors::graph_search search(p, options, own, best);
     stopped = search.run();
-    search.refine();
+    search.record(best.statistics.own);
+    if (options.improve) record_own_method(best);
+    const std::uint32_t rounds =
+        options.improve ? std::max(options.retain_rounds, improving_rounds) : options.retain_rounds;
+    if (rounds != 0) search.retain_left(rounds);
+    clock.work(own.work_done());
+    if (options.improve) stopped = improve(p, best, search.take_schedules(most_starts), clock, name);
   }
   conclude(p, best, clock, stopped);
   return best;

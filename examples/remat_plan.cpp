@@ -249,6 +249,7 @@ void write_report(std::ostream& out, const input& in, const std::vector<outcome>
                               o.message,    {},
                               {},           {}};
     solve.by = o.by;
+    solve.figures = to_rows(o.own);
     if (o.memory) solve.arena_bytes = o.memory->arena_bytes;
     if (o.streams) {
       solve.makespan = o.streams->makespan;
@@ -269,6 +270,15 @@ void require_used_options(const arguments& args, const std::vector<named_solver>
   std::vector<std::string> names;
   for (const named_solver& s : solvers) names.push_back(s.name);
   option_settings(args.settings).require_used(names);
+  if (args.improve) {
+    std::vector<std::string> improvable;
+    graph_solver_options().each([&](std::string_view solver, auto& options) {
+      if constexpr (requires { options.improve; }) improvable.emplace_back(solver);
+    });
+    improvable.emplace_back(remat::automatic_solver::name);  // it improves by itself
+    if (std::find_first_of(names.begin(), names.end(), improvable.begin(), improvable.end()) == names.end())
+      throw usage_error("--improve: it is for " + join(improvable) + ", none of which runs; leave it out");
+  }
   if (args.gap && std::find(names.begin(), names.end(), "auto") == names.end())
     throw usage_error("--gap: it is for auto, which does not run; leave it out");
 }

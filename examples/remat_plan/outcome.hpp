@@ -95,6 +95,26 @@ struct outcome {
   return out;
 }
 
+/// The figures of a solver as rows for people: name, value. Those of the second group of `levels` are named
+/// "levels 2: …".
+[[nodiscard]] inline std::vector<std::pair<std::string, std::string>> to_rows(const remat::figures& own) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const auto& [name, value] : own.items()) {
+    if (const auto* groups = std::get_if<remat::figures::group_list>(&value)) {
+      for (std::size_t i = 0; i < groups->size(); ++i)
+        for (auto& [inner, text] : to_rows((*groups)[i]))
+          rows.emplace_back(name + " " + std::to_string(i + 1) + ": " + inner, std::move(text));
+    } else if (const auto* count = std::get_if<std::int64_t>(&value)) {
+      const bool is_bytes = name.size() > 6 && name.compare(name.size() - 6, 6, "_bytes") == 0;
+      rows.emplace_back(name, is_bytes ? remat::format_bytes(*count) : std::to_string(*count));
+    } else {
+      const nlohmann::ordered_json plain = to_json(own)[name];
+      rows.emplace_back(name, plain.is_string() ? plain.get<std::string>() : plain.dump());
+    }
+  }
+  return rows;
+}
+
 /// The object of `--json`: exactly these keys, null for unknown values, and those of streams with --streams alone.
 [[nodiscard]] inline nlohmann::ordered_json to_json(const subject& s, const outcome& o) {
   const auto or_null = [](const auto& value) {

@@ -122,7 +122,8 @@ TEST_CASE("the data of the charts") {
               .arena_bytes = 777,
               .makespan = 6.5,
               .critical_path = 5.5,
-              .by = "two/<part>"});
+              .by = "two/<part>",
+              .figures = {{"levels 1: <groups>", "12"}}});
   const nlohmann::json data = data_of(text_of(report));
   CHECK(text_of(report).find(">Arena</th>") != std::string::npos);
   CHECK(text_of(report).find(">777 B</td>") != std::string::npos);
@@ -130,6 +131,9 @@ TEST_CASE("the data of the charts") {
   CHECK(text_of(report).find(">6.5</td>") != std::string::npos);
   CHECK(text_of(report).find(">Found by</th>") != std::string::npos);
   CHECK(text_of(report).find("<td>two/&lt;part&gt;</td>") != std::string::npos);
+  CHECK(text_of(report).find("What each solver did") != std::string::npos);
+  CHECK(text_of(report).find("&lt;groups&gt;") != std::string::npos);
+  CHECK(text_of(report).find("<td class=\"n\">12</td>") != std::string::npos);
   CHECK(data["solvers"] == nlohmann::json{"one", "two"});
   REQUIRE(data["budgets"].size() == 2);
   CHECK(data["budgets"][0]["percent"] == 100);

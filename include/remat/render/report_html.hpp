@@ -38,6 +38,8 @@ struct report_solve {
   std::optional<double> makespan{};           ///< on several streams, cost model's unit; empty: not simulated
   std::optional<double> critical_path{};      ///< longest path through the schedule's computes; empty: not known
   std::string by{};                           ///< the part of the solver that found the schedule; may be empty
+  /// The solver's own figures: name, value. They may be many; the report folds them away.
+  std::vector<std::pair<std::string, std::string>> figures{};
 };
 
 /// Thins out a line of memory over time for a chart: at most 2 · `buckets` + 2 points of `all` (ascending times).
@@ -103,6 +105,7 @@ class html_report {
   void write_charts(std::ostream& out) const;
   void write_summary(std::ostream& out) const;
   void write_details(std::ostream& out) const;
+  void write_figures(std::ostream& out) const;
   void write_schedule(std::ostream& out, const entry& e, bool open) const;
   void write_data(std::ostream& out) const;
 

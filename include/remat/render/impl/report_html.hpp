@@ -469,7 +469,25 @@ REMAT_INLINE void html_report::write_details(std::ostream& out) const {
     }
     out << "</section>\n";
   }
+  write_figures(out);
   out << "</main>\n<footer><p>Made by remat. Charts: Chart.js, MIT licence.</p></footer>\n";
+}
+
+REMAT_INLINE void html_report::write_figures(std::ostream& out) const {
+  const auto has_figures = [](const entry& e) { return !e.solve.figures.empty(); };
+  if (std::none_of(solves_.begin(), solves_.end(), has_figures)) return;
+  out << "<section aria-labelledby=\"h-figures\">\n<h2 id=\"h-figures\">What each solver did</h2>\n"
+         "<p>Each solver's own figures; its page says what they mean.</p>\n";
+  for (const entry& e : solves_) {
+    if (!has_figures(e)) continue;
+    out << "<details><summary><b>" << escape(e.solve.solver) << "</b> budget "
+        << escape(budget_text(e.solve.budget_bytes)) << "</summary>\n<div class=\"scroll\"><table>\n<tbody>\n";
+    for (const auto& [name, value] : e.solve.figures)
+      out << "<tr><th scope=\"row\" class=\"name\">" << breakable(name) << "</th><td class=\"n\">" << escape(value)
+          << "</td></tr>\n";
+    out << "</tbody>\n</table></div>\n</details>\n";
+  }
+  out << "</section>\n";
 }
 
 REMAT_INLINE void html_report::write_schedule(std::ostream& out, const entry& e, bool open) const {

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSL-1.0
+"""Who found it: every named solver by itself and improved, and auto, on many graphs and budgets.
+
+    python3 bench/solver/who_found_it.py build/release/examples/remat-plan who.csv tests/data/graphs/*.json
+    python3 bench/solver/who_found_it.py --table who.csv
+
+The first command solves each graph with each solver for all budgets, one thread each, and writes a row of the CSV file for
+each solve: overhead, proven gap, the part that found the schedule, seconds. It goes on where an earlier run ended. The
+second one prints the rows as tables in Markdown: for each solver what its own method found, what the improvement gained,
+and by how much auto is worse than the best of them. Needs Python's standard library alone.
+"""
+import argparse
+import concurrent.futures
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+COLUMNS = ["graph", "budget", "solver", "form", "status", "overhead", "bound", "gap", "by", "seconds", "message"]
+SOLVERS = "twremat,rotor,rockmate,checkmate,hiremate"
+
+
+def tasks_of(args, done):
+    """The solves that the file does not have: (graph file, solver, form, budgets)."""
+    out = []
+    for graph in args.graphs:
+        name = os.path.splitext(graph)[0].split("graphs/")[-1]
+        for solver, form in [(s, f) for s in args.solvers.split(",") for f in args.forms.split(",")] + [("auto", "auto")]:
+            budgets = [b for b in args.budgets.split(",") if (name, b, solver, form) not in done]
+            if budgets:
+                out.append((graph, name, solver, form, budgets))
+    return out
+
+
+def solve(args, task):
+    """The rows of one task, in the order of its budgets."""
+    graph, name, solver, form, budgets = task
+    command = [args.program, graph, "--budget", ",".join(budgets), "--solver", solver, "--seconds", str(args.seconds),
+               "--threads", "1", "--json"]
+    if form == "improved":
+        command.append("--improve")
+    if solver == "auto":
+        command += ["--gap", str(args.gap)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    if len(lines) != len(budgets):
+        raise RuntimeError(" ".join(command) + ": " + run.stderr.strip())
+    rows = []
+    for budget, line in zip(budgets, lines):
+        bound, baseline = line["lower_bound"], line["baseline_time"]
+        rows.append({
+            "graph": name, "budget": budget, "solver": solver, "form": form, "status": line["status"],
+            "overhead": line["overhead"], "bound": None if bound is None else bound / baseline - 1, "gap": line["gap"],
+            "by": line["by"], "seconds": round(line["seconds"], 3), "message": line["message"]})
+    return rows
+
+
+def measure(args):
+    done = set()
+    if os.path.exists(args.csv):
+        with open(args.csv, newline="") as file:
+            done = {(r["graph"], r["budget"], r["solver"], r["form"]) for r in csv.DictReader(file)}
+    tasks = tasks_of(args, done)
+    with open(args.csv, "a", newline="") as file, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        writer = csv.DictWriter(file, COLUMNS)
+        if not done and file.tell() == 0:
+            writer.writeheader()
+        for future in concurrent.futures.as_completed([pool.submit(solve, args, task) for task in tasks]):
+            for row in future.result():
+                writer.writerow(row)
+            file.flush()
+            print(f"{row['graph']} {row['solver']} {row['form']}", file=sys.stderr)
+
+
+def percent(text, digits=2):
+    return "–" if text in ("", None) else f"{100 * float(text):.{digits}f}"
+
+
+def table(args):
+    with open(args.csv, newline="") as file:
+        rows = {(r["graph"], r["budget"], r["solver"], r["form"]): r for r in csv.DictReader(file)}
+    places = sorted({key[:2] for key in rows}, key=lambda key: (key[0], -float(key[1])))
+    solvers = [s for s in SOLVERS.split(",") if any(key[2] == s for key in rows)]
+    infeasible = {key[:2] for key, r in rows.items() if r["status"] == "infeasible"}
+    bounds = {place: max((float(r["bound"]) for key, r in rows.items() if key[:2] == place and r["bound"]), default=0)
+              for place in places}
+
+    print("| graph | budget | bound |" + "".join(f" {s} | improved |" for s in solvers) + " auto | found by |")
+    print("|---|--:|--:|" + "--:|" * (2 * len(solvers) + 1) + "---|")
+    for place in places:
+        if place in infeasible:
+            continue
+        cells = [percent(bounds[place])]
+        for s in solvers:
+            cells += [percent(rows.get((*place, s, form), {}).get("overhead")) for form in ("pure", "improved")]
+        auto = rows.get((*place, "auto", "auto"), {})
+        print("| " + " | ".join([*place, *cells, percent(auto.get("overhead")), auto.get("by", "–") or "–"]) + " |")
+    print(f"\nProven to have no schedule: {len(infeasible)} of {len(places)}.\n")
+
+    print("| solver | schedules | median gap | improved: schedules | median gap | of these by its own method alone |"
+          " auto worse by more than 0.05 points | by at most |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    open_places = [place for place in places if place not in infeasible]
+    for s in solvers:
+        cells = []
+        for form in ("pure", "improved"):
+            found = [rows[(*p, s, form)] for p in open_places if rows.get((*p, s, form), {}).get("overhead")]
+            gaps = [(1 + float(r["overhead"])) / (1 + bounds[(r["graph"], r["budget"])]) - 1 for r in found]
+            cells += [f"{len(found)} of {len(open_places)}", percent(statistics.median(gaps)) + " %" if gaps else "–"]
+            if form == "improved":
+                cells.append(str(sum(not r["by"].split("/")[1:2] or r["by"].split("/")[1] not in ("refined", "retain")
+                                     for r in found)))
+        worse = []
+        for place in open_places:
+            mine, auto = rows.get((*place, s, "improved"), {}), rows.get((*place, "auto", "auto"), {})
+            if mine.get("overhead") and auto:
+                worse.append(100 * (float(auto["overhead"] or "inf") - float(mine["overhead"])))
+        cells += [str(sum(w > 0.05 for w in worse)), f"{max(worse, default=0):.2f}"]
+        print(f"| {s} | " + " | ".join(cells) + " |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", nargs="?", help="remat-plan")
+    parser.add_argument("csv", help="the file to write, or with --table to read")
+    parser.add_argument("graphs", nargs="*", help="training graphs")
+    parser.add_argument("--table", action="store_true", help="print the tables of a file, and solve nothing")
+    parser.add_argument("--budgets", default="0.8,0.6,0.5,0.4,0.3")
+    parser.add_argument("--solvers", default=SOLVERS, help="beside auto")
+    parser.add_argument("--forms", default="pure,improved")
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--gap", type=float, default=0.0002, help="of auto")
+    parser.add_argument("--jobs", type=int, default=1, help="solves at a time, each on one thread")
+    args = parser.parse_args()
+    if args.table:
+        table(args)
+    elif not args.program or not args.graphs:
+        parser.error("PROGRAM, CSV and GRAPHS are needed")
+    else:
+        measure(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,8 +15,8 @@ namespace remat {
 struct refine_options {
   double lower_bound = 0;                ///< proven; the search ends when a schedule meets it
   double gap = 0;                        ///< it ends after a round whose best time is at most (1 + gap) × the bound
-  std::uint32_t searches = 4;            ///< independent of the number of threads; 0 means 1
-  std::uint32_t rounds = 10;             ///< the searches exchange their best schedule after each round; 0 means 1
+  std::uint32_t searches = 8;            ///< independent of the number of threads; 0 means 1
+  std::uint32_t rounds = 6;              ///< the searches exchange their best schedule after each round; 0 means 1
   std::uint64_t default_moves = 200000;  ///< the number of moves where neither a time nor a work limit is set
   run_control run{};                     ///< Limits, seed, threads, progress.
 };

@@ -17,7 +17,7 @@ struct refined_options {
   /// Further schedules to start from. Those over the budget are ignored.
   std::vector<schedule> starts{};
   std::uint32_t branch_nodes = 200;  ///< of the bound: `turnaround_options::branch_nodes`
-  std::uint32_t searches = 4;        ///< `refine_options::searches`
+  std::uint32_t searches = 8;        ///< `refine_options::searches`
   double gap = 0;                    ///< the solve ends with a time of at most (1 + gap) × the proven bound
   run_control run{};                 ///< Limits, seed, threads, progress.
 

@@ -209,13 +209,23 @@ class node_merger {
 
   /// A maximal sequence of at least two of the nodes that are left.
   struct sequence {
+    double score;
     std::vector<std::uint32_t> nodes;
     sequence_cutter cutter;
   };
+  /// The best first.
   [[nodiscard]] std::vector<sequence> find_sequences();
 
-  /// Merges the pieces of `sequences`. Returns whether there was anything to merge.
-  bool cut(const std::vector<sequence>& sequences, std::uint64_t most);
+  /// The fewest operations of a piece with which few enough nodes are left; 0 where too many are left with any number.
+  [[nodiscard]] std::uint64_t fewest_operations(const std::vector<sequence>& sequences) const;
+
+  /// Cuts sequences into pieces of about `most` operations until few enough nodes are left, and the next sequence is
+  /// worse than the last one. Returns the pieces of several nodes.
+  [[nodiscard]] std::vector<std::vector<std::uint32_t>> cut(const std::vector<sequence>& sequences,
+                                                            std::uint64_t most) const;
+
+  /// Makes a node of each piece. Its children are its nodes where they are stages or have too many atoms together.
+  void merge_pieces(std::vector<std::vector<std::uint32_t>> pieces);
 
   /// Makes a group of a node of several atoms.
   void close(std::uint32_t v);

@@ -61,8 +61,8 @@ struct partition_options {
 [[nodiscard]] operation_hierarchy partition_at_cuts(const flat_graph& g, const partition_options& options = {});
 
 /// Cuts the listed order where it repeats itself. Finds the period p and the longest run of operations each of which
-/// equals the operation p places before it (in time, workspace, bytes read and written); every p of these are a
-/// section, which begins where the fewest bytes cross. The operations before and behind the run are treated likewise.
+/// is like the operation p places before it (in workspace, bytes read and written); every p of these are a section,
+/// which begins where the fewest bytes cross. The operations before and behind the run are treated likewise.
 /// The sections, and then the whole, are merged as `h_partition` does. Periods are at most 1024 operations.
 /// O(operations · (1024 + log)) time for each period found. Throws as `h_partition`.
 [[nodiscard]] operation_hierarchy partition_at_repeats(const flat_graph& g, const partition_options& options = {});

@@ -63,14 +63,14 @@ REMAT_INLINE std::vector<std::uint32_t> node_merger::run(std::vector<part> parts
   for (cap_ = 1, start(); !ended(); start()) {
     if (const ending best = find_ending(); best.cap != 0) {
       merge_up_to(best.cap);
-      if (best.most != 0) cut(find_sequences(), best.most);
+      if (best.most != 0) merge_pieces(cut(find_sequences(), best.most));
       finish_round();
       break;
     }
     const std::uint32_t before = alive_;
     const auto stuck = [&] { return alive_ >= before - before / 4; };  // so that there are few rounds
     merge_up_to(max_group_);
-    if (stuck()) cut(find_sequences(), share);
+    if (stuck()) merge_pieces(cut(find_sequences(), share));
     if (stuck() && neighbours_) limit_ *= 2;
     neighbours_ = stuck();
     finish_round();
@@ -101,45 +101,50 @@ REMAT_INLINE node_merger::ending node_merger::find_ending() {
 REMAT_INLINE node_merger::ending node_merger::try_ending(std::uint32_t cap) {
   merge_up_to(cap);
   ending out;
-  std::set<std::uint64_t> kinds;
-  std::vector<std::uint8_t> in_sequence(nodes_.size(), 0);
+  std::vector<std::vector<std::uint32_t>> pieces;
   if (!ended()) {
     const std::vector<sequence> sequences = find_sequences();
-    std::size_t others = alive_;
-    std::uint64_t low = 1, high = 2;  // the operations of a piece: low is too few, high is enough
-    for (const sequence& s : sequences) {
-      others -= s.nodes.size();
-      high = std::max(high, s.cutter.total());
+    out.most = fewest_operations(sequences);
+    if (out.most == 0) return out;
+    pieces = cut(sequences, out.most);
+  }
+  std::set<std::uint64_t> kinds;
+  std::vector<std::uint8_t> in_piece(nodes_.size(), 0);
+  for (const std::vector<std::uint32_t>& piece : pieces) {
+    std::uint64_t operations = 0, kind = 0;
+    for (const std::uint32_t v : piece) {
+      in_piece[v] = 1;
+      operations += nodes_[v].operations;
+      kind = joined_kind(kind, nodes_[v].kind, nodes_[v].operations);
     }
-    const auto fits = [&](std::uint64_t most) {
-      std::size_t nodes = others;
-      for (const sequence& s : sequences) nodes += s.cutter.count(most);
-      return nodes <= most_left_;
-    };
-    if (!fits(high)) return {};
-    while (high - low > 1) (fits((low + high) / 2) ? high : low) = (low + high) / 2;
-    out.most = high;
-    for (const sequence& s : sequences)
-      for (const auto& [from, to] : s.cutter.cut(high)) {
-        std::uint64_t operations = 0, kind = 0;
-        for (std::size_t i = from; i < to; ++i) {
-          const node& v = nodes_[s.nodes[i]];
-          in_sequence[s.nodes[i]] = 1;
-          operations += v.operations;
-          kind = joined_kind(kind, v.kind, v.operations);
-        }
-        out.largest = std::max(out.largest, operations);
-        kinds.insert(kind);
-      }
+    out.largest = std::max(out.largest, operations);
+    kinds.insert(kind);
   }
   for (const std::uint32_t v : order_) {
-    if (v == none || in_sequence[v]) continue;
+    if (v == none || in_piece[v]) continue;
     out.largest = std::max<std::uint64_t>(out.largest, nodes_[v].operations);
     kinds.insert(nodes_[v].kind);
   }
   out.cap = cap;
   out.kinds = kinds.size();
   return out;
+}
+
+REMAT_INLINE std::uint64_t node_merger::fewest_operations(const std::vector<sequence>& sequences) const {
+  std::size_t others = alive_;
+  std::uint64_t low = 1, high = 2;  // low is too few, high is enough
+  for (const sequence& s : sequences) {
+    others -= s.nodes.size();
+    high = std::max(high, s.cutter.total());
+  }
+  const auto fits = [&](std::uint64_t most) {
+    std::size_t nodes = others;
+    for (const sequence& s : sequences) nodes += s.cutter.count(most);
+    return nodes <= most_left_;
+  };
+  if (!fits(high)) return 0;
+  while (high - low > 1) (fits(low + (high - low) / 2) ? high : low) = low + (high - low) / 2;
+  return high;
 }
 
 REMAT_INLINE void node_merger::merge_up_to(std::uint32_t cap) {
@@ -587,26 +592,39 @@ REMAT_INLINE std::vector<node_merger::sequence> node_merger::find_sequences() {
       for (const std::uint32_t t : nodes_[u].makes) bytes += graph_.bytes[t];
       crossing.push_back(bytes);
     }
-    out.push_back({std::move(set), sequence_cutter(kinds, operations, crossing)});
+    const double value = score(set);
+    out.push_back({value, std::move(set), sequence_cutter(kinds, operations, crossing)});
   }
+  std::stable_sort(out.begin(), out.end(), [](const sequence& a, const sequence& b) { return a.score < b.score; });
   return out;
 }
 
-REMAT_INLINE bool node_merger::cut(const std::vector<sequence>& sequences, std::uint64_t most) {
-  bool merged = false;
-  for (const sequence& s : sequences)
+REMAT_INLINE std::vector<std::vector<std::uint32_t>> node_merger::cut(const std::vector<sequence>& sequences,
+                                                                      std::uint64_t most) const {
+  std::vector<std::vector<std::uint32_t>> pieces;
+  std::size_t left = alive_;
+  double last_score = -1;
+  for (const sequence& s : sequences) {
+    if (left <= most_left_ && s.score != last_score) break;
+    last_score = s.score;
     for (const auto& [from, to] : s.cutter.cut(most)) {
       if (to - from < 2) continue;
-      std::vector<std::uint32_t> set(s.nodes.begin() + static_cast<std::ptrdiff_t>(from),
-                                     s.nodes.begin() + static_cast<std::ptrdiff_t>(to));
-      std::size_t atoms = 0;
-      for (const std::uint32_t v : set) atoms += weight(v);
-      if (atoms > max_group_ || has_stages(set))
-        for (const std::uint32_t v : set) close(v);
-      merge(std::move(set));
-      merged = true;
+      pieces.emplace_back(s.nodes.begin() + static_cast<std::ptrdiff_t>(from),
+                          s.nodes.begin() + static_cast<std::ptrdiff_t>(to));
+      left -= to - from - 1;
     }
-  return merged;
+  }
+  return pieces;
+}
+
+REMAT_INLINE void node_merger::merge_pieces(std::vector<std::vector<std::uint32_t>> pieces) {
+  for (std::vector<std::uint32_t>& piece : pieces) {
+    std::size_t atoms = 0;
+    for (const std::uint32_t v : piece) atoms += weight(v);
+    if (atoms > max_group_ || has_stages(piece))
+      for (const std::uint32_t v : piece) close(v);
+    merge(std::move(piece));
+  }
 }
 
 REMAT_INLINE void node_merger::close(std::uint32_t v) {

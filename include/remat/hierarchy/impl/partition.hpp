@@ -131,8 +131,8 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, c
   const detail::partitioning::listed_forward line(graph, forward);
   const std::size_t n = line.operations.size();
 
-  // The same number for operations that are alike.
-  using likeness = std::tuple<double, std::int64_t, std::uint8_t, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+  // The same number for operations that are alike. Measured times of equal operations differ, so they do not count.
+  using likeness = std::tuple<std::int64_t, std::uint8_t, std::vector<std::int64_t>, std::vector<std::int64_t>>;
   std::map<likeness, std::uint64_t> kinds;
   std::vector<std::uint64_t> kind(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -142,11 +142,8 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, c
     for (const std::uint32_t t : graph.outputs[o]) out.push_back(graph.bytes[t]);
     std::sort(in.begin(), in.end());
     std::sort(out.begin(), out.end());
-    kind[i] =
-        kinds
-            .try_emplace(likeness(graph.time[o], graph.workspace[o], graph.once[o], std::move(in), std::move(out)),
-                         kinds.size())
-            .first->second;
+    likeness of_operation(graph.workspace[o], graph.once[o], std::move(in), std::move(out));
+    kind[i] = kinds.try_emplace(std::move(of_operation), kinds.size()).first->second;
   }
   std::vector<std::pair<std::size_t, std::size_t>> sections, todo{{0, n}};
   while (!todo.empty()) {

@@ -72,6 +72,7 @@
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/rotor.hpp"
 #include "remat/solver/rotor_frontier.hpp"
+#include "remat/solver/separator_recursion.hpp"
 #include "remat/solver/solve_end.hpp"
 #include "remat/solver/twremat.hpp"
 #include "remat/treewidth/adjacency.hpp"

@@ -96,6 +96,7 @@
 #include "remat/solver/impl/rockmate.hpp"
 #include "remat/solver/impl/rotor.hpp"
 #include "remat/solver/impl/rotor_frontier.hpp"
+#include "remat/solver/impl/separator_recursion.hpp"
 #include "remat/solver/impl/twremat.hpp"
 #include "remat/treewidth/impl/check.hpp"
 #include "remat/treewidth/impl/decompose.hpp"

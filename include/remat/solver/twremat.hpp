@@ -14,45 +14,70 @@ namespace remat {
 
 /// Options of `twremat`.
 struct twremat_options {
-  /// A tree decomposition of `operation_graph(p)`, for instance from `decompose`. Without one, those of min-fill
-  /// elimination orders are used; every third attempt breaks ties differently.
+  /// A tree decomposition of `operation_graph(p)`, for instance from `decompose`. Without one, several are made, and
+  /// the one with the cheapest schedule is chosen.
   std::optional<tree_decomposition> tree{};
-  /// Recursions that are run; the best schedule is the answer. If none fits the budget, up to six are tried.
-  std::uint32_t attempts = 1;
-  std::uint32_t retain_rounds = 2;  ///< `retain_options::rounds`
-  run_control run{};                ///< Limits, seed, threads, progress.
+  /// Separator trees that are tried, with four recursions each. If none of them gives a schedule, up to 21 are tried.
+  std::uint32_t attempts = 8;
+  /// Takes the tree decomposition of least width, in place of the one with the cheapest schedule. For comparisons.
+  bool by_width = false;
+  /// Where the schedule of a recursion is over the budget, lets the separators hold fewer tensors
+  /// (`separator_recursion::hold_less`). Without it, the separators hold all of their tensors, as in the paper.
+  bool hold_less = true;
+  /// Rounds of retention over one schedule, at most; they end when no recomputation can be removed any more. 0: none.
+  std::uint32_t retain_rounds = 8;
+  bool improve = false;  ///< Improves the schedule by eviction and refinement (`improve`).
+  run_control run{};     ///< Limits, seed, threads, progress.
 
   /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
   template <class Self, class Visit>
   static void visit_options(Self& self, Visit&& visit) {
-    visit("attempts", self.attempts, "recursions that are run; the best schedule is the answer");
+    visit("attempts", self.attempts, "separator trees that are tried; the cheapest schedule is the answer");
+    visit("by_width", self.by_width, "take the tree decomposition of least width");
+    visit("hold_less", self.hold_less, "let separators hold fewer tensors where a schedule is over the budget");
     visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
+    visit("improve", self.improve, "improve the schedule by eviction and refinement");
   }
 };
 
-/// TwRemat \cite kumar2019twremat: recursion over nested separators, which a tree decomposition of the operation graph
-/// gives and which balance bytes and time. A part is taken apart only if running it in the listed order does not fit.
-/// The memory that is left over buys time (`retain`). The schedule is within the budget.
+/// TwRemat \cite kumar2019twremat: recursion over nested separators (`separator_recursion`), which a tree decomposition
+/// of the operation graph gives. A part is taken apart only if running it in the listed order does not fit. The memory
+/// that is left over buys time: recomputations are removed wherever their outputs can be held instead (`retention`).
+/// The schedule is within the budget. Nothing is evicted, unless `improve` is set.
 ///
-///   make(part, targets): if the operations missing for the targets fit in the listed order, run them so. Otherwise,
-///   for each needed operation v of the part's separator, in the listed order: make the inputs of v in the parts below,
-///   run v, free these inputs. Then make the targets in the parts below. A tensor written by the separator is freed
-///   after the last call that reads it.
+/// The tree is chosen by the time of the schedule. The trees are those of elimination orders (least fill, least degree,
+/// both, sparsest, maximum cardinality), of `decompose` and of nested dissection; later attempts break ties
+/// differently, and balance their separators by bytes or by operations in place of bytes and time. Each separator tree
+/// is run under several shares of the budget: under a smaller one the recursion takes more apart, and leaves more
+/// memory to retention. A schedule over the budget makes the separators hold fewer tensors, and the recursion runs
+/// again.
 ///
 /// Differs from the paper: sizes, times, workspace, operations with several outputs (tensors are freed one by one),
 /// tensors of several producers, operations that may run only once (their outputs stay until no call can read them),
-/// and the budget steers the recursion in place of a depth.
+/// the budget steers the recursion in place of a depth, and the choice of the tree.
 ///
-/// Heuristic; `lower_bound` is proven (`prove`). If the schedule of the recursion is over the budget, it is repaired
-/// (`refine_moves::repair`); if that fails, `evict` is asked, and the message says so.
-/// With width w and unit sizes: peak O(w log n) and length O(n^log w) at worst. `run.seed` and a work limit decide the
-/// answer; `run.threads` is not used.
+/// Heuristic; `lower_bound` is proven (`prove`). With width w and unit sizes: peak O(w log n) and length O(n^log w) at
+/// worst. A recursion with 8 times the needed time is given up; 64 times, while there is no schedule. `run.seed` and a
+/// work limit decide the answer; `run.threads` is not used, but for `improve`.
 /// Throws `bad_argument` if `options.tree` is no tree decomposition of the operation graph.
-/// Cancellation: polled every fraction of a millisecond in the recursion, after every four repairs, and before each
-/// recomputation that `retain` looks at.
+/// Cancellation: polled every fraction of a millisecond in the recursion, and in retention.
 ///
-/// `solution::by`: "twremat", then "/repair" and "/retain" where these changed the schedule; "twremat/evict/…" for a
-/// schedule of `evict`.
+/// `solution::by`: "twremat", then "/retain" where retention changed the schedule; with `improve` also
+/// "twremat/refined/…".
+///
+/// `statistics.own`, of the method's own schedule:
+/// - `tree`: min_fill, min_degree, maximum_cardinality, decompose, fill_and_degree, sparsest, dissection or given;
+///   `width`; `balance`: what its separators balance (bytes_and_time, bytes, operations);
+/// - `separator_depth`: separators inside one another; `recursion_depth`: of these, taken apart at most;
+///   `budget_share`: of the budget that the recursion was given; `held_less`: tensors of separators that it did not
+///   hold throughout;
+/// - `attempts`: separator trees run; `recursions`: runs over all of them;
+/// - `time_before_retain`, `time_saved_by_retain`: in the cost model's unit; `length`: computes / operations;
+/// - `critical_path`: of the schedule, on as many streams as it can use; `listed_critical_path`: of the listed order;
+/// - `repaired`: always false, unless `improve` starts from a schedule over the budget that it repaired;
+/// - `trees`: for each attempt `tree`, `seed`, `balance`, `width`, `separator_depth`, `recursions`, `schedules` (within
+///   the budget) and `time` (the least).
+/// With `improve` also the figures of `record_own_method`.
 struct twremat_solver {
   using options_type = twremat_options;                ///< The options of this solver.
   static constexpr std::string_view name = "twremat";  ///< The solver's name in tables and progress reports.

@@ -18,6 +18,7 @@
 #include "remat/chain/stage_ways.hpp"
 #include "remat/chain/traceback.hpp"
 #include "remat/hierarchy/check.hpp"
+#include "remat/hierarchy/cut_sequence.hpp"
 #include "remat/hierarchy/find_options.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/isomorphism.hpp"

@@ -30,6 +30,7 @@
 #include "remat/execute/impl/virtual_memory.hpp"
 #include "remat/graph/impl/training_graph.hpp"
 #include "remat/hierarchy/impl/check.hpp"
+#include "remat/hierarchy/impl/cut_sequence.hpp"
 #include "remat/hierarchy/impl/find_options.hpp"
 #include "remat/hierarchy/impl/hierarchy.hpp"
 #include "remat/hierarchy/impl/isomorphism.hpp"

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "remat/hierarchy/cut_sequence.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
@@ -29,36 +30,46 @@ struct grouping {
   std::uint32_t add(std::span<const std::uint32_t> atoms);
 };
 
-/// Merges the nodes of one level of a partition, best candidate first, until few are left (see `h_partition`).
+/// An atom, and the operations in it.
+struct part {
+  std::uint32_t atom = none;
+  std::vector<std::uint32_t> operations{};
+};
+
+/// Merges the nodes of one level of a partition until few are left (see `h_partition`).
 ///
 /// A node is an atom (an operation, or a finished group) or a set of atoms that becomes a group when the round ends.
 /// The makers and readers of a tensor are lists of nodes at the time when the lists were made; a union-find structure
 /// gives the present nodes, and each list is shortened when it is read.
+///
+/// A round merges the best candidate again and again, under a cap on the atoms of a node, until no candidate is left or
+/// few enough nodes are. `run` tries for the last round every cap up to `max_group`, and takes the one after which the
+/// largest node has the fewest operations; where no cap leaves few enough nodes, it makes a round with the largest cap,
+/// and the nodes that are left become the atoms of the next one. No node gets more operations than twice its share of
+/// the whole, until rounds without that limit are the only ones that change anything.
 class node_merger {
  public:
   node_merger(const flat_graph& g, const std::vector<std::uint8_t>& forward, std::uint32_t max_group, double alpha,
               grouping& groups);
 
-  /// An atom, and the operations in it.
-  struct part {
-    std::uint32_t atom = none;
-    std::vector<std::uint32_t> operations{};
-  };
-
   /// Merges `parts`, which are in a topological order. Tensors that forward operations outside of them make or read are
   /// inputs and outputs. Returns the atoms that are left: at most `most_left`, or a pure sequence.
-  std::vector<std::uint32_t> run(const std::vector<part>& parts, std::uint32_t most_left);
+  std::vector<std::uint32_t> run(std::vector<part> parts, std::uint32_t most_left);
+
+  /// The nodes that were looked at for a candidate, and the places that were ordered anew, so far: the work of `run`.
+  [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
 
  private:
   // Bits of a tensor: forward operations outside of this level make it or read it; it is a final output.
   static constexpr std::uint8_t made_beyond = 1, read_beyond = 2, stays = 4;
 
-  enum class rank : std::uint8_t { flow_or_sequence, long_sequence, neighbours, nothing };
+  enum class rank : std::uint8_t { flow_or_sequence, neighbours, nothing };
 
   struct node {
-    std::vector<std::uint32_t> atoms{};  // a single one: the node is finished
+    std::vector<std::uint32_t> atoms{};  // places in parts_; a single one: the node is finished
     std::uint32_t operations = 0;
     std::uint32_t listed = 0;                     // its first operation
+    std::uint64_t kind = 0;                       // the same for nodes of like operations in the same turn
     std::vector<std::uint32_t> makes{}, reads{};  // tensors that other nodes read, make
     std::uint32_t version = 0;
     std::vector<std::uint32_t> candidate{};  // the nodes to merge
@@ -72,9 +83,39 @@ class node_merger {
     friend bool operator>(const entry& a, const entry& b) { return a.key() > b.key(); }
   };
 
+  // --- Rounds.
+
+  /// How a level can end.
+  struct ending {
+    std::uint32_t cap = 0;      // most atoms of a node that is no sequence; 0: there is no ending
+    std::uint64_t most = 0;     // operations of a piece of a sequence; 0: no sequence is cut
+    std::uint64_t largest = 0;  // operations of the largest node
+    std::size_t kinds = 0;      // distinct kinds of nodes
+  };
+
+  /// The best of the endings with each cap.
+  [[nodiscard]] ending find_ending();
+
+  /// Makes a round with this cap, and says how the level ends after it; `cap` is 0 in the answer where it does not.
+  [[nodiscard]] ending try_ending(std::uint32_t cap);
+
+  /// Begins the level again, and merges candidates of at most `cap` atoms until none or few enough nodes are left.
+  void merge_up_to(std::uint32_t cap);
+
+  /// Merges best first until no candidate is left, or until there are few nodes and the next candidate is worse than
+  /// the last one: equal parts stay equal.
+  void merge_best();
+
+  /// Few enough nodes, or a pure sequence.
+  [[nodiscard]] bool ended();
+
+  /// The nodes that are left become atoms.
+  void finish_round();
+
   // --- The graph of the nodes.
 
-  void start(const std::vector<part>& parts);
+  void start();
+  [[nodiscard]] std::uint64_t kind_of(std::uint32_t operation) const;
 
   [[nodiscard]] bool internal(const std::vector<std::uint32_t>& makers, const std::vector<std::uint32_t>& readers,
                               std::uint32_t t) const;
@@ -129,8 +170,11 @@ class node_merger {
 
   void consider(found& best, rank kind, const std::vector<std::uint32_t>& set);
 
-  /// The maximal sequence that begins at v, if one does and it has at most M_l atoms.
+  /// The maximal sequence that begins at v, if one does, it has at most `cap_` atoms, and its nodes are no stages.
   void consider_sequence(std::uint32_t v, found& best);
+
+  /// Whether three nodes of several atoms are alike: a chain of stages, which is not taken apart.
+  [[nodiscard]] bool has_stages(const std::vector<std::uint32_t>& set) const;
 
   /// From v to where the paths from it meet again, and that without either end.
   void consider_flow(std::uint32_t v, found& best);
@@ -161,28 +205,31 @@ class node_merger {
   /// Finds new candidates for the nodes that have a new neighbour.
   void refresh(std::uint32_t s);
 
-  /// Merges until no candidate is left. Returns true when the level is done.
-  bool round(bool neighbours);
+  // --- Sequences.
 
-  /// Merges best first until there are few nodes, and then all that are as good as the last: equal parts stay equal.
-  /// Returns false when there are few.
-  bool merge_best();
+  /// A maximal sequence of at least two of the nodes that are left.
+  struct sequence {
+    std::vector<std::uint32_t> nodes;
+    sequence_cutter cutter;
+  };
+  [[nodiscard]] std::vector<sequence> find_sequences();
 
-  /// Makes groups of the maximal sequences of more than M_l atoms, best first, until there are few nodes. Returns
-  /// whether the level is done: few, or itself a pure sequence.
-  bool merge_long_sequences();
+  /// Merges the pieces of `sequences`. Returns whether there was anything to merge.
+  bool cut(const std::vector<sequence>& sequences, std::uint64_t most);
 
   /// Makes a group of a node of several atoms.
   void close(std::uint32_t v);
-
-  void finish_round();
 
   const flat_graph& graph_;
   const std::vector<std::uint8_t>& forward_;
   std::uint32_t max_group_;
   double alpha_;
   grouping& groups_;
-  std::uint32_t most_left_ = 0;
+  std::uint32_t most_left_ = 0, cap_ = 0;
+  std::uint64_t limit_ = 0;  // operations of a node
+  std::uint64_t work_ = 0;
+  std::vector<part> parts_;  // the atoms of this level, and behind them the groups of the pieces
+  std::vector<std::uint64_t> part_kind_;
   std::vector<node> nodes_;
   std::uint32_t alive_ = 0;
   std::vector<std::vector<std::uint32_t>> makers_, readers_;  // of a tensor: nodes

@@ -30,14 +30,25 @@ struct partition_options {
 /// next round begins with each group as one node. The last round ends with at most `max_top` nodes, or with a pure
 /// sequence.
 ///
-/// Differs from the paper: merges with the same score as the last one are made as well, so that equal parts stay equal;
-/// sequences of more than `max_group` nodes are merged when no other candidate is left; after a round that left more
-/// than three quarters of the nodes, pairs are candidates as well (a node and the last node before it that it reads, or
-/// its neighbour in the order where nothing is connected), so that every graph reaches `max_top`.
+/// Differs from the paper:
+/// - The last round keeps the top level fine and even. It is tried with every cap on the children of its groups, up to
+///   `max_group`, and that cap is taken after which the largest group has the fewest operations; of caps that differ by
+///   less than a quarter the one with the fewest unlike groups. It stops at `max_top` nodes, but merges with the same
+///   score as the last one are made as well, so that equal parts stay equal.
+/// - Long sequences are chains of stages. A sequence with three like nodes of several operations is never taken apart
+///   to become one group of operations. Where too many nodes are left, the sequences are cut into pieces: a run of
+///   nodes that repeats itself into pieces of whole periods, as many in each up to one; the rests into pieces of about
+///   equal size, where few bytes cross. A piece is a group whose children are the nodes, of any number.
+/// - No group gets more operations than twice a fair share of the whole (operations / `max_top`) before there is no
+///   other way.
+/// - After a round that left more than three quarters of the nodes, pairs are candidates as well (a node and the last
+///   node before it that it reads, or its neighbour in the order where nothing is connected), so that every graph
+///   reaches `max_top`.
 ///
 /// Near-linear time on graphs whose nodes have few users: a merge looks again at the nodes around it, O(max_group)
-/// steps for each, and reorders the operations listed between. Deterministic. Throws `bad_argument` for `max_group`
-/// below 2, `max_top` 0, an `alpha` that is not finite, and `forward` of a wrong length.
+/// steps for each, and reorders the operations listed between. A round over at most max_group · max_top nodes is made
+/// up to `max_group` times. Deterministic. Throws `bad_argument` for `max_group` below 2, `max_top` 0, an `alpha` that
+/// is not finite, and `forward` of a wrong length.
 ///
 ///     const operation_hierarchy h = h_partition(problem.graph());
 ///     for (std::size_t g = h.groups.size(); g-- > 1;)  // bottom up

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <set>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -18,6 +20,14 @@
 namespace remat {
 
 namespace detail::partitioning {
+
+/// The kind of a list of `count` operations of kind `last` behind one of kind `first`: however the operations are
+/// divided into lists, the kind of all is the same.
+inline std::uint64_t joined_kind(std::uint64_t first, std::uint64_t last, std::uint64_t count) {
+  for (std::uint64_t base = 0x9e3779b97f4a7c15ULL; count != 0; count /= 2, base *= base)
+    if (count % 2 != 0) first *= base;
+  return first + last;
+}
 
 REMAT_INLINE std::uint32_t grouping::add(std::span<const std::uint32_t> atoms) {
   const auto g = static_cast<std::uint32_t>(of_group.size()), n = static_cast<std::uint32_t>(of_operation.size());
@@ -39,25 +49,174 @@ REMAT_INLINE node_merger::node_merger(const flat_graph& s, const std::vector<std
       mine_(s.num_operations, 0),
       tensor_mark_(s.num_tensors, 0) {}
 
-REMAT_INLINE std::vector<std::uint32_t> node_merger::run(const std::vector<part>& parts, std::uint32_t most_left) {
+REMAT_INLINE std::vector<std::uint32_t> node_merger::run(std::vector<part> parts, std::uint32_t most_left) {
   most_left_ = most_left;
-  start(parts);
-  bool neighbours = false;
-  while (alive_ > most_left_) {
+  parts_ = std::move(parts);
+  part_kind_.assign(parts_.size(), 0);
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    for (const std::uint32_t o : parts_[i].operations) part_kind_[i] = joined_kind(part_kind_[i], kind_of(o), 1);
+  std::uint64_t operations = 0;
+  for (const part& p : parts_) operations += p.operations.size();
+  const std::uint64_t share = std::max<std::uint64_t>(2, (operations + most_left - 1) / most_left);
+  limit_ = 2 * share;
+  neighbours_ = false;
+  for (cap_ = 1, start(); !ended(); start()) {
+    if (const ending best = find_ending(); best.cap != 0) {
+      merge_up_to(best.cap);
+      if (best.most != 0) cut(find_sequences(), best.most);
+      finish_round();
+      break;
+    }
     const std::uint32_t before = alive_;
-    const bool ended = round(neighbours);
+    const auto stuck = [&] { return alive_ >= before - before / 4; };  // so that there are few rounds
+    merge_up_to(max_group_);
+    if (stuck()) cut(find_sequences(), share);
+    if (stuck() && neighbours_) limit_ *= 2;
+    neighbours_ = stuck();
     finish_round();
-    if (ended) break;
-    neighbours = alive_ >= before - before / 4;  // so that there are few rounds
   }
   std::vector<std::uint32_t> left;
   for (const std::uint32_t v : order_)
-    if (v != none) left.push_back(nodes_[v].atoms[0]);
+    if (v != none) left.push_back(parts_[nodes_[v].atoms[0]].atom);
   return left;
 }
 
-REMAT_INLINE void node_merger::start(const std::vector<part>& parts) {
-  const auto n = static_cast<std::uint32_t>(parts.size());
+REMAT_INLINE node_merger::ending node_merger::find_ending() {
+  ending best;
+  // Below this cap too many nodes are left, but for sequences that are cut.
+  const std::uint32_t first = parts_.size() / max_group_ > most_left_ ? max_group_ : 1;
+  std::vector<ending> all;
+  std::uint64_t limit = limit_;
+  for (const part& p : parts_) limit = std::max<std::uint64_t>(limit, p.operations.size());
+  for (std::uint32_t cap = first; cap <= max_group_; ++cap)
+    if (const ending e = try_ending(cap); e.cap != 0 && e.largest <= limit) all.push_back(e);
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
+  for (const ending& e : all) smallest = std::min(smallest, e.largest);
+  // Of about equally balanced ones that with the fewest distinct nodes.
+  for (const ending& e : all)
+    if (e.largest <= smallest + smallest / 4 && (best.cap == 0 || e.kinds < best.kinds)) best = e;
+  return best;
+}
+
+REMAT_INLINE node_merger::ending node_merger::try_ending(std::uint32_t cap) {
+  merge_up_to(cap);
+  ending out;
+  std::set<std::uint64_t> kinds;
+  std::vector<std::uint8_t> in_sequence(nodes_.size(), 0);
+  if (!ended()) {
+    const std::vector<sequence> sequences = find_sequences();
+    std::size_t others = alive_;
+    std::uint64_t low = 1, high = 2;  // the operations of a piece: low is too few, high is enough
+    for (const sequence& s : sequences) {
+      others -= s.nodes.size();
+      high = std::max(high, s.cutter.total());
+    }
+    const auto fits = [&](std::uint64_t most) {
+      std::size_t nodes = others;
+      for (const sequence& s : sequences) nodes += s.cutter.count(most);
+      return nodes <= most_left_;
+    };
+    if (!fits(high)) return {};
+    while (high - low > 1) (fits((low + high) / 2) ? high : low) = (low + high) / 2;
+    out.most = high;
+    for (const sequence& s : sequences)
+      for (const auto& [from, to] : s.cutter.cut(high)) {
+        std::uint64_t operations = 0, kind = 0;
+        for (std::size_t i = from; i < to; ++i) {
+          const node& v = nodes_[s.nodes[i]];
+          in_sequence[s.nodes[i]] = 1;
+          operations += v.operations;
+          kind = joined_kind(kind, v.kind, v.operations);
+        }
+        out.largest = std::max(out.largest, operations);
+        kinds.insert(kind);
+      }
+  }
+  for (const std::uint32_t v : order_) {
+    if (v == none || in_sequence[v]) continue;
+    out.largest = std::max<std::uint64_t>(out.largest, nodes_[v].operations);
+    kinds.insert(nodes_[v].kind);
+  }
+  out.cap = cap;
+  out.kinds = kinds.size();
+  return out;
+}
+
+REMAT_INLINE void node_merger::merge_up_to(std::uint32_t cap) {
+  cap_ = cap;
+  start();
+  for (std::uint32_t before = none; alive_ != before && alive_ > most_left_;) {
+    before = alive_;
+    queue_ = {};
+    to_look_at_.clear();
+    for (const std::uint32_t v : order_)
+      if (v != none) look_at(v);
+    merge_best();
+  }
+}
+
+REMAT_INLINE void node_merger::merge_best() {
+  rank last_kind = rank::nothing;
+  double last_score = -1;
+  while (!queue_.empty()) {
+    const entry e = queue_.top();
+    if (nodes_[e.node].version != e.version || up_[e.node] != e.node) {
+      queue_.pop();
+      continue;
+    }
+    if (alive_ <= most_left_ && (e.kind != last_kind || e.score != last_score)) return;
+    queue_.pop();
+    // A merge far away may have put a path around a pair or a node that nobody reads: it is looked at again, in the
+    // order as it is now.
+    const std::vector<std::uint32_t> set = std::move(nodes_[e.node].candidate);
+    look_at(e.node);
+    if (nodes_[e.node].candidate != set) continue;
+    last_kind = e.kind;
+    last_score = e.score;
+    refresh(merge(set));
+  }
+}
+
+REMAT_INLINE bool node_merger::ended() {
+  if (alive_ <= most_left_) return true;
+  std::uint32_t last = none;
+  for (const std::uint32_t v : order_) {
+    if (v == none) continue;
+    if (last != none && after(last) != v) return false;
+    last = v;
+  }
+  return true;
+}
+
+REMAT_INLINE void node_merger::finish_round() {
+  std::vector<part> parts;
+  std::vector<std::uint64_t> kinds;
+  for (std::uint32_t& v : order_) {
+    if (v == none) continue;
+    close(v);
+    std::uint32_t& atom = nodes_[v].atoms[0];
+    parts.push_back(std::move(parts_[atom]));
+    kinds.push_back(nodes_[v].kind);
+    atom = static_cast<std::uint32_t>(parts.size()) - 1;
+  }
+  parts_.swap(parts);
+  part_kind_.swap(kinds);
+}
+
+REMAT_INLINE std::uint64_t node_merger::kind_of(std::uint32_t o) const {
+  std::uint64_t in = 0, out = 0;
+  const auto mixed = [](std::uint64_t x) {  // the finaliser of splitmix64
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  };
+  for (const std::uint32_t t : graph_.inputs[o]) in += mixed(static_cast<std::uint64_t>(graph_.bytes[t]) + 1);
+  for (const std::uint32_t t : graph_.outputs[o]) out += mixed(static_cast<std::uint64_t>(graph_.bytes[t]) + 1);
+  return mixed(in + mixed(out + mixed(static_cast<std::uint64_t>(graph_.workspace[o]) + graph_.once[o])));
+}
+
+REMAT_INLINE void node_merger::start() {
+  const auto n = static_cast<std::uint32_t>(parts_.size());
   for (const std::uint32_t t : touched_) {
     makers_[t].clear();
     readers_[t].clear();
@@ -66,10 +225,11 @@ REMAT_INLINE void node_merger::start(const std::vector<part>& parts) {
   nodes_.assign(n, {});
   std::vector<std::uint32_t> touched;
   for (std::uint32_t v = 0; v < n; ++v) {
-    nodes_[v].atoms = {parts[v].atom};
-    nodes_[v].operations = static_cast<std::uint32_t>(parts[v].operations.size());
-    nodes_[v].listed = *std::min_element(parts[v].operations.begin(), parts[v].operations.end());
-    for (const std::uint32_t o : parts[v].operations) {
+    nodes_[v].atoms = {v};
+    nodes_[v].kind = part_kind_[v];
+    nodes_[v].operations = static_cast<std::uint32_t>(parts_[v].operations.size());
+    nodes_[v].listed = *std::min_element(parts_[v].operations.begin(), parts_[v].operations.end());
+    for (const std::uint32_t o : parts_[v].operations) {
       mine_[o] = 1;
       for (const std::uint32_t t : graph_.outputs[o]) {
         makers_[t].push_back(v);
@@ -98,7 +258,7 @@ REMAT_INLINE void node_merger::start(const std::vector<part>& parts) {
       for (const std::uint32_t v : readers_[t]) nodes_[v].reads.push_back(t);
     }
   }
-  for (const part& p : parts)
+  for (const part& p : parts_)
     for (const std::uint32_t o : p.operations) mine_[o] = 0;
   touched_.swap(touched);
   up_.resize(n);
@@ -187,6 +347,9 @@ REMAT_INLINE std::uint32_t node_merger::after(std::uint32_t v) {
 
 REMAT_INLINE void node_merger::consider(found& best, rank kind, const std::vector<std::uint32_t>& set) {
   if (set.size() < 2) return;
+  std::uint64_t operations = 0;
+  for (const std::uint32_t v : set) operations += nodes_[v].operations;
+  if (operations > limit_) return;
   const double s = score(set);
   if (std::tuple(kind, s) < std::tuple(best.kind, best.score)) {
     best.kind = kind;
@@ -202,14 +365,23 @@ REMAT_INLINE void node_merger::consider_sequence(std::uint32_t v, found& best) {
   for (std::uint32_t u = after(v); u != none; u = after(u)) {
     set.push_back(u);
     atoms += weight(u);
-    if (atoms > max_group_) break;
+    if (atoms > cap_) break;
   }
   for (const std::uint32_t u : set) watch(u, v);
-  if (atoms <= max_group_) consider(best, rank::flow_or_sequence, set);
+  if (atoms <= cap_ && !has_stages(set)) consider(best, rank::flow_or_sequence, set);
+}
+
+REMAT_INLINE bool node_merger::has_stages(const std::vector<std::uint32_t>& set) const {
+  for (std::size_t i = 0; i < set.size(); ++i)
+    if (weight(set[i]) > 1 &&
+        std::count_if(set.begin(), set.begin() + static_cast<std::ptrdiff_t>(i),
+                      [&](std::uint32_t u) { return nodes_[u].kind == nodes_[set[i]].kind; }) == 2)
+      return true;
+  return false;
 }
 
 REMAT_INLINE void node_merger::consider_flow(std::uint32_t v, found& best) {
-  const std::uint32_t most = max_group_;
+  const std::uint32_t most = cap_;
   neighbours_of(v, true, std::size_t{most} + 1, list_);
   if (list_.size() < 2 || list_.size() > std::size_t{most} + 1) return;
   // The open nodes wait in the order; when there is but one, all paths go through it. A node that nobody reads leads
@@ -267,7 +439,7 @@ REMAT_INLINE void node_merger::consider_neighbour(std::uint32_t v, found& best) 
   for (std::uint32_t i = place_[v]; near == none && i-- > 0;) near = order_[i];
   if (near == none) return;
   watch(near, v);
-  if (weight(v) + weight(near) <= max_group_) consider(best, rank::neighbours, {near, v});
+  if (weight(v) + weight(near) <= cap_) consider(best, rank::neighbours, {near, v});
 }
 
 REMAT_INLINE void node_merger::watch(std::uint32_t v, std::uint32_t watcher) {
@@ -276,6 +448,7 @@ REMAT_INLINE void node_merger::watch(std::uint32_t v, std::uint32_t watcher) {
 }
 
 REMAT_INLINE void node_merger::look_at(std::uint32_t v) {
+  ++work_;
   ++nodes_[v].version;
   nodes_[v].candidate.clear();
   found best;
@@ -318,6 +491,7 @@ REMAT_INLINE std::uint32_t node_merger::add_union(const std::vector<std::uint32_
     const node& old = nodes_[v];
     made.atoms.insert(made.atoms.end(), old.atoms.begin(), old.atoms.end());
     made.operations += old.operations;
+    made.kind = joined_kind(made.kind, old.kind, old.operations);
     made.listed = std::min(made.listed, old.listed);
     makes.insert(makes.end(), old.makes.begin(), old.makes.end());
     reads.insert(reads.end(), old.reads.begin(), old.reads.end());
@@ -345,6 +519,7 @@ REMAT_INLINE void node_merger::place_union(std::uint32_t s, const std::vector<st
   }
   std::sort(lead.begin(), lead.end());
   for (std::uint32_t& i : lead) i = order_[i];
+  work_ += high - low;
   for (std::uint32_t i = low; i <= high; ++i)
     if (order_[i] != none && mark_[order_[i]] != now) behind.push_back(order_[i]);
   std::fill(order_.begin() + low, order_.begin() + high + 1, none);
@@ -382,7 +557,7 @@ REMAT_INLINE void node_merger::refresh(std::uint32_t s) {
     // A sequence is a candidate of its first node.
     std::uint32_t first = v;
     std::size_t atoms = weight(v);
-    for (std::uint32_t u = before(v); u != none && atoms <= max_group_; u = before(u)) {
+    for (std::uint32_t u = before(v); u != none && atoms <= cap_; u = before(u)) {
       first = u;
       atoms += weight(u);
     }
@@ -395,77 +570,56 @@ REMAT_INLINE void node_merger::refresh(std::uint32_t s) {
     if (up_[v] == v) look_at(v);
 }
 
-REMAT_INLINE bool node_merger::round(bool neighbours) {
-  neighbours_ = neighbours;
-  for (std::uint32_t before = none; alive_ != before;) {
-    queue_ = {};
-    to_look_at_.clear();
-    for (const std::uint32_t v : order_)
-      if (v != none) look_at(v);
-    if (!merge_best()) return true;
-    before = alive_;
-    if (merge_long_sequences()) return true;
-  }
-  return false;
-}
-
-REMAT_INLINE bool node_merger::merge_best() {
-  rank last_kind = rank::nothing;
-  double last_score = -1;
-  while (!queue_.empty()) {
-    const entry e = queue_.top();
-    if (nodes_[e.node].version != e.version || up_[e.node] != e.node) {
-      queue_.pop();
-      continue;
-    }
-    if (alive_ <= most_left_ && (e.kind != last_kind || e.score != last_score)) return false;
-    queue_.pop();
-    // A merge far away may have put a path around a pair or a node that nobody reads: it is looked at again, in the
-    // order as it is now.
-    const std::vector<std::uint32_t> set = std::move(nodes_[e.node].candidate);
-    look_at(e.node);
-    if (nodes_[e.node].candidate != set) continue;
-    last_kind = e.kind;
-    last_score = e.score;
-    refresh(merge(set));
-  }
-  return alive_ > most_left_;
-}
-
-REMAT_INLINE bool node_merger::merge_long_sequences() {
-  std::vector<std::pair<double, std::vector<std::uint32_t>>> sequences;
+REMAT_INLINE std::vector<node_merger::sequence> node_merger::find_sequences() {
+  std::vector<sequence> out;
   for (const std::uint32_t v : order_) {
     if (v == none || before(v) != none) continue;
     std::vector<std::uint32_t> set{v};
     for (std::uint32_t u = after(v); u != none; u = after(u)) set.push_back(u);
-    if (set.size() == alive_) return true;
-    if (set.size() > max_group_) sequences.emplace_back(score(set), std::move(set));
+    if (set.size() < 2) continue;
+    std::vector<std::uint64_t> kinds;
+    std::vector<std::uint32_t> operations;
+    std::vector<std::int64_t> crossing{0};
+    for (const std::uint32_t u : set) {
+      kinds.push_back(nodes_[u].kind);
+      operations.push_back(nodes_[u].operations);
+      std::int64_t bytes = 0;
+      for (const std::uint32_t t : nodes_[u].makes) bytes += graph_.bytes[t];
+      crossing.push_back(bytes);
+    }
+    out.push_back({std::move(set), sequence_cutter(kinds, operations, crossing)});
   }
-  std::stable_sort(sequences.begin(), sequences.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  double last = -1;
-  for (auto& [value, set] : sequences) {
-    if (alive_ <= most_left_ && value != last) return true;
-    last = value;
-    for (const std::uint32_t v : set) close(v);
-    close(merge(std::move(set)));
-  }
-  return alive_ <= most_left_;
+  return out;
+}
+
+REMAT_INLINE bool node_merger::cut(const std::vector<sequence>& sequences, std::uint64_t most) {
+  bool merged = false;
+  for (const sequence& s : sequences)
+    for (const auto& [from, to] : s.cutter.cut(most)) {
+      if (to - from < 2) continue;
+      std::vector<std::uint32_t> set(s.nodes.begin() + static_cast<std::ptrdiff_t>(from),
+                                     s.nodes.begin() + static_cast<std::ptrdiff_t>(to));
+      std::size_t atoms = 0;
+      for (const std::uint32_t v : set) atoms += weight(v);
+      if (atoms > max_group_ || has_stages(set))
+        for (const std::uint32_t v : set) close(v);
+      merge(std::move(set));
+      merged = true;
+    }
+  return merged;
 }
 
 REMAT_INLINE void node_merger::close(std::uint32_t v) {
-  if (nodes_[v].atoms.size() > 1) nodes_[v].atoms = {groups_.add(nodes_[v].atoms)};
-}
-
-REMAT_INLINE void node_merger::finish_round() {
-  std::vector<std::uint32_t> order;
-  for (const std::uint32_t v : order_)
-    if (v != none) {
-      place_[v] = static_cast<std::uint32_t>(order.size());
-      order.push_back(v);
-      close(v);
-      nodes_[v].watchers.clear();
-    }
-  order_.swap(order);
+  if (nodes_[v].atoms.size() < 2) return;
+  part group;
+  std::vector<std::uint32_t> names;
+  for (const std::uint32_t i : nodes_[v].atoms) {
+    names.push_back(parts_[i].atom);
+    group.operations.insert(group.operations.end(), parts_[i].operations.begin(), parts_[i].operations.end());
+  }
+  group.atom = groups_.add(names);
+  nodes_[v].atoms = {static_cast<std::uint32_t>(parts_.size())};
+  parts_.push_back(std::move(group));
 }
 
 }  // namespace detail::partitioning

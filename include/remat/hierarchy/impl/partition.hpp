@@ -17,6 +17,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
+#include "remat/hierarchy/cut_sequence.hpp"
 #include "remat/hierarchy/node_merger.hpp"
 
 namespace remat {
@@ -68,30 +69,30 @@ inline operation_hierarchy partition_sections(const flat_graph& graph, const std
                                               const std::vector<std::pair<std::size_t, std::size_t>>& sections) {
   grouping groups(graph.num_operations);
   node_merger merging(graph, forward, options.max_group, options.alpha, groups);
-  std::vector<node_merger::part> top;
+  std::vector<part> top;
   std::size_t done = 0;
   const auto single = [](std::uint32_t o) {
-    node_merger::part p;
+    part p;
     p.atom = o;
     p.operations = {o};
     return p;
   };
-  const auto loose = [&](std::size_t end, std::vector<node_merger::part>& to) {
+  const auto loose = [&](std::size_t end, std::vector<part>& to) {
     for (; done < end; ++done) to.push_back(single(line.operations[done]));
   };
   for (const auto& [begin, end] : sections) {
     loose(begin, top);
     if (end - begin < 2) continue;
-    std::vector<node_merger::part> inside;
+    std::vector<part> inside;
     loose(end, inside);
-    node_merger::part section;
-    for (const node_merger::part& p : inside) section.operations.push_back(p.atom);
-    section.atom =
-        groups.add(inside.size() <= options.max_group ? section.operations : merging.run(inside, options.max_group));
+    part section;
+    for (const part& p : inside) section.operations.push_back(p.atom);
+    section.atom = groups.add(inside.size() <= options.max_group ? section.operations
+                                                                 : merging.run(std::move(inside), options.max_group));
     top.push_back(std::move(section));
   }
   loose(line.operations.size(), top);
-  if (top.size() > options.max_top) merging.run(top, options.max_top);
+  if (top.size() > options.max_top) merging.run(std::move(top), options.max_top);
   return make_hierarchy(graph, forward, std::move(groups.of_operation), std::move(groups.of_group));
 }
 
@@ -132,8 +133,8 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, c
 
   // The same number for operations that are alike.
   using likeness = std::tuple<double, std::int64_t, std::uint8_t, std::vector<std::int64_t>, std::vector<std::int64_t>>;
-  std::map<likeness, std::uint32_t> kinds;
-  std::vector<std::uint32_t> kind(n);
+  std::map<likeness, std::uint64_t> kinds;
+  std::vector<std::uint64_t> kind(n);
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint32_t o = line.operations[i];
     std::vector<std::int64_t> in, out;
@@ -144,37 +145,18 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, c
     kind[i] =
         kinds
             .try_emplace(likeness(graph.time[o], graph.workspace[o], graph.once[o], std::move(in), std::move(out)),
-                         static_cast<std::uint32_t>(kinds.size()))
+                         kinds.size())
             .first->second;
   }
   std::vector<std::pair<std::size_t, std::size_t>> sections, todo{{0, n}};
   while (!todo.empty()) {
     const auto [begin, end] = todo.back();
     todo.pop_back();
-    std::size_t period = 0, first = 0, covered = 0;
-    for (std::size_t p = 2; p <= std::min<std::size_t>(1024, (end - begin) / 2); ++p)
-      for (std::size_t i = begin, run = 0; i + p < end; ++i) {
-        run = kind[i] == kind[i + p] ? run + 1 : 0;
-        if (run < p || run + p <= covered) continue;
-        covered = run + p;
-        period = p;
-        first = i + 1 - run;
-      }
-    if (period == 0) continue;
-    std::size_t shift = 0;
-    double fewest = std::numeric_limits<double>::infinity();
-    for (std::size_t c = 0; c < period; ++c) {
-      double bytes = 0;
-      std::size_t times = 0;
-      for (std::size_t i = first + c; i + period <= first + covered; i += period, ++times)
-        bytes += static_cast<double>(line.crossing[i]);
-      if (times < 2 || bytes / static_cast<double>(times) >= fewest) continue;
-      fewest = bytes / static_cast<double>(times);
-      shift = c;
-    }
-    std::size_t at = first + shift;
+    const detail::partitioning::repeat run = detail::partitioning::longest_repeat(kind, begin, end, 2, 1024);
+    if (run.period == 0) continue;
+    std::size_t at = run.begin + detail::partitioning::cheapest_shift(run, line.crossing);
     todo.emplace_back(begin, at);
-    for (; at + period <= first + covered; at += period) sections.emplace_back(at, at + period);
+    for (; at + run.period <= run.end; at += run.period) sections.emplace_back(at, at + run.period);
     todo.emplace_back(at, end);
   }
   std::sort(sections.begin(), sections.end());

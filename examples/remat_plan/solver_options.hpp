@@ -16,12 +16,24 @@
 
 #include "arguments.hpp"
 #include "remat/render/table.hpp"
+#include "remat/solver/hiremate.hpp"
 #include "remat/solver/rotor.hpp"
+#include "remat/solver/sub_graph_options.hpp"
 
 namespace remat_plan {
 
 /// The words of `--option` for the values of an enumeration, in their order.
 [[nodiscard]] inline std::vector<std::string> words_of(remat::rotor_form) { return {"slots", "exact", "automatic"}; }
+
+[[nodiscard]] inline std::vector<std::string> words_of(remat::sub_method) {
+  return {"automatic", "h_ilp", "rotor", "twremat", "refined"};
+}
+[[nodiscard]] inline std::vector<std::string> words_of(remat::hiremate_top) {
+  return {"automatic", "rotor", "search_level", "h_ilp"};
+}
+[[nodiscard]] inline std::vector<std::string> words_of(remat::hiremate_partition) {
+  return {"all", "h_partition", "repeats", "cuts", "levels"};
+}
 
 /// The type of an option, in words.
 template <class Field>

@@ -24,8 +24,9 @@ namespace remat {
 /// by several threads at once.
 class option_cache {
  public:
-  /// The settings on which options depend, beside the part: those of `option_search` and the seed.
-  using settings = std::tuple<std::uint32_t, std::size_t, std::size_t, std::uint64_t, std::uint64_t>;
+  /// The settings on which options depend, beside the part: those of `option_search`, the seed, and a key of the
+  /// solvers.
+  using settings = std::tuple<std::uint32_t, std::size_t, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t>;
 
   /// The options of a known part that is equal to `runs.part()` up to renaming and times, measured for `runs`. Nothing
   /// for an unknown part.
@@ -56,6 +57,7 @@ struct option_search {
   std::size_t most_options = 12;  ///< of a part, spread over saved bytes
   std::uint64_t moves = 4000;     ///< work limit of the thorough solver, for each pair of budgets
   part_solvers solvers{};         ///< who solves the parts; `default_part_solvers()` in `solver/part_solvers.hpp`
+  std::uint64_t solvers_key = 0;  ///< tells options of different solvers apart in the cache
   std::shared_ptr<option_cache> cache{};  ///< options are looked up and kept there; null: no cache
   /// Schedules of `part_runs::problem_within(peak, save)` to start from, for part i: from a hierarchy below. It counts
   /// its work on the clock, and stops when that says so. Called by several threads at once, for different parts.
@@ -74,6 +76,7 @@ struct option_table {
   std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
   std::size_t found = 0;                            ///< options of the solved parts, before any was dropped
   std::size_t kept = 0;                             ///< of these: not dominated, and within `most_options`
+  std::size_t cut_short = 0;                        ///< distinct parts whose search a limit ended early
   std::uint64_t work = 0;                           ///< elementary moves of all solves
   stop_reason stopped = stop_reason::none;          ///< the limit that cut the search short; `none` if no limit did
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -41,6 +42,9 @@ struct level_solution {
   mip_status status = mip_status::no_solution;
   double lower_bound = 0;   ///< on the time of schedules of the form; the backend's word, too
   std::uint64_t nodes = 0;  ///< of the backend's search tree
+  std::size_t columns = 0;  ///< of the integer program; 0: none was built
+  std::size_t rows = 0;     ///< of the integer program
+  bool refused = false;     ///< the integer program was not solved, because of `most_columns`
   std::string message{};    ///< how the program ended, or why it was not solved
 };
 

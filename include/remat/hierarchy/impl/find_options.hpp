@@ -191,7 +191,8 @@ class finder {
 
  private:
   [[nodiscard]] option_cache::settings settings() const {
-    return {search_.peaks, search_.most_budgets, search_.most_options, search_.moves, search_.run.seed};
+    return {search_.peaks, search_.most_budgets, search_.most_options, search_.moves, search_.run.seed,
+            search_.solvers_key};
   }
 
   /// Options that the cache knows; the other classes are to be solved.
@@ -291,6 +292,7 @@ class finder {
       keep_pareto_optimal(options, runs_[i]);
       thin_out(options, std::max<std::size_t>(search_.most_options, 2));
       out_.kept += options.size();
+      out_.cut_short += whole ? 0U : 1U;
       if (search_.cache && whole) search_.cache->add(parts_[i], settings(), options);
     }
   }

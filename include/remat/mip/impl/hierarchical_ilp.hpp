@@ -73,6 +73,7 @@ class search {
   }
 
   void refuse(double columns) {
+    best_.refused = true;
     best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(columns)) +
                     " columns, more than most_columns";
   }
@@ -99,6 +100,8 @@ class search {
       best_.message = "stopped while the integer program was built";
       return;
     }
+    best_.columns = program.model().num_columns();
+    best_.rows = program.model().num_rows();
     const mip_result r = solve(program);
     conclude(program, r);
   }

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
 #include "remat/core/rounding.hpp"
+#include "remat/hierarchy/chain_search.hpp"
 #include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/level_builder.hpp"
@@ -30,9 +32,12 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/figures.hpp"
+#include "remat/solver/hierarchy_chains.hpp"
+#include "remat/solver/improve.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/part_solvers.hpp"
-#include "remat/solver/refined.hpp"
+#include "remat/solver/sub_graph_options.hpp"
 
 namespace remat {
 
@@ -40,79 +45,35 @@ namespace detail::hierarchical {
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// The problem of one group, solved from the options of its children.
-class group_starts {
- public:
-  /// Looks at its arguments while it is used.
-  group_starts(const flat_graph& g, std::span<const level_child> children, const part_runs& runs, std::int64_t peak,
-               std::int64_t save)
-      : runs_(runs), peak_(peak), builder_(g, children, runs, peak, save), flat_(runs.problem_within(peak, save)) {
-    const std::vector<std::uint32_t>& operations = runs.part().operations;
-    for (std::uint32_t i = 0; i < operations.size(); ++i)
-      place_.emplace_back(operations[i], i < runs.num_forward() ? i : i + 2);
-    std::sort(place_.begin(), place_.end());
-  }
-
-  /// The best schedule of `part_runs::problem_within`, or none.
-  [[nodiscard]] std::vector<schedule> find(std::span<const level_child> children, run_clock& clock) {
-    level_search_options searching;
-    searching.prices = 4;
-    searching.rounds = 0;
-    searching.escalate = false;
-    searching.solvers = default_level_solvers();
-    const run_control limits = clock.part(0.25);
-    run_clock level_clock(limits);
-    search_level(builder_, children, peak_, level_clock, searching,
-                 [this](const std::vector<level_problem::choice>& choices) { return judge(choices); });
-    clock.work(level_clock.work_done());
-    return std::move(found_);
-  }
-
- private:
-  /// The time of the schedule that the choices expand to. Take and turn are the two runs in the middle of the level.
-  double judge(const std::vector<level_problem::choice>& choices) {
-    const auto middle = static_cast<std::uint32_t>(builder_.num_children());
-    std::size_t taken = 0, turned = 0;
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      if (choices[i].run == middle) taken = i;
-      if (choices[i].run == middle + 1) turned = i;
-    }
-    const std::span<const level_problem::choice> all(choices);
-    std::vector<std::uint32_t> order;
-    append(all.first(taken), order);
-    order.push_back(runs_.num_forward());
-    append(all.subspan(taken, turned - taken), order);
-    order.push_back(runs_.num_forward() + 1);
-    append(all.subspan(turned), order);
-    schedule plan = schedule_computes(flat_, order);
-    const check_report r = check(flat_, plan);
-    if (!r.valid()) return infinite;
-    if (r.time < best_) {
-      best_ = r.time;
-      found_.assign(1, std::move(plan));
-    }
-    return r.time;
-  }
-  void append(std::span<const level_problem::choice> choices, std::vector<std::uint32_t>& order) const {
-    for (const std::uint32_t o : builder_.expand(choices))
-      order.push_back(std::lower_bound(place_.begin(), place_.end(), std::pair{o, std::uint32_t{0}})->second);
-  }
-
-  const part_runs& runs_;
-  std::int64_t peak_;
-  level_builder builder_;
-  problem flat_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> place_;  // operation of the graph, operation of `flat_`
-  std::vector<schedule> found_;
-  double best_ = infinite;
-};
+/// How the options of groups are searched for. `moves`: for each pair of budgets.
+inline sub_graph_search sub_graphs_of(const hiremate_options& options, const level_program& program,
+                                      std::shared_ptr<option_cache> scratch, std::uint64_t moves) {
+  sub_graph_search out;
+  out.most_options = options.most_options;
+  out.moves = moves;
+  out.rule = options.rule;
+  if (options.sub_solver != sub_method::automatic)
+    out.rule = [method = options.sub_solver](const sub_graph_facts&) { return std::vector<sub_method>{method}; };
+  out.solvers = options.solvers;
+  out.program = program;
+  out.most_columns = options.most_columns;
+  out.nodes = options.nodes;
+  out.cache = options.cache ? options.cache : scratch;
+  out.scratch = std::move(scratch);
+  return out;
+}
 
 /// The options of every group of a hierarchy, from the deepest level up.
 class group_options {
  public:
-  group_options(const problem& p, const operation_hierarchy& h, const hiremate_options& options,
-                const std::shared_ptr<option_cache>& cache, run_clock& clock)
-      : graph_(p.graph()), h_(h), options_(options), cache_(cache), extract_(p.graph(), h), of_group_(h.groups.size()) {
+  group_options(const problem& p, const operation_hierarchy& h, const sub_graph_search& search,
+                std::size_t level_options, run_clock& clock)
+      : graph_(p.graph()),
+        h_(h),
+        search_(search),
+        level_options_(level_options),
+        extract_(p.graph(), h),
+        of_group_(h.groups.size()) {
     for (std::uint32_t depth = h.depth(); depth > 0 && !clock.should_stop(); --depth) {
       run_control part = clock.part(1.0 / depth);
       part.on_progress = clock.control().on_progress;
@@ -127,7 +88,7 @@ class group_options {
     std::vector<level_child> out = children_of(h_, group, extract_);
     std::size_t groups = 0;
     for (std::size_t i = 0; i < out.size(); ++i) groups += h_.is_group(h_.children[group][i]) ? 1U : 0U;
-    const std::size_t each = std::max<std::size_t>(2, groups == 0 ? 0 : options_.level_options / groups);
+    const std::size_t each = std::max<std::size_t>(2, groups == 0 ? 0 : level_options_ / groups);
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::uint32_t child = h_.children[group][i];
       if (!h_.is_group(child)) continue;
@@ -138,168 +99,196 @@ class group_options {
     }
     return out;
   }
-  [[nodiscard]] const hiremate_report& report() const noexcept { return report_; }
+  /// One group of figures for each level, from the deepest up.
+  [[nodiscard]] const figures::group_list& levels() const noexcept { return levels_; }
 
  private:
   void solve(std::uint32_t depth, run_clock& clock) {
     std::vector<std::uint32_t> groups;
-    std::vector<step_part> parts;
+    std::vector<sub_graph> wanted;
     for (std::uint32_t g = 1; g < h_.groups.size(); ++g)
       if (h_.groups[g].depth == depth) {
         groups.push_back(g);
-        parts.push_back(extract_(g));
+        wanted.push_back({extract_(g), children(g)});
       }
     if (groups.empty()) return;
-    const std::vector<std::vector<level_child>> below = levels_below(groups);
-    option_search search;
-    search.most_options = options_.most_options;
-    search.moves = options_.moves;
-    search.solvers = options_.solvers.thorough ? options_.solvers : default_part_solvers();
-    search.cache = cache_;
-    search.run = clock.control();
-    search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save,
-                        run_clock& part_clock) {
-      if (below[i].empty()) return std::vector<schedule>{};
-      return group_starts(graph_, below[i], runs, peak, save).find(below[i], part_clock);
-    };
-    option_table table = find_options(parts, search, clock);
-    for (std::size_t i = 0; i < groups.size(); ++i) of_group_[groups[i]] = std::move(table.options[i]);
-    report_.groups += groups.size();
-    report_.distinct += table.distinct;
-    report_.reused += table.reused;
-    report_.solves += table.solves;
-    report_.proven += table.proven;
-  }
-
-  /// For each group that has groups inside, its children. Prepared on this thread: the extractor serves one.
-  [[nodiscard]] std::vector<std::vector<level_child>> levels_below(const std::vector<std::uint32_t>& groups) {
-    std::vector<std::vector<level_child>> below(groups.size());
+    sub_graph_table table = find_sub_graph_options(graph_, wanted, search_, clock);
+    std::size_t options = 0;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      const auto row = h_.children[groups[i]];
-      if (std::any_of(row.begin(), row.end(), [&](std::uint32_t child) { return h_.is_group(child); }))
-        below[i] = children(groups[i]);
+      options += table.options[i].size();
+      of_group_[groups[i]] = std::move(table.options[i]);
     }
-    return below;
+    figures level;
+    level.set("depth", depth);
+    level.set("groups", groups.size());
+    level.set("distinct", table.distinct);
+    level.set("reused", table.reused);
+    level.set("solves", table.solves);
+    level.set("proven", table.proven);
+    level.set("tables", table.tables);
+    level.set("programs", table.programs);
+    level.set("programs_refused", table.refused);
+    level.set("cut_short", table.cut_short);
+    level.set("options", options);
+    levels_.push_back(std::move(level));
   }
 
   const flat_graph& graph_;
   const operation_hierarchy& h_;
-  const hiremate_options& options_;
-  std::shared_ptr<option_cache> cache_;
+  const sub_graph_search& search_;
+  std::size_t level_options_;
   part_extractor extract_;
   std::vector<std::vector<part_option>> of_group_;
-  hiremate_report report_;
+  figures::group_list levels_;
 };
 
 /// One solve: the steps of `hiremate_solver`, in its order.
 class search {
  public:
   /// `p` has a known bound, and `best` is what is known of its schedules.
-  search(const problem& p, const hiremate_options& options, const programs& backend, run_clock& clock, solution& best,
-         std::vector<hiremate_report>* reports)
+  search(const problem& p, const hiremate_options& options, const level_program& program, run_clock& clock,
+         solution& best)
       : p_(p),
         options_(options),
-        backend_(backend),
+        program_(program),
         clock_(clock),
         best_(best),
-        reports_(reports),
-        cache_(options.cache ? options.cache : std::make_shared<option_cache>()) {}
+        scratch_(std::make_shared<option_cache>()),
+        groups_(sub_graphs_of(options, program, scratch_, options.moves)) {
+    chaining_.sub_graphs = sub_graphs_of(options, program, scratch_, options.chain_moves);
+    chaining_.sub_graphs.peaks = 1;
+    chaining_.slots = options.slots;
+    chaining_.most_stages = options.max_stages;
+    chaining_.most_effort = options.chain_effort;
+    chaining_.good_enough = options.good_enough;
+  }
 
   stop_reason run() {
-    const std::vector<candidate> hierarchies = find_hierarchies();
-    for (std::size_t i = 0; i < hierarchies.size(); ++i) {
-      if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-      solve_hierarchy(hierarchies[i], 1.0 / static_cast<double>(hierarchies.size() - i));
-    }
-    for (std::size_t i = 0; nested_ && i < tops_.size() && !good_enough(); ++i) {
-      if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-      solve_program(i);
-    }
-    best_.message = message_of_best();
-    stop_reason stopped = clock_.poll();
-    if (stopped == stop_reason::none && options_.refine && !(best_.plan && is_optimal(best_.time, best_.lower_bound))) {
-      solve_flat();
-      stopped = clock_.poll();
-    }
-    return stopped;
+    std::vector<candidate> hierarchies = find_hierarchies();
+    if (hierarchies.empty())
+      best_.message =
+          "no hierarchy: the solve was stopped before there was one, or the graph has no forward operations";
+    if (uses(hiremate_top::rotor)) solve_chains(hierarchies);
+    std::erase_if(hierarchies, [&](const candidate& c) { return c.chains_alone; });
+    for (std::size_t i = 0; i < hierarchies.size() && !good_enough() && !clock_.should_stop(); ++i)
+      solve_hierarchy(hierarchies, i, 1.0 / static_cast<double>(hierarchies.size() - i));
+    if (uses(hiremate_top::h_ilp)) solve_programs(hierarchies);
+    report(hierarchies);
+    return clock_.poll();
   }
 
  private:
   struct candidate {
     std::string_view name{};
     operation_hierarchy hierarchy{};
+    bool chains_alone = false;  // forward and backward operations add to one tensor
+    figures own{};
   };
   struct top_level {
+    std::size_t of = 0;  // candidate
     std::vector<level_child> children{};
     std::vector<level_problem::choice> choices{};  // of the best schedule
     double time = infinite;
-    std::string text{};
-    std::string by{};  // as in `solution::by`, without the part
   };
 
+  [[nodiscard]] bool uses(hiremate_top solver) const {
+    return options_.top_solver == hiremate_top::automatic || options_.top_solver == solver;
+  }
   [[nodiscard]] bool good_enough() const {
     return best_.plan && best_.time <= best_.lower_bound * (1 + options_.good_enough);
   }
 
-  /// The given hierarchy, or different ones. Graphs where forward and backward operations add to one tensor have none:
-  /// no part can hold all the producers of such a sum.
+  /// The given hierarchy, or different ones.
   [[nodiscard]] std::vector<candidate> find_hierarchies() const {
     std::vector<candidate> out;
-    if (options_.hierarchy) {
-      out.push_back({"given", *options_.hierarchy});
-    } else {
-      partition_options partitioning;
-      partitioning.max_group = options_.max_group;
-      partitioning.max_top = options_.max_top;
-      using partition = operation_hierarchy (*)(const flat_graph&, const partition_options&);
-      const std::pair<std::string_view, partition> partitions[] = {
-          {"h_partition", h_partition}, {"repeats", partition_at_repeats}, {"cuts", partition_at_cuts}};
-      for (const auto& [name, make] : partitions) {
-        if (clock_.should_stop()) break;
-        operation_hierarchy h = make(p_.graph(), partitioning);
-        const bool known = std::any_of(out.begin(), out.end(), [&](const candidate& c) {
-          return c.hierarchy.order == h.order && c.hierarchy.children.values == h.children.values;
-        });
-        if (!known) out.push_back({name, std::move(h)});
-      }
-    }
-    std::erase_if(out, [&](const candidate& c) {
+    const auto add = [&](std::string_view name, operation_hierarchy h) {
+      candidate c;
+      c.name = name;
       std::vector<std::uint8_t> forward(p_.graph().num_operations, 0);
-      for (std::uint32_t i = 0; i < c.hierarchy.num_forward; ++i) forward[c.hierarchy.order[i]] = 1;
-      return has_mixed_sums(p_.graph(), forward);
-    });
+      for (std::uint32_t i = 0; i < h.num_forward; ++i) forward[h.order[i]] = 1;
+      c.chains_alone = has_mixed_sums(p_.graph(), forward);
+      c.hierarchy = std::move(h);
+      c.own.set("partition", name);
+      c.own.set("groups", c.hierarchy.groups.size() - 1);
+      c.own.set("depth", c.hierarchy.depth());
+      c.own.set("top", c.hierarchy.children[0].size());
+      out.push_back(std::move(c));
+    };
+    if (options_.hierarchy) {
+      add("given", *options_.hierarchy);
+      return out;
+    }
+    partition_options partitioning;
+    partitioning.max_group = options_.max_group;
+    partitioning.max_top = options_.max_top;
+    using maker = operation_hierarchy (*)(const flat_graph&, const partition_options&);
+    const auto levels = [](const flat_graph& g, const partition_options&) { return partition_at_levels(g); };
+    const std::tuple<hiremate_partition, std::string_view, maker> makers[] = {
+        {hiremate_partition::h_partition, "h_partition", h_partition},
+        {hiremate_partition::repeats, "repeats", partition_at_repeats},
+        {hiremate_partition::cuts, "cuts", partition_at_cuts},
+        {hiremate_partition::levels, "levels", levels}};
+    for (const auto& [which, name, make] : makers) {
+      if (options_.partition != hiremate_partition::all && options_.partition != which) continue;
+      if (clock_.should_stop()) break;
+      operation_hierarchy h = make(p_.graph(), partitioning);
+      const bool known = std::any_of(out.begin(), out.end(), [&, &made = h](const candidate& c) {
+        return c.hierarchy.order == made.order && c.hierarchy.children.values == made.children.values;
+      });
+      if (!known) add(name, std::move(h));
+    }
     return out;
   }
 
+  /// Rotor's program on the chains of all hierarchies.
+  void solve_chains(std::vector<candidate>& hierarchies) {
+    hierarchy_chains chains(p_, chaining_);
+    for (const candidate& c : hierarchies) chains.add(c.name, c.hierarchy);
+    const double shares[] = {0.25, 0.5, 0.25};
+    for (int pass = 0; pass < 3 && !good_enough() && !clock_.should_stop(); ++pass) {
+      run_control part = clock_.part(shares[pass]);
+      part.on_progress = pass_on("chains");
+      run_clock part_clock(part);
+      if (pass == 0) chains.solve_plain(part_clock, best_, "hiremate");
+      if (pass == 1) chains.solve_with_options(part_clock, best_, "hiremate");
+      if (pass == 2) chains.solve_finer(part_clock, best_, "hiremate");
+      clock_.work(std::min(part_clock.work_done(), clock_.work_left()));
+    }
+    for (candidate& c : hierarchies) c.own.set("chains", {chains.figures_of(c.name)});
+  }
+
   /// The options of a hierarchy, and its top level by `search_level`. `share`: of what all hierarchies may use.
-  void solve_hierarchy(const candidate& c, double share) {
-    run_control solving = clock_.part(0.25 * share);
-    solving.on_progress = pass_on(false);
+  void solve_hierarchy(std::vector<candidate>& hierarchies, std::size_t i, double share) {
+    if (!uses(hiremate_top::search_level) && !uses(hiremate_top::h_ilp)) return;
+    candidate& c = hierarchies[i];
+    // Nothing bounds the children of a level of cuts: where they are many, the chains are what that hierarchy is for.
+    const bool large = c.hierarchy.children[0].size() > 2 * std::size_t{options_.max_top};
+    if (options_.top_solver == hiremate_top::automatic && c.name == "levels" && large) {
+      c.own.set("chains_alone", true);
+      return;
+    }
+    run_control solving = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.5) * share);
+    solving.on_progress = pass_on("sub-graphs");
     run_clock options_clock(solving);
-    group_options groups(p_, c.hierarchy, options_, cache_, options_clock);
-    clock_.work(options_clock.work_done());
+    group_options groups(p_, c.hierarchy, groups_, options_.level_options, options_clock);
+    clock_.work(std::min(options_clock.work_done(), clock_.work_left()));
 
     top_level top;
+    top.of = i;
     top.children = groups.children(0);
-    hiremate_report report = groups.report();
-    report.partition = c.name;
-    report.top = top.children.size();
-    for (const level_child& child : top.children) report.top_options += child.options.size();
-    top.by = by_part("hiremate", c.name);
-    search_top(top, share);
-    report.searched = report.time = top.time;
-    if (reports_) reports_->push_back(report);
-    nested_ = nested_ || report.groups > 0;
-    top.text = std::string(c.name) + ": " + std::to_string(report.groups) + " sub-graphs, " +
-               std::to_string(report.distinct) + " distinct, " + std::to_string(report.solves) + " solves";
+    std::size_t options = 0;
+    for (const level_child& child : top.children) options += child.options.size();
+    c.own.set("top_options", options);
+    c.own.set("levels", groups.levels());
+    if (uses(hiremate_top::search_level)) search_top(c, top, share);
     tops_.push_back(std::move(top));
   }
 
-  void search_top(top_level& top, double share) {
+  void search_top(candidate& c, top_level& top, double share) {
     const level_builder builder(p_.graph(), top.children);
     level_search_options searching;
     searching.solvers = default_level_solvers();
-    const run_control limits = clock_.part(0.25 * share);
+    const run_control limits = clock_.part(0.33 * share);
     run_clock level_clock(limits);
     schedule best_plan;
     search_level(builder, top.children, p_.budget(), level_clock, searching,
@@ -314,15 +303,21 @@ class search {
                    }
                    return r.time;
                  });
-    clock_.work(level_clock.work_done());
+    clock_.work(std::min(level_clock.work_done(), clock_.work_left()));
     if (best_plan.steps.empty()) return;
-    starts_.push_back(best_plan);
-    accept(p_, best_, std::move(best_plan), by_part(top.by, "search_level"));
+    c.own.set("search_level_time", top.time);
+    accept(p_, best_, std::move(best_plan), by_part(by_part("hiremate", c.name), "search_level"));
   }
 
-  /// The integer program of a top level.
-  void solve_program(std::size_t i) {
-    top_level& top = tops_[i];
+  /// The integer programs of the top levels, the most promising level first.
+  void solve_programs(std::vector<candidate>& hierarchies) {
+    std::stable_sort(tops_.begin(), tops_.end(),
+                     [](const top_level& a, const top_level& b) { return a.time < b.time; });
+    for (std::size_t i = 0; i < tops_.size() && !good_enough() && !clock_.should_stop(); ++i)
+      solve_program(hierarchies[tops_[i].of], tops_[i], 1.0 / static_cast<double>(tops_.size() - i));
+  }
+
+  void solve_program(candidate& c, const top_level& top, double share) {
     const level_builder builder(p_.graph(), top.children);
     hierarchical_ilp_options solving;
     // Before the turn no run is worth repeating.
@@ -332,8 +327,8 @@ class search {
     solving.most_columns = options_.most_columns;
     solving.default_nodes = options_.nodes;
     solving.good_enough = options_.good_enough;
-    solving.run = clock_.part(0.2 / static_cast<double>(tops_.size() - i));
-    solving.run.on_progress = pass_on(false);
+    solving.run = clock_.part(share);
+    solving.run.on_progress = pass_on("integer program");
     double moves_per_node = 1;
     if (solving.run.work_limit != run_control::no_work_limit) {
       // The first linear program takes time in proportion to the square of the columns, or more.
@@ -344,63 +339,64 @@ class search {
       solving.run.work_limit = std::min(options_.nodes, static_cast<std::uint64_t>(work / moves_per_node));
       if (solving.run.work_limit == 0) return;
     }
-    const level_solution found = backend_.level(builder.level(), p_.budget(), solving);
-    clock_.work(static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node));
-    if (!found.message.empty()) top.text += "; top level, " + found.message;
-    if (!found.found) return;
-    schedule plan = schedule_computes(p_, builder.expand(found.choices));
-    const check_report r = check(p_, plan);
-    if (!r.valid()) return;
-    top.time = std::min(top.time, r.time);
-    if (reports_) (*reports_)[i].time = top.time;
-    starts_.push_back(plan);
-    accept(p_, best_, std::move(plan), by_part(top.by, "h_ilp"));
-  }
-
-  /// The message of the hierarchy that did best.
-  [[nodiscard]] std::string message_of_best() const {
-    const auto best = std::min_element(tops_.begin(), tops_.end(),
-                                       [](const top_level& a, const top_level& b) { return a.time < b.time; });
-    return nested_ && best != tops_.end() ? best->text : std::string();
-  }
-
-  /// The problem of all operations: `refined` from the schedules so far, or without groups `checkmate`.
-  void solve_flat() {
-    run_control rest = clock_.part(1);
-    rest.on_progress = pass_on(true);
-    solution s;
-    if (nested_) {
-      refined_options last;
-      last.starts = std::move(starts_);
-      last.run = std::move(rest);
-      s = refined(p_, last);
-    } else {
-      checkmate_options last;
-      last.starts = std::move(starts_);
-      last.default_nodes = options_.nodes;
-      last.most_columns = options_.most_columns;
-      last.run = std::move(rest);
-      s = backend_.flat(p_, last);
-      best_.message = s.message;
+    const double begin = clock_.seconds();
+    const level_solution found = program_(builder.level(), p_.budget(), solving);
+    const auto spent = static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node);
+    clock_.work(std::min(spent, clock_.work_left()));
+    figures own;
+    own.set("columns", found.columns);
+    own.set("rows", found.rows);
+    own.set("nodes", found.nodes);
+    own.set("bound", found.lower_bound);
+    if (found.found) own.set("gap", found.time / found.lower_bound - 1);
+    own.set("seconds", clock_.seconds() - begin);
+    own.set("ending", found.message);
+    if (found.found) {
+      schedule plan = schedule_computes(p_, builder.expand(found.choices));
+      const check_report r = check(p_, plan);
+      if (r.valid()) {
+        own.set("time", r.time);
+        accept(p_, best_, std::move(plan), by_part(by_part("hiremate", c.name), "h_ilp"));
+      }
     }
-    clock_.work(s.statistics.work);
-    best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
-    if (s.status == solve_status::infeasible) {
-      best_.obstacle = s.obstacle;
-      best_.message = s.message;
-    }
-    if (s.plan) accept(p_, best_, std::move(*s.plan), by_part("hiremate", s.by));
+    c.own.set("h_ilp", {std::move(own)});
   }
 
-  /// Passes on the progress of a part under the name of this solver; empty where nobody listens. The objective of a
-  /// part that solves the whole problem (`of_whole`) is one of the problem.
-  [[nodiscard]] std::function<void(const progress&)> pass_on(bool of_whole) {
+  /// The figures of all hierarchies, and the message.
+  void report(std::vector<candidate>& hierarchies) {
+    std::size_t groups = 0, refused = 0, cut_short = 0;
+    figures::group_list all;
+    for (candidate& c : hierarchies) all.push_back(std::move(c.own));
+    for (const figures& f : all) {
+      groups += static_cast<std::size_t>(*f.find<std::int64_t>("groups"));
+      if (const auto* levels = f.find<figures::group_list>("levels"))
+        for (const figures& level : *levels) {
+          cut_short += static_cast<std::size_t>(*level.find<std::int64_t>("cut_short"));
+          refused += static_cast<std::size_t>(*level.find<std::int64_t>("programs_refused"));
+        }
+      if (const auto* program = f.find<figures::group_list>("h_ilp"))
+        refused += *program->front().find<std::int64_t>("columns") == 0 ? 1U : 0U;
+      if (const auto* chains = f.find<figures::group_list>("chains"))
+        if (const auto* left = chains->front().find<std::int64_t>("chains_left"))
+          left_ += static_cast<std::size_t>(*left) +
+                   static_cast<std::size_t>(*chains->front().find<std::int64_t>("chains_refused"));
+    }
+    if (!all.empty()) {
+      best_.message = std::to_string(all.size()) + " hierarchies with " + std::to_string(groups) + " sub-graphs";
+      if (left_ > 0) best_.message += "; " + std::to_string(left_) + " chains not solved with options";
+      if (cut_short > 0) best_.message += "; the search of " + std::to_string(cut_short) + " sub-graphs cut short";
+      if (refused > 0) best_.message += "; " + std::to_string(refused) + " integer programs not solved";
+    }
+    best_.statistics.own.set("hierarchies", std::move(all));
+  }
+
+  /// Passes on the progress of a part under the name of this solver; empty where nobody listens.
+  [[nodiscard]] std::function<void(const progress&)> pass_on(std::string_view stage) {
     if (!options_.run.on_progress) return nullptr;
-    return [this, of_whole](progress news) {
+    return [this, stage](progress news) {
       news.solver = "hiremate";
-      if (of_whole && nested_) news.stage = "refinement";
-      if (!of_whole) news.best_objective = best_.time;
-      news.best_objective = std::min(news.best_objective, best_.time);
+      news.stage = stage;
+      news.best_objective = best_.time;
       news.lower_bound = best_.lower_bound;
       clock_.report(news);
     };
@@ -410,20 +406,23 @@ class search {
 
   const problem& p_;
   const hiremate_options& options_;
-  const programs& backend_;
+  const level_program& program_;
   run_clock& clock_;
   solution& best_;
-  std::vector<hiremate_report>* reports_;
-  std::shared_ptr<option_cache> cache_;
+  std::shared_ptr<option_cache> scratch_;
+  sub_graph_search groups_;
+  hierarchy_chains_options chaining_{};
   std::vector<top_level> tops_{};
-  std::vector<schedule> starts_{};
-  bool nested_ = false;  // some hierarchy has groups; else the top level is the graph itself, its program Checkmate's
+  std::size_t left_ = 0;
 };
 
 inline void require_valid(const problem& p, const hiremate_options& options) {
   if (options.max_group < 2)
     throw bad_argument("hiremate: max_group is " + std::to_string(options.max_group) + "; it must be at least 2");
   if (options.max_top < 1) throw bad_argument("hiremate: max_top is 0; it must be at least 1");
+  if (options.max_stages < 1) throw bad_argument("hiremate: max_stages is 0; it must be at least 1");
+  if (options.slots < 1 || options.slots > 1U << 24U)
+    throw bad_argument("hiremate: slots is " + std::to_string(options.slots) + "; it must be from 1 to 16777216");
   const auto require_not_negative = [](double x, const char* name) {
     if (!(x >= 0))
       throw bad_argument("hiremate: " + std::string(name) + " is " + std::to_string(x) + "; it must not be negative");
@@ -436,8 +435,7 @@ inline void require_valid(const problem& p, const hiremate_options& options) {
     throw bad_argument("hiremate: the given hierarchy is not one of the problem's graph: " + r.violations.front());
 }
 
-REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, const programs& backend,
-                            std::vector<hiremate_report>* reports) {
+REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, const level_program& program) {
   require_valid(p, options);
   run_clock clock(options.run);
   solution best;
@@ -448,7 +446,12 @@ REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, c
     proving.time_limit = share_of(clock.left(), 0.1);
     if (!prove(p, best, proving)) {
       const problem bounded = p.with_known_bound(best.lower_bound);
-      stopped = search(bounded, options, backend, clock, best, reports).run();
+      run_control own = clock.part(options.improve ? share_of_own_method : 1);
+      own.on_progress = options.run.on_progress;
+      run_clock own_clock(own);
+      stopped = search(bounded, options, program, own_clock, best).run();
+      clock.work(std::min(own_clock.work_done(), clock.work_left()));
+      if (options.improve) stopped = improve(bounded, best, {}, clock, "hiremate");
     }
   }
   conclude(p, best, clock, stopped);

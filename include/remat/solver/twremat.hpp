@@ -17,8 +17,10 @@ struct twremat_options {
   /// A tree decomposition of `operation_graph(p)`, for instance from `decompose`. Without one, several are made, and
   /// the one with the cheapest schedule is chosen.
   std::optional<tree_decomposition> tree{};
-  /// Separator trees that are tried, with four recursions each. If none of them gives a schedule, up to 21 are tried.
-  std::uint32_t attempts = 8;
+  /// Separator trees that are tried, with four recursions each. 0: seven, and then up to a hundred, until the solve has
+  /// taken about a second (counted in work, so the answer depends on the seed alone). If none gives a schedule, 21 are
+  /// tried at least.
+  std::uint32_t attempts = 0;
   /// Takes the tree decomposition of least width, in place of the one with the cheapest schedule. For comparisons.
   bool by_width = false;
   /// Where the schedule of a recursion is over the budget, lets the separators hold fewer tensors
@@ -32,7 +34,8 @@ struct twremat_options {
   /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
   template <class Self, class Visit>
   static void visit_options(Self& self, Visit&& visit) {
-    visit("attempts", self.attempts, "separator trees that are tried; the cheapest schedule is the answer");
+    visit("attempts", self.attempts,
+          "separator trees that are tried; the cheapest schedule is the answer; 0: for about a second");
     visit("by_width", self.by_width, "take the tree decomposition of least width");
     visit("hold_less", self.hold_less, "let separators hold fewer tensors where a schedule is over the budget");
     visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");

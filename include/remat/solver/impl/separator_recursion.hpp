@@ -31,7 +31,7 @@ REMAT_INLINE separator_recursion::separator_recursion(const flat_graph& graph, s
   held_here_.assign(m, 0);
   hold_of_.assign(m, 0);
   hold_kind_.assign(m, until_last_reader);
-  for (std::uint32_t o = 0; o < n; ++o) kept_[o] = graph.once[o] != 0;
+  hold_all();
 }
 
 REMAT_INLINE bool separator_recursion::run(std::int64_t budget, double longest, run_clock& clock) {
@@ -423,6 +423,7 @@ REMAT_INLINE void separator_recursion::make_by_part(std::uint32_t k, std::vector
 REMAT_INLINE void separator_recursion::hold_all() {
   std::fill(hold_kind_.begin(), hold_kind_.end(), std::uint8_t{until_last_reader});
   held_less_ = 0;
+  for (std::uint32_t o = 0; o < graph_.num_operations; ++o) kept_[o] = graph_.once[o] != 0;
 }
 
 namespace detail::holding_less {

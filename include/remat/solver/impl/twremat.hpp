@@ -4,11 +4,11 @@
 #include "remat/solver/twremat.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -180,7 +180,7 @@ inline schedule retain_by(const problem& p, schedule plan, double exponent, std:
 
 /// Exponents of `retain_by`, tuned on the bundled graphs: the first for each schedule, the others for the best schedule
 /// of each separator tree.
-inline constexpr std::array exponents{0.25, 0.5, 0.0, 1.0};
+inline constexpr double exponents[] = {0.25, 0.5, 0.0, 1.0};
 
 // ---- repair, for `improve` -----------------------------------------------------------------------------------------
 
@@ -203,6 +203,8 @@ inline bool repair(timeline& line, refine_moves& moves, double allowed, const ru
 
 /// Shares of the budget for the recursions of one separator tree; two sets, by turns.
 inline constexpr double shares[2][4] = {{1.0, 0.7, 0.4, 0.0}, {0.85, 0.55, 0.25, 0.1}};
+inline constexpr std::uint32_t most_attempts = 100;            ///< by default
+inline constexpr std::uint64_t most_work = 1'000'000;          ///< by default, after one tree of each kind
 inline constexpr std::uint32_t most_in_need = 3 * tree_kinds;  ///< separator trees while there is no schedule
 inline constexpr std::uint32_t most_runs = 24;                 ///< of one recursion, with fewer tensors held each time
 /// A recursion that takes so many times the needed time is given up.
@@ -219,17 +221,15 @@ class tree_search {
 
   /// Runs the method. `outer` is told about each attempt.
   void run(run_clock& outer) {
-    const std::uint32_t given = options_.tree ? balances : std::numeric_limits<std::uint32_t>::max();
-    const std::uint32_t most = std::min(given, std::max(options_.attempts, most_in_need));
     if (options_.by_width) choose_by_width();
-    for (std::uint32_t i = 0; i < most && !is_over(i); ++i) {
+    for (std::uint32_t i = 0; !is_over(i); ++i) {
       attempt(i);
       outer.report({.solver = twremat_solver::name,
                     .stage = "separators",
                     .best_objective = best_.time,
                     .lower_bound = best_.lower_bound,
                     .done = i + 1,
-                    .total = std::min(given, options_.attempts)});
+                    .total = options_.attempts});
     }
     record();
   }
@@ -264,17 +264,22 @@ class tree_search {
     double time = std::numeric_limits<double>::infinity();
   };
 
+  /// True where attempt `i` is one too many.
   [[nodiscard]] bool is_over(std::uint32_t i) const {
-    if (best_.plan && (i >= options_.attempts || is_optimal(best_.time, best_.lower_bound))) return true;
-    if (options_.by_width && i >= balances) return true;
-    return clock_.should_stop();
+    if (clock_.should_stop()) return true;
+    if ((options_.tree || options_.by_width) && i >= balances) return true;
+    if (!best_.plan) return i >= std::max(options_.attempts, most_in_need);
+    if (is_optimal(best_.time, best_.lower_bound)) return true;
+    if (options_.attempts != 0) return i >= options_.attempts;
+    return i >= most_attempts || (i >= tree_kinds && clock_.work_done() >= most_work);
   }
 
   [[nodiscard]] std::uint64_t seed_of(std::uint32_t i) const { return options_.run.seed + i / tree_kinds; }
 
   /// Chooses the narrowest of the trees that the attempts would make.
   void choose_by_width() {
-    for (std::uint32_t i = 0; i < std::max(options_.attempts, 1U) && !options_.tree && !clock_.should_stop(); ++i) {
+    for (std::uint32_t i = 0; i < std::max(options_.attempts, tree_kinds) && !options_.tree && !clock_.should_stop();
+         ++i) {
       const auto kind = static_cast<tree_kind>(i % tree_kinds);
       tree_decomposition tree = make_tree(graph_, kind, seed_of(i), clock_);
       if (narrowest_ && tree.width() >= narrowest_->width()) continue;
@@ -323,7 +328,7 @@ class tree_search {
       of_least = from;
       if (!problem_.has_budget()) break;
     }
-    for (std::size_t e = 1; least && e < exponents.size() && !clock_.should_stop(); ++e)
+    for (std::size_t e = 1; least && e < std::size(exponents) && !clock_.should_stop(); ++e)
       now.time = std::min(now.time, offer(*least, exponents[e], of_least));
     trials_.push_back(now);
   }

@@ -22,7 +22,7 @@ enum class stack_kind : std::uint8_t {
   decoder,          ///< attention and MLP, each behind a norm and beside a residual connection, with dropout
   residual,         ///< bottleneck blocks of three convolutions; four stages, each halves the picture
   dense,            ///< every layer reads the concatenation of all before it in its stage of 16 layers
-  u_net,            ///< as many residual blocks up as down; each one up reads the output of its mirror image
+  u_net,            ///< as many residual blocks up as down, on five levels; each one up reads its mirror image
   encoder_decoder,  ///< half of the blocks encode; each of the others attends to the last encoder block's output
   rotary_decoder,   ///< as frameworks record it: norms operation by operation, rotary tables that all blocks read
 };
@@ -42,7 +42,7 @@ struct stack_options {
   std::int64_t batch = 8;       ///< sequences, or pictures, in a batch
   std::int64_t tokens = 1024;   ///< tokens of a sequence
   std::int64_t width = 1024;    ///< of the residual stream of a transformer; 4 · width inside of the MLP
-  std::int64_t picture = 64;    ///< height and width of the picture that the first block of a convolutional stack reads
+  std::int64_t picture = 128;   ///< height and width of the picture that the first block of a convolutional stack reads
   std::int64_t channels = 256;  ///< of the residual stream of the first stage; 32 more for each dense layer
 };
 
@@ -394,16 +394,17 @@ class stack_writer {
   training_graph u_net() {
     const std::uint32_t half = options_.blocks / 2, levels = std::min(half, 5U);
     const auto level = [&](std::uint32_t b) { return b * levels / half; };  // of the b-th block from either end
+    const auto channels = [&](std::uint32_t b) { return options_.channels << std::min(level(b), 2U); };
     value x = picture();
     std::vector<value> skips;
     for (std::uint32_t b = 0; b < half; ++b) {
-      x = bottleneck(x, options_.channels << level(b), picture_rows(level(b)));
+      x = bottleneck(x, channels(b), picture_rows(level(b)));
       skips.push_back(x);
     }
     for (std::uint32_t b = half; b-- > 0; skips.pop_back()) {
       const std::int64_t rows = picture_rows(level(b));
       if (x.rows != rows) x = net_.resize(x, rows);
-      x = bottleneck(net_.concatenate({x, skips.back()}), options_.channels << level(b), rows);
+      x = bottleneck(net_.concatenate({x, skips.back()}), channels(b), rows);
     }
     return net_.finish(net_.linear(x, 8));
   }

@@ -4,8 +4,8 @@
 //
 //     make_stack decoder 64 > decoder-64.json && remat-plan decoder-64.json --solver hiremate --budget 0.5
 //
-// KIND is decoder, residual, dense, u-net or encoder-decoder. After the number of blocks, sizes may follow as
-// NAME=NUMBER: batch, tokens, width, picture, channels. Exit status: 0 done, 2 unusable arguments.
+// KIND is decoder, rotary-decoder, residual, dense, u-net or encoder-decoder. After the number of blocks, sizes may
+// follow as NAME=NUMBER: batch, tokens, width, picture, channels. Exit status: 0 done, 2 unusable arguments.
 
 #include <charconv>
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,11 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
+#include "remat/hierarchy/isomorphism.hpp"
+#include "remat/hierarchy/node_merger.hpp"
 #include "remat/problem/problem.hpp"
+#include "support/block_stack.hpp"
+#include "support/data.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -60,6 +65,52 @@ void check_by_definition(const flat_graph& s, const operation_hierarchy& h) {
 std::string first_violation(const flat_graph& s, const operation_hierarchy& h, const hierarchy_limits& limits = {}) {
   const hierarchy_report report = check_hierarchy(s, h, limits);
   return report.valid() ? "" : report.violations[0];
+}
+
+/// The forward operations of the largest group below the whole graph.
+std::size_t largest_group(const operation_hierarchy& h) {
+  std::size_t most = 0;
+  for (std::size_t g = 1; g < h.groups.size(); ++g) most = std::max(most, h.forward(g).size());
+  return most;
+}
+
+/// Checks the limits, and that the top level is neither far below `max_top` nor uneven. With exceptions: nothing is
+/// grouped where the graph is small, and a pure sequence has any length.
+void check_top_level(const flat_graph& s, const operation_hierarchy& h, std::uint32_t max_group,
+                     std::uint32_t max_top) {
+  CAPTURE(max_group);
+  CAPTURE(max_top);
+  CHECK(first_violation(s, h, {max_group, max_top}) == "");
+  const std::size_t top = h.children[0].size(), share = (h.num_forward + max_top - 1) / max_top;
+  if (h.num_forward <= max_top || h.groups[0].sequence) {
+    CHECK(largest_group(h) <= std::max<std::size_t>(2 * share, max_group));
+    return;
+  }
+  CHECK(3 * top >= 2 * max_top);
+  CHECK(largest_group(h) <= 5 * share / 2);
+}
+
+/// The groups of the top level that differ.
+std::size_t distinct_on_top(const flat_graph& s, const operation_hierarchy& h) {
+  const group_classes classes = classify(s, h);
+  std::set<std::uint32_t> distinct;
+  for (const std::uint32_t child : h.children[0])
+    if (h.is_group(child)) distinct.insert(classes.class_of[h.group_at(child)]);
+  return distinct.size();
+}
+
+/// The groups that are sequences of at least two groups, all equal up to renaming.
+std::size_t chains_of_like_stages(const flat_graph& s, const operation_hierarchy& h) {
+  const group_classes classes = classify(s, h);
+  std::size_t chains = 0;
+  for (std::size_t g = 1; g < h.groups.size(); ++g) {
+    std::set<std::uint32_t> stages;
+    for (const std::uint32_t child : h.children[g])
+      stages.insert(h.is_group(child) ? classes.class_of[h.group_at(child)] : operation_hierarchy::none);
+    chains += h.groups[g].sequence && h.children[g].size() > 1 && stages.size() == 1 &&
+              *stages.begin() != operation_hierarchy::none;
+  }
+  return chains;
 }
 
 using method = operation_hierarchy (*)(const flat_graph&, const partition_options&);
@@ -261,6 +312,84 @@ TEST_CASE("a long chain beside others becomes one group of any length") {
     children += h.children[i].size();
   }
   CHECK(children == 120);  // the first and the last operation are nodes of the top level
+}
+
+TEST_CASE("the top level of a U-Net is as fine as M_t allows") {
+  const problem p = test::bundled_problem("unet5-b16-256");
+  std::set<std::size_t> sizes;
+  for (std::uint32_t max_top = 8; max_top <= 30; ++max_top) {
+    partition_options options;
+    options.max_top = max_top;
+    const operation_hierarchy h = h_partition(p.graph(), options);
+    check_top_level(p.graph(), h, options.max_group, max_top);
+    sizes.insert(h.children[0].size());
+  }
+  CHECK(sizes.size() >= 8);  // it was four, whatever M_t was
+}
+
+TEST_CASE("a decoder whose blocks share tables is no single group, but chains of like blocks") {
+  const problem p = test::stack_problem(test::stack_kind::rotary_decoder, 32);
+  const operation_hierarchy h = h_partition(p.graph());
+  check_top_level(p.graph(), h, 20, 30);
+  CHECK(!h.groups[0].sequence);       // all blocks read the tables
+  CHECK(largest_group(h) == 2 * 32);  // two blocks of 32 operations; one group had all blocks
+  CHECK(chains_of_like_stages(p.graph(), h) == 15);
+  CHECK(distinct_on_top(p.graph(), h) <= 4);
+}
+
+TEST_CASE("limits hold, and the top level is fine and even, on every bundled graph and on deep stacks") {
+  std::vector<problem> problems;
+  for (const auto& file : test::bundled_graphs()) problems.push_back(read_training_step(file).instance);
+  for (const auto& [name, kind] : test::stack_kinds)
+    for (const std::uint32_t blocks : {8U, 27U, 64U}) problems.push_back(test::stack_problem(kind, blocks));
+  for (const problem& p : problems) {
+    CAPTURE(p.graph().num_operations);
+    for (const auto& [max_group, max_top] : {std::pair{20U, 30U}, {20U, 8U}, {8U, 13U}, {12U, 21U}}) {
+      partition_options options;
+      options.max_group = max_group;
+      options.max_top = max_top;
+      check_top_level(p.graph(), h_partition(p.graph(), options), max_group, max_top);
+      for (const method make : {&partition_at_cuts, &partition_at_repeats})
+        CHECK(first_violation(p.graph(), make(p.graph(), options), {max_group, max_top}) == "");
+    }
+  }
+}
+
+TEST_CASE("however deep a stack is, few of its groups are distinct") {
+  for (const auto& [name, kind] : test::stack_kinds) {
+    if (kind == test::stack_kind::dense || kind == test::stack_kind::u_net) continue;  // their blocks all differ
+    CAPTURE(name);
+    for (const std::uint32_t blocks : {20U, 64U, 120U})
+      for (const method make : {&h_partition, &partition_at_repeats}) {
+        CAPTURE(blocks);
+        const problem p = test::stack_problem(kind, blocks);
+        partition_options options;
+        options.max_top = blocks == 64 ? 8 : 30;
+        const operation_hierarchy h = make(p.graph(), options);
+        CHECK(distinct_on_top(p.graph(), h) <= 13);
+        CHECK(classify(p.graph(), h).part.size() <= 26);
+      }
+  }
+}
+
+TEST_CASE("the work of a partition grows with the graph, not faster") {
+  for (const auto& [name, kind] : test::stack_kinds) {
+    CAPTURE(name);
+    const auto work = [kind = kind](std::uint32_t blocks) {
+      const problem p = test::stack_problem(kind, blocks);
+      const std::vector<std::uint8_t> forward = forward_operations(p.graph());
+      detail::partitioning::grouping groups(p.graph().num_operations);
+      detail::partitioning::node_merger merger(p.graph(), forward, 20, 0.5, groups);
+      std::vector<detail::partitioning::part> parts;
+      for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+        if (p.graph().needed[o] && forward[o]) parts.push_back({o, {o}});
+      const auto operations = static_cast<double>(parts.size());
+      merger.run(std::move(parts), 30);
+      return static_cast<double>(merger.work()) / operations;
+    };
+    CHECK(work(600) <= 2 * work(150));
+    CHECK(work(150) <= 500);
+  }
 }
 
 TEST_CASE("the checker refuses what is not a hierarchy") {

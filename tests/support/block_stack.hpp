@@ -22,8 +22,9 @@ enum class stack_kind : std::uint8_t {
   decoder,          ///< attention and MLP, each behind a norm and beside a residual connection, with dropout
   residual,         ///< bottleneck blocks of three convolutions; four stages, each halves the picture
   dense,            ///< every layer reads the concatenation of all before it in its stage of 16 layers
-  u_net,            ///< as many residual blocks up as down; each one up reads the output of its mirror image
+  u_net,            ///< as many residual blocks up as down, on five levels; each one up reads its mirror image
   encoder_decoder,  ///< half of the blocks encode; each of the others attends to the last encoder block's output
+  rotary_decoder,   ///< as frameworks record it: norms operation by operation, rotary tables that all blocks read
 };
 
 /// The kinds with their names on a command line.
@@ -32,7 +33,8 @@ inline constexpr std::pair<std::string_view, stack_kind> stack_kinds[] = {
     {"residual", stack_kind::residual},
     {"dense", stack_kind::dense},
     {"u-net", stack_kind::u_net},
-    {"encoder-decoder", stack_kind::encoder_decoder}};
+    {"encoder-decoder", stack_kind::encoder_decoder},
+    {"rotary-decoder", stack_kind::rotary_decoder}};
 
 /// Sizes of a stack. All numbers are at least 1.
 struct stack_options {
@@ -40,7 +42,7 @@ struct stack_options {
   std::int64_t batch = 8;       ///< sequences, or pictures, in a batch
   std::int64_t tokens = 1024;   ///< tokens of a sequence
   std::int64_t width = 1024;    ///< of the residual stream of a transformer; 4 · width inside of the MLP
-  std::int64_t picture = 64;    ///< height and width of the picture that the first block of a convolutional stack reads
+  std::int64_t picture = 128;   ///< height and width of the picture that the first block of a convolutional stack reads
   std::int64_t channels = 256;  ///< of the residual stream of the first stage; 32 more for each dense layer
 };
 
@@ -59,6 +61,13 @@ class network_writer {
 
   [[nodiscard]] value input(std::int64_t rows, std::int64_t columns) {
     return {builder_.input("input", 2 * rows * columns), rows, columns};
+  }
+
+  /// A table that is computed from a table, and gets no gradient.
+  value table(value from) {
+    const value y = activation(from.rows, from.columns);
+    add("table", 10 * size(y), {from.id}, {y.id}, {});
+    return y;
   }
 
   /// x · w, or a convolution with `taps` values of the filter for each pair of channels. `rows`: of the result, 0 for
@@ -96,6 +105,35 @@ class network_writer {
     add("relu", size(x), {x.id}, {y.id}, {rule("relu backward", size(x), {y.id, grad(y.id)}, {grad(x.id)})});
     return y;
   }
+
+  /// A function of each value. `reads`: what its derivative is computed from, beside the gradient.
+  enum class derivative_of : std::uint8_t { nothing, input, result };
+  value map(const char* name, value x, derivative_of reads) {
+    const value y = activation(x.rows, x.columns);
+    std::vector<backward_input> inputs{grad(y.id)};
+    if (reads != derivative_of::nothing) inputs.push_back(reads == derivative_of::input ? x.id : y.id);
+    add(name, size(x), {x.id}, {y.id}, {rule("map backward", 2 * size(x), std::move(inputs), {grad(x.id)})});
+    return y;
+  }
+
+  /// The mean of each row.
+  value mean(value x) {
+    const value y = activation(x.rows, 1);
+    add("mean", size(x), {x.id}, {y.id}, {rule("mean backward", size(x), {grad(y.id)}, {grad(x.id)})});
+    return y;
+  }
+
+  /// The product of values, where b may be one value a row, or a table. The gradient of either factor reads the other.
+  value product(value a, value b) {
+    const value y = activation(a.rows, a.columns);
+    add("product", size(a), {a.id, b.id}, {y.id},
+        {rule("product gradient", size(a), {b.id, grad(y.id)}, {grad(a.id)}),
+         rule("product gradient", size(a), {a.id, grad(y.id)}, {grad(b.id)})});
+    return y;
+  }
+
+  /// The product with a parameter for each column.
+  value scale(value x) { return product(x, {parameter(x.columns), 1, x.columns}); }
 
   /// Random, of one byte a value in the mask. The backward reads the mask alone.
   value dropout(value x) {
@@ -233,6 +271,8 @@ class stack_writer {
         return dense();
       case stack_kind::u_net:
         return u_net();
+      case stack_kind::rotary_decoder:
+        return rotary_decoder();
       default:
         return encoder_decoder();
     }
@@ -275,6 +315,38 @@ class stack_writer {
     value x = sequence();
     for (std::uint32_t b = 0; b < options_.blocks / 2; ++b) x = feed_forward(attend(attend(x), &memory));
     return net_.finish(net_.linear(net_.norm(x, true), 8 * options_.width));
+  }
+
+  using derivative_of = network_writer::derivative_of;
+
+  /// x · w / √(mean(x²)), operation by operation.
+  value root_mean_square_norm(value x) {
+    const value square = net_.map("square", x, derivative_of::input);
+    const value root = net_.map("inverse root", net_.mean(square), derivative_of::result);
+    return net_.scale(net_.product(x, root));
+  }
+
+  /// Rotates the pairs of x: x · cosines + (x with halves exchanged and one negated) · sines.
+  value rotate(value x, value cosines, value sines) {
+    const value turned =
+        net_.map("exchange halves", net_.map("negate", x, derivative_of::nothing), derivative_of::nothing);
+    return net_.sum(net_.product(x, cosines), net_.product(turned, sines));
+  }
+
+  training_graph rotary_decoder() {
+    value x = sequence();
+    const value angles = net_.table(net_.table(net_.input(options_.tokens, 64)));
+    const value cosines = net_.table(angles), sines = net_.table(angles);
+    for (std::uint32_t b = 0; b < options_.blocks; ++b) {
+      const value n = root_mean_square_norm(x);
+      const value q = rotate(net_.linear(n, options_.width), cosines, sines);
+      const value k = rotate(net_.linear(n, options_.width), cosines, sines), v = net_.linear(n, options_.width);
+      x = net_.sum(x, net_.linear(net_.attention(q, k, v, options_.tokens), options_.width));
+      const value m = root_mean_square_norm(x);
+      const value gate = net_.map("silu", net_.linear(m, 4 * options_.width), derivative_of::input);
+      x = net_.sum(x, net_.linear(net_.product(gate, net_.linear(m, 4 * options_.width)), options_.width));
+    }
+    return net_.finish(net_.linear(root_mean_square_norm(x), 8 * options_.width));
   }
 
   value convolution(value x, std::int64_t channels, std::int64_t taps, std::int64_t rows = 0) {
@@ -322,16 +394,17 @@ class stack_writer {
   training_graph u_net() {
     const std::uint32_t half = options_.blocks / 2, levels = std::min(half, 5U);
     const auto level = [&](std::uint32_t b) { return b * levels / half; };  // of the b-th block from either end
+    const auto channels = [&](std::uint32_t b) { return options_.channels << std::min(level(b), 2U); };
     value x = picture();
     std::vector<value> skips;
     for (std::uint32_t b = 0; b < half; ++b) {
-      x = bottleneck(x, options_.channels << level(b), picture_rows(level(b)));
+      x = bottleneck(x, channels(b), picture_rows(level(b)));
       skips.push_back(x);
     }
     for (std::uint32_t b = half; b-- > 0; skips.pop_back()) {
       const std::int64_t rows = picture_rows(level(b));
       if (x.rows != rows) x = net_.resize(x, rows);
-      x = bottleneck(net_.concatenate({x, skips.back()}), options_.channels << level(b), rows);
+      x = bottleneck(net_.concatenate({x, skips.back()}), channels(b), rows);
     }
     return net_.finish(net_.linear(x, 8));
   }

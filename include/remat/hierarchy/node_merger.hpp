@@ -43,10 +43,11 @@ struct part {
 /// gives the present nodes, and each list is shortened when it is read.
 ///
 /// A round merges the best candidate again and again, under a cap on the atoms of a node, until no candidate is left or
-/// few enough nodes are. `run` tries for the last round every cap up to `max_group`, and takes the one after which the
-/// largest node has the fewest operations; where no cap leaves few enough nodes, it makes a round with the largest cap,
-/// and the nodes that are left become the atoms of the next one. No node gets more operations than twice its share of
-/// the whole, until rounds without that limit are the only ones that change anything.
+/// few enough nodes are. `run` tries for the last round every cap up to `max_group`. It takes the one after which the
+/// largest node has the fewest operations, among those that leave a pure sequence if there are such. Where no cap
+/// leaves few enough nodes, it makes a round with the largest cap, and the nodes that are left become the atoms of the
+/// next one. No node gets more operations than twice its share of the whole; the limit doubles when a round changes
+/// little.
 class node_merger {
  public:
   node_merger(const flat_graph& g, const std::vector<std::uint8_t>& forward, std::uint32_t max_group, double alpha,
@@ -91,6 +92,7 @@ class node_merger {
     std::uint64_t most = 0;     // operations of a piece of a sequence; 0: no sequence is cut
     std::uint64_t largest = 0;  // operations of the largest node
     std::size_t kinds = 0;      // distinct kinds of nodes
+    bool sequence = false;      // the level is a pure sequence
   };
 
   /// The best of the endings with each cap.
@@ -106,8 +108,8 @@ class node_merger {
   /// the last one: equal parts stay equal.
   void merge_best();
 
-  /// Few enough nodes, or a pure sequence.
-  [[nodiscard]] bool ended();
+  /// True when each node that is left but the last is read by the next one alone.
+  [[nodiscard]] bool is_sequence();
 
   /// The nodes that are left become atoms.
   void finish_round();

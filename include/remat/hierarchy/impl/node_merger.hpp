@@ -60,7 +60,7 @@ REMAT_INLINE std::vector<std::uint32_t> node_merger::run(std::vector<part> parts
   const std::uint64_t share = std::max<std::uint64_t>(2, (operations + most_left - 1) / most_left);
   limit_ = 2 * share;
   neighbours_ = false;
-  for (cap_ = 1, start(); !ended(); start()) {
+  for (cap_ = 1, start(); alive_ > most_left_ && !is_sequence(); start()) {
     if (const ending best = find_ending(); best.cap != 0) {
       merge_up_to(best.cap);
       if (best.most != 0) merge_pieces(cut(find_sequences(), best.most));
@@ -90,9 +90,11 @@ REMAT_INLINE node_merger::ending node_merger::find_ending() {
   for (const part& p : parts_) limit = std::max<std::uint64_t>(limit, p.operations.size());
   for (std::uint32_t cap = first; cap <= max_group_; ++cap)
     if (const ending e = try_ending(cap); e.cap != 0 && e.largest <= limit) all.push_back(e);
+  // Pure sequences first. Of about equally balanced ones that with the fewest distinct nodes.
+  const auto is_pure = [](const ending& e) { return e.sequence; };
+  if (std::any_of(all.begin(), all.end(), is_pure)) std::erase_if(all, std::not_fn(is_pure));
   std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   for (const ending& e : all) smallest = std::min(smallest, e.largest);
-  // Of about equally balanced ones that with the fewest distinct nodes.
   for (const ending& e : all)
     if (e.largest <= smallest + smallest / 4 && (best.cap == 0 || e.kinds < best.kinds)) best = e;
   return best;
@@ -101,8 +103,9 @@ REMAT_INLINE node_merger::ending node_merger::find_ending() {
 REMAT_INLINE node_merger::ending node_merger::try_ending(std::uint32_t cap) {
   merge_up_to(cap);
   ending out;
+  out.sequence = is_sequence();
   std::vector<std::vector<std::uint32_t>> pieces;
-  if (!ended()) {
+  if (alive_ > most_left_ && !out.sequence) {
     const std::vector<sequence> sequences = find_sequences();
     out.most = fewest_operations(sequences);
     if (out.most == 0) return out;
@@ -182,8 +185,7 @@ REMAT_INLINE void node_merger::merge_best() {
   }
 }
 
-REMAT_INLINE bool node_merger::ended() {
-  if (alive_ <= most_left_) return true;
+REMAT_INLINE bool node_merger::is_sequence() {
   std::uint32_t last = none;
   for (const std::uint32_t v : order_) {
     if (v == none) continue;

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSL-1.0
+"""H-ILP's options: HiRemate's overhead and solve time against the size of groups and the number of options.
+
+    python3 bench/papers/hilp_options.py OUTDIR [GRAPH.json ...] [--program PATH] [--full]
+
+One option varies at a time; the others keep their defaults. max_group is the paper's M_l, max_top its M_t, level_options
+its N_o.
+"""
+import sys
+
+import figure as f
+
+SWEEPS = {
+    "max_group": (4, 8, 12, 20, 30),
+    "max_top": (4, 8, 15, 30, 60),
+    "most_options": (2, 4, 8, 12, 24),
+    "level_options": (10, 30, 100, 300),
+}
+SMALL = f.bundled("rk/unet")
+FULL = f.bundled("rk/unet", "rk/gpt2-like", "rk/mixer", "unet5-b16-256", "resnet50-b64-224")
+
+
+def cases(args, program):
+    there = program.options()
+    sweeps = {name: values for name, values in SWEEPS.items() if f"hiremate.{name}" in there}
+    for name in SWEEPS.keys() - sweeps.keys():
+        print(f"hilp_options: hiremate has no option {name} in this program; its panel is left out", file=sys.stderr)
+    if not sweeps:
+        raise f.Failure(f"{args.program}: its hiremate has none of the options {', '.join(SWEEPS)}")
+    if args.quick:
+        sweeps = {name: values[:2] for name, values in sweeps.items()}
+    graphs = args.graphs or (FULL if args.full else SMALL)
+    budgets = args.budgets or (["0.5", "0.4"] if args.full else ["0.5"])
+    out = f.cases_of(graphs, ["hiremate", "auto"], budgets)
+    return out + [f.Case(graph, "hiremate", variant, budget=budget, options=((f"hiremate.{name}", str(value)),))
+                  for graph in graphs for budget in budgets for name, values in sweeps.items() for value in values
+                  for variant in ("own", "improved")]
+
+
+def swept(rows):
+    """The names of the options that vary among the rows, in order."""
+    return list(dict.fromkeys(r["setting"].split("=")[0].split(".")[1] for r in rows if r["setting"]))
+
+
+def value_of(row):
+    return int(row["setting"].split("=")[1])
+
+
+def draw_overheads(a, rows, name):
+    of_it = [r for r in rows if r["setting"].startswith(f"hiremate.{name}=")]
+    bound = max(f.bounds(rows).values(), default=None)
+    if bound is not None:
+        a.axhspan(0, 100 * max(0, bound), color=f.BOUND, alpha=0.5, linewidth=0, label="proven impossible", zorder=1)
+    f.solver_lines(a, of_it, value_of, f.overhead)
+    for row in rows:
+        if not row["setting"] and f.overhead(row) is not None:
+            if row["solver"] == "auto":
+                a.axhline(f.overhead(row), color=f.COLOURS["auto"], linewidth=1, label="auto", zorder=2)
+            elif row["variant"] == "own":
+                a.axhline(f.overhead(row), color=f.COLOURS["hiremate"], linewidth=0.8, linestyle=":",
+                          label="hiremate, defaults", zorder=2)
+    a.set(xlabel=name, ylabel="overhead (%)")
+    seen = [f.overhead(r) for r in rows if f.overhead(r) is not None] + [100 * bound] * (bound is not None)
+    if seen:
+        margin = max(0.2, 0.15 * (max(seen) - min(seen)))
+        a.set_ylim(max(0, min(seen) - margin), max(seen) + margin)
+
+
+def draw(rows, path):
+    groups = {}
+    for row in rows:
+        groups.setdefault((row["graph"], row["budget"]), []).append(row)
+    names = swept(rows)
+    figure, axes = f.panels(2 * len(names) * len(groups), columns=len(names), width=3.2, height=2.6)
+    for g, ((graph, budget), of_it) in enumerate(groups.items()):
+        for n, name in enumerate(names):
+            upper, lower = axes[2 * g * len(names) + n], axes[(2 * g + 1) * len(names) + n]
+            draw_overheads(upper, of_it, name)
+            upper.set_title(f"{graph} at {budget}")
+            f.solver_lines(lower, [r for r in of_it if r["setting"].startswith(f"hiremate.{name}=")], value_of,
+                           lambda r: f.number(r, "seconds"))
+            lower.set(xlabel=name, ylabel="seconds of solving")
+            lower.set_ylim(bottom=0)
+            for a in (upper, lower):
+                a.set_xscale("log")
+    f.legend(figure, axes)
+    f.save(figure, path + ".svg")
+
+
+if __name__ == "__main__":
+    f.run("hilp_options", __doc__, cases, draw, seconds=4, full_seconds=20)

@@ -278,10 +278,13 @@ def label_of(solver, variant):
 
 
 def line(axes, points, solver, variant="own", **more):
-    """Draws the points (x, y) of a solver, by x: solid for its own method, dashed where it is improved."""
+    """Draws the points (x, y) of a solver, by x: solid for its own method, dashed where it is improved.
+
+    Markers of improved schedules are larger and hollow, so that equal lines are seen as two.
+    """
     points = sorted(p for p in points if None not in p)
     improved = variant == "improved"
-    style = {"color": COLOURS[solver], "marker": MARKERS[solver], "markersize": 4, "linewidth": 1.3,
+    style = {"color": COLOURS[solver], "marker": MARKERS[solver], "markersize": 7 if improved else 4, "linewidth": 1.3,
              "linestyle": "--" if improved else "-", "markerfacecolor": "none" if improved else COLOURS[solver],
              "label": label_of(solver, variant), "zorder": 4 if solver == "auto" else 3}
     axes.plot([p[0] for p in points], [p[1] for p in points], **(style | more))
@@ -304,13 +307,28 @@ def bounds(rows):
     return best
 
 
-def bound_area(axes, rows, x=None):
-    """Shades the overheads that are proven impossible; `x` gives the place of a budget in bytes."""
-    points = sorted((budget if x is None else x(budget), 100 * max(0, b)) for budget, b in bounds(rows).items())
+def shade(axes, points, base=0):
+    """Shades what is proven impossible: below the points (x, y), and above `base`."""
+    points = sorted(points)
     if points:
-        axes.fill_between([p[0] for p in points], [p[1] for p in points], color=BOUND, alpha=0.5, linewidth=0,
+        axes.fill_between([p[0] for p in points], [p[1] for p in points], base, color=BOUND, alpha=0.5, linewidth=0,
                           label="proven impossible", zorder=1)
         axes.plot([p[0] for p in points], [p[1] for p in points], color=BOUND, linewidth=1, zorder=1)
+
+
+def mark_infeasible(axes, rows):
+    """A dotted line at the largest budget for which it is proven that there is no schedule. Rows are of one graph."""
+    budgets = [memory(r) for r in rows if r["status"] == "infeasible"]
+    if budgets:
+        axes.axvline(max(budgets), color="#777777", linestyle=":", linewidth=1.2, label="proven: no schedule", zorder=1)
+
+
+def log_scale(axes, names, **more):
+    """Makes the axes `names` ("x", "y" or "xy") logarithmic where something positive is drawn."""
+    for name in names:
+        drawn = [value for one in axes.lines for value in (one.get_xdata() if name == "x" else one.get_ydata())]
+        if any(value > 0 for value in drawn):
+            (axes.set_xscale if name == "x" else axes.set_yscale)("log", **more)
 
 
 def overhead(row):
@@ -328,7 +346,8 @@ def memory(row):
 def overhead_panel(axes, rows, title):
     """Overhead against the budget: a line for each solver and variant above the proven bound. Rows are of one graph."""
     peak = number(rows[0], "baseline_peak_bytes")
-    bound_area(axes, rows, x=lambda budget: 100 * budget / peak)
+    shade(axes, [(100 * budget / peak, 100 * max(0, bound)) for budget, bound in bounds(rows).items()])
+    mark_infeasible(axes, rows)
     solver_lines(axes, rows, memory, overhead)
     axes.set(title=title, xlabel="budget (% of the baseline's peak)", ylabel="overhead (%)")
     axes.set_ylim(bottom=0)
@@ -386,7 +405,7 @@ def arguments_of(text, seconds, full_seconds):
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of each solve, 1 by default")
     parser.add_argument("--budgets", metavar="B[,B...]", help="budgets in place of those of the figure")
     parser.add_argument("--csv-only", action="store_true", help="no picture; needs no matplotlib")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.seconds = args.seconds or (full_seconds if args.full else seconds)
     args.budgets = args.budgets.split(",") if args.budgets else None
     return args

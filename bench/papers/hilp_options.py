@@ -82,7 +82,7 @@ def draw(rows, path):
             lower.set(xlabel=name, ylabel="seconds of solving")
             lower.set_ylim(bottom=0)
             for a in (upper, lower):
-                a.set_xscale("log")
+                f.log_scale(a, "x")
     f.legend(figure, axes)
     f.save(figure, path + ".svg")
 

@@ -36,7 +36,7 @@ def peers(rows):
     best = {}
     with open(os.path.join(f.PEERS, "rockmate.csv"), newline="") as file:
         for r in csv.DictReader(file):
-            budget = budgets.get(float(r["budget_bytes"]))
+            budget = budgets.get(f.number(r, "budget_bytes"))
             if r["model"] == rows[0]["graph"] and r["within_budget"] == "1" and budget is not None:
                 method, value = r["solver"].split("-")[0], 100 * (float(r["time_ratio"]) - 1)
                 best[method, budget] = min(value, best.get((method, budget), value))

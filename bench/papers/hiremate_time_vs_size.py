@@ -58,8 +58,8 @@ def draw(rows, path):
     for i, (name, of_it) in enumerate(families.items()):
         time, cost = axes[2 * i], axes[2 * i + 1]
         size = lambda r: f.number(r, "operations")  # noqa: E731
-        f.solver_lines(time, of_it, size, lambda r: f.number(r, "seconds"))
-        time.set_yscale("log")
+        f.solver_lines(time, [r for r in of_it if r["time"]], size, lambda r: f.number(r, "seconds"))
+        f.log_scale(time, "y")
         time.set(title=name, ylabel="seconds of solving")
         f.solver_lines(cost, of_it, size, f.overhead)
         bound = {}
@@ -67,13 +67,11 @@ def draw(rows, path):
             if f.number(r, "lower_bound") is not None:
                 value = 100 * (f.number(r, "lower_bound") / f.number(r, "baseline_time") - 1)
                 bound[size(r)] = max(value, bound.get(size(r), 0))
-        points = sorted(bound.items())
-        cost.fill_between([p[0] for p in points], [p[1] for p in points], color=f.BOUND, alpha=0.5, linewidth=0,
-                          label="proven impossible", zorder=1)
+        f.shade(cost, bound.items())
         cost.set(title=name, ylabel="overhead (%)")
         cost.set_ylim(bottom=0)
         for a in (time, cost):
-            a.set_xscale("log")
+            f.log_scale(a, "x")
             a.set(xlabel="operations")
     f.legend(figure, axes)
     f.save(figure, path + ".svg")

@@ -62,9 +62,8 @@ def draw(rows, path):
     figure, axes = f.panels(len(graphs))
     for a, (graph, of_it) in zip(axes, graphs.items()):
         peak = f.number(of_it[0], "baseline_peak_bytes")
-        impossible = sorted((100 * budget / peak, 1 + max(0, b)) for budget, b in f.bounds(of_it).items())
-        a.fill_between([p[0] for p in impossible], [p[1] for p in impossible], 1, color=f.BOUND, alpha=0.5, linewidth=0,
-                       label="proven impossible", zorder=1)
+        f.shade(a, [(100 * budget / peak, 1 + max(0, bound)) for budget, bound in f.bounds(of_it).items()], base=1)
+        f.mark_infeasible(a, of_it)
         f.solver_lines(a, of_it, f.memory, makespan)
         a.set(title=graph, xlabel="memory (% of the baseline's peak)", ylabel="makespan / baseline's")
         of_rotor = [makespan(r) for r in of_it if r["solver"] == "rotor" and makespan(r)]

@@ -88,8 +88,7 @@ def draw_networks(rows, path):
     for a, family in zip(axes, FAMILIES):
         of_it = [r for r in rows if r["graph"].rsplit("-", 1)[0] == family]
         f.solver_lines(a, of_it, lambda r: int(r["graph"].rsplit("-", 1)[1]), lambda r: f.number(r, "peak_bytes"))
-        a.set_xscale("log", base=2)
-        a.set_yscale("log", base=2)
+        f.log_scale(a, "xy", base=2)
         a.set(title=family, xlabel="layers", ylabel="least peak found (tensors)")
     f.legend(figure, axes)
     f.save(figure, path)

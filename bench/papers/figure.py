@@ -260,16 +260,28 @@ def pyplot():
     return plt
 
 
-def panels(count, columns=3, rows=None, width=3.6, height=2.9):
+def panels(count, columns=3, width=3.6, height=2.9):
     """A figure with `count` axes in a grid. Axes beyond `count` are hidden."""
     columns = min(columns, count)
-    rows = rows or -(-count // columns)
+    rows = -(-count // columns)
     figure, grid = pyplot().subplots(rows, columns, figsize=(width * columns, height * rows + 0.6), layout="constrained",
                                      squeeze=False)
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.set_visible(False)
     return figure, axes[:count]
+
+
+def paired_panels(count, columns=4, **sizes):
+    """A figure with `count` pairs of axes, one above the other; returns it and the pairs."""
+    columns = min(columns, count)
+    figure, axes = panels(2 * columns * -(-count // columns), columns=columns, **sizes)
+    pairs = [(axes[2 * columns * (i // columns) + i % columns], axes[2 * columns * (i // columns) + columns + i % columns])
+             for i in range(columns * -(-count // columns))]
+    for pair in pairs[count:]:
+        for unused in pair:
+            unused.set_visible(False)
+    return figure, pairs[:count]
 
 
 def label_of(solver, variant):
@@ -331,6 +343,13 @@ def log_scale(axes, names, **more):
             (axes.set_xscale if name == "x" else axes.set_yscale)("log", **more)
 
 
+def limit_line(axes, rows):
+    """A dotted line at the limit of each solve in seconds, on an axis of seconds; nothing for a limit of work."""
+    number_of, _, unit = rows[0]["limit"].partition(" ")
+    if unit == "s":
+        axes.axhline(float(number_of), color="#777777", linestyle=":", linewidth=1, label="limit", zorder=1)
+
+
 def overhead(row):
     """Overhead of a row in percent, or None."""
     value = number(row, "overhead")
@@ -366,8 +385,8 @@ def legend(figure, axes):
     for a in axes:
         for handle, label in zip(*a.get_legend_handles_labels()):
             handles.setdefault(label, handle)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(6, len(handles)), fontsize=8,
-                  frameon=False)
+    columns = max(1, min(len(handles), int(figure.get_size_inches()[0] / 1.6)))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 
 def save(figure, path):

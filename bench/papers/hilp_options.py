@@ -17,7 +17,7 @@ SWEEPS = {
     "level_options": (10, 30, 100, 300),
 }
 SMALL = f.bundled("rk/unet")
-FULL = f.bundled("rk/unet", "rk/gpt2-like", "rk/mixer", "unet5-b16-256", "resnet50-b64-224")
+FULL = f.bundled("rk/unet", "rk/gpt2-like", "resnet50-b64-224")
 
 
 def cases(args, program):
@@ -30,7 +30,7 @@ def cases(args, program):
     if args.quick:
         sweeps = {name: values[:2] for name, values in sweeps.items()}
     graphs = args.graphs or (FULL if args.full else SMALL)
-    budgets = args.budgets or (["0.5", "0.4"] if args.full else ["0.5"])
+    budgets = args.budgets or ["0.5"]
     out = f.cases_of(graphs, ["hiremate", "auto"], budgets)
     return out + [f.Case(graph, "hiremate", variant, budget=budget, options=((f"hiremate.{name}", str(value)),))
                   for graph in graphs for budget in budgets for name, values in sweeps.items() for value in values
@@ -71,21 +71,25 @@ def draw(rows, path):
     for row in rows:
         groups.setdefault((row["graph"], row["budget"]), []).append(row)
     names = swept(rows)
-    figure, axes = f.panels(2 * len(names) * len(groups), columns=len(names), width=3.2, height=2.6)
+    figure, pairs = f.paired_panels(len(names) * len(groups), columns=len(names), width=3.2, height=2.6)
     for g, ((graph, budget), of_it) in enumerate(groups.items()):
         for n, name in enumerate(names):
-            upper, lower = axes[2 * g * len(names) + n], axes[(2 * g + 1) * len(names) + n]
+            upper, lower = pairs[g * len(names) + n]
             draw_overheads(upper, of_it, name)
             upper.set_title(f"{graph} at {budget}")
-            f.solver_lines(lower, [r for r in of_it if r["setting"].startswith(f"hiremate.{name}=")], value_of,
-                           lambda r: f.number(r, "seconds"))
+            sweep = [r for r in of_it if r["setting"].startswith(f"hiremate.{name}=")]
+            f.solver_lines(lower, sweep, value_of, lambda r: f.number(r, "seconds"))
+            f.limit_line(lower, of_it)
             lower.set(xlabel=name, ylabel="seconds of solving")
-            lower.set_ylim(bottom=0)
+            lower.set_ylim(0, 1.1 * max(f.number(r, "seconds") for r in sweep) + 0.01)
+            values = sorted({value_of(r) for r in sweep})
             for a in (upper, lower):
                 f.log_scale(a, "x")
-    f.legend(figure, axes)
+                a.set_xticks(values, [str(v) for v in values])
+                a.set_xticks([], minor=True)
+    f.legend(figure, [a for pair in pairs for a in pair])
     f.save(figure, path + ".svg")
 
 
 if __name__ == "__main__":
-    f.run("hilp_options", __doc__, cases, draw, seconds=4, full_seconds=20)
+    f.run("hilp_options", __doc__, cases, draw, seconds=4, full_seconds=10)

@@ -26,34 +26,49 @@ def cases(args, _):
     return f.cases_of(graphs, SOLVERS, args.budgets or budgets)
 
 
-def peers(rows):
-    """The best of the authors' program for each method and budget that rows of one graph have: {(method, budget): overhead}.
+def peers(graph, baseline_peak):
+    """The best of the authors' program for each method and budget of a graph: {(method, budget): overhead}.
 
-    Budgets and overheads are in percent. Only schedules that keep their budget count. A graph is known by its name and
-    by the bytes of its budgets.
+    Budgets are in percent of `baseline_peak`, overheads in percent. Only schedules that keep their budget count. A graph
+    is known by its name and by its peak, which their program measures and this one computes.
     """
-    budgets = {f.number(r, "budget_bytes"): f.memory(r) for r in rows}
     best = {}
     with open(os.path.join(f.PEERS, "rockmate.csv"), newline="") as file:
         for r in csv.DictReader(file):
-            budget = budgets.get(f.number(r, "budget_bytes"))
-            if r["model"] == rows[0]["graph"] and r["within_budget"] == "1" and budget is not None:
-                method, value = r["solver"].split("-")[0], 100 * (float(r["time_ratio"]) - 1)
-                best[method, budget] = min(value, best.get((method, budget), value))
+            if r["model"] != graph or r["within_budget"] != "1":
+                continue
+            budget = float(r["budget_bytes"]) / baseline_peak
+            if abs(budget / float(r["frac"]) - 1) < 0.02:
+                key, value = (r["solver"].split("-")[0], 100 * budget), 100 * (float(r["time_ratio"]) - 1)
+                best[key] = min(value, best.get(key, value))
     return best
+
+
+def gap_panel(axes, rows):
+    """Overhead above the best proven bound, at least 0.001 points, so that small differences are seen."""
+    best = f.bounds(rows)
+
+    def above(row):
+        bound = best.get(f.number(row, "budget_bytes"))
+        return None if bound is None or f.overhead(row) is None else max(0.001, f.overhead(row) - 100 * bound)
+
+    f.solver_lines(axes, rows, f.memory, above)
+    f.log_scale(axes, "y")
+    axes.set(xlabel="budget (% of the baseline's peak)", ylabel="points above the bound")
 
 
 def draw(rows, path):
     graphs = f.by_graph(rows)
-    figure, axes = f.panels(len(graphs))
-    for a, (graph, of_it) in zip(axes, graphs.items()):
+    figure, pairs = f.paired_panels(len(graphs))
+    for (a, lower), (graph, of_it) in zip(pairs, graphs.items()):
         f.overhead_panel(a, of_it, graph)
-        for (method, budget), value in peers(of_it).items():
+        gap_panel(lower, of_it)
+        for (method, budget), value in peers(graph, f.number(of_it[0], "baseline_peak_bytes")).items():
             if method in PEER_COLOURS:
                 a.plot([budget], [value], marker="1" if method == "hilp" else "+", markersize=9, markeredgewidth=1.6,
                        color=PEER_COLOURS[method], linestyle="none", label=f"authors' {method}", zorder=5)
         f.limit_height(a, of_it, ["hiremate", "auto"], 2)
-    f.legend(figure, axes)
+    f.legend(figure, [a for pair in pairs for a in pair])
     f.save(figure, path + ".svg")
 
 

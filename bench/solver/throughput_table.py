@@ -5,7 +5,7 @@
     python3 bench/solver/throughput_table.py throughput.json [--processor-time]
 
 A cell is the operations of the graph per second of solving, and in brackets the gap to the proven bound in percent.
---processor-time divides by the seconds of this process (child processes do not count) in place of the wall clock.
+--processor-time divides by the processor time of all threads and child processes, in place of the wall clock.
 """
 import json
 import sys
@@ -17,11 +17,11 @@ def rounded(figure):
     return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
-def cell(run, of_process):
+def cell(run, processor):
     """One benchmark as a cell of the table."""
     if run.get("error_occurred"):
         return "> 1 min"
-    milliseconds = run["cpu_time"] if of_process else run["real_time"]
+    milliseconds = run["processor_ms"] if processor else run["real_time"]
     speed = rounded(1e3 * run["operations"] / milliseconds) if milliseconds else "–"
     if "gap_percent" not in run:
         return f"{speed} (–)"

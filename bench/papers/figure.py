@@ -32,13 +32,21 @@ MARKERS = {"hiremate": "o", "rockmate": "s", "rotor": "^", "twremat": "D", "chec
 BOUND = "#bbbbbb"
 
 
+# Options that leave out what this library adds to a paper's method.
+PAPER = {
+    "twremat": (("twremat.by_width", "true"), ("twremat.hold_less", "false"), ("twremat.retain_rounds", "0")),
+    "hiremate": (("hiremate.partition", "h_partition"), ("hiremate.top_solver", "h_ilp"), ("hiremate.sub_solver", "h_ilp")),
+}
+
+
 class Failure(Exception):
     """A reason to end: one line for people."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One solve. `variant` is "own" (the solver's method alone), "improved" (with --improve) or "auto".
+    """One solve. `variant` is "own" (the solver's method alone), "paper" (the same as in the paper: PAPER), "improved"
+    (with --improve) or "auto".
 
     Either `budget` or `max_overhead` is given, as remat-plan reads it. `options` are pairs of "SOLVER.NAME" and a value.
     """
@@ -74,10 +82,16 @@ def variants(solver):
     return ["own"] if solver in ("no_remat", "chen_sqrt", "chen_greedy", "revolve", "evict") else ["own", "improved"]
 
 
-def cases_of(graphs, solvers, budgets, **more):
-    """Every solver in each of its variants, on every graph, within every budget."""
-    return [Case(graph, solver, variant, budget=budget, **more)
-            for graph in graphs for budget in budgets for solver in solvers for variant in variants(solver)]
+def cases_of(program, graphs, solvers, asked):
+    """Every solver in each of its variants, on every graph; `asked` are dicts of further fields, such as budgets."""
+    return [Case(graph, solver, variant, options=program.paper_options(solver) if variant == "paper" else (), **fields)
+            for graph in graphs for fields in asked for solver in solvers
+            for variant in variants(solver) + (["paper"] if program.paper_options(solver) else [])]
+
+
+def within(budgets):
+    """Fields of cases: one for each budget."""
+    return [{"budget": budget} for budget in budgets]
 
 
 def bundled(*names):
@@ -119,6 +133,7 @@ class Program:
         self.limits = ["--work", str(work)] if work else ["--seconds", f"{seconds:g}"]
         self._hash = hash_of(path)
         self._graphs = {}
+        self._options = None
 
     def solve(self, arguments):
         """Returns the one answer of one solve."""
@@ -159,9 +174,15 @@ class Program:
 
     def options(self):
         """Returns the names of all options of solvers, as --option takes them."""
-        done = subprocess.run([self.path, "--list-options"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              check=False)
-        return {line.split()[0] for line in done.stdout.splitlines() if "." in (line.split() or [""])[0]}
+        if self._options is None:
+            done = subprocess.run([self.path, "--list-options"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  text=True, check=False)
+            self._options = {line.split()[0] for line in done.stdout.splitlines() if "." in (line.split() or [""])[0]}
+        return self._options
+
+    def paper_options(self, solver):
+        """Returns the options of the paper's method; none where the solver, or this program, does not have them all."""
+        return PAPER.get(solver, ()) if all(name in self.options() for name, _ in PAPER.get(solver, ())) else ()
 
 
 def hash_of(path):
@@ -286,18 +307,19 @@ def paired_panels(count, columns=4, **sizes):
 
 def label_of(solver, variant):
     """How a line is named in a legend."""
-    return solver + (", improved" if variant == "improved" else "")
+    return solver + {"improved": ", improved", "paper": ", as in the paper"}.get(variant, "")
 
 
 def line(axes, points, solver, variant="own", **more):
-    """Draws the points (x, y) of a solver, by x: solid for its own method, dashed where it is improved.
+    """Draws the points (x, y) of a solver, by x: solid for its own method, dotted as in the paper, dashed if improved.
 
-    Markers of improved schedules are larger and hollow, so that equal lines are seen as two.
+    Markers of improved schedules are larger and hollow, so that equal lines are seen as two; those of the paper's method
+    are small.
     """
     points = sorted(p for p in points if None not in p)
-    improved = variant == "improved"
-    style = {"color": COLOURS[solver], "marker": MARKERS[solver], "markersize": 7 if improved else 4, "linewidth": 1.3,
-             "linestyle": "--" if improved else "-", "markerfacecolor": "none" if improved else COLOURS[solver],
+    linestyle, size = {"improved": ("--", 7), "paper": (":", 2.5)}.get(variant, ("-", 4))
+    style = {"color": COLOURS[solver], "marker": MARKERS[solver], "markersize": size, "linewidth": 1.3,
+             "linestyle": linestyle, "markerfacecolor": "none" if variant == "improved" else COLOURS[solver],
              "label": label_of(solver, variant), "zorder": 4 if solver == "auto" else 3}
     axes.plot([p[0] for p in points], [p[1] for p in points], **(style | more))
 

@@ -4,7 +4,7 @@
     python3 bench/papers/hilp_options.py OUTDIR [GRAPH.json ...] [--program PATH] [--full]
 
 One option varies at a time; the others keep their defaults. max_group is the paper's M_l, max_top its M_t, level_options
-its N_o.
+its N_o. Where the program has the options for it, every level is solved by H-ILP on H-Partition's hierarchy alone.
 """
 import sys
 
@@ -31,23 +31,33 @@ def cases(args, program):
         sweeps = {name: values[:2] for name, values in sweeps.items()}
     graphs = args.graphs or (FULL if args.full else SMALL)
     budgets = args.budgets or ["0.5"]
-    out = f.cases_of(graphs, ["hiremate", "auto"], budgets)
-    return out + [f.Case(graph, "hiremate", variant, budget=budget, options=((f"hiremate.{name}", str(value)),))
+    base = program.paper_options("hiremate")
+    if not base:
+        print("hilp_options: this program has no options for H-ILP alone; hiremate has its own method", file=sys.stderr)
+    out = f.cases_of(program, graphs, ["hiremate", "auto"], f.within(budgets))
+    return out + [f.Case(graph, "hiremate", variant, budget=budget, options=base + ((f"hiremate.{name}", str(value)),))
                   for graph in graphs for budget in budgets for name, values in sweeps.items() for value in values
-                  for variant in ("own", "improved")]
+                  for variant in ("paper" if base else "own", "improved")]
 
 
-def swept(rows):
-    """The names of the options that vary among the rows, in order."""
-    return list(dict.fromkeys(r["setting"].split("=")[0].split(".")[1] for r in rows if r["setting"]))
+def swept(row):
+    """The option of SWEEPS that a row sets and its value; (None, None) where it sets none."""
+    name, _, value = row["setting"].split(" ")[-1].partition("=")
+    name = name.removeprefix("hiremate.")
+    return (name, int(value)) if name in SWEEPS else (None, None)
+
+
+def sweep_of(rows, name):
+    """The rows in which the option `name` varies."""
+    return [r for r in rows if swept(r)[0] == name]
 
 
 def value_of(row):
-    return int(row["setting"].split("=")[1])
+    return swept(row)[1]
 
 
 def draw_overheads(a, rows, name):
-    of_it = [r for r in rows if r["setting"].startswith(f"hiremate.{name}=")]
+    of_it = sweep_of(rows, name)
     bound = max(f.bounds(rows).values(), default=None)
     if bound is not None:
         a.axhspan(0, 100 * max(0, bound), color=f.BOUND, alpha=0.5, linewidth=0, label="proven impossible", zorder=1)
@@ -57,7 +67,7 @@ def draw_overheads(a, rows, name):
             if row["solver"] == "auto":
                 a.axhline(f.overhead(row), color=f.COLOURS["auto"], linewidth=1, label="auto", zorder=2)
             elif row["variant"] == "own":
-                a.axhline(f.overhead(row), color=f.COLOURS["hiremate"], linewidth=0.8, linestyle=":",
+                a.axhline(f.overhead(row), color=f.COLOURS["hiremate"], linewidth=0.8, linestyle="-",
                           label="hiremate, defaults", zorder=2)
     a.set(xlabel=name, ylabel="overhead (%)")
     seen = [f.overhead(r) for r in rows if f.overhead(r) is not None] + [100 * bound] * (bound is not None)
@@ -70,14 +80,14 @@ def draw(rows, path):
     groups = {}
     for row in rows:
         groups.setdefault((row["graph"], row["budget"]), []).append(row)
-    names = swept(rows)
+    names = list(dict.fromkeys(swept(r)[0] for r in rows if swept(r)[0]))
     figure, pairs = f.paired_panels(len(names) * len(groups), columns=len(names), width=3.2, height=2.6)
     for g, ((graph, budget), of_it) in enumerate(groups.items()):
         for n, name in enumerate(names):
             upper, lower = pairs[g * len(names) + n]
             draw_overheads(upper, of_it, name)
             upper.set_title(f"{graph} at {budget}")
-            sweep = [r for r in of_it if r["setting"].startswith(f"hiremate.{name}=")]
+            sweep = sweep_of(of_it, name)
             f.solver_lines(lower, sweep, value_of, lambda r: f.number(r, "seconds"))
             f.limit_line(lower, of_it)
             lower.set(xlabel=name, ylabel="seconds of solving")

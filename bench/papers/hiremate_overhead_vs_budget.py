@@ -20,10 +20,10 @@ PEER_COLOURS = {"hiremate": f.COLOURS["hiremate"], "hilp": f.COLOURS["hiremate"]
                 "rotor": f.COLOURS["rotor"], "checkmate": f.COLOURS["checkmate"]}
 
 
-def cases(args, _):
+def cases(args, program):
     graphs = args.graphs or (SMALL[:1] if args.quick else FULL if args.full else SMALL)
     budgets = BUDGETS[:2] if args.quick else BUDGETS + ["0.2"] if args.full else BUDGETS
-    return f.cases_of(graphs, SOLVERS, args.budgets or budgets)
+    return f.cases_of(program, graphs, SOLVERS, f.within(args.budgets or budgets))
 
 
 def peers(graph, baseline_peak):

@@ -36,12 +36,12 @@ def write_stacks(make_stack, stacks, folder):
     return paths
 
 
-def cases(args, _):
+def cases(args, program):
     graphs = args.graphs
     if not graphs:
         stacks = SMALL[:2] if args.quick else FULL if args.full else SMALL
         graphs = write_stacks(args.make_stack, stacks, os.path.join(args.folder, "stacks"))
-    return f.cases_of(graphs, SOLVERS, args.budgets or ["0.5"])
+    return f.cases_of(program, graphs, SOLVERS, f.within(args.budgets or ["0.5"]))
 
 
 def family(graph):

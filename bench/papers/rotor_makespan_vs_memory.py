@@ -36,7 +36,7 @@ def is_chain(path):
         return False
 
 
-def cases(args, _):
+def cases(args, program):
     paths = args.graphs or (FULL_CHAINS + FULL_GRAPHS if args.full else SMALL_CHAINS + SMALL_GRAPHS)
     budgets = args.budgets or BUDGETS
     if args.quick:
@@ -47,7 +47,7 @@ def cases(args, _):
             out += [f.Case(path, solver, "auto" if solver == "auto" else "own", budget=budget)
                     for budget in budgets for solver in CHAIN_SOLVERS]
         else:
-            out += f.cases_of([path], GRAPH_SOLVERS, budgets)
+            out += f.cases_of(program, [path], GRAPH_SOLVERS, f.within(budgets))
     return out
 
 

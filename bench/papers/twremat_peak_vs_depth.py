@@ -71,16 +71,15 @@ def write_networks(folder, depths):
     return paths
 
 
-def cases(args, _):
+def cases(args, program):
     depths = [8, 16, 32, 64, 128, 256, 512] if args.full else [8, 16, 32, 64, 128]
     if args.quick:
         depths = depths[:2]
-    networks = [f.Case(path, solver, variant, max_overhead=MOST_OVERHEAD, cost="unit")
-                for path in write_networks(os.path.join(args.folder, "networks"), depths)
-                for solver in SOLVERS for variant in f.variants(solver)]
+    networks = f.cases_of(program, write_networks(os.path.join(args.folder, "networks"), depths), SOLVERS,
+                          [{"max_overhead": MOST_OVERHEAD, "cost": "unit"}])
     graphs = args.graphs or (FULL if args.full else SMALL)
     budgets = args.budgets or (BUDGETS[:2] if args.quick else BUDGETS)
-    return networks + f.cases_of(graphs[:1] if args.quick else graphs, SOLVERS[1:], budgets)
+    return networks + f.cases_of(program, graphs[:1] if args.quick else graphs, SOLVERS[1:], f.within(budgets))
 
 
 def draw_networks(rows, path):
@@ -99,7 +98,7 @@ def draw_recursion(graphs, path):
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
         own = [r for r in rows if (r["solver"], r["variant"]) == ("twremat", "own") and f.number(r, "peak_bytes")]
-        points = [(f.statistic(r, "depth"), 100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"),
+        points = [(f.statistic(r, "recursion_depth"), 100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"),
                    f.overhead(r)) for r in own]
         points = [p for p in points if None not in p]
         a.plot([p[0] for p in points], [p[1] for p in points], linestyle="-", color=f.COLOURS["twremat"], linewidth=0.8,
@@ -109,7 +108,7 @@ def draw_recursion(graphs, path):
         if points:
             figure.colorbar(shown, ax=a, label="overhead (%)")
         else:
-            a.text(0.5, 0.5, "no figure `depth`", ha="center", transform=a.transAxes)
+            a.text(0.5, 0.5, "no figure `recursion_depth`", ha="center", transform=a.transAxes)
         a.set(title=graph, xlabel="depth of the recursion", ylabel="peak (% of the baseline's)")
         a.set_ylim(bottom=0)
     f.save(figure, path)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """What the scripts of this folder share: running remat-plan, the table of finished solves, and the drawing.
 
-A script states its cases (one solve each) and draws the rows. `run` does the rest: it solves the cases whose rows the CSV
-file does not hold yet, appends each row as soon as it is there, and hands all rows to the drawing. docs/papers.md has the
-commands.
+A script states its cases (one solve each) and draws the rows. `run` does the rest: it solves the cases whose rows the
+CSV file does not hold yet, appends each row as soon as it is there, and hands all rows to the drawing. docs/papers.md
+has the commands.
 """
 import argparse
 import csv
@@ -21,12 +21,13 @@ PEERS = os.path.join(ROOT, "tests", "data", "peers")
 
 # What identifies a row. `made_from` is a hash of the program and the graph: rows of another build are solved again.
 KEY = ["graph", "solver", "variant", "setting", "budget", "max_overhead", "limit", "threads", "made_from"]
-ANSWER = ["status", "by", "budget_bytes", "peak_bytes", "arena_bytes", "time", "baseline_time", "overhead", "lower_bound",
-          "gap", "seconds", "message"]
+ANSWER = ["status", "by", "budget_bytes", "peak_bytes", "arena_bytes", "time", "baseline_time", "overhead",
+          "lower_bound", "gap", "seconds", "message"]
 COLUMNS = KEY + ["operations", "baseline_peak_bytes"] + ANSWER + ["statistics"]
 
-COLOURS = {"hiremate": "#0072b2", "rockmate": "#d55e00", "rotor": "#009e73", "twremat": "#cc79a7", "checkmate": "#e69f00",
-           "revolve": "#56b4e9", "chen_sqrt": "#8a6d3b", "evict": "#7a9a01", "auto": "#000000", "no_remat": "#777777"}
+COLOURS = {"hiremate": "#0072b2", "rockmate": "#d55e00", "rotor": "#009e73", "twremat": "#cc79a7",
+           "checkmate": "#e69f00", "revolve": "#56b4e9", "chen_sqrt": "#8a6d3b", "evict": "#7a9a01", "auto": "#000000",
+           "no_remat": "#777777"}
 MARKERS = {"hiremate": "o", "rockmate": "s", "rotor": "^", "twremat": "D", "checkmate": "v", "revolve": "<",
            "chen_sqrt": ">", "evict": "P", "auto": "x", "no_remat": "+"}
 BOUND = "#bbbbbb"
@@ -35,7 +36,8 @@ BOUND = "#bbbbbb"
 # Options that leave out what this library adds to a paper's method.
 PAPER = {
     "twremat": (("twremat.by_width", "true"), ("twremat.hold_less", "false"), ("twremat.retain_rounds", "0")),
-    "hiremate": (("hiremate.partition", "h_partition"), ("hiremate.top_solver", "h_ilp"), ("hiremate.sub_solver", "h_ilp")),
+    "hiremate": (("hiremate.partition", "h_partition"), ("hiremate.top_solver", "h_ilp"),
+                 ("hiremate.sub_solver", "h_ilp")),
 }
 
 
@@ -48,7 +50,7 @@ class Case:
     """One solve. `variant` is "own" (the solver's method alone), "paper" (the same as in the paper: PAPER), "improved"
     (with --improve) or "auto".
 
-    Either `budget` or `max_overhead` is given, as remat-plan reads it. `options` are pairs of "SOLVER.NAME" and a value.
+    Either `budget` or `max_overhead` is given, as remat-plan reads it. `options` are pairs of "SOLVER.NAME" and value.
     """
 
     graph: str
@@ -117,7 +119,7 @@ def name_of(path):
     return os.path.splitext(os.path.basename(path))[0]
 
 
-# ---- running -----------------------------------------------------------------------------------------------------------
+# ---- running ---------------------------------------------------------------------------------------------------------
 
 
 class Program:
@@ -125,8 +127,8 @@ class Program:
 
     def __init__(self, path, seconds, work, threads):
         if not os.path.isfile(path):
-            raise Failure(f"{path}: there is no such program; build remat-plan (cmake --preset release && cmake --build "
-                          "--preset release --target remat-plan), or give its path with --program")
+            raise Failure(f"{path}: there is no such program; build remat-plan (cmake --preset release && cmake "
+                          "--build --preset release --target remat-plan), or give its path with --program")
         self.path = path
         self.threads = str(threads)
         self.limit = f"work {work}" if work else f"{seconds:g} s"
@@ -264,7 +266,7 @@ def solve_all(program, cases, table):
     return rows
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------------
+# ---- drawing ---------------------------------------------------------------------------------------------------------
 
 
 def pyplot():
@@ -285,8 +287,8 @@ def panels(count, columns=3, width=3.6, height=2.9):
     """A figure with `count` axes in a grid. Axes beyond `count` are hidden."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    figure, grid = pyplot().subplots(rows, columns, figsize=(width * columns, height * rows + 0.6), layout="constrained",
-                                     squeeze=False)
+    figure, grid = pyplot().subplots(rows, columns, figsize=(width * columns, height * rows + 0.6),
+                                     layout="constrained", squeeze=False)
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.set_visible(False)
@@ -296,9 +298,10 @@ def panels(count, columns=3, width=3.6, height=2.9):
 def paired_panels(count, columns=4, **sizes):
     """A figure with `count` pairs of axes, one above the other; returns it and the pairs."""
     columns = min(columns, count)
-    figure, axes = panels(2 * columns * -(-count // columns), columns=columns, **sizes)
-    pairs = [(axes[2 * columns * (i // columns) + i % columns], axes[2 * columns * (i // columns) + columns + i % columns])
-             for i in range(columns * -(-count // columns))]
+    places = columns * -(-count // columns)
+    figure, axes = panels(2 * places, columns=columns, **sizes)
+    upper = [2 * columns * (i // columns) + i % columns for i in range(places)]
+    pairs = [(axes[i], axes[i + columns]) for i in upper]
     for pair in pairs[count:]:
         for unused in pair:
             unused.set_visible(False)
@@ -313,8 +316,8 @@ def label_of(solver, variant):
 def line(axes, points, solver, variant="own", **more):
     """Draws the points (x, y) of a solver, by x: solid for its own method, dotted as in the paper, dashed if improved.
 
-    Markers of improved schedules are larger and hollow, so that equal lines are seen as two; those of the paper's method
-    are small.
+    Markers of improved schedules are larger and hollow, so that equal lines are seen as two; those of the paper's
+    method are small.
     """
     points = sorted(p for p in points if None not in p)
     linestyle, size = {"improved": ("--", 7), "paper": (":", 2.5)}.get(variant, ("-", 4))
@@ -395,7 +398,7 @@ def overhead_panel(axes, rows, title):
 
 
 def limit_height(axes, rows, solvers, times=2.0):
-    """Ends the axis of overheads at `times` the largest one of `solvers`, so that worse ones do not flatten the rest."""
+    """Ends the axis of overheads at `times` the largest one of `solvers`: worse ones would flatten the rest."""
     seen = [overhead(r) for r in rows if r["solver"] in solvers and overhead(r) is not None]
     if seen and max(seen) > 0:
         axes.set_ylim(top=min(axes.get_ylim()[1], times * max(seen)))
@@ -408,7 +411,8 @@ def legend(figure, axes):
         for handle, label in zip(*a.get_legend_handles_labels()):
             handles.setdefault(label, handle)
     columns = max(1, min(len(handles), int(figure.get_size_inches()[0] / 1.6)))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8,
+                  frameon=False)
 
 
 def save(figure, path):
@@ -426,12 +430,13 @@ def by_graph(rows):
     return out
 
 
-# ---- the command line --------------------------------------------------------------------------------------------------
+# ---- the command line ------------------------------------------------------------------------------------------------
 
 
 def arguments_of(text, seconds, full_seconds):
     """Parses the command line that all scripts have."""
-    parser = argparse.ArgumentParser(description=text.strip().splitlines()[0], epilog="docs/papers.md says what to see.")
+    parser = argparse.ArgumentParser(description=text.strip().splitlines()[0],
+                                     epilog="docs/papers.md says what to see.")
     parser.add_argument("folder", metavar="OUTDIR", help="folder for the CSV and SVG files; made where it is missing")
     parser.add_argument("graphs", metavar="GRAPH.json", nargs="*", help="graphs in place of the bundled ones")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "release", "examples", "remat-plan"),

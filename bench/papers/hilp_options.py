@@ -3,8 +3,9 @@
 
     python3 bench/papers/hilp_options.py OUTDIR [GRAPH.json ...] [--program PATH] [--full]
 
-One option varies at a time; the others keep their defaults. max_group is the paper's M_l, max_top its M_t, level_options
-its N_o. Where the program has the options for it, every level is solved by H-ILP on H-Partition's hierarchy alone.
+One option varies at a time; the others keep their defaults. max_group is the paper's M_l, max_top its M_t, and
+level_options its N_o. Where the program has the options for it, every level is solved by H-ILP on H-Partition's
+hierarchy alone.
 """
 import sys
 

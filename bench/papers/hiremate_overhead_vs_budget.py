@@ -29,8 +29,8 @@ def cases(args, program):
 def peers(graph, baseline_peak):
     """The best of the authors' program for each method and budget of a graph: {(method, budget): overhead}.
 
-    Budgets are in percent of `baseline_peak`, overheads in percent. Only schedules that keep their budget count. A graph
-    is known by its name and by its peak, which their program measures and this one computes.
+    Budgets are in percent of `baseline_peak`, overheads in percent. Only schedules that keep their budget count. A
+    graph is known by its name and by its peak, which their program measures and this one computes.
     """
     best = {}
     with open(os.path.join(f.PEERS, "rockmate.csv"), newline="") as file:

@@ -25,8 +25,9 @@ def write_stacks(make_stack, stacks, folder):
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         except OSError as e:
-            raise f.Failure(f"{make_stack} cannot be run: {e.strerror}; build it (cmake --preset release && cmake --build "
-                            "--preset release --target make_stack), give its path with --make-stack, or give graphs") from e
+            raise f.Failure(f"{make_stack} cannot be run: {e.strerror}; build it (cmake --preset release && cmake "
+                            "--build --preset release --target make_stack), give its path with --make-stack, or give "
+                            "graphs") from e
         if done.returncode:
             said = done.stderr.strip().splitlines()
             raise f.Failure(f"{' '.join(command)}: {said[-1] if said else f'exit status {done.returncode}'}")

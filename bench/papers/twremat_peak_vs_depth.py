@@ -3,9 +3,9 @@
 
     python3 bench/papers/twremat_peak_vs_depth.py OUTDIR [GRAPH.json ...] [--program PATH] [--full]
 
-The peak of Kumar et al. is O(w log n) for n operations and a tree decomposition of width w. So three families of networks
-of unit layers (a chain, residual connections, a U-Net) grow, and the least memory is asked for. On bundled graphs the
-budget steers the recursion: less memory, deeper recursion, longer schedule.
+The peak of Kumar et al. is O(w log n) for n operations and a tree decomposition of width w. So three families of
+networks of unit layers (a chain, residual connections, a U-Net) grow, and the least memory is asked for. On bundled
+graphs the budget steers the recursion: less memory, deeper recursion, longer schedule.
 """
 import json
 import os
@@ -17,8 +17,8 @@ FAMILIES = ["chain", "residual", "u-net"]
 SOLVERS = ["no_remat", "chen_sqrt", "twremat", "auto"]
 BUDGETS = ["0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2"]
 SMALL = f.bundled("vgg16-b64-224", "unet5-b16-256", "resnet50-b64-224")
-FULL = SMALL + f.bundled("mlp-mixer-b16-b64-224", "resnet101-b100-128", "transformer-6-6-b32-s256", "gpt2-small-b8-s1024",
-                         "fno1d-b32-8192", "rk/unet")
+FULL = SMALL + f.bundled("mlp-mixer-b16-b64-224", "resnet101-b100-128", "transformer-6-6-b32-s256",
+                         "gpt2-small-b8-s1024", "fno1d-b32-8192", "rk/unet")
 
 
 def layers_read(family, layer, layers):
@@ -98,13 +98,12 @@ def draw_recursion(graphs, path):
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
         own = [r for r in rows if (r["solver"], r["variant"]) == ("twremat", "own") and f.number(r, "peak_bytes")]
-        points = [(f.statistic(r, "recursion_depth"), 100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"),
-                   f.overhead(r)) for r in own]
+        points = [(f.statistic(r, "recursion_depth"),
+                   100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"), f.overhead(r)) for r in own]
         points = [p for p in points if None not in p]
-        a.plot([p[0] for p in points], [p[1] for p in points], linestyle="-", color=f.COLOURS["twremat"], linewidth=0.8,
-               zorder=2)
-        shown = a.scatter([p[0] for p in points], [p[1] for p in points], c=[p[2] for p in points], cmap="viridis", s=28,
-                          zorder=3)
+        depths, peaks, overheads = [[p[k] for p in points] for k in range(3)]
+        a.plot(depths, peaks, linestyle="-", color=f.COLOURS["twremat"], linewidth=0.8, zorder=2)
+        shown = a.scatter(depths, peaks, c=overheads, cmap="viridis", s=28, zorder=3)
         if points:
             figure.colorbar(shown, ax=a, label="overhead (%)")
         else:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The scripts of bench/papers, each with a few rows: python3 -B tests/bench/papers_test.py REMAT_PLAN csv|svg
 
-`csv` checks the tables, `svg` the pictures; the latter is skipped, with a line that says so, where matplotlib is missing.
+`csv` checks the tables, `svg` the pictures; `svg` is skipped, with a line that says so, where matplotlib is missing.
 """
 import csv
 import importlib.util
@@ -137,7 +137,8 @@ class Errors(unittest.TestCase):
 
     def test_a_generator_that_fails(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = run("hiremate_time_vs_size", folder, "--program", PROGRAM, "--csv-only", "--make-stack", "/no/generator")
+            done = run("hiremate_time_vs_size", folder, "--program", PROGRAM, "--csv-only",
+                       "--make-stack", "/no/generator")
             self.check_error(done, "/no/generator", "--make-stack")
 
 
@@ -165,7 +166,8 @@ def main():
         print("skipped: matplotlib is missing (Debian: python3-matplotlib)")
         return
     loader = unittest.TestLoader()
-    suite = unittest.TestSuite(loader.loadTestsFromTestCase(c) for c in ((Tables, Errors) if part == "csv" else (Pictures,)))
+    classes = (Tables, Errors) if part == "csv" else (Pictures,)
+    suite = unittest.TestSuite(loader.loadTestsFromTestCase(c) for c in classes)
     sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
 
 

@@ -410,9 +410,11 @@ def legend(figure, axes):
     for a in axes:
         for handle, label in zip(*a.get_legend_handles_labels()):
             handles.setdefault(label, handle)
-    columns = max(1, min(len(handles), int(figure.get_size_inches()[0] / 1.6)))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8,
-                  frameon=False)
+    width, height = figure.get_size_inches()
+    columns = max(1, min(len(handles), int(width / 1.6)))
+    below = (0.1 + 0.2 * -(-len(handles) // columns)) / height  # matplotlib 3.6 makes no room by itself
+    figure.get_layout_engine().set(rect=(0, below, 1, 1 - below))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=columns, fontsize=8, frameon=False)
 
 
 def save(figure, path):

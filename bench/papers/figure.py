@@ -410,6 +410,8 @@ def legend(figure, axes):
     for a in axes:
         for handle, label in zip(*a.get_legend_handles_labels()):
             handles.setdefault(label, handle)
+    if not handles:
+        return
     width, height = figure.get_size_inches()
     columns = max(1, min(len(handles), int(width / 1.6)))
     below = (0.1 + 0.2 * -(-len(handles) // columns)) / height  # matplotlib 3.6 makes no room by itself

@@ -93,23 +93,34 @@ def draw_networks(rows, path):
     f.save(figure, path)
 
 
+def depth_points(rows, variant):
+    """Points (depth, peak in percent, overhead in percent) of twremat's schedules, where the program gives the depth."""
+    points = [(f.statistic(r, "recursion_depth"),
+               100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"), f.overhead(r))
+              for r in rows if (r["solver"], r["variant"]) == ("twremat", variant) and f.number(r, "peak_bytes")]
+    return [p for p in points if None not in p]
+
+
 def draw_recursion(graphs, path):
-    """Peak against the depth of the recursion, where the program gives the depth."""
+    """Peak against the depth of the recursion, coloured by overhead: a line as in the paper, points of the own method."""
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
-        own = [r for r in rows if (r["solver"], r["variant"]) == ("twremat", "own") and f.number(r, "peak_bytes")]
-        points = [(f.statistic(r, "recursion_depth"),
-                   100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"), f.overhead(r)) for r in own]
-        points = [p for p in points if None not in p]
-        depths, peaks, overheads = [[p[k] for p in points] for k in range(3)]
-        a.plot(depths, peaks, linestyle="-", color=f.COLOURS["twremat"], linewidth=0.8, zorder=2)
-        shown = a.scatter(depths, peaks, c=overheads, cmap="viridis", s=28, zorder=3)
-        if points:
+        lines = {variant: points for variant in ("paper", "own") if (points := depth_points(rows, variant))}
+        most = max((p[2] for points in lines.values() for p in points), default=1)
+        for variant, points in lines.items():
+            depths, peaks, overheads = [[p[k] for p in points] for k in range(3)]
+            marker = "o" if variant == "paper" else f.MARKERS["twremat"]
+            a.plot(depths, peaks, linestyle=":" if variant == "paper" else "none", marker=marker, markersize=7,
+                   color=f.COLOURS["twremat"], linewidth=1, label=f.label_of("twremat", variant), zorder=2)
+            shown = a.scatter(depths, peaks, c=overheads, cmap="viridis", vmin=0, vmax=most, marker=marker, s=26,
+                              zorder=3)
+        if lines:
             figure.colorbar(shown, ax=a, label="overhead (%)")
         else:
             a.text(0.5, 0.5, "no figure `recursion_depth`", ha="center", transform=a.transAxes)
         a.set(title=graph, xlabel="depth of the recursion", ylabel="peak (% of the baseline's)")
         a.set_ylim(bottom=0)
+    f.legend(figure, axes)
     f.save(figure, path)
 
 

@@ -94,7 +94,7 @@ def draw_networks(rows, path):
 
 
 def depth_points(rows, variant):
-    """Points (depth, peak in percent, overhead in percent) of twremat's schedules, where the program gives the depth."""
+    """Points (depth, peak, overhead) of twremat's schedules, in percent, where the program gives the depth."""
     points = [(f.statistic(r, "recursion_depth"),
                100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"), f.overhead(r))
               for r in rows if (r["solver"], r["variant"]) == ("twremat", variant) and f.number(r, "peak_bytes")]
@@ -102,7 +102,7 @@ def depth_points(rows, variant):
 
 
 def draw_recursion(graphs, path):
-    """Peak against the depth of the recursion, coloured by overhead: a line as in the paper, points of the own method."""
+    """Peak against the depth of the recursion, coloured by overhead: a line as in the paper, points of the library's."""
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
         lines = {variant: points for variant in ("paper", "own") if (points := depth_points(rows, variant))}

@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file
-/// The one list of all solvers, for the laws that each of them keeps (docs/laws.md).
+/// The one list of all solvers, for the laws that each of them keeps (docs/laws.md) and for throughput_bench.
 
 #include <functional>
 #include <string>

@@ -89,7 +89,7 @@ TEST_CASE("one table has schedules for all budgets: faster ones need more memory
       run_clock clock(run);
       REQUIRE(program.fill(clock, {}) == fill_outcome::filled);
       CHECK(clock.work_done() > 0);
-      double lost = -1e-9;
+      double lost = -program.flat_time();  // the last stage need not run its forward twice
       std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
       program.visit([&](const chain_program::entry& e) -> std::int64_t {
         CHECK(e.lost >= lost);
@@ -114,7 +114,7 @@ TEST_CASE("one table has schedules for all budgets: faster ones need more memory
 TEST_CASE("visit passes over budgets as it is told, and ends") {
   const problem p = test::stack_problem(test::stack_kind::residual, 6);
   const operation_hierarchy h = partition_at_levels(p.graph());
-  chain_program program(p.graph(), line_of(p.graph(), h), cuts_at_depth(h, 1));
+  chain_program program(p.graph(), line_of(p.graph(), h), cuts_at_depth(h, h.depth()));
   run_control run;
   run_clock clock(run);
   REQUIRE(program.fill(clock, {}) == fill_outcome::filled);

@@ -107,7 +107,7 @@ TEST_CASE("one table has schedules for all budgets: faster ones need more memory
       CHECK(program.lost_within(-1) == std::numeric_limits<double>::infinity());
     }
   }
-  CHECK(entries > 300);
+  CHECK(entries > 150);
   CHECK(of_options > 50);
 }
 

@@ -32,11 +32,19 @@ TEST_CASE("the levels of cuts are a hierarchy, each level a part of the cuts of 
     for (std::uint32_t i = 0; i < h.num_forward; ++i) listed.push_back(h.order[i]);
     CHECK(std::is_sorted(listed.begin(), listed.end()));
     const forward_line line = line_of(p.graph(), h);
-    // Every cut of a level of Rotor's is a border of some depth.
-    std::vector<cut_list> depths;
-    for (std::uint32_t d = 1; d <= h.depth() + 1; ++d) depths.push_back(cuts_at_depth(h, d));
-    for (const cut_list& level : cut_levels(line, line.operations.size()))
-      if (!level.empty()) CHECK(std::find(depths.begin(), depths.end(), level) != depths.end());
+    // Every group is a segment of one of Rotor's levels.
+    const std::vector<cut_list> levels = cut_levels(line, line.operations.size());
+    for (std::size_t k = 1; k < h.groups.size(); ++k) {
+      const operation_hierarchy::group& g = h.groups[k];
+      const bool is_segment = std::any_of(levels.begin(), levels.end(), [&](const cut_list& cuts) {
+        const auto at = std::lower_bound(cuts.begin(), cuts.end(), g.forward_begin);
+        const auto next = g.forward_begin == 0 ? cuts.begin() : at == cuts.end() ? at : at + 1;
+        const bool begins = g.forward_begin == 0 || (at != cuts.end() && *at == g.forward_begin);
+        const bool ends = next == cuts.end() ? g.forward_end == h.num_forward : *next == g.forward_end;
+        return begins && ends;
+      });
+      CHECK(is_segment);
+    }
   }
   CHECK(groups > 100);
 }

@@ -46,6 +46,7 @@ problem bundled(const std::string& name, int percent) {
 hiremate_options limited(std::uint64_t work) {
   hiremate_options options;
   options.moves = 60;
+  options.chain_moves = 60;
   options.nodes = 10;
   options.most_columns = 600;
   options.run.work_limit = work;
@@ -57,6 +58,36 @@ void check_same(const solution& a, const solution& b) {
   CHECK(a.plan == b.plan);
   CHECK(a.lower_bound == b.lower_bound);
   CHECK(a.message == b.message);
+}
+
+/// The figures of each hierarchy.
+figures::group_list hierarchies_of(const solution& s) {
+  const auto* all = s.statistics.own.find<figures::group_list>("hierarchies");
+  return all ? *all : figures::group_list{};
+}
+std::int64_t whole(const figures& f, const char* name) {
+  const auto* value = f.find<std::int64_t>(name);
+  REQUIRE(value);
+  return *value;
+}
+figures::group_list groups_of(const figures& f, const char* name) {
+  const auto* list = f.find<figures::group_list>(name);
+  return list ? *list : figures::group_list{};
+}
+/// The sum of a figure over the levels of a hierarchy.
+std::int64_t over_levels(const figures& f, const char* name) {
+  std::int64_t sum = 0;
+  for (const figures& level : groups_of(f, "levels")) sum += whole(level, name);
+  return sum;
+}
+/// The times of all schedules that the parts of a hierarchy found.
+std::vector<double> times_of(const figures& f) {
+  std::vector<double> out;
+  if (const auto* time = f.find<double>("search_level_time")) out.push_back(*time);
+  for (const char* part : {"chains", "h_ilp"})
+    for (const figures& g : groups_of(f, part))
+      if (const auto* time = g.find<double>("time")) out.push_back(*time);
+  return out;
 }
 
 }  // namespace
@@ -71,14 +102,13 @@ TEST_CASE("small random steps: never better than the optimum, and optimal only w
     hiremate_options options = limited(1000);
     options.max_group = 2;
     options.max_top = 2;
-    std::vector<hiremate_report> reports;
-    const solution s = hiremate_own(p, options, reports);
+    const solution s = hiremate_own(p, options);
     const double least = test::least_time(p);
     INFO("seed ", seed + 5000, ": ", s.message, ", least ", least);
     test::check_answer(p, s);
-    for (const hiremate_report& r : reports) {
-      groups += r.groups;
-      REQUIRE(r.time >= least);
+    for (const figures& f : hierarchies_of(s)) {
+      groups += static_cast<std::size_t>(whole(f, "groups"));
+      for (const double time : times_of(f)) REQUIRE(time >= least * (1 - 1e-12));
     }
     REQUIRE(s.lower_bound <= least);
     if (s.status == solve_status::infeasible) REQUIRE(least == std::numeric_limits<double>::infinity());
@@ -106,30 +136,35 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
     options.good_enough = 0;
     if (seed % 3 == 0) options.hierarchy = d.hierarchy;
     const bool is_mixed = d.mixed_sums();
-    // Without groups, what refines is Checkmate's program: of small steps alone, for the time that it takes.
-    options.refine = is_mixed ? d.whole.graph().num_operations <= 9 : seed % 2 == 0;
-    std::vector<hiremate_report> reports;
-    const solution s = hiremate_own(p, options, reports);
+    const solution s = hiremate_own(p, options);
     INFO("seed ", seed, ": ", s.message);
     test::check_answer(p, s);
+    CHECK(s.by.find("refined") == std::string::npos);
     mixed += is_mixed;
     if (!is_mixed)
       for (const step_part& part : d.parts()) {
         const part_runs runs(part);
         for (std::uint32_t t = 0; t < part.tensors.size(); ++t) sums += runs.is_forward_sum(t);
       }
-    if (is_mixed && options.hierarchy) CHECK(reports.empty());
-    for (const hiremate_report& r : reports) {
-      REQUIRE(r.distinct <= r.groups);
-      REQUIRE(r.proven <= r.solves);
-      REQUIRE(r.top_options >= r.top);
-      if (s.plan) REQUIRE(s.time <= r.time);
-      tops += r.time < std::numeric_limits<double>::infinity();
+    for (const figures& f : hierarchies_of(s)) {
+      // Groups cannot hold all the producers of such a sum: chains are all there is.
+      if (is_mixed && options.hierarchy) CHECK(groups_of(f, "levels").empty());
+      for (const figures& level : groups_of(f, "levels")) {
+        REQUIRE(whole(level, "distinct") <= whole(level, "groups"));
+        REQUIRE(whole(level, "reused") <= whole(level, "distinct"));
+        REQUIRE(whole(level, "proven") <= whole(level, "solves"));
+        REQUIRE(whole(level, "options") >= whole(level, "groups"));
+      }
+      for (const double time : times_of(f)) {
+        REQUIRE(s.plan);
+        REQUIRE(s.time <= time);
+        ++tops;
+      }
     }
     answers += s.has_schedule();
   }
   MESSAGE(answers, " answers; ", mixed, " with sums of forward and backward, ", sums, " sums across groups; ", tops,
-          " schedules of top levels");
+          " schedules of parts");
   CHECK(mixed > 3);
   CHECK(sums > 3);
   CHECK(answers > 20);
@@ -143,20 +178,21 @@ TEST_CASE("a limit on work: the same answer for any number of threads, every tim
     options.moves = 20;
     options.good_enough = 0;
     options.run.seed = 5;
-    std::vector<hiremate_report> first_reports, reports;
-    const solution first = hiremate_own(p, options, first_reports);
+    const solution first = hiremate_own(p, options);
     test::check_answer(p, first);
     REQUIRE(first.has_schedule());
     for (const unsigned threads : {1U, 2U, 4U}) {
       options.run.threads = threads;
       INFO(std::string(name), ", ", threads, " threads");
-      const solution other = hiremate_own(p, options, reports);
+      const solution other = hiremate_own(p, options);
       check_same(first, other);
-      REQUIRE(reports.size() == first_reports.size());
-      for (std::size_t i = 0; i < reports.size(); ++i) {
-        CHECK(reports[i].time == first_reports[i].time);
-        CHECK(reports[i].solves == first_reports[i].solves);
-        CHECK(reports[i].top_options == first_reports[i].top_options);
+      CHECK(other.by == first.by);
+      const figures::group_list a = hierarchies_of(first), b = hierarchies_of(other);
+      REQUIRE(a.size() == b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        CHECK(times_of(a[i]) == times_of(b[i]));
+        CHECK(over_levels(a[i], "solves") == over_levels(b[i], "solves"));
+        CHECK(over_levels(a[i], "options") == over_levels(b[i], "options"));
       }
     }
   }
@@ -211,6 +247,8 @@ TEST_CASE("options out of range are refused") {
           "hiremate: good_enough is -1.000000; it must not be negative");
   refused([](hiremate_options& o) { o.most_columns = std::numeric_limits<double>::quiet_NaN(); },
           "hiremate: most_columns is nan; it must not be negative");
+  refused([](hiremate_options& o) { o.slots = 0; }, "hiremate: slots is 0; it must be from 1 to 16777216");
+  refused([](hiremate_options& o) { o.max_stages = 0; }, "hiremate: max_stages is 0; it must be at least 1");
 }
 
 TEST_CASE("trivial budgets: everything fits, nothing fits") {
@@ -231,51 +269,152 @@ TEST_CASE("trivial budgets: everything fits, nothing fits") {
   CHECK(hiremate_own(nothing.with_budget(0)).status == solve_status::optimal);
 }
 
-TEST_CASE("reports; a given hierarchy; a cache for several budgets") {
+TEST_CASE("figures of each level; a given hierarchy; like groups are solved once; a cache for several budgets") {
   const problem p = bundled("gpt2-small-b8-s1024", 70);
   hiremate_options options = limited(run_control::no_work_limit);
-  options.moves = 10;
-  options.refine = false;
+  options.moves = options.chain_moves = 10;
   options.good_enough = 0;
+  options.top_solver = hiremate_top::search_level;
   options.hierarchy = partition_at_repeats(p.graph());
   options.cache = std::make_shared<option_cache>();
-  std::vector<hiremate_report> reports(7);
-  const solution first = hiremate_own(p, options, reports);
+  const solution first = hiremate_own(p, options);
   test::check_answer(p, first);
-  REQUIRE(reports.size() == 1);
-  CHECK(reports[0].partition == "given");
-  CHECK(reports[0].groups == options.hierarchy->groups.size() - 1);
-  CHECK(reports[0].distinct < reports[0].groups);
-  CHECK(reports[0].reused == 0);
-  CHECK(reports[0].solves > reports[0].distinct);
-  CHECK(reports[0].top == options.hierarchy->children[0].size());
-  CHECK(reports[0].top_options > reports[0].top);
-  CHECK(reports[0].time >= first.time);
-  const std::size_t distinct = reports[0].distinct;
+  REQUIRE(first.has_schedule());
+  CHECK(first.by == "hiremate/given/search_level");
+  REQUIRE(hierarchies_of(first).size() == 1);
+  const figures f = hierarchies_of(first)[0];
+  CHECK(*f.find<std::string>("partition") == "given");
+  CHECK(whole(f, "groups") == static_cast<std::int64_t>(options.hierarchy->groups.size()) - 1);
+  CHECK(whole(f, "depth") == options.hierarchy->depth());
+  CHECK(whole(f, "top") == static_cast<std::int64_t>(options.hierarchy->children[0].size()));
+  CHECK(whole(f, "top_options") > whole(f, "top"));
+  CHECK(over_levels(f, "groups") == whole(f, "groups"));
+  CHECK(over_levels(f, "distinct") < whole(f, "groups"));
+  CHECK(over_levels(f, "reused") == 0);
+  CHECK(over_levels(f, "solves") > over_levels(f, "distinct"));
+  CHECK(groups_of(f, "chains").empty());
+  CHECK(groups_of(f, "h_ilp").empty());
 
   const problem q = p.with_budget(p.graph().baseline_peak / 2);
-  const solution second = hiremate_own(q, options, reports);
+  const solution second = hiremate_own(q, options);
   test::check_answer(q, second);
-  CHECK(reports[0].reused == distinct);
-  CHECK(reports[0].solves == 0);
+  CHECK(over_levels(hierarchies_of(second)[0], "reused") == over_levels(f, "distinct"));
+  CHECK(over_levels(hierarchies_of(second)[0], "solves") == 0);
   options.cache.reset();
-  const solution fresh = hiremate_own(q, options, reports);
-  CHECK(reports[0].reused == 0);
+  const solution fresh = hiremate_own(q, options);
+  CHECK(over_levels(hierarchies_of(fresh)[0], "reused") == 0);
   CHECK(second.time == fresh.time);  // the cache changes the time of the solve, not the answer
 }
 
-TEST_CASE("without the last refinement it is not better") {
+TEST_CASE("each top solver alone, and each partition: `by` names it, and no other part has figures") {
+  const problem p = bundled("rk/gpt2-like-2l", 70);
+  const std::pair<hiremate_top, std::string> tops[] = {
+      {hiremate_top::rotor, "chain"}, {hiremate_top::search_level, "search_level"}, {hiremate_top::h_ilp, "h_ilp"}};
+  for (const auto& [top, part] : tops) {
+    hiremate_options options = limited(200'000);
+    options.good_enough = 0;
+    options.most_columns = 6000;
+    options.nodes = 3;
+    options.top_solver = top;
+    options.partition = hiremate_partition::cuts;
+    const solution s = hiremate_own(p, options);
+    INFO(part, ": ", s.message, ", ", s.by);
+    test::check_answer(p, s);
+    if (s.plan) CHECK(s.by == "hiremate/cuts/" + part);
+    REQUIRE(hierarchies_of(s).size() == 1);
+    const figures f = hierarchies_of(s)[0];
+    CHECK(*f.find<std::string>("partition") == "cuts");
+    CHECK(groups_of(f, "chains").empty() == (top != hiremate_top::rotor));
+    CHECK((f.find<double>("search_level_time") == nullptr) == (top != hiremate_top::search_level));
+    CHECK(groups_of(f, "h_ilp").empty() == (top != hiremate_top::h_ilp));
+    if (top == hiremate_top::rotor) CHECK(s.has_schedule());
+  }
+}
+
+TEST_CASE("a rule of the user's chooses the methods of sub-graphs") {
+  const problem p = bundled("rk/gpt2-like", 60);
+  hiremate_options options = limited(30'000);
+  options.good_enough = 0;
+  options.top_solver = hiremate_top::search_level;
+  options.partition = hiremate_partition::h_partition;
+  std::size_t asked = 0, large = 0;
+  options.rule = [&](const sub_graph_facts& facts) {
+    ++asked;
+    CHECK(facts.operations >= facts.forward_operations);
+    CHECK(facts.like >= 1);
+    large += facts.operations > 40;
+    return std::vector<sub_method>{facts.operations > 40 ? sub_method::rotor : sub_method::twremat};
+  };
+  const solution s = hiremate_own(p, options);
+  test::check_answer(p, s);
+  const figures f = hierarchies_of(s)[0];
+  CHECK(asked == static_cast<std::size_t>(over_levels(f, "distinct")));
+  CHECK((over_levels(f, "tables") > 0) == (large > 0));
+  // A rule without methods: every sub-graph has the one option that keeps everything.
+  options.rule = [](const sub_graph_facts&) { return std::vector<sub_method>{}; };
+  const solution none = hiremate_own(p, options);
+  const figures g = hierarchies_of(none)[0];
+  CHECK(over_levels(g, "solves") == 0);
+  CHECK(over_levels(g, "options") == whole(g, "groups"));
+  // The scalar option is a rule, too.
+  options.rule = nullptr;
+  options.sub_solver = sub_method::rotor;
+  const figures h = hierarchies_of(hiremate_own(p, options))[0];
+  CHECK(over_levels(h, "tables") == over_levels(h, "solves"));
+  CHECK(over_levels(h, "tables") > 0);
+}
+
+TEST_CASE("integer programs below the top level, and those that are refused are said") {
+  const problem p = bundled("rk/fno1d", 60);
+  hiremate_options options = limited(run_control::no_work_limit);
+  options.good_enough = 0;
+  options.nodes = 1;
+  options.most_columns = 400;
+  options.max_group = 6;
+  options.partition = hiremate_partition::h_partition;
+  options.top_solver = hiremate_top::search_level;
+  options.sub_solver = sub_method::h_ilp;
+  const solution s = hiremate_own(p, options);
+  test::check_answer(p, s);
+  CHECK(over_levels(hierarchies_of(s)[0], "programs") > 0);
+  options.most_columns = 0;
+  const solution none = hiremate_own(p, options);
+  const figures f = hierarchies_of(none)[0];
+  CHECK(over_levels(f, "programs_refused") > 0);
+  CHECK(none.message.find("integer programs not solved") != std::string::npos);
+}
+
+TEST_CASE("chains that are not begun are said") {
+  const problem p = bundled("rk/mixer", 50);
+  hiremate_options options = limited(run_control::no_work_limit);
+  options.good_enough = 0;
+  options.top_solver = hiremate_top::rotor;
+  options.partition = hiremate_partition::levels;
+  options.chain_effort = 0;
+  const solution s = hiremate_own(p, options);
+  test::check_answer(p, s);
+  const figures chains = groups_of(hierarchies_of(s)[0], "chains")[0];
+  CHECK(whole(chains, "chains_refused") > 0);
+  CHECK(s.message.find("chains not solved with options") != std::string::npos);
+  CHECK(s.by == "hiremate/levels/chain");
+}
+
+TEST_CASE("improve is not worse, and says what the method itself found") {
   for (const char* name : {"rk/unet", "rk/mixer"}) {
     const problem p = bundled(name, 70);
-    hiremate_options options = limited(500);
-    options.moves = 20;
-    const solution refined_answer = hiremate_own(p, options);
-    options.refine = false;
+    hiremate_options options = limited(20'000);
+    options.moves = options.chain_moves = 20;
     const solution plain = hiremate_own(p, options);
-    test::check_answer(p, refined_answer);
+    CHECK(plain.by.find("refined") == std::string::npos);
+    CHECK(plain.statistics.own.find<double>("own_time") == nullptr);
+    options.improve = true;
+    options.run.work_limit *= 3;
+    const solution improved = hiremate_own(p, options);
+    test::check_answer(p, improved);
     test::check_answer(p, plain);
-    REQUIRE(refined_answer.has_schedule());
-    if (plain.has_schedule()) CHECK(refined_answer.time <= plain.time);
+    REQUIRE(improved.has_schedule());
+    if (const auto* own = improved.statistics.own.find<double>("own_time")) CHECK(improved.time <= *own);
+    if (plain.has_schedule()) CHECK(improved.time <= plain.time);
   }
 }
 

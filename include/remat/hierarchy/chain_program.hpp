@@ -56,7 +56,7 @@ class chain_program {
  public:
   /// What `visit` is called with.
   struct entry {
-    double lost = 0;                  ///< time beyond `flat_time`, as the table counts it
+    double lost = 0;                  ///< time beyond `flat_time`, as the table counts it; may be below 0
     std::int64_t bytes = 0;           ///< the budget, as the table counts it
     std::vector<chain_step> steps{};  ///< the schedule of the chain
   };

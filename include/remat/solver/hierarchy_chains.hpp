@@ -48,8 +48,9 @@ class hierarchy_chains {
   hierarchy_chains(const hierarchy_chains&) = delete;
   hierarchy_chains& operator=(const hierarchy_chains&) = delete;
 
-  /// Adds the chains of a hierarchy. `name` is kept: it must outlive this object. O(size of the chains) time.
-  void add(std::string_view name, const operation_hierarchy& h);
+  /// Adds the chains of a hierarchy. `name` is kept: it must outlive this object. With `levels` also the chains of all
+  /// `cut_levels` of its line. O(size of the chains) time.
+  void add(std::string_view name, const operation_hierarchy& h, bool levels = false);
 
   /// Solves the chains without options. `best` takes the schedules, found by "SOLVER/NAME/chain".
   void solve_plain(run_clock& clock, solution& best, std::string_view solver);

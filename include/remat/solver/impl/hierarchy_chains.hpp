@@ -17,7 +17,7 @@ namespace remat {
 REMAT_INLINE hierarchy_chains::hierarchy_chains(const problem& p, const hierarchy_chains_options& options)
     : p_(p), options_(options) {}
 
-REMAT_INLINE void hierarchy_chains::add(std::string_view name, const operation_hierarchy& h) {
+REMAT_INLINE void hierarchy_chains::add(std::string_view name, const operation_hierarchy& h, bool levels) {
   forward_line line = line_of(p_.graph(), h);
   std::size_t l = 0;
   while (l < lines_.size() && lines_[l].line.operations != line.operations) ++l;
@@ -29,7 +29,10 @@ REMAT_INLINE void hierarchy_chains::add(std::string_view name, const operation_h
     lines_.push_back(std::move(entry));
   }
   counts& mine = counts_[name];
-  for (cut_list& cuts : chains_of(h, lines_[l].line, options_.most_stages)) {
+  std::vector<cut_list> all = chains_of(h, lines_[l].line, options_.most_stages);
+  if (levels)
+    for (cut_list& cuts : cut_levels(lines_[l].line, options_.most_stages - 1)) all.push_back(std::move(cuts));
+  for (cut_list& cuts : all) {
     const bool known = std::any_of(chains_.begin(), chains_.end(),
                                    [&](const chain_entry& c) { return c.line == l && c.cuts == cuts; });
     if (known) continue;

@@ -243,7 +243,7 @@ class search {
   /// Rotor's program on the chains of all hierarchies.
   void solve_chains(std::vector<candidate>& hierarchies) {
     hierarchy_chains chains(p_, chaining_);
-    for (const candidate& c : hierarchies) chains.add(c.name, c.hierarchy);
+    for (const candidate& c : hierarchies) chains.add(c.name, c.hierarchy, c.name == "levels");
     const double shares[] = {0.25, 0.5, 0.25};
     for (int pass = 0; pass < 3 && !good_enough() && !clock_.should_stop(); ++pass) {
       run_control part = clock_.part(shares[pass]);
@@ -447,7 +447,7 @@ REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, c
     if (!prove(p, best, proving)) {
       const problem bounded = p.with_known_bound(best.lower_bound);
       run_control own = clock.part(options.improve ? share_of_own_method : 1);
-      own.on_progress = options.run.on_progress;
+      if (options.run.on_progress) own.on_progress = [&clock](const progress& news) { clock.report(news); };
       run_clock own_clock(own);
       stopped = search(bounded, options, program, own_clock, best).run();
       clock.work(std::min(own_clock.work_done(), clock.work_left()));

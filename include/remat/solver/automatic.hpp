@@ -35,7 +35,7 @@ requires solver_for<Solver, problem>
 /// Options of `automatic`.
 struct automatic_options {
   double gap = 0;                         ///< the solve ends with a time of at most (1 + gap) × the proven bound
-  std::vector<automatic_part> further{};  ///< run after `rockmate`, each with its share of what is left of the limits
+  std::vector<automatic_part> further{};  ///< run after `hiremate`, each with its share of what is left of the limits
   run_control run{};                      ///< Limits, seed, threads, progress.
 
   /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
@@ -48,16 +48,18 @@ struct automatic_options {
 /// Runs several solvers and returns the best schedule. Its name in output is `auto`.
 ///
 /// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
-/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor`, `rockmate`, those of `further`. Each of them
-/// gets a share of what is left of the limits (`run_clock::part`), together at most a third (with `further`, more).
-/// `refined` then starts from all schedules found, with all that is left. The solve ends as soon as a schedule is
-/// within `gap` of the bound, or the budget is proven infeasible.
+/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`, `rotor` and `rockmate` with `retain`, `hiremate` with
+/// small integer programs, those of `further`. Each of them gets a share of what is left of the limits
+/// (`run_clock::part`), together at most two thirds (with `further`, more). `refined` then starts from all schedules
+/// found, with all that is left. The solve ends as soon as a schedule is within `gap` of the bound, or the budget is
+/// proven infeasible.
 ///
-/// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". The answer is never slower than
-/// that of a part within its share. A unit of work is one of the part's units; `evictions_per_work` operations of
-/// `evict` count as one, as in `refined`. For a seed and a work limit the answer is the same for any number of threads.
-/// Throws `bad_argument` for a `gap` that is NaN or negative. Cancellation: as the slowest of its parts. Progress comes
-/// in the name of `auto`, the part as the stage.
+/// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
+/// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its
+/// own `figures`. The answer is never slower than that of a part within its share. A unit of work is one of the part's
+/// units; `evictions_per_work` operations of `evict` count as one, as in `refined`. For a seed and a work limit the
+/// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative.
+/// Cancellation: as the slowest of its parts. Progress comes in the name of `auto`, the part as the stage.
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
 struct automatic_solver {

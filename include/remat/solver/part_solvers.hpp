@@ -39,6 +39,8 @@ namespace remat {
   };
   out.tight = [](const problem& p, std::span<const schedule>, const run_control& run) {
     twremat_options options;
+    options.attempts = 1;
+    options.retain_rounds = 2;
     options.run = run;
     return to_sub_solution(twremat(p, options));
   };

@@ -4,6 +4,8 @@
 #include "remat/solver/automatic.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -14,11 +16,14 @@
 #include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
 #include "remat/core/rounding.hpp"
+#include "remat/mip/branch_and_bound.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/chen.hpp"
 #include "remat/solver/evict.hpp"
+#include "remat/solver/figures.hpp"
+#include "remat/solver/hiremate.hpp"
 #include "remat/solver/no_remat.hpp"
 #include "remat/solver/parts.hpp"
 #include "remat/solver/refined.hpp"
@@ -56,10 +61,15 @@ class portfolio {
     run_part(revolve, options_of(revolve), share_of_segments);
     rotor_options chains;
     chains.retain_rounds = retain_rounds;
-    run_part(rotor, std::move(chains), share_of_chain_table);
+    run_part(rotor, std::move(chains), share_of_chains);
     rockmate_options blocks;
     blocks.retain_rounds = retain_rounds;
-    run_part(rockmate, std::move(blocks), share_of_chain_table);
+    blocks.cache = std::make_shared<option_cache>();
+    hiremate_options groups;
+    groups.cache = blocks.cache;
+    groups.most_columns = most_columns;
+    run_part(rockmate, std::move(blocks), share_of_chains);
+    run_part(hiremate_with(branch_and_bound), std::move(groups), share_of_chains);
     for (const automatic_part& part : further_) run_further(part);
     refined_options last;
     last.starts = std::move(starts_);
@@ -70,17 +80,19 @@ class portfolio {
   }
 
  private:
-  // Each part gets its share of what the parts before it left of the limits. Together, at most a third of the whole.
+  // Each part gets its share of what the parts before it left of the limits; most end long before. So that `refined`
+  // does not depend on what it starts from alone, at least a third of the whole is left for it.
   static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
                           share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
-                          share_of_chain_table = 0.05;
+                          share_of_chains = 0.2;
   static constexpr double share_of_further = 0.05;
   static constexpr std::uint32_t retain_rounds = 3;
+  static constexpr double most_columns = 300;  // of integer programs, for the library's own branch and bound
   static constexpr double left_for_refined =
       (1 - share_of_bound) * (1 - share_of_listed_order) * (1 - share_of_evict) * (1 - share_of_twremat) *
       (1 - share_of_other_order) * (1 - share_of_segments) * (1 - share_of_segments) * (1 - share_of_segments) *
-      (1 - share_of_chain_table) * (1 - share_of_chain_table);
-  static_assert(left_for_refined > 0.66 && left_for_refined < 0.68);
+      (1 - share_of_chains) * (1 - share_of_chains) * (1 - share_of_chains);
+  static_assert(left_for_refined > 1.0 / 3);
 
   template <class Solver>
   static typename Solver::options_type options_of(const Solver&) {
@@ -102,6 +114,7 @@ class portfolio {
     options.run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
     solution s = solver(problem_, options);
     clock_.work(is_evict ? work_of_evictions(s.statistics.work) : s.statistics.work);
+    record(Solver::name, s);
     best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
     if (s.status == solve_status::infeasible) {  // a proof that the bound above did not find
       best_.message = std::move(s.message);
@@ -119,12 +132,26 @@ class portfolio {
     run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
     solution s = part.solve(problem_, run);
     clock_.work(std::min(s.statistics.work, run.work_limit));
+    record(part.name, s);
     if (!s.plan) return;
     if (check(problem_, *s.plan).valid()) starts_.push_back(*s.plan);
     accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, part.name));
   }
 
+  /// What a part did.
+  void record(std::string_view part, const solution& s) {
+    figures own;
+    own.set("part", part);
+    own.set("status", to_string(s.status));
+    own.set("time", s.time);
+    own.set("by", s.by);
+    own.set("seconds", s.statistics.seconds);
+    own.set("figures", figures::group_list{s.statistics.own});
+    parts_.push_back(std::move(own));
+  }
+
   solution finish() {
+    best_.statistics.own.set("parts", std::move(parts_));
     conclude(problem_, best_, clock_, stopped_);
     return std::move(best_);
   }
@@ -135,6 +162,7 @@ class portfolio {
   const std::vector<automatic_part>& further_;
   solution best_;
   std::vector<schedule> starts_;
+  figures::group_list parts_;
   stop_reason stopped_ = stop_reason::none;
 };
 

@@ -88,7 +88,7 @@ std::vector<step_part> random_parts(std::uint64_t seed) {
 }
 
 test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
-  return test::divide(test::bundled_problem(name), max_group, 30);
+  return test::divide(test::bundled_problem(name), max_group, 3);
 }
 
 }  // namespace

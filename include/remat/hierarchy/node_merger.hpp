@@ -57,12 +57,16 @@ class node_merger {
   /// inputs and outputs. Returns the atoms that are left: at most `most_left`, or a pure sequence.
   std::vector<std::uint32_t> run(std::vector<part> parts, std::uint32_t most_left);
 
-  /// The nodes that were looked at for a candidate, and the places that were ordered anew, so far: the work of `run`.
+  /// The work so far: nodes that were looked at for a candidate, makers and readers that were visited, and places in
+  /// the order that were filled anew.
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
 
  private:
   // Bits of a tensor: forward operations outside of this level make it or read it; it is a final output.
   static constexpr std::uint8_t made_beyond = 1, read_beyond = 2, stays = 4;
+
+  /// Units of work, for each operation of the level, after which `find_ending` tries no further caps.
+  static constexpr std::uint64_t work_of_endings = 20'000;
 
   enum class rank : std::uint8_t { flow_or_sequence, neighbours, nothing };
 
@@ -140,6 +144,7 @@ class node_merger {
       list[kept++] = v;
       going = f(v);
     }
+    work_ += i;
     if (kept < i)
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(kept), list.begin() + static_cast<std::ptrdiff_t>(i));
     return going;

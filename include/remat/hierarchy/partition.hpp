@@ -40,8 +40,9 @@ struct partition_options {
 ///   to become one group of operations. Where too many nodes are left, the sequences are cut into pieces: a run of
 ///   nodes that repeats itself into pieces of whole periods, as many in each up to one; the rests into pieces of about
 ///   equal size, where few bytes cross. A piece is a group whose children are the nodes, of any number.
-/// - No group gets more operations than twice a fair share of the whole (operations / `max_top`) before there is no
-///   other way.
+/// - No group gets more operations than twice a fair share of the whole (operations / `max_top`). The limit doubles
+/// when
+///   a round under it changes little.
 /// - After a round that left more than three quarters of the nodes, pairs are candidates as well (a node and the last
 ///   node before it that it reads, or its neighbour in the order where nothing is connected), so that every graph
 ///   reaches `max_top`.

@@ -86,10 +86,17 @@ REMAT_INLINE node_merger::ending node_merger::find_ending() {
   // Below this cap too many nodes are left, but for sequences that are cut.
   const std::uint32_t first = parts_.size() / max_group_ > most_left_ ? max_group_ : 1;
   std::vector<ending> all;
-  std::uint64_t limit = limit_;
-  for (const part& p : parts_) limit = std::max<std::uint64_t>(limit, p.operations.size());
-  for (std::uint32_t cap = first; cap <= max_group_; ++cap)
+  std::uint64_t limit = limit_, operations = 0;
+  for (const part& p : parts_) {
+    limit = std::max<std::uint64_t>(limit, p.operations.size());
+    operations += p.operations.size();
+  }
+  // On a graph without structure a round is expensive and caps hardly differ: then only the largest one is tried.
+  const std::uint64_t begun = work_, most_work = work_of_endings * operations;
+  for (std::uint32_t cap = first; cap <= max_group_; cap = work_ - begun < most_work ? cap + 1 : max_group_) {
     if (const ending e = try_ending(cap); e.cap != 0 && e.largest <= limit) all.push_back(e);
+    if (cap == max_group_ || (work_ - begun >= most_work && !all.empty())) break;
+  }
   // Pure sequences first. Of about equally balanced ones that with the fewest distinct nodes.
   const auto is_pure = [](const ending& e) { return e.sequence; };
   if (std::any_of(all.begin(), all.end(), is_pure)) std::erase_if(all, std::not_fn(is_pure));

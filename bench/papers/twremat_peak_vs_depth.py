@@ -102,7 +102,7 @@ def depth_points(rows, variant):
 
 
 def draw_recursion(graphs, path):
-    """Peak against the depth of the recursion, coloured by overhead: a line as in the paper, points of the library's."""
+    """Peak against the depth of the recursion, coloured by overhead: a line as in the paper, points of our own."""
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
         lines = {variant: points for variant in ("paper", "own") if (points := depth_points(rows, variant))}

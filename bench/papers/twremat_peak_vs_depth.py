@@ -128,7 +128,7 @@ def draw_budgets(graphs, path):
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
         f.overhead_panel(a, rows, graph)
-        f.limit_height(a, rows, ["twremat", "auto"], 1.2)
+        f.limit_height(a, rows, ["twremat", "auto"], 1.5)
     f.legend(figure, axes)
     f.save(figure, path)
 

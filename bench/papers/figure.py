@@ -202,6 +202,14 @@ def describe(row):
     return f"{text}, {float(row['seconds']):.2f} s, by {row['by'] or row['solver']}"
 
 
+def is_whole(row):
+    """True unless the row was cut off: its last column, an object as JSON, shows that."""
+    try:
+        return None not in row and isinstance(json.loads(row["statistics"] or ""), dict)
+    except (TypeError, ValueError):
+        return False
+
+
 class Table:
     """The CSV file of one figure. A row is appended as soon as it is known, so that an ended run can go on."""
 
@@ -214,7 +222,7 @@ class Table:
                 if reader.fieldnames is not None and reader.fieldnames != COLUMNS:
                     raise Failure(f"{path}: its columns are not those of this script; move it away")
                 for row in reader:
-                    if None not in row and None not in row.values():  # the last line may have been cut off
+                    if is_whole(row):
                         self._rows[self._key(row)] = row
         with open(path, "w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

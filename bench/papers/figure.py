@@ -202,6 +202,14 @@ def describe(row):
     return f"{text}, {float(row['seconds']):.2f} s, by {row['by'] or row['solver']}"
 
 
+def is_whole(row):
+    """True unless the row was cut off: its last column, an object as JSON, shows that."""
+    try:
+        return None not in row and isinstance(json.loads(row["statistics"] or ""), dict)
+    except (TypeError, ValueError):
+        return False
+
+
 class Table:
     """The CSV file of one figure. A row is appended as soon as it is known, so that an ended run can go on."""
 
@@ -214,7 +222,7 @@ class Table:
                 if reader.fieldnames is not None and reader.fieldnames != COLUMNS:
                     raise Failure(f"{path}: its columns are not those of this script; move it away")
                 for row in reader:
-                    if None not in row and None not in row.values():  # the last line may have been cut off
+                    if is_whole(row):
                         self._rows[self._key(row)] = row
         with open(path, "w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -398,8 +406,12 @@ def overhead_panel(axes, rows, title):
 
 
 def limit_height(axes, rows, solvers, times=2.0):
-    """Ends the axis of overheads at `times` the largest one of `solvers`: worse ones would flatten the rest."""
-    seen = [overhead(r) for r in rows if r["solver"] in solvers and overhead(r) is not None]
+    """Ends the axis of overheads at `times` the largest one of `solvers`: worse ones would flatten the rest.
+
+    The methods as in the papers do not count.
+    """
+    seen = [overhead(r) for r in rows
+            if r["solver"] in solvers and r["variant"] != "paper" and overhead(r) is not None]
     if seen and max(seen) > 0:
         axes.set_ylim(top=min(axes.get_ylim()[1], times * max(seen)))
 

@@ -102,7 +102,7 @@ def depth_points(rows, variant):
 
 
 def draw_recursion(graphs, path):
-    """Peak against the depth of the recursion, coloured by overhead: a line as in the paper, points of the library's."""
+    """Peak against the depth of the recursion, coloured by overhead: a line as in the paper, points of our own."""
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
         lines = {variant: points for variant in ("paper", "own") if (points := depth_points(rows, variant))}
@@ -128,7 +128,7 @@ def draw_budgets(graphs, path):
     figure, axes = f.panels(len(graphs))
     for a, (graph, rows) in zip(axes, graphs.items()):
         f.overhead_panel(a, rows, graph)
-        f.limit_height(a, rows, ["twremat", "auto"], 1.2)
+        f.limit_height(a, rows, ["twremat", "auto"], 1.5)
     f.legend(figure, axes)
     f.save(figure, path)
 

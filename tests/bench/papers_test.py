@@ -104,6 +104,20 @@ class Tables(unittest.TestCase):
             self.assertLessEqual(len([n for n in names if n not in alone]), 1, setting)
 
 
+    def test_a_row_that_was_cut_off_anywhere_is_solved_again(self):
+        row = {name: "1" for name in figure.COLUMNS} | {"statistics": '{"tree":"min_fill","levels":[{"groups":2}]}'}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "table.csv")
+            figure.Table(path).add(row)
+            with open(path) as file:
+                text = file.read()
+            self.assertIsNotNone(figure.Table(path).find(row))
+            for cut in range(len(text.splitlines()[0]) + 1, len(text) - 2):  # the quote, too, ends the last column
+                with open(path, "w") as file:
+                    file.write(text[:cut])
+                self.assertIsNone(figure.Table(path).find(row), text[:cut])
+
+
 class Errors(unittest.TestCase):
     def check_error(self, done, *words):
         self.assertNotEqual(done.returncode, 0)

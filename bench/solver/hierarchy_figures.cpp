@@ -2,9 +2,12 @@
 // What docs/hiremate.md states, as CSV. Needs CBC.
 //
 //   hierarchy_figures --peers SECONDS    every row of tests/data/peers/rockmate.csv but Rotor's: the solver of the same
-//                                        name within that limit, its overhead beside the peer's, processor time
-//   hierarchy_figures --graphs SECONDS   hiremate on every bundled graph at 0.8 … 0.2 of its peak: gap, what the top
-//                                        level alone gave, distinct sub-graphs and the solves that they save
+//                                        name within that limit, or a tenth of the peer's seconds where that is less;
+//                                        its own method alone, its overhead beside the peer's, processor time
+//   hierarchy_figures --program SECONDS  the rows of HiRemate: H-ILP alone (the paper's method), and with --max-top N
+//   hierarchy_figures --graphs SECONDS   hiremate on every bundled graph at 0.8 … 0.2 of its peak: gap, who found it,
+//                                        what each part gave, distinct sub-graphs and the solves that they save
+//   hierarchy_figures --deep SECONDS     deep graphs and stacks: rotor, rockmate and hiremate, own methods alone
 //   hierarchy_figures --random COUNT     random graphs of up to 30 operations: the excess over the optimum, a histogram
 //   hierarchy_figures … --graph NAME     that graph alone
 //
@@ -37,6 +40,8 @@
 #include "remat/solver/exact.hpp"
 #include "remat/solver/hiremate_cbc.hpp"
 #include "remat/solver/rockmate.hpp"
+#include "remat/solver/rotor.hpp"
+#include "support/block_stack.hpp"
 #include "support/csv.hpp"
 #include "support/random_graph.hpp"
 
@@ -99,19 +104,33 @@ std::vector<row> peers() {
   return rows;
 }
 
-void beside_peers(double limit, const std::string& only) {
-  std::printf("graph,budget,peer,their_overhead,their_seconds,solver,status,overhead,bound,seconds,times_faster\n");
+/// HiRemate's method as published: integer programs alone.
+hiremate_options programs_alone(std::uint32_t max_top) {
+  hiremate_options options;
+  options.partition = hiremate_partition::h_partition;
+  options.sub_solver = sub_method::h_ilp;
+  options.top_solver = hiremate_top::h_ilp;
+  options.max_group = 12;
+  options.max_top = max_top;
+  return options;
+}
+
+/// `max_top`: not 0 for H-ILP alone.
+void beside_peers(double limit, const std::string& only, std::uint32_t max_top) {
+  std::printf("graph,budget,peer,their_overhead,their_seconds,solver,status,overhead,bound,seconds,times_faster,by\n");
   int rows = 0, worse = 0, slow = 0, extra = 0;
   std::map<std::string, problem> steps;
   for (const row& r : peers()) {
     if (!only.empty() && r.model != only) continue;
+    const bool hierarchical = r.solver.starts_with("hi");
+    if (max_top > 0 && !hierarchical) continue;
     auto at = steps.find(r.model);
     if (at == steps.end())
       at = steps.emplace(r.model, read(std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / "rk" / (r.model + ".json")))
                .first;
     const problem p = at->second.with_budget(r.budget);
     run_control run;
-    run.time_limit = nanoseconds(limit);
+    run.time_limit = nanoseconds(max_top == 0 && r.seconds > 10 ? std::min(limit, r.seconds / 10) : limit);
     const double before = processor_seconds();
     solution s;
     std::string name;
@@ -122,10 +141,10 @@ void beside_peers(double limit, const std::string& only) {
     };
     if (r.solver.starts_with("rockmate"))
       solve(rockmate, rockmate_options{});
-    else if (r.solver.starts_with("checkmate"))
+    else if (!hierarchical)
       solve(checkmate, checkmate_options{});
     else
-      solve(hiremate, hiremate_options{});
+      solve(hiremate, max_top > 0 ? programs_alone(max_top) : hiremate_options{});
     const double seconds = processor_seconds() - before;
     const double baseline = p.graph().baseline_time, ours = s.plan ? percent(s.time, baseline) : INFINITY;
     if (r.within) {
@@ -135,10 +154,10 @@ void beside_peers(double limit, const std::string& only) {
     } else {
       extra += s.plan.has_value();
     }
-    std::printf("%s,%s,%s,%s,%.1f,%s,%s,%s,%s,%.2f,%.0f\n", r.model.c_str(), r.part.c_str(), r.solver.c_str(),
+    std::printf("%s,%s,%s,%s,%.1f,%s,%s,%s,%s,%.2f,%.0f,%s\n", r.model.c_str(), r.part.c_str(), r.solver.c_str(),
                 number(r.overhead).c_str(), r.seconds, name.c_str(), std::string(to_string(s.status)).c_str(),
                 number(ours).c_str(), number(percent(s.lower_bound, baseline)).c_str(), seconds,
-                r.seconds / std::max(seconds, 1e-3));
+                r.seconds / std::max(seconds, 1e-3), s.by.c_str());
     std::fflush(stdout);
   }
   std::printf(
@@ -150,10 +169,29 @@ void beside_peers(double limit, const std::string& only) {
 // ---- every graph
 // ---------------------------------------------------------------------------------------------------------
 
+/// The least time of the schedules that the parts of a hierarchy found.
+double least_time_of(const figures& f) {
+  double least = INFINITY;
+  if (const auto* time = f.find<double>("search_level_time")) least = *time;
+  for (const char* part : {"chains", "h_ilp"})
+    if (const auto* list = f.find<figures::group_list>(part))
+      for (const figures& g : *list)
+        if (const auto* time = g.find<double>("time")) least = std::min(least, *time);
+  return least;
+}
+
+std::int64_t over_levels(const figures& f, const char* name) {
+  std::int64_t sum = 0;
+  if (const auto* levels = f.find<figures::group_list>("levels"))
+    for (const figures& level : *levels)
+      if (const auto* value = level.find<std::int64_t>(name)) sum += *value;
+  return sum;
+}
+
 void on_graphs(double limit, const std::string& only) {
-  std::printf("graph,budget,status,overhead,gap,seconds,top_level_alone");
-  for (const char* name : {"h_partition", "repeats", "cuts"})
-    std::printf(",%s_groups,%s_distinct,%s_solves,%s_searched,%s_overhead", name, name, name, name, name);
+  std::printf("graph,budget,status,overhead,gap,seconds,by");
+  for (const char* name : {"h_partition", "repeats", "cuts", "levels"})
+    std::printf(",%s_groups,%s_distinct,%s_solves,%s_overhead", name, name, name, name);
   std::printf("\n");
   std::vector<std::filesystem::path> files;
   for (const char* folder : {"graphs", "graphs/rk"})
@@ -171,26 +209,69 @@ void on_graphs(double limit, const std::string& only) {
       hiremate_options options;
       options.cache = cache;
       options.run.time_limit = nanoseconds(limit);
-      std::vector<hiremate_report> reports;
       const double before = processor_seconds(), baseline = p.graph().baseline_time;
-      const solution s = hiremate(p, options, reports);
+      const solution s = hiremate(p, options);
       const double seconds = processor_seconds() - before;
-      double top = INFINITY;
-      for (const hiremate_report& r : reports) top = std::min(top, r.time);
       std::printf("%s,%.1f,%s,%s,%s,%.2f,%s", file.stem().c_str(), part, std::string(to_string(s.status)).c_str(),
                   s.plan ? number(percent(s.time, baseline)).c_str() : "",
-                  s.plan ? number(percent(s.time, s.lower_bound)).c_str() : "", seconds,
-                  number(percent(top, baseline)).c_str());
-      for (const char* name : {"h_partition", "repeats", "cuts"}) {
-        const auto at =
-            std::find_if(reports.begin(), reports.end(), [&](const auto& r) { return r.partition == name; });
-        if (at == reports.end())
-          std::printf(",,,,,");
+                  s.plan ? number(percent(s.time, s.lower_bound)).c_str() : "", seconds, s.by.c_str());
+      const auto* all = s.statistics.own.find<figures::group_list>("hierarchies");
+      for (const char* name : {"h_partition", "repeats", "cuts", "levels"}) {
+        const figures* mine = nullptr;
+        for (std::size_t i = 0; all && i < all->size(); ++i)
+          if (*(*all)[i].find<std::string>("partition") == name) mine = &(*all)[i];
+        if (!mine)
+          std::printf(",,,,");
         else
-          std::printf(",%zu,%zu,%zu,%s,%s", at->groups, at->distinct, at->solves,
-                      number(percent(at->searched, baseline)).c_str(), number(percent(at->time, baseline)).c_str());
+          std::printf(",%lld,%lld,%lld,%s", static_cast<long long>(*mine->find<std::int64_t>("groups")),
+                      static_cast<long long>(over_levels(*mine, "distinct")),
+                      static_cast<long long>(over_levels(*mine, "solves")),
+                      number(percent(least_time_of(*mine), baseline)).c_str());
       }
       std::printf("\n");
+      std::fflush(stdout);
+    }
+  }
+}
+
+// ---- deep graphs
+// ---------------------------------------------------------------------------------------------------------
+
+/// Each solver's own method alone.
+void on_deep_graphs(double limit, const std::string& only) {
+  std::printf("graph,operations,budget,rotor,rockmate,hiremate,bound,by,seconds\n");
+  std::vector<std::pair<std::string, problem>> all;
+  for (const char* name : {"decoder-40l-d1280-b4-s1024", "densenet169-b32-224", "gpt2-medium-b4-s512"}) {
+    const std::filesystem::path file =
+        std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / (std::string(name) + ".json");
+    if (std::filesystem::exists(file)) all.emplace_back(name, read(file));
+  }
+  for (const auto& [name, kind] : test::stack_kinds)
+    for (const std::uint32_t blocks : {16U, 48U})
+      all.emplace_back(std::string(name) + "-" + std::to_string(blocks), test::stack_problem(kind, blocks));
+  for (const auto& [name, step] : all) {
+    if (!only.empty() && name != only) continue;
+    for (const double part : {0.8, 0.6, 0.5, 0.4, 0.3}) {
+      const problem p =
+          step.with_budget(static_cast<std::int64_t>(part * static_cast<double>(step.graph().baseline_peak)));
+      run_control run;
+      run.time_limit = nanoseconds(limit);
+      rotor_options chain;
+      chain.retain_rounds = 0;
+      chain.run = run;
+      rockmate_options blocks;
+      blocks.retain_rounds = 0;
+      blocks.run = run;
+      hiremate_options options;
+      options.run = run;
+      const double baseline = p.graph().baseline_time;
+      const solution a = rotor(p, chain), b = rockmate(p, blocks);
+      const double before = processor_seconds();
+      const solution s = hiremate(p, options);
+      std::printf("%s,%u,%.1f,%s,%s,%s,%s,%s,%.2f\n", name.c_str(), p.graph().num_operations, part,
+                  number(percent(a.time, baseline)).c_str(), number(percent(b.time, baseline)).c_str(),
+                  number(percent(s.time, baseline)).c_str(), number(percent(s.lower_bound, baseline)).c_str(),
+                  s.by.c_str(), processor_seconds() - before);
       std::fflush(stdout);
     }
   }
@@ -258,26 +339,33 @@ int main(int argc, char** argv) {
   try {
     std::string mode, only;
     double value = 0;
+    std::uint32_t max_top = hiremate_options{}.max_top;
     for (int i = 1; i < argc; ++i) {
       const std::string word = argv[i];
       if (i + 1 >= argc) throw std::runtime_error(word + ": a value is missing");
       if (word == "--graph") {
         only = argv[++i];
-      } else if (word == "--peers" || word == "--graphs" || word == "--random") {
+      } else if (word == "--max-top") {
+        max_top = static_cast<std::uint32_t>(std::stoul(argv[++i]));
+      } else if (word == "--peers" || word == "--program" || word == "--graphs" || word == "--deep" ||
+                 word == "--random") {
         mode = word;
         value = std::stod(argv[++i]);
       } else {
-        throw std::runtime_error(word + ": --peers, --graphs, --random and --graph are what there is");
+        throw std::runtime_error(word +
+                                 ": --peers, --program, --graphs, --deep, --random, --graph and --max-top are right");
       }
     }
-    if (mode == "--peers")
-      beside_peers(value, only);
+    if (mode == "--peers" || mode == "--program")
+      beside_peers(value, only, mode == "--program" ? max_top : 0);
     else if (mode == "--graphs")
       on_graphs(value, only);
+    else if (mode == "--deep")
+      on_deep_graphs(value, only);
     else if (mode == "--random")
       on_random_graphs(static_cast<std::uint64_t>(value));
     else
-      throw std::runtime_error("one of --peers, --graphs and --random is needed");
+      throw std::runtime_error("one of --peers, --program, --graphs, --deep and --random is needed");
   } catch (const std::exception& e) {
     std::cerr << "hierarchy_figures: " << e.what() << '\n';
     return 1;

@@ -30,7 +30,8 @@ class searcher {
     out_.options.push_back(everything);
     const std::int64_t most = runs_.held_at_turn(everything);
     for (std::uint32_t k = 0; k < search_.turns && out_.whole; ++k) {
-      const std::int64_t turn = search_.turns < 2 ? 0 : most / (search_.turns - 1) * k;
+      const auto turn =
+          static_cast<std::int64_t>(search_.turns < 2 ? 0 : static_cast<double>(most) * k / (search_.turns - 1));
       // The difference between the budgets is what the turn needs; the peak budget itself is the table's.
       const problem p = runs_.problem_within(turn + runs_.gradient_input_bytes(), 0).with_budget(problem::unlimited);
       for (const cut_list& cuts : chains(p)) {

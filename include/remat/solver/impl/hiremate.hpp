@@ -267,7 +267,7 @@ class search {
       c.own.set("chains_alone", true);
       return;
     }
-    run_control solving = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.5) * share);
+    run_control solving = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share);
     solving.on_progress = pass_on("sub-graphs");
     run_clock options_clock(solving);
     group_options groups(p_, c.hierarchy, groups_, options_.level_options, options_clock);

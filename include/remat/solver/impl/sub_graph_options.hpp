@@ -127,7 +127,21 @@ class finder {
       ++out_.reused;
       return;
     }
+    if (!methods_[c].empty())
+      if (std::optional<part_option> lean = recompute_everything(runs)) found_[c].push_back(std::move(*lean));
     for (const sub_method m : methods_[c]) by_method_[m].push_back(c);
+  }
+
+  /// The option that keeps nothing: the backward begins with the whole forward. None where that must not run twice.
+  [[nodiscard]] static std::optional<part_option> recompute_everything(const part_runs& runs) {
+    if (runs.forward_once()) return std::nullopt;
+    std::vector<std::uint32_t> forward(runs.num_forward()), backward(runs.part().operations.size());
+    for (std::uint32_t o = 0; o < backward.size(); ++o) {
+      backward[o] = o;
+      if (o < forward.size()) forward[o] = o;
+    }
+    if (forward.size() == backward.size()) return std::nullopt;
+    return runs.measure(forward, backward);
   }
 
   void choose(std::uint32_t c, const sub_graph_facts& facts) {
@@ -184,7 +198,10 @@ class finder {
     search.moves = search_.moves;
     search.run = clock.control();
     search.solvers = solvers_of(method);
-    if (method == sub_method::h_ilp) search.most_budgets = budgets_of_programs;
+    if (method == sub_method::h_ilp) {
+      search.most_budgets = budgets_of_programs;
+      programs_left_ = classes.size() * (search.peaks + 1) * search.most_budgets;
+    }
     if (method != sub_method::twremat)
       search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save, run_clock& mine) {
         const std::vector<level_child>& children = of_class(classes[i]).children;
@@ -260,7 +277,9 @@ class finder {
     solving.most_columns = search_.most_columns;
     solving.default_nodes = search_.nodes;
     solving.good_enough = 1e-3;
-    solving.run = clock.part(0.25);
+    // Most programs end early, and many of the grid are not needed: each may take several equal shares.
+    const std::size_t left = programs_left_ > 1 ? programs_left_-- : 1;
+    solving.run = clock.part(std::min(0.25, 8.0 / static_cast<double>(left)));
     solving.run.threads = 1;
     const double columns = std::min(search_.most_columns, level_model::size_estimate(level.builder().level()));
     const double moves_per_node = std::max(1.0, columns * columns / columns_squared_per_move);
@@ -319,7 +338,7 @@ class finder {
   std::vector<std::vector<sub_method>> methods_{};                // of a class that is to be solved
   std::vector<std::vector<part_option>> found_{};                 // of a class
   std::vector<std::uint8_t> whole_{};                             // of a class: no limit ended its search
-  std::atomic<std::size_t> programs_{0}, refused_{0};
+  std::atomic<std::size_t> programs_{0}, refused_{0}, programs_left_{0};
   sub_graph_table out_{};
 };
 

@@ -194,6 +194,23 @@ TEST_CASE("what the callback throws leaves the solver") {
   }
 }
 
+TEST_CASE("its figures say what each part did") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  automatic_options options;
+  options.run.work_limit = 20'000;
+  const solution s = automatic(p, options);
+  const figures::group_list* parts = s.statistics.own.find<figures::group_list>("parts");
+  REQUIRE(parts != nullptr);
+  REQUIRE(parts->size() >= 2);
+  double best = std::numeric_limits<double>::infinity();
+  for (const figures& part : *parts) {
+    REQUIRE(part.find<std::string>("part") != nullptr);
+    CHECK(part.find<std::string>("status") != nullptr);
+    if (const double* time = part.find<double>("time")) best = std::min(best, *time);
+  }
+  CHECK(s.time == best);
+}
+
 TEST_CASE("a part of the user's joins: its schedule is checked and counts, its bounds do not") {
   const problem p = within(read("unet5-b16-256"), 0.6);
   const solution known = refined(p, {.run = {.work_limit = 30'000}});

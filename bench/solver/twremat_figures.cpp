@@ -6,6 +6,7 @@
 //                                     makespan and critical path on four streams, and what others need
 //   twremat_figures --dual SECONDS    for every graph and desired overhead: the least memory found by `auto` in that
 //                                     time, and the overhead that any solver of ours reaches within 5 % less
+//   twremat_figures --improve SECONDS the first one, with the option `improve` and that limit for each solve
 //   twremat_figures … --graph NAME    that graph alone
 //
 // `cpu_ms` is processor time, the least of some runs, without the proof of the bound.
@@ -92,10 +93,13 @@ double ratio(const problem& p, const solution& s) {
   return s.plan ? s.time / p.graph().baseline_time : std::numeric_limits<double>::quiet_NaN();
 }
 
-void against_peer(const std::string& only) {
+void against_peer(double improve_for, const std::string& only) {
+  twremat_options options;
+  options.improve = improve_for > 0;
+  if (options.improve) options.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(improve_for * 1e9));
   std::printf(
       "graph,percent,theirs,ours,bound,length,their_ms,cpu_ms,evict,chen_sqrt,chen_greedy,makespan_%u,"
-      "critical_path_%u,message\n",
+      "critical_path_%u,by,tree,width,own\n",
       streams, streams);
   int rows = 0, infeasible = 0, worse = 0, slower = 0, slower_alone = 0, none = 0, with_theirs = 0;
   std::string graph;
@@ -120,9 +124,9 @@ void against_peer(const std::string& only) {
     const problem q = p.with_known_bound(proof.lower_bound);
     solution s;
     double ms = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < 5 && (i == 0 || ms < 100); ++i) {
+    for (int i = 0; i < 5 && (i == 0 || (ms < 100 && !options.improve)); ++i) {
       const double before = processor_ms();
-      s = twremat(q);
+      s = twremat(q, options);
       ms = std::min(ms, processor_ms() - before);
     }
     const solution evicted = evict(q), root = chen_sqrt(q), greedy = chen_greedy(q);
@@ -139,10 +143,15 @@ void against_peer(const std::string& only) {
       path = a.critical_path / base.critical_path;
       length = static_cast<double>(s.statistics.computes) / static_cast<double>(p.graph().num_operations);
     }
-    std::printf("%s,%d,%s,%.4f,%.4f,%.3f,%.0f,%.2f,%.4f,%.4f,%.4f,%.3f,%.3f,%s\n", r.graph.c_str(), r.percent,
-                r.theirs ? std::to_string(*r.theirs).c_str() : "", ratio(p, s),
+    const auto* tree = s.statistics.own.find<std::string>("tree");
+    const auto* width = s.statistics.own.find<std::int64_t>("width");
+    const auto* own = s.statistics.own.find<double>("own_time");
+    std::printf("%s,%d,%s,%.4f,%.4f,%.3f,%.0f,%.2f,%.4f,%.4f,%.4f,%.3f,%.3f,%s,%s,%d,%.4f\n", r.graph.c_str(),
+                r.percent, r.theirs ? std::to_string(*r.theirs).c_str() : "", ratio(p, s),
                 proof.lower_bound / p.graph().baseline_time, length, 1e3 * r.their_seconds, ms, ratio(p, evicted),
-                ratio(p, root), ratio(p, greedy), makespan, path, s.message.c_str());
+                ratio(p, root), ratio(p, greedy), makespan, path, s.by.c_str(), tree == nullptr ? "" : tree->c_str(),
+                width == nullptr ? -1 : static_cast<int>(*width),
+                own == nullptr ? std::numeric_limits<double>::quiet_NaN() : *own / p.graph().baseline_time);
     std::fflush(stdout);
   }
   std::fprintf(
@@ -198,20 +207,22 @@ void dual(double seconds, const std::string& only) {
 
 int main(int argc, char** argv) {
   std::string graph;
-  double seconds = 0;
+  double seconds = 0, improve_for = 0;
   for (int i = 1; i < argc; i += 2) {
     const std::string option = argv[i];
     if (i + 1 < argc && option == "--graph")
       graph = argv[i + 1];
     else if (i + 1 < argc && option == "--dual")
       seconds = std::stod(argv[i + 1]);
+    else if (i + 1 < argc && option == "--improve")
+      improve_for = std::stod(argv[i + 1]);
     else {
-      std::fprintf(stderr, "usage: twremat_figures [--dual SECONDS] [--graph NAME]\n");
+      std::fprintf(stderr, "usage: twremat_figures [--dual SECONDS | --improve SECONDS] [--graph NAME]\n");
       return 2;
     }
   }
   if (seconds > 0)
     dual(seconds, graph);
   else
-    against_peer(graph);
+    against_peer(improve_for, graph);
 }

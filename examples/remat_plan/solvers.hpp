@@ -114,7 +114,7 @@ struct graph_solver_options {
 #ifndef REMAT_HAVE_CBC
     hiremate.most_columns = 300;  // the library's own branch and bound is for small programs
 #endif
-    twremat.attempts = 9;
+    twremat.attempts = 100;  // more than the default on large graphs; --seconds or --work ends it
     automatic.gap = 0.001;
   }
 

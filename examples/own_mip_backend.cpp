@@ -21,14 +21,15 @@ struct counting_backend {
 };
 static_assert(remat::mip_backend<counting_backend>);
 
-// Run it with tests/data/graphs/unet5-b16-256.json
+// Run it with tests/data/graphs/rk/fno1d.json
 int main(int, char** arguments) {
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   std::atomic<int> calls = 0;
   remat::checkmate_options options;
   options.good_enough = 0;
-  options.run.work_limit = 4'000;
-  const remat::problem half = p.with_budget(p.graph().baseline_peak / 2);
-  const remat::solution s = remat::checkmate_with(counting_backend{&calls})(half, options);
-  std::cout << calls << " integer program; " << to_string(s.status) << ", found by " << s.by << '\n';
+  options.distance = 2;
+  options.run.work_limit = 20'000;
+  const remat::problem tight = p.with_budget(p.graph().baseline_peak / 5 * 4);
+  const remat::solution s = remat::checkmate_with(counting_backend{&calls})(tight, options);
+  std::cout << calls << " integer programs; " << to_string(s.status) << ", found by " << s.by << '\n';
 }

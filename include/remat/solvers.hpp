@@ -50,6 +50,7 @@
 #include "remat/mip/model.hpp"
 #include "remat/mip/mps.hpp"
 #include "remat/mip/phase_model.hpp"
+#include "remat/mip/rerun_limits.hpp"
 #include "remat/mip/row_writer.hpp"
 #include "remat/mip/solution_file.hpp"
 #include "remat/order/least_peak.hpp"

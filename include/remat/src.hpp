@@ -63,6 +63,7 @@
 #include "remat/mip/impl/model.hpp"
 #include "remat/mip/impl/mps.hpp"
 #include "remat/mip/impl/phase_model.hpp"
+#include "remat/mip/impl/rerun_limits.hpp"
 #include "remat/mip/impl/solution_file.hpp"
 #include "remat/order/impl/least_peak.hpp"
 #include "remat/problem/impl/phase.hpp"

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <cmath>
@@ -24,6 +25,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/evict.hpp"
 #include "remat/solver/refined.hpp"
@@ -252,6 +254,98 @@ TEST_CASE("real graphs: the model is as large as was estimated at most, and a he
     CHECK(accept(p, again, loose.decode(*values), "test"));
     CHECK(again.time == doctest::Approx(evicted.time));
   }
+}
+
+TEST_CASE(
+    "a rule: around the optimum the program has the same optimum, and a run that is ruled out does not take place") {
+  std::size_t looked = 0, costly = 0, smaller = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const problem free = test::random_problem(seed + 64000, test::kind_of_graph(seed));
+    const std::int64_t low = largest_working_set(free).bytes;
+    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 3);
+    const checkmate_model whole(p);
+    const mip_result best = branch_and_bound.solve(whole.model(), {.most_nodes = 500});
+    if (best.status != mip_status::optimal) continue;
+    ++looked;
+    const std::vector<std::uint32_t> order = whole.order(best.values);
+    // (phase, operation) of the runs again
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> again, waiting;
+    std::vector<std::uint8_t> ran(p.graph().num_operations, 0);
+    for (const std::uint32_t o : order) {
+      if (ran[o]) {
+        waiting.push_back({0, o});
+        continue;
+      }
+      ran[o] = 1;
+      for (const auto& run : waiting) again.push_back({o, run.second});
+      waiting.clear();
+    }
+    const auto runs_again = [&](op_id a, op_id o) {
+      const std::pair<std::uint32_t, std::uint32_t> run(static_cast<std::uint32_t>(index(a)),
+                                                        static_cast<std::uint32_t>(index(o)));
+      return std::find(again.begin(), again.end(), run) != again.end();
+    };
+    // Every third operation is free, the others are as in the optimum.
+    const checkmate_model part(
+        p, {.rule = [&](op_id a, op_id o) {
+          return index(o) % 3 == 0 ? rerun::free : runs_again(a, o) ? rerun::always : rerun::never;
+        }});
+    const mip_result r = branch_and_bound.solve(part.model(), {.most_nodes = 500});
+    INFO("seed ", seed, " ", to_string(r.status), " ", r.objective, " of ", best.objective);
+    REQUIRE(r.status == mip_status::optimal);
+    REQUIRE(part.time(r.objective) == doctest::Approx(whole.time(best.objective)).epsilon(1e-7));
+    REQUIRE(check(p, part.decode(r.values)).valid());
+    const auto start = part.encode(whole.decode(best.values));
+    if (start) CHECK(part.model().objective(*start) <= r.objective * (1 + 1e-9));
+    smaller += part.model().num_columns() < whole.model().num_columns();
+    const checkmate_model none(p, {.rule = [](op_id, op_id) { return rerun::never; }});
+    CHECK(none.decisions() == 0);
+    if (again.empty()) continue;
+    ++costly;
+    CHECK(branch_and_bound.solve(none.model()).status == mip_status::infeasible);
+  }
+  MESSAGE(looked, " programs, ", costly, " with runs again, ", smaller, " became smaller");
+  CHECK(costly > 10);
+  CHECK(smaller > 10);
+}
+
+TEST_CASE("two-phase rounding: whole values give their own schedule back, and most relaxations a schedule that fits") {
+  std::size_t looked = 0, fits = 0;
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    const problem free = test::random_problem(
+        seed + 65000,
+        {.operations = 8, .second_output = 0, .third_output = 0, .accumulate = 0, .once = 0, .backward = 100});
+    const std::int64_t low = largest_working_set(free).bytes;
+    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+    const checkmate_model program(p);
+    const mip_result best = branch_and_bound.solve(program.model(), {.most_nodes = 500});
+    if (best.status != mip_status::optimal || program.decisions() == 0) continue;
+    ++looked;
+    const auto half = [](double x) { return x > 0.5; };
+    const auto time_of = [&](const std::vector<std::uint32_t>& order) {
+      double time = 0;
+      for (const std::uint32_t o : order) time += p.graph().time[o];
+      return time;
+    };
+    INFO("seed ", seed);
+    // What whole values keep between phases needs no more runs than they have.
+    CHECK(time_of(program.round(best.values, half)) <= program.time(best.objective) * (1 + 1e-9));
+    mip_model relaxed = program.model();
+    for (std::size_t j = 0; j < relaxed.num_columns(); ++j) relaxed.set_integer(static_cast<std::uint32_t>(j), false);
+    const mip_result r = branch_and_bound.solve(relaxed);
+    REQUIRE(r.status == mip_status::optimal);
+    const std::vector<std::uint32_t> order = program.round(r.values, half);
+    const check_report report = check(p, schedule_computes(p, order));
+    CHECK((report.valid() || report.what == violation::over_budget));
+    if (!report.valid()) continue;
+    ++fits;
+    if (report.computes < order.size()) continue;  // runs in vain, for which the form needs memory, are left out
+    CHECK(time_of(order) >= program.time(best.objective) * (1 - 1e-9));
+    CHECK(program.time(r.objective) <= time_of(order) * (1 + 1e-9));
+  }
+  MESSAGE(fits, " of ", looked, " fit");
+  CHECK(looked > 20);
+  CHECK(fits * 2 > looked);
 }
 
 TEST_CASE("building obeys its limits, and bad options are refused") {

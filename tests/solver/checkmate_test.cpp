@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -23,7 +24,7 @@
 #include "remat/mip/checkmate_model.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/solver/concepts.hpp"
-#include "remat/solver/refined.hpp"
+#include "remat/solver/figures.hpp"
 #include "support/answer.hpp"
 #include "support/lying_backend.hpp"
 #include "support/random_graph.hpp"
@@ -51,6 +52,14 @@ problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
   return free.with_budget(low + (free.graph().baseline_peak - low) / 3);
 }
 
+/// Graphs on which the whole program is solved at once.
+problem small(std::uint64_t seed) {
+  const problem free =
+      test::random_problem(seed, {.operations = 9, .most_inputs = 2, .second_output = 0, .once = 0, .backward = 100});
+  const std::int64_t low = largest_working_set(free).bytes;
+  return free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+}
+
 }  // namespace
 
 TEST_CASE("where the whole step fits, there is nothing to decide") {
@@ -63,34 +72,112 @@ TEST_CASE("where the whole step fits, there is nothing to decide") {
   CHECK(checkmate_own(nothing.with_budget(0)).status == solve_status::optimal);
 }
 
-TEST_CASE("the solver on middling graphs: an answer that is checked, never worse than refined") {
-  std::size_t programs = 0;
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    const problem p = middling(seed + 63000);
-    const solution plain = refined(p, {.run = {.work_limit = 90}});
-    const solution s = checkmate_own(p, {.good_enough = 0, .run = {.work_limit = 120}});
+TEST_CASE("random graphs: relaxation, rounding and optimum are in order, and the figures say so") {
+  std::size_t looked = 0, rounded = 0, optimal = 0, below = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const problem p = small(seed + 70000);
+    const checkmate_model program(p);
+    const mip_result least = branch_and_bound.solve(program.model());
+    if (least.status != mip_status::optimal || program.decisions() == 0) continue;
+    ++looked;
+    // Rounding alone, then everything.
+    const solution s = checkmate_own(p, {.good_enough = 0});
     INFO("seed ", seed, ": ", s.message);
     test::check_answer(p, s);
-    if (plain.plan) {
-      REQUIRE(s.has_schedule());
-      CHECK(s.time <= plain.time);
+    const figures& own = s.statistics.own;
+    REQUIRE(own.find<bool>("relaxation_solved"));
+    REQUIRE(*own.find<bool>("relaxation_solved"));
+    const double time = program.time(least.objective), relaxed = *own.find<double>("relaxation_time");
+    CHECK(relaxed <= time * (1 + 1e-6));
+    CHECK(*own.find<std::int64_t>("rounding_tries") > 0);
+    if (const double* found = own.find<double>("rounding_time")) {
+      ++rounded;
+      CHECK(*own.find<std::int64_t>("rounding_fitting") > 0);
+      CHECK(*found >= s.lower_bound * (1 - 1e-9));
+      // Below the relaxation only where the schedule leaves out a first run in vain, which the form asks for.
+      below += *found < relaxed * (1 - 1e-9);
+      CHECK(*found >= s.time);
     }
-    programs += s.message.find("integer program") == 0;
+    REQUIRE(s.has_schedule());
+    CHECK(s.time <= time * (1 + 1e-6));
+    if (const std::string* ending = own.find<std::string>("program_ending")) {
+      optimal += *ending == "optimal";
+      REQUIRE(own.find<std::int64_t>("program_columns"));
+      CHECK(*own.find<std::int64_t>("program_columns") > *own.find<std::int64_t>("program_decisions"));
+      CHECK(*own.find<std::int64_t>("program_phases") > 0);
+      CHECK(own.find<std::int64_t>("program_nodes"));
+    }
   }
-  MESSAGE(programs, " integer programs");
-  CHECK(programs > 0);
+  MESSAGE(looked, " programs, ", rounded, " rounded, ", optimal, " solved whole");
+  CHECK(looked > 10);
+  CHECK(rounded * 4 > looked * 3);
+  CHECK(below * 4 <= looked);
+  CHECK(optimal > 0);
+}
+
+TEST_CASE("a pure answer is the method's own, a start is said, and improvement says what it gained") {
+  const auto is_own = [](const std::string& by) {
+    for (const char* part : {"rounding", "near", "window", "program"})
+      if (by == std::string("checkmate/") + part) return true;
+    return false;
+  };
+  std::size_t found = 0, started = 0, warmed = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const problem p = small(seed + 70000);
+    const solution s = checkmate_own(p, {.good_enough = 0, .run = {.work_limit = 1500}});
+    INFO("seed ", seed, ": ", s.message, " by ", s.by);
+    test::check_answer(p, s);
+    if (!s.plan) continue;
+    ++found;
+    CHECK(is_own(s.by));
+    const solution t = checkmate_own(p, {.starts = {*s.plan}, .good_enough = 0, .run = {.work_limit = 1500}});
+    CHECK(t.time <= s.time);
+    CHECK((t.by == "checkmate/start" || is_own(t.by)));
+    started += t.by == "checkmate/start";
+    const solution w = checkmate_own(p, {.warm_start = true, .good_enough = 0, .run = {.work_limit = 1500}});
+    test::check_answer(p, w);
+    CHECK((w.by.rfind("checkmate/start/", 0) == 0 || is_own(w.by)));
+    warmed += w.by.rfind("checkmate/start/", 0) == 0;
+    const solution i = checkmate_own(p, {.improve = true, .good_enough = 0, .run = {.work_limit = 1500}});
+    test::check_answer(p, i);
+    if (i.by.rfind("checkmate/refined", 0) == 0 && i.statistics.own.find<std::string>("own_by"))
+      CHECK(*i.statistics.own.find<double>("own_time") >= i.time);
+  }
+  MESSAGE(found, " schedules; started ", started, ", warmed ", warmed);
+  CHECK(found > 3);
+  CHECK(started > 0);
+  CHECK(warmed > 0);
+}
+
+TEST_CASE("the paper's method alone: rounding and the whole program") {
+  std::size_t found = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const problem p = small(seed + 70000);
+    const solution s = checkmate_own(
+        p, {.good_enough = 0, .moments = 0, .distance = 0, .windows = false, .run = {.work_limit = 1500}});
+    test::check_answer(p, s);
+    CHECK_FALSE(s.statistics.own.find<figures::group_list>("near"));
+    CHECK_FALSE(s.statistics.own.find<std::int64_t>("window_programs"));
+    if (s.plan) CHECK((s.by == "checkmate/rounding" || s.by == "checkmate/program"));
+    found += s.has_schedule();
+    const solution none = checkmate_own(
+        p, {.good_enough = 0, .allowances = 0, .distance = 0, .windows = false, .run = {.work_limit = 1500}});
+    CHECK_FALSE(none.statistics.own.find<std::int64_t>("rounding_tries"));
+    if (none.plan) CHECK(none.by == "checkmate/program");
+  }
+  CHECK(found > 3);
 }
 
 TEST_CASE("a backend that lies: no invalid schedule, and neither optimal nor infeasible by its word") {
   const problem p = at(bundled("rk/fno1d"), 0.3);
-  const solution plain = refined(p, {.run = {.work_limit = 1500}});
   for (const mip_status says : {mip_status::optimal, mip_status::infeasible, mip_status::failed}) {
-    const solution s = checkmate_with(test::lying_backend{says})(p, {.good_enough = 0, .run = {.work_limit = 2000}});
+    const solution s = checkmate_with(test::lying_backend{says})(
+        p, {.good_enough = 0, .random_roundings = 5, .distance = 3, .run = {.work_limit = 50'000}});
     test::check_answer(p, s);
     CHECK(s.message.find("integer program") == 0);
-    CHECK(s.message.find("were no schedules") != std::string::npos);
-    CHECK(s.status == solve_status::feasible);
-    CHECK(s.time <= plain.time);
+    CHECK(s.status != solve_status::optimal);
+    CHECK(s.status != solve_status::infeasible);
+    if (says == mip_status::failed) CHECK(s.message.find("were no schedules") != std::string::npos);
   }
 }
 
@@ -101,18 +188,21 @@ TEST_CASE("limits, a model that is too large, the same answer every time") {
   CHECK(checkmate_own(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);
   CHECK(checkmate_own(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
   const solution large = checkmate_own(p, {.good_enough = 0, .most_columns = 1000, .run = {.work_limit = 1000}});
-  CHECK(large.status == solve_status::feasible);
+  CHECK(*large.statistics.own.find<std::string>("program_ending") == "too large");
   CHECK(large.message.find("more than most_columns") != std::string::npos);
   const problem q = middling(63001);
-  const checkmate_options options{.good_enough = 0, .run = {.work_limit = 200, .seed = 3}};
+  const checkmate_options options{.good_enough = 0, .run = {.work_limit = 2000, .seed = 3}};
   const solution a = checkmate_own(q, options), b = checkmate_own(q, options);
+  CHECK(a.has_schedule());
   CHECK(a.plan == b.plan);
+  CHECK(a.by == b.by);
   CHECK(a.message == b.message);
+  CHECK(a.statistics.work == b.statistics.work);
 }
 
 TEST_CASE("the same answer with one thread and two, progress on the caller's thread, bad options are refused") {
-  const problem p = at(bundled("rk/fno1d"), 0.3);
-  checkmate_options options{.good_enough = 0, .run = {.work_limit = 1500, .seed = 2}};
+  const problem p = middling(63001);
+  checkmate_options options{.good_enough = 0, .run = {.work_limit = 3000, .seed = 2}};
   const std::thread::id caller = std::this_thread::get_id();
   int reports = 0;
   options.run.on_progress = [&](const progress& news) {
@@ -129,4 +219,6 @@ TEST_CASE("the same answer with one thread and two, progress on the caller's thr
   CHECK_THROWS_AS((void)checkmate_own(p, {.good_enough = -1}), bad_argument);
   CHECK_THROWS_AS((void)checkmate_own(p, {.units = 0}), bad_argument);
   CHECK_THROWS_AS((void)checkmate_own(p, {.most_columns = -1}), bad_argument);
+  CHECK_THROWS_AS((void)checkmate_own(p, {.allowance_step = 1}), bad_argument);
+  CHECK_THROWS_AS((void)checkmate_own(p, {.allowance_step = std::nan("")}), bad_argument);
 }

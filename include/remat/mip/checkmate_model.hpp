@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -21,6 +22,13 @@ namespace detail::checkmate_program {
 class program;
 }
 
+/// Whether an operation runs again in a phase: as the program decides, never, or always.
+enum class rerun : std::uint8_t {
+  free,   ///< the program decides
+  never,  ///< it does not run again
+  always  ///< it runs again
+};
+
 /// Options of `checkmate_model`.
 struct checkmate_model_options {
   /// Only schedules that take at most this long have to be solutions. An operation that is too long for that has no
@@ -31,6 +39,12 @@ struct checkmate_model_options {
   std::int64_t units = std::int64_t{1} << 20;
   /// First runs whose turnaround bound is added as rows (`turnaround_analysis`, in its form for the listed order).
   std::vector<op_id> moments{};
+  /// `rule(a, o)` says whether operation o runs again in the phase that ends with the first run of operation a, for
+  /// `rerun_limits` and for neighbourhoods of a schedule. Empty: the program decides everything. Called while the model
+  /// is built.
+  ///
+  /// "always" for a run that nothing may read, or before the first phase of the program, is left out.
+  std::function<rerun(op_id, op_id)> rule{};
   /// Building ends when the model has more columns; see `checkmate_model::is_complete`.
   double most_columns = std::numeric_limits<double>::infinity();
   run_control run{};  ///< only `stop` and the limits are used; one event of the program is a unit of work
@@ -78,6 +92,8 @@ class checkmate_model {
   [[nodiscard]] bool is_complete() const noexcept;
   /// The number of columns that are decisions R.
   [[nodiscard]] std::size_t decisions() const noexcept;
+  /// The number of phases in which operations may run again: all from the first one on in which that may be of use.
+  [[nodiscard]] std::size_t phases() const noexcept;
   /// The time of the schedule of a solution with this objective, in the cost model's unit.
   [[nodiscard]] double time(double objective) const noexcept;
   /// The objective of a solution whose schedule takes this time: the reverse of `time`.
@@ -91,6 +107,15 @@ class checkmate_model {
   /// The schedule of that order: runs without use are left out, and tensors are freed as early as possible. It is not
   /// checked, since the values of a backend are a hint.
   [[nodiscard]] schedule decode(std::span<const double> values) const;
+  /// Checkmate's two-phase rounding of the values of a relaxation, their section 5.
+  ///
+  /// First, `keep(x)` says of each tensor and phase whether the tensor is kept until the phase begins; x is its value
+  /// there, from 0 to 1. The paper's rounding keeps it where x > 0.5, or with probability x. Then each phase runs the
+  /// fewest operations that make what its own operation reads, and what is kept longer. Returns all runs, in order, for
+  /// `schedule_computes`. Their schedule may exceed the budget, and it is illegal where an operation would run twice
+  /// that must not.
+  [[nodiscard]] std::vector<std::uint32_t> round(std::span<const double> values,
+                                                 const std::function<bool(double)>& keep) const;
   /// Values for the runs of a schedule, in the order of the program's form. Nothing if the schedule has another order
   /// of first runs, or if the runs are not within the budget in that order.
   [[nodiscard]] std::optional<std::vector<double>> encode(const schedule& plan) const;

@@ -5,7 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -18,14 +23,19 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/linkage.hpp"
+#include "remat/core/random.hpp"
 #include "remat/mip/backend_ref.hpp"
 #include "remat/mip/checkmate_model.hpp"
 #include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
+#include "remat/mip/rerun_limits.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/evict.hpp"
+#include "remat/solver/figures.hpp"
+#include "remat/solver/improve.hpp"
 #include "remat/solver/refined.hpp"
 #include "remat/solver/rockmate.hpp"
 #include "remat/solver/solution.hpp"
@@ -33,161 +43,437 @@
 namespace remat::detail::checkmate_search {
 
 inline constexpr std::string_view name = "checkmate";
-inline constexpr double share_of_rockmate = 0.2, share_of_refined = 0.8;
+inline constexpr double share_of_warm_start = 0.5, share_of_rockmate = 0.25;
+inline constexpr double share_of_relaxations = 0.4, share_of_near = 0.5, share_of_windows = 0.6;
+/// Of what is left of the limits of its step: a near program, and a window.
+inline constexpr double share_of_one = 0.3;
+/// Near programs are not built for more operations: their tables are quadratic.
+inline constexpr std::uint32_t most_operations = 1500;
+/// Thresholds of the deterministic rounding; the first is the paper's.
+inline constexpr double thresholds[] = {0.5, 0.25, 0.1, 0.75};
 
-class search {
+/// The runs again of an order in which the first runs are in the listed order: by operation, the phases (the operations
+/// whose first runs end them), as a table.
+class rerun_table {
  public:
-  search(mip_backend_ref backend, const problem& p, const checkmate_options& options)
-      : backend_(backend), problem_(p), options_(options), clock_(options.run) {}
-
-  solution run() {
-    if (clock_.should_stop()) return finish();
-    std::vector<schedule> starts = options_.starts;
-    names_.assign(starts.size(), "start");
-    // `refined` settles smaller problems at once.
-    if (problem_.graph().num_operations > refined_solver::small_step && problem_.has_budget()) add_starts(starts);
-    refine(std::move(starts));
-    const bool is_settled = best_.status == solve_status::optimal || best_.status == solve_status::infeasible;
-    if (!is_settled && !is_good_enough() && !clock_.should_stop()) solve_program();
-    return finish();
+  /// Nothing if the first runs of the needed operations are not in the listed order.
+  static std::optional<rerun_table> of(const flat_graph& g, std::span<const std::uint32_t> order) {
+    rerun_table table;
+    table.size_ = g.num_operations;
+    table.again_.assign(std::size_t{g.num_operations} * g.num_operations, 0);
+    std::uint32_t phase = 0;
+    const auto skip = [&] {
+      while (phase < g.num_operations && !g.needed[phase]) ++phase;
+    };
+    skip();
+    for (const std::uint32_t o : order) {
+      if (!g.needed[o]) continue;
+      if (o == phase) {
+        ++phase;
+        skip();
+      } else if (o > phase) {
+        return std::nullopt;
+      } else {
+        table.again_[std::size_t{phase} * table.size_ + o] = 1;
+        table.time_ += g.time[o];
+      }
+    }
+    if (phase != g.num_operations) return std::nullopt;
+    return table;
   }
+
+  [[nodiscard]] bool runs_again(op_id phase, op_id o) const { return again_[index(phase) * size_ + index(o)] != 0; }
+  /// The time of all runs again.
+  [[nodiscard]] double time() const noexcept { return time_; }
 
  private:
-  [[nodiscard]] bool is_good_enough() const {
-    return best_.plan && best_.time <= best_.lower_bound * (1 + options_.good_enough);
-  }
+  std::size_t size_ = 0;
+  double time_ = 0;
+  std::vector<std::uint8_t> again_;
+};
 
-  solution finish() {
-    conclude(problem_, best_, clock_, clock_.poll());
+/// A part of the program that is decided anew: all decisions of some phases, or of some operations.
+struct window {
+  bool of_phases = true;
+  std::uint32_t begin = 0, end = 0;  // operations
+
+  [[nodiscard]] bool contains(op_id phase, op_id o) const noexcept {
+    const auto at = static_cast<std::uint32_t>(index(of_phases ? phase : o));
+    return at >= begin && at < end;
+  }
+};
+
+/// The operations from which another operation can be reached over at most some reads, as a table.
+class near_table {
+ public:
+  near_table(const flat_graph& g, std::uint32_t distance) : size_(g.num_operations), near_(size_ * size_, 0) {
+    std::vector<std::uint32_t> layer, next;
+    for (std::uint32_t a = 0; a < g.num_operations; ++a) {
+      layer = {a};
+      for (std::uint32_t i = 0; i < distance && !layer.empty(); ++i) {
+        next.clear();
+        for (const std::uint32_t reader : layer)
+          for (const std::uint32_t t : g.inputs[reader])
+            for (const std::uint32_t o : g.producers[t])
+              if (!std::exchange(near_[std::size_t{a} * size_ + o], std::uint8_t{1})) next.push_back(o);
+        std::swap(layer, next);
+      }
+    }
+  }
+  /// True when `o` is near before `a`.
+  [[nodiscard]] bool contains(op_id a, op_id o) const { return near_[index(a) * size_ + index(o)] != 0; }
+
+ private:
+  std::size_t size_;
+  std::vector<std::uint8_t> near_;
+};
+
+[[nodiscard]] inline double seconds_since(const run_clock& clock, double start) { return clock.seconds() - start; }
+
+/// The solver's own method.
+class search {
+ public:
+  search(mip_backend_ref backend, const problem& p, const checkmate_options& options, run_control run)
+      : backend_(backend), problem_(p), options_(options), run_(std::move(run)), clock_(run_) {}
+
+  /// The best schedule, without its conclusion.
+  solution run() {
+    if (clock_.should_stop() || prove(problem_, best_, clock_.part(1))) return std::move(best_);
+    for (const schedule& s : options_.starts)
+      if (check(problem_, s).what == violation::none) take(s, by_part(name, "start"));
+    if (options_.warm_start) warm_up();
+    if (!is_settled()) decide();
     return std::move(best_);
   }
+  [[nodiscard]] std::uint64_t work() const noexcept { return clock_.work_done(); }
 
-  /// The run of a part, whose progress is reported as this solver's.
-  [[nodiscard]] run_control part(double share, std::string_view stage) {
-    run_control run = clock_.part(share);
-    if (options_.run.on_progress)
-      run.on_progress = [this, stage](progress news) {
-        news.solver = name;
-        news.stage = stage;
-        clock_.report(news);
-      };
-    return run;
+ private:
+  [[nodiscard]] bool is_settled() const {
+    return clock_.should_stop() || (best_.plan && best_.time <= best_.lower_bound * (1 + options_.good_enough));
+  }
+  template <class Value>
+  void note(std::string_view figure, Value value) {
+    best_.statistics.own.set(figure, value);
   }
 
-  /// Schedules of `evict`, so that there is one if the search is stopped soon, and of `rockmate`.
-  void add_starts(std::vector<schedule>& starts) {
-    evict_options evicting;
-    evicting.run = part(1, "eviction");
-    solution quick = evict(problem_, evicting);
-    if (quick.plan) add_start(starts, std::move(quick));
+  // ---- The best schedule
+
+  /// Takes a valid schedule if it is better. Its runs are those around which windows are decided anew.
+  bool take(schedule plan, const std::string& by) {
+    std::optional<rerun_table> table = rerun_table::of(problem_.graph(), computes_of(plan));
+    if (!accept(problem_, best_, std::move(plan), by)) return false;
+    if (table) around_ = std::move(table);
+    return true;
+  }
+  /// Takes the schedule of an order of runs if it is better. Returns false if it is not valid.
+  bool take_order(std::span<const std::uint32_t> order, std::string_view part) {
+    schedule plan = schedule_computes(problem_, order);
+    if (check(problem_, plan).what != violation::none) return false;
+    // A first run in vain is left out of the schedule, whose order may then be another one.
+    if (take(std::move(plan), by_part(name, part)) && !around_) around_ = rerun_table::of(problem_.graph(), order);
+    return true;
+  }
+
+  /// The schedules of `rockmate` and `refined` as a start.
+  void warm_up() {
+    const run_control all = clock_.part(share_of_warm_start);
+    run_clock part(all);
+    const auto keep = [&](solution found) {
+      part.work(found.statistics.work);
+      if (found.plan) take(std::move(*found.plan), by_part(by_part(name, "start"), found.by));
+    };
     rockmate_options blocks;
-    blocks.run = part(share_of_rockmate, "chains of blocks");
-    solution chain = rockmate(problem_, blocks);
-    const std::uint64_t work = std::min(chain.statistics.work, blocks.run.work_limit);
-    if (chain.plan) add_start(starts, std::move(chain));
-    clock_.work(work);
-  }
-  void add_start(std::vector<schedule>& starts, solution found) {
-    starts.push_back(std::move(*found.plan));
-    names_.push_back(std::move(found.by));
-  }
-
-  void refine(std::vector<schedule> starts) {
+    blocks.run = part.part(share_of_rockmate);
+    keep(rockmate(problem_, blocks));
     refined_options refining;
-    refining.starts = std::move(starts);
-    refining.run = part(share_of_refined, "refinement");
-    best_ = refined(problem_, refining);
-    if (best_.plan) best_.by = by_part(name, best_.by);
-    for (std::size_t i = 0; i < refining.starts.size(); ++i) {
-      const schedule& s = refining.starts[i];
-      if (best_.plan && *best_.plan == s) best_.by = by_part(name, names_[i]);
-      // Stopped before it looked at the starts:
-      if (!best_.plan && best_.status != solve_status::infeasible && check(problem_, s).valid())
-        accept(problem_, best_, s, by_part(name, names_[i]));
-    }
-    clock_.work(std::min(best_.statistics.work, refining.run.work_limit));
+    if (best_.plan) refining.starts.push_back(*best_.plan);
+    refining.run = part.part(1);
+    keep(refined(problem_, refining));
+    clock_.work(part.work_done());
   }
 
-  void solve_program() {
-    const problem p = problem_.with_known_bound(best_.lower_bound);
-    if (const double estimate = checkmate_model::size_estimate(p); estimate > options_.most_columns) {
-      best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(estimate)) +
-                      " columns, more than most_columns; the schedule is that of refined";
+  // ---- The steps
+
+  void decide() {
+    moments_ = best_moments();
+    const double estimate = checkmate_model::size_estimate(problem_);
+    const bool is_small = estimate <= options_.most_columns;
+    if (is_small && !round_relaxations()) return;
+    if (!is_settled() && options_.distance > 0 && problem_.graph().num_operations <= most_operations) solve_near();
+    if (!is_settled() && options_.windows && is_small) solve_windows();
+    if (is_small) {
+      if (!is_settled()) solve_program();
       return;
     }
-    checkmate_model_options building;
-    building.units = options_.units;
-    if (best_.plan) building.at_most = best_.time;
-    building.moments = best_moments(p);
-    building.run = clock_.part(1);
-    building.run.work_limit = run_control::no_work_limit;
-    const checkmate_model program(p, building);
-    if (!program.is_complete()) return;
-    const mip_result r = solve(p, program);
-    clock_.work(r.nodes * checkmate_moves_per_node);
-    best_.message = "integer program (" + std::string(backend_.name()) + "): " + std::to_string(program.decisions()) +
-                    " decisions, " + std::to_string(program.model().num_columns()) + " columns, " +
-                    std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
-                    outcome(r.status) + (r.message.empty() ? "" : "; " + r.message) +
-                    (wrong_ == 0 ? "" : "; " + std::to_string(wrong_) + " solutions were no schedules");
+    note("program_ending", "too large");
+    best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(estimate)) +
+                    " columns, more than most_columns";
   }
 
-  mip_result solve(const problem& p, const checkmate_model& program) {
+  /// The time that the program's solutions may take: that of the best schedule, first runs in vain included.
+  [[nodiscard]] double at_most() const {
+    if (!best_.plan) return std::numeric_limits<double>::infinity();
+    return around_ ? std::max(best_.time, problem_.graph().needed_time + around_->time()) : best_.time;
+  }
+
+  [[nodiscard]] checkmate_model build(const problem& p, double at_most, std::function<rerun(op_id, op_id)> rule) const {
+    checkmate_model_options building;
+    building.units = options_.units;
+    building.at_most = at_most;
+    building.moments = moments_;
+    building.rule = std::move(rule);
+    building.most_columns = 2 * options_.most_columns;
+    building.run = clock_.part(1);
+    building.run.work_limit = run_control::no_work_limit;
+    return checkmate_model(p, building);
+  }
+
+  /// Moves of a unit of the backend's work: fewer for small models, whose nodes take less time.
+  [[nodiscard]] static std::uint64_t moves_per_node(const mip_model& m) {
+    return std::clamp<std::uint64_t>(m.num_terms() / 75, 1, checkmate_moves_per_node);
+  }
+
+  /// Solves a model within a share of what is left of `part`, and stops when a schedule is good enough.
+  mip_result solve(const mip_model& m, mip_options solving, const run_clock& part, double share,
+                   std::string_view stage) {
+    const std::uint64_t price = moves_per_node(m);
+    solving.run = part.part(share);
+    solving.run.work_limit = std::min(solving.run.work_limit, share_of(clock_.work_left(), share));
+    if (solving.run.work_limit != run_control::no_work_limit)
+      solving.run.work_limit = std::max<std::uint64_t>(1, solving.run.work_limit / price);
+    const std::uint64_t most = std::min(solving.run.work_limit, solving.most_nodes);
+    std::stop_source good;
+    const std::stop_callback pass_on(run_.stop, [&good] { good.request_stop(); });
+    solving.run.stop = good.get_token();
+    const auto listener = std::move(solving.on_incumbent);
+    solving.on_incumbent = [&](std::span<const double> values, double objective) {
+      if (listener) listener(values, objective);
+      if (is_settled()) good.request_stop();
+    };
+    if (run_.on_progress) solving.run.on_progress = [&](const progress& news) { report(stage, news.done); };
+    mip_result r = backend_.solve(m, solving);
+    const bool ended = r.status == mip_status::optimal || r.status == mip_status::infeasible;
+    const std::uint64_t nodes = std::max<std::uint64_t>(1, r.nodes);
+    // A search that a limit has ended may have spent all of it on linear programs.
+    const bool is_limited = run_.work_limit != run_control::no_work_limit;
+    clock_.work(price * (ended || !is_limited ? nodes : std::max(nodes, most)));
+    report(stage, r.nodes);
+    return r;
+  }
+
+  void report(std::string_view stage, std::uint64_t done) {
+    clock_.report(
+        {.solver = name, .stage = stage, .best_objective = best_.time, .lower_bound = best_.lower_bound, .done = done});
+  }
+
+  // ---- The relaxation, and its rounding
+
+  /// Returns false if the program has no solution, or nothing to decide.
+  bool round_relaxations() {
+    const run_control all = clock_.part(share_of_relaxations);
+    const run_clock part(all);
+    const double start = clock_.seconds();
+    for (std::uint32_t i = 0; i < std::max(options_.allowances, 1U) && !part.should_stop() && !is_settled(); ++i) {
+      const double allowance = options_.allowance_step * i;
+      const auto budget = static_cast<std::int64_t>((1 - allowance) * static_cast<double>(problem_.budget()));
+      const problem tighter = i == 0 ? problem_ : problem_.with_budget(budget);
+      const checkmate_model program = build(tighter, std::numeric_limits<double>::infinity(), {});
+      if (!program.is_complete()) break;
+      if (i == 0 && program.decisions() == 0) return take_only_solution(program);
+      if (options_.allowances == 0) break;
+      mip_model relaxed = program.model();
+      for (std::size_t j = 0; j < relaxed.num_columns(); ++j) relaxed.set_integer(static_cast<std::uint32_t>(j), false);
+      const mip_result r = solve(relaxed, {}, part, i == 0 ? 1 : share_of_relaxations, "relaxation");
+      if (i == 0) note_relaxation(program, r);
+      note("rounding_relaxations", i + 1);
+      if (i == 0 && r.status == mip_status::infeasible) return conclude_infeasible();
+      if (r.status != mip_status::optimal) break;
+      if (round(program, r.values, allowance)) break;
+    }
+    note("rounding_seconds", seconds_since(clock_, start));
+    return true;
+  }
+
+  bool take_only_solution(const checkmate_model& program) {
+    note("program_ending", "nothing to decide");
+    if (!take_order(program.order(std::vector<double>(program.model().num_columns(), 0)), "program"))
+      best_.message = "nothing can run again, and the listed order is not within the budget";
+    return false;
+  }
+  bool conclude_infeasible() {
+    note("program_ending", to_string(mip_status::infeasible));
+    best_.message = "integer program (" + std::string(backend_.name()) +
+                    "): its relaxation is infeasible: no schedule in "
+                    "the listed order of first runs";
+    return false;
+  }
+  void note_relaxation(const checkmate_model& program, const mip_result& r) {
+    note("relaxation_solved", r.status == mip_status::optimal);
+    if (r.status == mip_status::optimal) note("relaxation_time", program.time(r.objective));
+    note("relaxation_columns", program.model().num_columns());
+    note("relaxation_rows", program.model().num_rows());
+    note("relaxation_seconds", r.seconds);
+  }
+
+  /// Rounds the values of a relaxation in several ways. Returns true if some schedule fits.
+  bool round(const checkmate_model& program, std::span<const double> values, double allowance) {
+    bool some = false;
+    const auto attempt = [&](const std::function<bool(double)>& keep) {
+      const std::vector<std::uint32_t> order = program.round(values, keep);
+      const check_report said = check(problem_, schedule_computes(problem_, order));
+      ++tries_;
+      if (said.what != violation::none) return;
+      ++fitting_;
+      some = true;
+      if (said.time < rounded_) {
+        rounded_ = said.time;
+        note("rounding_time", rounded_);
+        note("rounding_allowance", allowance);
+      }
+      take_order(order, "rounding");
+    };
+    for (const double threshold : thresholds) attempt([&](double x) { return x > threshold; });
+    random_source random(run_.seed);
+    for (std::uint32_t i = 0; i < options_.random_roundings && !clock_.should_stop(); ++i)
+      attempt([&](double x) { return random.uniform() < x; });
+    note("rounding_tries", tries_);
+    note("rounding_fitting", fitting_);
+    return some;
+  }
+
+  // ---- Programs with fewer decisions
+
+  /// Solves a program for a better schedule, whose part is `part_name`. `program` must outlive the call.
+  mip_result solve_part(const checkmate_model& program, const run_clock& part, std::string_view part_name) {
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
-    solving.run = part(1, "integer program");
-    if (solving.run.work_limit != run_control::no_work_limit)
-      solving.run.work_limit = std::max<std::uint64_t>(1, solving.run.work_limit / checkmate_moves_per_node);
-    else if (solving.run.time_limit == std::chrono::nanoseconds::max())
-      solving.most_nodes = options_.default_nodes;
-    std::stop_source good;  // the schedule is good enough
-    const std::stop_callback pass_on(options_.run.stop, [&good] { good.request_stop(); });
-    solving.run.stop = good.get_token();
-    if (options_.run.on_progress)
-      solving.run.on_progress = [this](const progress& of_backend) {
-        clock_.report({.solver = name,
-                       .stage = "integer program",
-                       .best_objective = best_.time,
-                       .lower_bound = best_.lower_bound,
-                       .done = of_backend.done});
-      };
+    solving.most_nodes = options_.window_nodes;
     solving.on_incumbent = [&](std::span<const double> values, double) {
-      schedule plan = program.decode(values);
-      if (check(p, plan).what == violation::none)
-        accept(p, best_, std::move(plan), by_part(name, "program"));
-      else
-        ++wrong_;
-      if (is_good_enough()) good.request_stop();
+      if (!take_order(program.order(values), part_name)) ++wrong_;
     };
-    return backend_.solve(program.model(), solving);
+    return solve(program.model(), std::move(solving), part, share_of_one, part_name);
   }
 
-  /// The moments of the highest turnaround bounds. A budget gives one moment; the moments of neighbouring budgets are
-  /// good for this budget, too, and mostly other ones.
-  [[nodiscard]] std::vector<op_id> best_moments(const problem& p) const {
-    std::vector<op_id> moments;
-    turnaround_options bounding;
-    bounding.want_saved = false;
-    turnaround_analysis analysis(p);
-    for (std::uint32_t i = 0; i < 2 * options_.moments && moments.size() < options_.moments; ++i) {
-      if (clock_.should_stop()) break;
-      const double factor = 1 + 0.04 * ((i + 1) / 2) * (i % 2 == 0 ? -1 : 1);
-      const auto budget = static_cast<std::int64_t>(factor * static_cast<double>(p.budget()));
-      bounding.run = clock_.part(1);
-      const turnaround_result r = analysis.bound(budget, bounding);
-      if (!r.infeasible && r.recomputation > 0 && std::find(moments.begin(), moments.end(), r.moment) == moments.end())
-        moments.push_back(r.moment);
+  void solve_near() {
+    const run_control all = clock_.part(share_of_near);
+    const run_clock part(all);
+    figures::group_list programs;
+    for (std::uint32_t d = 1; d <= options_.distance && !part.should_stop() && !is_settled(); d += d < 4 ? 1 : d / 2) {
+      const near_table near(problem_.graph(), d);
+      bool complete = true;
+      for (const bool around : {false, true})
+        if (complete && !(around && !around_) && !part.should_stop() && !is_settled())
+          complete = solve_near(near, d, around, part, programs);
+      if (!complete) break;
     }
-    return moments;
+    note("near", std::move(programs));
   }
 
-  [[nodiscard]] static std::string outcome(mip_status s) {
+  /// Returns false if the program could not be built.
+  bool solve_near(const near_table& near, std::uint32_t distance, bool around, const run_clock& part,
+                  figures::group_list& programs) {
+    const rerun_limits limits(problem_, at_most(), clock_.part(1));
+    const std::optional<rerun_table> kept = around ? around_ : std::nullopt;
+    const checkmate_model program = build(problem_, at_most(), [&](op_id phase, op_id o) {
+      const bool free = (near.contains(phase, o) && limits.allows(phase, o)) || (kept && kept->runs_again(phase, o));
+      return free ? rerun::free : rerun::never;
+    });
+    if (!program.is_complete()) return false;
+    const mip_result r = solve_part(program, part, "near");
+    figures f;
+    f.set("distance", distance);
+    f.set("around_schedule", around);
+    f.set("decisions", program.decisions());
+    f.set("columns", program.model().num_columns());
+    f.set("rows", program.model().num_rows());
+    f.set("nodes", r.nodes);
+    f.set("seconds", r.seconds);
+    f.set("ending", to_string(r.status));
+    programs.push_back(std::move(f));
+    return true;
+  }
+
+  /// Windows of half of the phases and of a quarter of the operations, then larger ones, from the end to the beginning,
+  /// until none helps.
+  void solve_windows() {
+    const run_control all = clock_.part(share_of_windows);
+    const run_clock part(all);
+    const std::uint32_t n = problem_.graph().num_operations;
+    for (double scale = 1; scale <= 3 && around_; scale *= 1.5)
+      for (bool better = true; better;) {
+        better = false;
+        for (const bool of_phases : {true, false}) {
+          const auto width = static_cast<std::uint32_t>(scale * n / (of_phases ? 2 : 4)) + 2;
+          for (std::uint32_t end = n + width / 2; end > 0; end -= std::min(end, width / 2)) {
+            if (part.should_stop() || is_settled()) return;
+            better = solve_window({of_phases, end - std::min(end, width), std::min(end, n)}, part) || better;
+          }
+        }
+      }
+  }
+
+  /// Returns true if the window gives a better schedule.
+  bool solve_window(const window& w, const run_clock& part) {
+    const rerun_limits limits(problem_, at_most(), clock_.part(1));
+    const rerun_table kept = *around_;
+    const checkmate_model program = build(problem_, at_most(), [&](op_id phase, op_id o) {
+      if (w.contains(phase, o)) return limits.allows(phase, o) ? rerun::free : rerun::never;
+      return kept.runs_again(phase, o) ? rerun::always : rerun::never;
+    });
+    if (!program.is_complete() || program.decisions() == 0) return false;
+    const double before = best_.time;
+    const mip_result r = solve_part(program, part, "window");
+    window_improvements_ += best_.time < before;
+    note("window_programs", ++windows_);
+    note("window_improvements", window_improvements_);
+    note("window_nodes", window_nodes_ += r.nodes);
+    note("window_seconds", window_seconds_ += r.seconds);
+    return best_.time < before;
+  }
+
+  // ---- The whole program
+
+  void solve_program() {
+    const rerun_limits limits(problem_, at_most(), clock_.part(1));
+    const checkmate_model program = build(problem_, at_most(), [&](op_id phase, op_id o) {
+      return limits.allows(phase, o) ? rerun::free : rerun::never;
+    });
+    if (!program.is_complete()) return;
+    mip_options solving;
+    if (best_.plan)
+      if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
+    if (run_.work_limit == run_control::no_work_limit && run_.time_limit == std::chrono::nanoseconds::max())
+      solving.most_nodes = options_.default_nodes;
+    solving.on_incumbent = [&](std::span<const double> values, double) {
+      if (!take_order(program.order(values), "program")) ++wrong_;
+    };
+    const mip_result r = solve(program.model(), std::move(solving), clock_, 1, "integer program");
+    note("program_phases", program.phases());
+    note("program_decisions", program.decisions());
+    note("program_columns", program.model().num_columns());
+    note("program_rows", program.model().num_rows());
+    note("program_nodes", r.nodes);
+    if (std::isfinite(r.bound)) {
+      note("program_bound", program.time(r.bound));
+      note("program_gap", best_.time / program.time(r.bound) - 1);
+    }
+    note("program_seconds", r.seconds);
+    note("program_ending", to_string(r.status));
+    best_.message = "integer program (" + std::string(backend_.name()) + "): " + std::to_string(program.decisions()) +
+                    " decisions, " + std::to_string(program.model().num_columns()) + " columns, " +
+                    std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
+                    outcome(r.status, best_.has_schedule()) + (r.message.empty() ? "" : "; " + r.message) +
+                    (wrong_ == 0 ? "" : "; " + std::to_string(wrong_) + " solutions were no schedules");
+  }
+
+  [[nodiscard]] static std::string outcome(mip_status s, bool has_schedule) {
     switch (s) {
       case mip_status::optimal:
         return "optimal for the listed order of first runs";
       case mip_status::infeasible:
-        return "nothing faster in the listed order of first runs";
+        return has_schedule ? "nothing faster in the listed order of first runs"
+                            : "infeasible in the listed order of first runs";
       case mip_status::feasible:
       case mip_status::no_solution:
         return "stopped";
@@ -196,23 +482,63 @@ class search {
     }
   }
 
+  /// The moments of the highest turnaround bounds. A budget gives one moment; the moments of neighbouring budgets are
+  /// good for this budget, too, and mostly other ones.
+  [[nodiscard]] std::vector<op_id> best_moments() const {
+    std::vector<op_id> moments;
+    turnaround_options bounding;
+    bounding.want_saved = false;
+    turnaround_analysis analysis(problem_);
+    for (std::uint32_t i = 0; i < 2 * options_.moments && moments.size() < options_.moments; ++i) {
+      if (clock_.should_stop()) break;
+      const double factor = 1 + 0.04 * ((i + 1) / 2) * (i % 2 == 0 ? -1 : 1);
+      const auto budget = static_cast<std::int64_t>(factor * static_cast<double>(problem_.budget()));
+      bounding.run = clock_.part(1);
+      const turnaround_result r = analysis.bound(budget, bounding);
+      if (!r.infeasible && r.recomputation > 0 && std::find(moments.begin(), moments.end(), r.moment) == moments.end())
+        moments.push_back(r.moment);
+    }
+    return moments;
+  }
+
   mip_backend_ref backend_;
   const problem& problem_;
   const checkmate_options& options_;
+  run_control run_;
   run_clock clock_;
   solution best_;
-  std::vector<std::string> names_;  // of the parts that found the starts
-  std::uint64_t wrong_ = 0;         // solutions of the backend that are no schedules
+  std::optional<rerun_table>
+      around_{};  // the runs again of the best schedule, if its first runs are in the listed order
+  std::vector<op_id> moments_{};
+  std::uint64_t tries_ = 0, fitting_ = 0;  // of the rounding
+  double rounded_ = std::numeric_limits<double>::infinity();
+  std::uint64_t windows_ = 0, window_improvements_ = 0, window_nodes_ = 0;
+  double window_seconds_ = 0;
+  std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
 };
 
-REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
+inline void require_valid(const checkmate_options& options) {
   const auto refuse = [](const std::string& text) { throw bad_argument("checkmate: " + text); };
   if (!(options.good_enough >= 0))
     refuse("good_enough is " + std::to_string(options.good_enough) + "; it must be 0 or more");
   if (!(options.most_columns >= 0))
     refuse("most_columns is " + std::to_string(options.most_columns) + "; it must be 0 or more");
   if (options.units < 1) refuse("units is " + std::to_string(options.units) + "; there must be at least one");
-  return search(backend, p, options).run();
+  if (!(options.allowance_step >= 0 && options.allowance_step < 1))
+    refuse("allowance_step is " + std::to_string(options.allowance_step) + "; it must be at least 0 and less than 1");
+}
+
+REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
+  require_valid(options);
+  run_clock clock(options.run);
+  run_control run = clock.part(options.improve ? share_of_own_method : 1);
+  run.on_progress = options.run.on_progress;
+  search own(backend, p, options, std::move(run));
+  solution best = own.run();
+  clock.work(own.work());
+  const stop_reason stopped = options.improve ? improve(p, best, options.starts, clock, name) : clock.poll();
+  conclude(p, best, clock, stopped);
+  return best;
 }
 
 }  // namespace remat::detail::checkmate_search

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSL-1.0
+// What docs/checkmate.md states of optima, as CSV: the program of a graph and a budget, solved by several backends.
+//
+//   checkmate_figures GRAPH.json BUDGET [--own SECONDS] [--limit SECONDS] [--highs PYTHON] [--small]
+//
+// BUDGET is a part of the baseline peak. First, `checkmate` itself gets --own seconds (20) on CBC. Then the program for
+// schedules that are not slower, with the turnaround bound's rows and limits, is solved from that schedule by each
+// backend alone for --limit seconds (90): by CBC, by HiGHS if --highs names a Python with the package highspy (HiGHS
+// gets no start), and with --small by the branch and bound of the library. Columns: graph, budget, backend, decisions,
+// columns, rows, nodes, seconds, ending; then overheads in percent: of the schedule of `checkmate`, of the best known
+// then, and the backend's bound; and the part that found the first one.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "remat/bound/turnaround.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/mip/backend_ref.hpp"
+#include "remat/mip/branch_and_bound.hpp"
+#include "remat/mip/cbc.hpp"
+#include "remat/mip/checkmate_model.hpp"
+#include "remat/mip/command.hpp"
+#include "remat/mip/rerun_limits.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/solver/checkmate_cbc.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a program
+
+struct arguments {
+  std::string graph, highs;
+  double budget = 0.5, own = 20, limit = 90;
+  bool small = false;
+};
+
+std::chrono::nanoseconds seconds(double s) { return std::chrono::nanoseconds(static_cast<std::int64_t>(s * 1e9)); }
+
+void solve(const problem& p, const solution& own, const checkmate_model& program, mip_backend_ref backend,
+           const arguments& a) {
+  mip_options solving;
+  double best = own.time;
+  if (own.plan)
+    if (auto values = program.encode(*own.plan)) solving.start = std::move(*values);
+  solving.run.time_limit = seconds(a.limit);
+  solving.on_incumbent = [&](std::span<const double> values, double) {
+    const check_report said = check(p, program.decode(values));
+    if (said.valid()) best = std::min(best, said.time);
+  };
+  const mip_result r = backend.solve(program.model(), solving);
+  const auto percent = [&](double time) { return 100 * (time / p.graph().baseline_time - 1); };
+  std::printf("%s,%.2f,%s,%zu,%zu,%zu,%llu,%.1f,%s,%.3f,%.3f,%.3f,%s\n",
+              std::filesystem::path(a.graph).stem().string().c_str(), a.budget, std::string(backend.name()).c_str(),
+              program.decisions(), program.model().num_columns(), program.model().num_rows(),
+              static_cast<unsigned long long>(r.nodes), r.seconds, std::string(to_string(r.status)).c_str(),
+              percent(own.time), percent(best), percent(program.time(r.bound)), own.by.c_str());
+  std::fflush(stdout);
+}
+
+void measure(const arguments& a) {
+  const problem whole = read_training_step(std::filesystem::path(a.graph)).instance;
+  const problem p =
+      whole.with_budget(static_cast<std::int64_t>(a.budget * static_cast<double>(whole.graph().baseline_peak)));
+  const solution own = checkmate(p, {.good_enough = 0, .run = {.time_limit = seconds(a.own)}});
+  const double at_most = own.plan ? own.time : std::numeric_limits<double>::infinity();
+  const rerun_limits limits(p, at_most);
+  const turnaround_result bound = turnaround_bound(p);
+  checkmate_model_options building;
+  building.at_most = at_most;
+  if (!bound.infeasible && bound.recomputation > 0) building.moments = {bound.moment};
+  building.rule = [&](op_id phase, op_id o) { return limits.allows(phase, o) ? rerun::free : rerun::never; };
+  const checkmate_model program(p, building);
+  solve(p, own, program, cbc, a);
+  if (!a.highs.empty()) {
+    const command_backend highs = highs_command(a.highs);
+    solve(p, own, program, highs, a);
+  }
+  if (a.small) solve(p, own, program, branch_and_bound, a);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  arguments a;
+  if (count < 3) {
+    std::fprintf(stderr,
+                 "usage: checkmate_figures GRAPH.json BUDGET [--own S] [--limit S] [--highs PYTHON] [--small]\n");
+    return 2;
+  }
+  a.graph = words[1];
+  a.budget = std::atof(words[2]);
+  for (int i = 3; i < count; ++i) {
+    const std::string word = words[i];
+    if (word == "--small")
+      a.small = true;
+    else if (i + 1 < count && word == "--own")
+      a.own = std::atof(words[++i]);
+    else if (i + 1 < count && word == "--limit")
+      a.limit = std::atof(words[++i]);
+    else if (i + 1 < count && word == "--highs")
+      a.highs = words[++i];
+  }
+  try {
+    measure(a);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "checkmate_figures: %s\n", e.what());
+    return 2;
+  }
+  return 0;
+}

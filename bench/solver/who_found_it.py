@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 COLUMNS = ["graph", "budget", "solver", "form", "status", "overhead", "bound", "gap", "by", "seconds", "message"]
-SOLVERS = "twremat,rotor,rockmate,checkmate,hiremate"
+SOLVERS = "twremat,rotor,rockmate,checkmate,hiremate,auto"
 
 
 def tasks_of(args, done):
@@ -28,7 +28,9 @@ def tasks_of(args, done):
     out = []
     for graph in args.graphs:
         name = os.path.splitext(graph)[0].split("graphs/")[-1]
-        for solver, form in [(s, f) for s in args.solvers.split(",") for f in args.forms.split(",")] + [("auto", "auto")]:
+        wanted = args.solvers.split(",")
+        pairs = [(s, f) for s in wanted if s != "auto" for f in args.forms.split(",")]
+        for solver, form in pairs + [("auto", "auto")] * ("auto" in wanted):
             budgets = [b for b in args.budgets.split(",") if (name, b, solver, form) not in done]
             if budgets:
                 out.append((graph, name, solver, form, budgets))
@@ -83,7 +85,7 @@ def table(args):
     with open(args.csv, newline="") as file:
         rows = {(r["graph"], r["budget"], r["solver"], r["form"]): r for r in csv.DictReader(file)}
     places = sorted({key[:2] for key in rows}, key=lambda key: (key[0], -float(key[1])))
-    solvers = [s for s in SOLVERS.split(",") if any(key[2] == s for key in rows)]
+    solvers = [s for s in SOLVERS.split(",") if s != "auto" and any(key[2] == s for key in rows)]
     infeasible = {key[:2] for key, r in rows.items() if r["status"] == "infeasible"}
     bounds = {place: max((float(r["bound"]) for key, r in rows.items() if key[:2] == place and r["bound"]), default=0)
               for place in places}
@@ -129,7 +131,7 @@ def main():
     parser.add_argument("graphs", nargs="*", help="training graphs")
     parser.add_argument("--table", action="store_true", help="print the tables of a file, and solve nothing")
     parser.add_argument("--budgets", default="0.8,0.6,0.5,0.4,0.3")
-    parser.add_argument("--solvers", default=SOLVERS, help="beside auto")
+    parser.add_argument("--solvers", default=SOLVERS, help="those to run")
     parser.add_argument("--forms", default="pure,improved")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--gap", type=float, default=0.0002, help="of auto")

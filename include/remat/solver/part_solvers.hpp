@@ -64,6 +64,7 @@ namespace remat {
     clock.work(first.work);
     if (first.plan || first.infeasible() || clock.should_stop()) return first;
     twremat_options other;
+    other.attempts = 2;
     other.run = clock.part(1);
     sub_solution second = to_sub_solution(twremat(p, other));
     second.work += first.work;

@@ -35,6 +35,7 @@
 #include "remat/solver/hiremate_cbc.hpp"
 #else
 #include "remat/mip/branch_and_bound.hpp"
+#include "remat/solver/checkmate.hpp"
 #include "remat/solver/hiremate.hpp"
 #endif
 

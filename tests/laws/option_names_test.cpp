@@ -32,7 +32,8 @@ std::vector<std::string> declared(const std::string& text, const std::string& na
   const std::size_t begin = text.find("struct " + name + " {");
   REQUIRE(begin != std::string::npos);
   const std::string body = text.substr(begin, text.find("\n};", begin) - begin);
-  const std::regex field(R"(\n  (bool|double|std::u?int(8|16|32|64)_t|std::size_t|rotor_form) (\w+) = )");
+  const std::regex field(
+      R"(\n  (bool|double|std::u?int(8|16|32|64)_t|std::size_t|rotor_form|hiremate_partition|hiremate_top|sub_method) (\w+) = )");
   std::vector<std::string> out;
   for (std::sregex_iterator at(body.begin(), body.end(), field), end; at != end; ++at) out.push_back((*at)[3]);
   return out;

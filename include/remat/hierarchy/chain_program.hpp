@@ -63,8 +63,10 @@ class chain_program {
   /// Tells `visit` how to go on: the number of bytes by which the next budget is to be lower at least; negative: end.
   using visitor = std::function<std::int64_t(const entry&)>;
 
-  /// Keeps references to the graph. O(operations + reads and writes + L²) time for L stages.
-  chain_program(const flat_graph& g, const forward_line& line, const cut_list& cuts);
+  /// Keeps references to the graph. O(operations + reads and writes + L²) time for L stages. With
+  /// `stage_order::least_peak` sizes are rounded up, so that a schedule never needs more than the table says.
+  chain_program(const flat_graph& g, const forward_line& line, const cut_list& cuts,
+                stage_order order = stage_order::listed);
   chain_program(const chain_program&) = delete;
   chain_program& operator=(const chain_program&) = delete;
 
@@ -98,6 +100,7 @@ class chain_program {
  private:
   const flat_graph& graph_;
   stage_chain chain_;
+  slot_rounding rounding_;
   std::unique_ptr<staged_ways> ways_;
   std::size_t further_ = 0;
   double flat_time_ = 0;

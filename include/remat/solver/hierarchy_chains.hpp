@@ -52,6 +52,14 @@ class hierarchy_chains {
   /// `cut_levels` of its line. O(size of the chains) time.
   void add(std::string_view name, const operation_hierarchy& h, bool levels = false);
 
+  /// Adds the chains of the levels of cuts of a line: those of `cut_levels`, and selections of the finest two that
+  /// leave 4 to 45 stages of about equal bytes.
+  void add_line(std::string_view name, const forward_line& line);
+
+  /// Solves again, without options, the chains of `name`, with the operations of each stage in an order of little
+  /// memory and sizes rounded up: for budgets where the listed order of the operations needs too much.
+  void solve_narrow(std::string_view name, run_clock& clock, solution& best, std::string_view solver);
+
   /// Solves the chains without options. `best` takes the schedules, found by "SOLVER/NAME/chain".
   void solve_plain(run_clock& clock, solution& best, std::string_view solver);
   /// Solves the chains with the options of their stages.
@@ -91,6 +99,8 @@ class hierarchy_chains {
     sub_graph_table solves{};
   };
 
+  [[nodiscard]] std::size_t line_index(const forward_line& line);
+  void add_chains(std::string_view name, std::size_t line, std::vector<cut_list> chains);
   [[nodiscard]] bool is_good_enough(const solution& best) const;
   void find_stages(chain_entry& c);
   [[nodiscard]] std::size_t stage_of(std::vector<std::uint32_t> operations, part_extractor& extract);
@@ -99,7 +109,7 @@ class hierarchy_chains {
   void find_options(const chain_entry& c, run_clock& clock);
   [[nodiscard]] std::vector<std::vector<stage_way>> ways_of(const chain_entry& c) const;
   void solve(chain_entry& c, bool with_options, std::uint32_t slots, run_clock& clock, solution& best,
-             std::string_view solver);
+             std::string_view solver, stage_order order = stage_order::listed);
 
   const problem& p_;
   const hierarchy_chains_options& options_;

@@ -107,7 +107,8 @@ using level_program =
 ///
 /// 1. Hierarchies compete: H-Partition, repeats, cuts of fewest bytes, Rotor's levels of cuts; or one is given.
 /// 2. Chains: at each depth the groups of a hierarchy are the stages of a chain. Rotor's dynamic program over the
-///    options of the stages gives the schedules for all budgets (`hierarchy_chains`).
+///    options of the stages gives the schedules for all budgets (`hierarchy_chains`). So are the levels of cuts of a
+///    narrow order of the forward operations.
 /// 3. From the bottom up, the options of each group, within a grid of peak and save budgets: by H-ILP, Rotor's program,
 ///    TwRemat or `refined` on the sub-graph, as the rule says (`find_sub_graph_options`). Groups that are equal up to
 ///    renaming (and times) share them, and a cache keeps them for other budgets and graphs.
@@ -145,7 +146,7 @@ using level_program =
 /// - `levels`, from the deepest up: `depth`, `groups`, `distinct` (up to renaming), `reused` (of these, from a cache),
 ///   `solves`, `proven`, `tables` (of Rotor's program), `programs`, `programs_refused` (by `most_columns`), `cut_short`
 ///   (distinct groups whose search a limit ended), `options`;
-/// - `chains`: see `hierarchy_chains::figures_of`;
+/// - `chains`: see `hierarchy_chains::figures_of`; behind those of "levels" stand those of "narrow";
 /// - `search_level_time`, and `h_ilp`: `columns`, `rows`, `nodes`, `bound`, `gap`, `seconds`, `time`, `ending`; times
 /// are
 ///   of schedules, in the cost model's unit, and stand there if there is one.

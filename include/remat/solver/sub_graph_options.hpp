@@ -65,8 +65,8 @@ struct sub_graph_facts {
 using sub_method_rule = std::function<std::vector<sub_method>(const sub_graph_facts&)>;
 
 /// The default rule: `refined` for sub-graphs of up to 200 operations, `rotor` for larger ones, and both for divided
-/// sub-graphs of more than 60 operations. The two numbers were tuned on decoder-40l and gpt2-medium of
-/// tests/data/graphs; the stacks of tests/support/block_stack.hpp were held out.
+/// sub-graphs of more than 60 operations. The two numbers were chosen after few experiments with a decoder of 40
+/// layers; nobody has looked for the best ones.
 [[nodiscard]] std::vector<sub_method> default_sub_methods(const sub_graph_facts& facts);
 
 /// A sub-graph whose options are wanted.
@@ -84,8 +84,8 @@ struct sub_graph_search {
   part_solvers solvers{};         ///< with `thorough`: takes the place of all methods
   /// H-ILP on a backend; empty: sub-graphs for which the rule says `h_ilp` are solved by `rotor`.
   std::function<level_solution(const level_problem&, std::int64_t budget, const hierarchical_ilp_options&)> program{};
-  double most_columns = 6'000;            ///< of an integer program
-  std::uint64_t nodes = 100;              ///< of an integer program
+  double most_columns = 6'000;  ///< of an integer program
+  std::uint64_t nodes = 100;    ///< of an integer program
   /// Options are looked up in both, and kept: in `cache` those that no limit cut short, in `scratch` all others. Null:
   /// no cache.
   std::shared_ptr<option_cache> cache{}, scratch{};

@@ -34,8 +34,12 @@ REMAT_INLINE cut_list cuts_at_depth(const operation_hierarchy& h, std::uint32_t 
   return out;
 }
 
-REMAT_INLINE chain_program::chain_program(const flat_graph& g, const forward_line& line, const cut_list& cuts)
-    : graph_(g), chain_(g, line, cuts), flat_bytes_(store_all_bytes(chain_)) {
+REMAT_INLINE chain_program::chain_program(const flat_graph& g, const forward_line& line, const cut_list& cuts,
+                                          stage_order order)
+    : graph_(g),
+      chain_(g, line, cuts, order),
+      rounding_(order == stage_order::listed ? slot_rounding::nearest : slot_rounding::up),
+      flat_bytes_(store_all_bytes(chain_)) {
   for (std::uint32_t s = 1; s <= chain_.length(); ++s) flat_time_ += chain_.forward_time(s) + chain_.backward_time(s);
 }
 
@@ -51,7 +55,7 @@ REMAT_INLINE fill_outcome chain_program::fill(run_clock& clock, const chain_prog
   unit_ = flat_bytes_ / options.slots + 1;
   const std::int64_t room = options.most_bytes - std::min(options.most_bytes, chain_.standing_bytes());
   slots_ = static_cast<std::uint32_t>(std::min<std::int64_t>(options.slots, room / unit_));
-  const slot_scale scale{unit_, slots_, slot_rounding::nearest};
+  const slot_scale scale{unit_, slots_, rounding_};
   sizes_ = ways_ ? size_chain(*ways_, scale) : size_chain(chain_, scale);
   double limit = std::numeric_limits<double>::max();
   if (options.most_lost < limit)

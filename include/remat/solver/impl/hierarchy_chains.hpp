@@ -17,31 +17,56 @@ namespace remat {
 REMAT_INLINE hierarchy_chains::hierarchy_chains(const problem& p, const hierarchy_chains_options& options)
     : p_(p), options_(options) {}
 
-REMAT_INLINE void hierarchy_chains::add(std::string_view name, const operation_hierarchy& h, bool levels) {
-  forward_line line = line_of(p_.graph(), h);
+REMAT_INLINE std::size_t hierarchy_chains::line_index(const forward_line& line) {
   std::size_t l = 0;
   while (l < lines_.size() && lines_[l].line.operations != line.operations) ++l;
-  if (l == lines_.size()) {
-    line_entry entry;
-    entry.order = line.operations;
-    entry.order.insert(entry.order.end(), line.rest.begin(), line.rest.end());
-    entry.line = std::move(line);
-    lines_.push_back(std::move(entry));
-  }
+  if (l < lines_.size()) return l;
+  line_entry entry;
+  entry.order = line.operations;
+  entry.order.insert(entry.order.end(), line.rest.begin(), line.rest.end());
+  entry.line = line;
+  lines_.push_back(std::move(entry));
+  return l;
+}
+
+REMAT_INLINE void hierarchy_chains::add_chains(std::string_view name, std::size_t line, std::vector<cut_list> chains) {
   counts& mine = counts_[name];
-  std::vector<cut_list> all = chains_of(h, lines_[l].line, options_.most_stages);
-  if (levels)
-    for (cut_list& cuts : cut_levels(lines_[l].line, options_.most_stages - 1)) all.push_back(std::move(cuts));
-  for (cut_list& cuts : all) {
+  for (cut_list& cuts : chains) {
     const bool known = std::any_of(chains_.begin(), chains_.end(),
-                                   [&](const chain_entry& c) { return c.line == l && c.cuts == cuts; });
+                                   [&](const chain_entry& c) { return c.line == line && c.cuts == cuts; });
     if (known) continue;
     chain_entry c;
     c.name = name;
-    c.line = l;
+    c.line = line;
     c.cuts = std::move(cuts);
     chains_.push_back(std::move(c));
     ++mine.chains;
+  }
+}
+
+REMAT_INLINE void hierarchy_chains::add(std::string_view name, const operation_hierarchy& h, bool levels) {
+  const std::size_t l = line_index(line_of(p_.graph(), h));
+  std::vector<cut_list> all = chains_of(h, lines_[l].line, options_.most_stages);
+  if (levels)
+    for (cut_list& cuts : cut_levels(lines_[l].line, options_.most_stages - 1)) all.push_back(std::move(cuts));
+  add_chains(name, l, std::move(all));
+}
+
+REMAT_INLINE void hierarchy_chains::add_line(std::string_view name, const forward_line& line) {
+  std::vector<cut_list> all = cut_levels(line, options_.most_stages - 1);
+  const std::vector<cut_list> fine = cut_levels(line, line.operations.size());
+  for (std::size_t level = 0; level < std::min<std::size_t>(fine.size(), 2); ++level)
+    for (const std::size_t segments : {4U, 6U, 8U, 11U, 16U, 23U, 32U, 45U})
+      if (segments <= options_.most_stages) all.push_back(even_cuts(line, fine[level], segments));
+  add_chains(name, line_index(line), std::move(all));
+}
+
+REMAT_INLINE void hierarchy_chains::solve_narrow(std::string_view name, run_clock& clock, solution& best,
+                                                 std::string_view solver) {
+  for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_good_enough(best); ++i) {
+    if (chains_[i].name != name) continue;
+    chain_entry c = chains_[i];
+    solve(c, false, options_.slots, clock, best, solver, stage_order::least_peak);
   }
 }
 
@@ -216,9 +241,9 @@ REMAT_INLINE std::vector<std::vector<stage_way>> hierarchy_chains::ways_of(const
 }
 
 REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_options, std::uint32_t slots, run_clock& clock,
-                                          solution& best, std::string_view solver) {
+                                          solution& best, std::string_view solver, stage_order order) {
   if (clock.should_stop()) return;
-  chain_program program(p_.graph(), lines_[c.line].line, c.cuts);
+  chain_program program(p_.graph(), lines_[c.line].line, c.cuts, order);
   if (with_options) program.set_ways(ways_of(c));
   chain_search_options searching;
   searching.slots = slots;

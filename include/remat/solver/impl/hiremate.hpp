@@ -244,17 +244,32 @@ class search {
   void solve_chains(std::vector<candidate>& hierarchies) {
     hierarchy_chains chains(p_, chaining_);
     for (const candidate& c : hierarchies) chains.add(c.name, c.hierarchy, c.name == "levels");
+    // Another order of the forward operations, for graphs whose listed order is wide.
+    constexpr std::size_t longest_line = 20'000;  // operations; the order takes quadratic time
+    std::string_view narrow;
+    for (const candidate& c : hierarchies) {
+      if (c.name != "levels" || c.hierarchy.num_forward > longest_line) continue;
+      chains.add_line(narrow = "narrow", find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
+    }
     const double shares[] = {0.25, 0.5, 0.25};
     for (int pass = 0; pass < 3 && !good_enough() && !clock_.should_stop(); ++pass) {
       run_control part = clock_.part(shares[pass]);
       part.on_progress = pass_on("chains");
       run_clock part_clock(part);
-      if (pass == 0) chains.solve_plain(part_clock, best_, "hiremate");
+      if (pass == 0) {
+        chains.solve_plain(part_clock, best_, "hiremate");
+        for (const std::string_view name : {narrow, std::string_view("levels")})
+          if (!narrow.empty()) chains.solve_narrow(name, part_clock, best_, "hiremate");
+      }
       if (pass == 1) chains.solve_with_options(part_clock, best_, "hiremate");
       if (pass == 2) chains.solve_finer(part_clock, best_, "hiremate");
       clock_.work(std::min(part_clock.work_done(), clock_.work_left()));
     }
-    for (candidate& c : hierarchies) c.own.set("chains", {chains.figures_of(c.name)});
+    for (candidate& c : hierarchies) {
+      figures::group_list own{chains.figures_of(c.name)};
+      if (c.name == "levels" && !narrow.empty()) own.push_back(chains.figures_of(narrow));
+      c.own.set("chains", std::move(own));
+    }
   }
 
   /// The options of a hierarchy, and its top level by `search_level`. `share`: of what all hierarchies may use.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads
+// labels: threads slow
 #include "remat/solver/sub_graph_options.hpp"
 
 #include <doctest/doctest.h>

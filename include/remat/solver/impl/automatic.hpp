@@ -59,17 +59,7 @@ class portfolio {
     run_part(chen_greedy, options_of(chen_greedy), share_of_segments);
     run_part(chen_sqrt, options_of(chen_sqrt), share_of_segments);
     run_part(revolve, options_of(revolve), share_of_segments);
-    rotor_options chains;
-    chains.retain_rounds = retain_rounds;
-    run_part(rotor, std::move(chains), share_of_chains);
-    rockmate_options blocks;
-    blocks.retain_rounds = retain_rounds;
-    blocks.cache = std::make_shared<option_cache>();
-    hiremate_options groups;
-    groups.cache = blocks.cache;
-    groups.most_columns = most_columns;
-    run_part(rockmate, std::move(blocks), share_of_chains);
-    run_part(hiremate_with(branch_and_bound), std::move(groups), share_of_chains);
+    if (!is_near_bound()) run_chains();
     for (const automatic_part& part : further_) run_further(part);
     refined_options last;
     last.starts = std::move(starts_);
@@ -80,19 +70,35 @@ class portfolio {
   }
 
  private:
-  // Each part gets its share of what the parts before it left of the limits; most end long before. So that `refined`
-  // does not depend on what it starts from alone, at least a third of the whole is left for it.
+  /// Rotor's program over chains in its three forms. Refinement closes small gaps by itself, and large graphs gain
+  /// little from it: there, the best of the three gets most of the time.
+  void run_chains() {
+    const bool is_large = problem_.graph().num_operations >= large_graph;
+    hiremate_options groups;
+    groups.cache = std::make_shared<option_cache>();
+    groups.most_columns = most_columns;
+    if (!is_large) {
+      rotor_options chains;
+      chains.retain_rounds = retain_rounds;
+      run_part(rotor, std::move(chains), share_of_rotor);
+      rockmate_options blocks;
+      blocks.retain_rounds = retain_rounds;
+      blocks.cache = groups.cache;
+      run_part(rockmate, std::move(blocks), share_of_rockmate);
+    }
+    run_part(hiremate_with(branch_and_bound), std::move(groups), is_large ? share_of_large : share_of_hiremate);
+  }
+
+  // Each part gets its share of what the parts before it left of the limits; most end long before.
   static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
                           share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
-                          share_of_chains = 0.2;
+                          share_of_rotor = 0.05, share_of_rockmate = 0.15, share_of_hiremate = 0.15,
+                          share_of_large = 0.7;
+  static constexpr double near_bound = 0.003;         // a gap that refinement closes by itself
+  static constexpr std::uint32_t large_graph = 2000;  // operations
   static constexpr double share_of_further = 0.05;
   static constexpr std::uint32_t retain_rounds = 3;
   static constexpr double most_columns = 300;  // of integer programs, for the library's own branch and bound
-  static constexpr double left_for_refined =
-      (1 - share_of_bound) * (1 - share_of_listed_order) * (1 - share_of_evict) * (1 - share_of_twremat) *
-      (1 - share_of_other_order) * (1 - share_of_segments) * (1 - share_of_segments) * (1 - share_of_segments) *
-      (1 - share_of_chains) * (1 - share_of_chains) * (1 - share_of_chains);
-  static_assert(left_for_refined > 1.0 / 3);
 
   template <class Solver>
   static typename Solver::options_type options_of(const Solver&) {
@@ -105,6 +111,8 @@ class portfolio {
     stopped_ = clock_.poll();
     return stopped_ != stop_reason::none;
   }
+
+  [[nodiscard]] bool is_near_bound() const { return best_.plan && best_.time <= best_.lower_bound * (1 + near_bound); }
 
   template <class Solver, class Options>
   void run_part(const Solver& solver, Options options, double share) {

@@ -59,7 +59,7 @@ class portfolio {
     run_part(chen_greedy, options_of(chen_greedy), share_of_segments);
     run_part(chen_sqrt, options_of(chen_sqrt), share_of_segments);
     run_part(revolve, options_of(revolve), share_of_segments);
-    if (!is_near_bound()) run_chains();
+    if (is_small() || !is_near_bound()) run_chains();
     for (const automatic_part& part : further_) run_further(part);
     refined_options last;
     last.starts = std::move(starts_);
@@ -92,10 +92,11 @@ class portfolio {
   // Each part gets its share of what the parts before it left of the limits; most end long before.
   static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
                           share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
-                          share_of_rotor = 0.05, share_of_rockmate = 0.15, share_of_hiremate = 0.15,
+                          share_of_rotor = 0.1, share_of_rockmate = 0.25, share_of_hiremate = 0.15,
                           share_of_large = 0.7;
   static constexpr double near_bound = 0.003;         // a gap that refinement closes by itself
-  static constexpr std::uint32_t large_graph = 2000;  // operations
+  static constexpr std::uint32_t small_graph = 500;   // operations: chains take little time
+  static constexpr std::uint32_t large_graph = 2000;  // operations: refinement makes few moves in a second
   static constexpr double share_of_further = 0.05;
   static constexpr std::uint32_t retain_rounds = 3;
   static constexpr double most_columns = 300;  // of integer programs, for the library's own branch and bound
@@ -112,6 +113,7 @@ class portfolio {
     return stopped_ != stop_reason::none;
   }
 
+  [[nodiscard]] bool is_small() const { return problem_.graph().num_operations < small_graph; }
   [[nodiscard]] bool is_near_bound() const { return best_.plan && best_.time <= best_.lower_bound * (1 + near_bound); }
 
   template <class Solver, class Options>

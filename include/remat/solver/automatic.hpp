@@ -52,8 +52,8 @@ struct automatic_options {
 /// the bound, and on graphs of less than 500 operations anyway, `rotor` and `rockmate` with `retain` follow, and
 /// `hiremate` with small integer programs; on graphs of 2,000 operations or more only `hiremate`, with most of the
 /// limits. Then come those of `further`. Each part gets a share of what is left of the limits (`run_clock::part`).
-/// `refined` then starts from all schedules found, with all that is left. The solve ends as soon as a schedule is within
-/// `gap` of the bound, or the budget is proven infeasible.
+/// `refined` then starts from all schedules found, with all that is left. The solve ends as soon as a schedule is
+/// within `gap` of the bound, or the budget is proven infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its

@@ -191,8 +191,8 @@ class finder {
 
  private:
   [[nodiscard]] option_cache::settings settings() const {
-    return {search_.peaks, search_.most_budgets, search_.most_options, search_.moves, search_.run.seed,
-            search_.solvers_key};
+    return {search_.peaks, search_.most_budgets, search_.most_options,
+            search_.moves, search_.run.seed,     search_.solvers_key};
   }
 
   /// Options that the cache knows; the other classes are to be solved.

@@ -48,12 +48,12 @@ struct automatic_options {
 /// Runs several solvers and returns the best schedule. Its name in output is `auto`.
 ///
 /// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
-/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`. Where the best schedule is then more than 0.3 % above
-/// the bound, and on graphs of less than 500 operations anyway, `rotor` and `rockmate` with `retain` follow, and
-/// `hiremate` with small integer programs; on graphs of 2,000 operations or more only `hiremate`, with most of the
-/// limits. Then come those of `further`. Each part gets a share of what is left of the limits (`run_clock::part`).
-/// `refined` then starts from all schedules found, with all that is left. The solve ends as soon as a schedule is
-/// within `gap` of the bound, or the budget is proven infeasible.
+/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`. Then `rotor` and `rockmate` with `retain`, and
+/// `hiremate` with small integer programs: on graphs of 500 to 1,999 operations only where the best schedule is more
+/// than 0.3 % above the bound, and on larger graphs `hiremate` alone, with most of the limits. Then come those of
+/// `further`. Each part gets a share of what is left of the limits (`run_clock::part`). `refined` then starts from all
+/// schedules found, with all that is left. The solve ends as soon as a schedule is within `gap` of the bound, or the
+/// budget is proven infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its

@@ -59,7 +59,7 @@ class portfolio {
     run_part(chen_greedy, options_of(chen_greedy), share_of_segments);
     run_part(chen_sqrt, options_of(chen_sqrt), share_of_segments);
     run_part(revolve, options_of(revolve), share_of_segments);
-    if (is_small() || !is_near_bound()) run_chains();
+    if (!is_left_to_refinement()) run_chains();
     for (const automatic_part& part : further_) run_further(part);
     refined_options last;
     last.starts = std::move(starts_);
@@ -93,7 +93,7 @@ class portfolio {
   static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
                           share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
                           share_of_rotor = 0.1, share_of_rockmate = 0.25, share_of_hiremate = 0.15,
-                          share_of_large = 0.7;
+                          share_of_large = 0.8;
   static constexpr double near_bound = 0.003;         // a gap that refinement closes by itself
   static constexpr std::uint32_t small_graph = 500;   // operations: chains take little time
   static constexpr std::uint32_t large_graph = 2000;  // operations: refinement makes few moves in a second
@@ -113,8 +113,11 @@ class portfolio {
     return stopped_ != stop_reason::none;
   }
 
-  [[nodiscard]] bool is_small() const { return problem_.graph().num_operations < small_graph; }
-  [[nodiscard]] bool is_near_bound() const { return best_.plan && best_.time <= best_.lower_bound * (1 + near_bound); }
+  /// True when the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
+  [[nodiscard]] bool is_left_to_refinement() const {
+    const std::uint32_t n = problem_.graph().num_operations;
+    return n >= small_graph && n < large_graph && best_.plan && best_.time <= best_.lower_bound * (1 + near_bound);
+  }
 
   template <class Solver, class Options>
   void run_part(const Solver& solver, Options options, double share) {

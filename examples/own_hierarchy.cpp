@@ -11,7 +11,8 @@
 #include "remat/solver/hiremate.hpp"
 
 // Run it with tests/data/graphs/rk/fno1d.json
-int main(int, char** arguments) {
+int main(int argc, char** arguments) {
+  if (argc != 2) return std::cerr << "usage: own-hierarchy GRAPH.json\n", 2;
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::flat_graph& g = p.graph();
   const std::vector<std::uint8_t> forward = remat::forward_operations(g);

@@ -22,7 +22,8 @@ struct counting_backend {
 static_assert(remat::mip_backend<counting_backend>);
 
 // Run it with tests/data/graphs/rk/fno1d.json
-int main(int, char** arguments) {
+int main(int argc, char** arguments) {
+  if (argc != 2) return std::cerr << "usage: own-mip-backend GRAPH.json\n", 2;
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   std::atomic<int> calls = 0;
   remat::checkmate_options options;

@@ -42,7 +42,8 @@ struct half_solver {
 };
 
 // Run it with tests/data/graphs/unet5-b16-256.json
-int main(int, char** arguments) {
+int main(int argc, char** arguments) {
+  if (argc != 2) return std::cerr << "usage: own-solver GRAPH.json\n", 2;
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::solution own = half_solver{}(p.with_budget(p.graph().baseline_peak));
   remat::automatic_options options{.further = {remat::automatic_part_of(half_solver{})}, .run = {.work_limit = 5'000}};

@@ -24,7 +24,8 @@ remat::sub_solution exactly(const remat::problem& p, std::span<const remat::sche
 }
 
 // Run it with tests/data/graphs/rk/fno1d.json
-int main(int, char** arguments) {
+int main(int argc, char** arguments) {
+  if (argc != 2) return std::cerr << "usage: own-sub-solver GRAPH.json\n", 2;
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::problem tight = p.with_budget(p.graph().baseline_peak * 7 / 10);
   remat::hiremate_options options;

@@ -27,7 +27,8 @@ remat::tree_decomposition path_of(const remat::undirected_graph& g) {
 }
 
 // Run it with tests/data/graphs/unet5-b16-256.json
-int main(int, char** arguments) {
+int main(int argc, char** arguments) {
+  if (argc != 2) return std::cerr << "usage: own-tree GRAPH.json\n", 2;
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   remat::twremat_options options;
   options.tree = path_of(remat::operation_graph(p));

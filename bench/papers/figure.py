@@ -177,8 +177,12 @@ class Program:
     def options(self):
         """Returns the names of all options of solvers, as --option takes them."""
         if self._options is None:
-            done = subprocess.run([self.path, "--list-options"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                  text=True, check=False)
+            done = subprocess.run([self.path, "--list-options"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  stdin=subprocess.DEVNULL, text=True, check=False)
+            if done.returncode != 0:
+                said = done.stderr.strip().splitlines()
+                raise Failure(f"{self.path} --list-options: {said[-1] if said else f'exit status {done.returncode}'}; "
+                              "this program is another one, or older than these scripts")
             self._options = {line.split()[0] for line in done.stdout.splitlines() if "." in (line.split() or [""])[0]}
         return self._options
 
@@ -224,10 +228,11 @@ class Table:
                 for row in reader:
                     if is_whole(row):
                         self._rows[self._key(row)] = row
-        with open(path, "w", newline="") as file:
+        with open(path + ".new", "w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self._rows.values())
+        os.replace(path + ".new", path)  # an end at any time loses no row
 
     @staticmethod
     def _key(row):

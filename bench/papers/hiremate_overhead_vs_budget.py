@@ -3,8 +3,8 @@
 
     python3 bench/papers/hiremate_overhead_vs_budget.py OUTDIR [GRAPH.json ...] [--program PATH] [--full]
 
-The networks are those of tests/data/graphs/rk. Crosses are what the authors' program found on the same graphs, where it
-kept its budget (tests/data/peers/rockmate.csv).
+The networks are those of tests/data/graphs/rk. Plus signs and tripods are what the authors' program found
+on the same graphs, where it kept its budget (tests/data/peers/rockmate.csv).
 """
 import csv
 import os

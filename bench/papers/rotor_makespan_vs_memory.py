@@ -11,8 +11,7 @@ import os
 
 import figure as f
 
-CHAIN_SOLVERS = ["no_remat", "chen_sqrt", "revolve", "rotor", "auto"]
-GRAPH_SOLVERS = ["no_remat", "chen_sqrt", "revolve", "rotor", "auto"]
+SOLVERS = ["no_remat", "chen_sqrt", "revolve", "rotor", "auto"]
 BUDGETS = ["1.0", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.25", "0.2", "0.15", "0.1"]
 SMALL_GRAPHS = f.bundled("vgg16-b64-224", "resnet50-b64-224", "gpt2-small-b8-s1024")
 FULL_GRAPHS = SMALL_GRAPHS + f.bundled("resnet101-b100-128", "regnet-x-32gf-b32-224", "mlp-mixer-b16-b64-224",
@@ -45,9 +44,9 @@ def cases(args, program):
     for path in paths:
         if is_chain(path):
             out += [f.Case(path, solver, "auto" if solver == "auto" else "own", budget=budget)
-                    for budget in budgets for solver in CHAIN_SOLVERS]
+                    for budget in budgets for solver in SOLVERS]
         else:
-            out += f.cases_of(program, [path], GRAPH_SOLVERS, f.within(budgets))
+            out += f.cases_of(program, [path], SOLVERS, f.within(budgets))
     return out
 
 

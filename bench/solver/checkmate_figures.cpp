@@ -107,6 +107,10 @@ int main(int count, char** words) {
       a.limit = std::atof(words[++i]);
     else if (i + 1 < count && word == "--highs")
       a.highs = words[++i];
+    else {
+      std::fprintf(stderr, "checkmate_figures: %s is no option, or lacks its value\n", word.c_str());
+      return 2;
+    }
   }
   try {
     measure(a);

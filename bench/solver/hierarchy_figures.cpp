@@ -79,7 +79,6 @@ std::string number(double value) {
 }
 
 // ---- beside the peers' rows
-// ----------------------------------------------------------------------------------------------
 
 struct row {
   std::string model, solver;
@@ -167,7 +166,6 @@ void beside_peers(double limit, const std::string& only, std::uint32_t max_top) 
 }
 
 // ---- every graph
-// ---------------------------------------------------------------------------------------------------------
 
 /// The least time of the schedules that the parts of a hierarchy found.
 double least_time_of(const figures& f) {
@@ -235,7 +233,6 @@ void on_graphs(double limit, const std::string& only) {
 }
 
 // ---- deep graphs
-// ---------------------------------------------------------------------------------------------------------
 
 /// Each solver's own method alone.
 void on_deep_graphs(double limit, const std::string& only) {
@@ -278,7 +275,6 @@ void on_deep_graphs(double limit, const std::string& only) {
 }
 
 // ---- random graphs
-// -------------------------------------------------------------------------------------------------------
 
 /// The excess over the optimum of Checkmate's form.
 void on_random_graphs(std::uint64_t count) {

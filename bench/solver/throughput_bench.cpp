@@ -7,8 +7,8 @@
 //
 // Solvers that end by themselves do so; the others get `work_limit` moves. The bound is proven once for each size,
 // outside of the measured time, and given to all solvers. A solver and size that takes more than a minute is skipped,
-// as are its larger sizes. The counter processor_ms has the processor time of a solve, threads and child processes
-// included; on a busy machine, compare that.
+// as are larger sizes and more threads. The counter processor_ms has the processor time of a solve, threads and child
+// processes included; on a busy machine, compare that.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -43,6 +43,7 @@ constexpr std::string_view ends_by_itself[] = {
     "no_remat", "no_remat (reorder)", "chen_sqrt", "chen_greedy", "revolve", "evict", "rotor", "rockmate", "twremat"};
 
 /// The stack of so many blocks at 35 % of its peak, with its proven bound. Made once.
+///
 /// Half of the peak would be too easy: eviction comes so close to the bound that no integer program would begin.
 const remat::problem& stack(std::uint32_t blocks) {
   static std::map<std::uint32_t, remat::problem> made;
@@ -54,26 +55,38 @@ const remat::problem& stack(std::uint32_t blocks) {
   return made.emplace(blocks, p.with_known_bound(bound)).first->second;
 }
 
-/// Requests a stop once the time is over, unless it ends before. A limit on time is no replacement: solvers share it
+/// Requests a stop once the time since the last `restart` is over. A limit on time is no replacement: solvers share it
 /// among their parts, so that the work would depend on the machine.
 class alarm {
  public:
+  using clock = std::chrono::steady_clock;
+
   explicit alarm(std::chrono::nanoseconds time)
-      : thread_([this, time](const std::stop_token& ended) {
+      : time_(time), end_(clock::now() + time), thread_([this](const std::stop_token& ended) {
           std::unique_lock lock(mutex_);
-          if (!wake_.wait_for(lock, ended, time, [&] { return ended.stop_requested(); })) stop_.request_stop();
+          while (!ended.stop_requested() && clock::now() < end_) {
+            const clock::time_point end = end_;  // a restart moves it, and does not wake this thread
+            wake_.wait_until(lock, ended, end, [] { return false; });
+          }
+          if (!ended.stop_requested()) stop_.request_stop();
         }) {}
 
+  void restart() {
+    const std::lock_guard lock(mutex_);
+    end_ = clock::now() + time_;
+  }
   [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
 
  private:
+  const std::chrono::nanoseconds time_;
+  clock::time_point end_;  // guarded by mutex_
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  // the last member: it ends before the others
 };
 
-/// The least number of blocks and of threads for which a solver has taken more than the time limit.
+/// The least number of blocks for which a solver has taken more than the time limit, and its threads then.
 struct too_long {
   std::uint32_t blocks = UINT32_MAX;
   unsigned threads = UINT32_MAX;
@@ -83,7 +96,7 @@ void solving(benchmark::State& state, const remat::test::law_solver& solver, std
   static std::map<std::string, too_long> stopped;
   too_long& last = stopped[solver.name];
   if (blocks > last.blocks || (blocks == last.blocks && threads >= last.threads))
-    return state.SkipWithError("a smaller one took more than a minute");
+    return state.SkipWithError("a smaller graph, or fewer threads, took more than a minute");
 
   const remat::problem& p = stack(blocks);
   remat::run_control run;
@@ -92,11 +105,12 @@ void solving(benchmark::State& state, const remat::test::law_solver& solver, std
       std::find(std::begin(ends_by_itself), std::end(ends_by_itself), solver.name) != std::end(ends_by_itself);
   if (!ends) run.work_limit = work_limit;
 
+  alarm minute(most_time);  // its thread starts and ends outside of the measured loop
+  run.stop = minute.token();
   remat::solution s;
   const double processor_start = remat::test::processor_seconds();
   for (auto _ : state) {
-    const alarm minute(most_time);
-    run.stop = minute.token();
+    minute.restart();
     s = solver.solve(p, run);
     if (!run.stop.stop_requested()) continue;
     last = {blocks, threads};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // What docs/twremat.md states, as CSV.
 //
-//   twremat_figures                   every row of tests/data/peers/twremat.csv: time beside the peer's, schedule
-//   length,
-//                                     makespan and critical path on four streams, and what others need
+//   twremat_figures                   every row of tests/data/peers/twremat.csv: time beside the peer's,
+//                                     schedule length, makespan and critical path on four streams,
+//                                     and what others need
 //   twremat_figures --dual SECONDS    for every graph and desired overhead: the least memory found by `auto` in that
 //                                     time, and the overhead that any solver of ours reaches within 5 % less
 //   twremat_figures --improve SECONDS the first one, with the option `improve` and that limit for each solve

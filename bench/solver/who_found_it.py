@@ -5,10 +5,11 @@
     python3 bench/solver/who_found_it.py build/release/examples/remat-plan who.csv tests/data/graphs/*.json
     python3 bench/solver/who_found_it.py --table who.csv
 
-The first command solves each graph with each solver for all budgets, one thread each, and writes a row of the CSV file for
-each solve: overhead, proven gap, the part that found the schedule, seconds. It goes on where an earlier run ended. The
-second one prints the rows as tables in Markdown: for each solver what its own method found, what the improvement gained,
-and by how much auto is worse than the best of them. Needs Python's standard library alone.
+The first command solves each graph with each solver for all budgets, one thread each, and writes a row of the CSV file
+for each solve: overhead, proven gap, the part that found the schedule, seconds. It goes on where an earlier run ended,
+with its --seconds alone. A solve that fails is reported, the others go on, and the exit status is 1. The second one
+prints the rows as tables in Markdown: for each solver what its own method found, what the improvement gained, and by
+how much auto is worse than the best of them. Needs Python's standard library alone.
 """
 import argparse
 import concurrent.futures
@@ -19,8 +20,20 @@ import statistics
 import subprocess
 import sys
 
-COLUMNS = ["graph", "budget", "solver", "form", "status", "overhead", "bound", "gap", "by", "seconds", "message"]
+COLUMNS = ["graph", "budget", "solver", "form", "status", "overhead", "bound", "gap", "by", "seconds", "message", "limit"]
 SOLVERS = "twremat,rotor,rockmate,checkmate,hiremate,auto"
+
+
+def read_rows(path):
+    """The rows of a file by graph, budget, solver and form. A last line that a kill cut off is left out, and so are rows
+    that lack a column. Rows of files that are older than the column `limit` have none."""
+    with open(path, newline="") as file:
+        text = file.read()
+    reader = csv.DictReader(text[:text.rfind("\n") + 1].splitlines(keepends=True))
+    if reader.fieldnames is not None and reader.fieldnames not in (COLUMNS, COLUMNS[:-1]):
+        sys.exit(f"{path}: its columns are not those of this script; move it away")
+    whole = (r for r in reader if None not in r and None not in r.values())
+    return {(r["graph"], r["budget"], r["solver"], r["form"]): r for r in whole}
 
 
 def tasks_of(args, done):
@@ -56,25 +69,38 @@ def solve(args, task):
         rows.append({
             "graph": name, "budget": budget, "solver": solver, "form": form, "status": line["status"],
             "overhead": line["overhead"], "bound": None if bound is None else bound / baseline - 1, "gap": line["gap"],
-            "by": line["by"], "seconds": round(line["seconds"], 3), "message": line["message"]})
+            "by": line["by"], "seconds": round(line["seconds"], 3), "message": line["message"],
+            "limit": f"{args.seconds:g}"})
     return rows
 
 
 def measure(args):
-    done = set()
-    if os.path.exists(args.csv):
-        with open(args.csv, newline="") as file:
-            done = {(r["graph"], r["budget"], r["solver"], r["form"]) for r in csv.DictReader(file)}
-    tasks = tasks_of(args, done)
+    done = read_rows(args.csv) if os.path.exists(args.csv) else {}
+    limits = {r.get("limit") or "" for r in done.values()} - {f"{args.seconds:g}"}
+    if limits - {""}:
+        sys.exit(f"{args.csv}: has rows of --seconds {', '.join(sorted(limits - {''}))}; write to another file")
+    if limits:
+        print(f"{args.csv}: some rows do not say their limit; it is taken for this one", file=sys.stderr)
+    with open(args.csv + ".new", "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer.writeheader()
+        writer.writerows(done.values())
+    os.replace(args.csv + ".new", args.csv)  # an end at any time loses no row
+    failed = False
     with open(args.csv, "a", newline="") as file, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         writer = csv.DictWriter(file, COLUMNS)
-        if not done and file.tell() == 0:
-            writer.writeheader()
-        for future in concurrent.futures.as_completed([pool.submit(solve, args, task) for task in tasks]):
-            for row in future.result():
-                writer.writerow(row)
+        tasks = {pool.submit(solve, args, task): task for task in tasks_of(args, done)}
+        for future in concurrent.futures.as_completed(tasks):
+            _, name, solver, form, _ = tasks[future]
+            try:
+                writer.writerows(future.result())
+            except (RuntimeError, OSError, ValueError, KeyError) as e:
+                failed = True
+                print(f"{name} {solver} {form} failed: {e!r}", file=sys.stderr)
+                continue
             file.flush()
-            print(f"{row['graph']} {row['solver']} {row['form']}", file=sys.stderr)
+            print(f"{name} {solver} {form}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def percent(text, digits=2):
@@ -82,8 +108,7 @@ def percent(text, digits=2):
 
 
 def table(args):
-    with open(args.csv, newline="") as file:
-        rows = {(r["graph"], r["budget"], r["solver"], r["form"]): r for r in csv.DictReader(file)}
+    rows = read_rows(args.csv)
     places = sorted({key[:2] for key in rows}, key=lambda key: (key[0], -float(key[1])))
     solvers = [s for s in SOLVERS.split(",") if s != "auto" and any(key[2] == s for key in rows)]
     infeasible = {key[:2] for key, r in rows.items() if r["status"] == "infeasible"}
@@ -113,8 +138,7 @@ def table(args):
             gaps = [(1 + float(r["overhead"])) / (1 + bounds[(r["graph"], r["budget"])]) - 1 for r in found]
             cells += [f"{len(found)} of {len(open_places)}", percent(statistics.median(gaps)) + " %" if gaps else "–"]
             if form == "improved":
-                cells.append(str(sum(not r["by"].split("/")[1:2] or r["by"].split("/")[1] not in ("refined", "retain")
-                                     for r in found)))
+                cells.append(str(sum(r["by"].split("/")[1:2] != ["refined"] for r in found)))
         worse = []
         for place in open_places:
             mine, auto = rows.get((*place, s, "improved"), {}), rows.get((*place, "auto", "auto"), {})
@@ -142,7 +166,7 @@ def main():
     elif not args.program or not args.graphs:
         parser.error("PROGRAM, CSV and GRAPHS are needed")
     else:
-        measure(args)
+        sys.exit(measure(args))
 
 
 if __name__ == "__main__":

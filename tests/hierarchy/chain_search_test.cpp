@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/core/error.hpp"
 #include "remat/hierarchy/check.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/block_stack.hpp"
@@ -47,6 +48,11 @@ TEST_CASE("the levels of cuts are a hierarchy, each level a part of the cuts of 
     }
   }
   CHECK(groups > 100);
+}
+
+TEST_CASE("forward marks of a wrong number are refused") {
+  const problem p = test::stack_problem(test::stack_kind::residual, 4);
+  CHECK_THROWS_AS(static_cast<void>(partition_at_levels(p.graph(), {1, 0})), bad_argument);
 }
 
 TEST_CASE("the chains of a hierarchy: no repetition, at most so many stages, short ones first") {
@@ -100,7 +106,7 @@ TEST_CASE("a chain's schedule is checked, within the budget, and never better th
   CHECK(same > 3);
 }
 
-TEST_CASE("a table that is too large is said") {
+TEST_CASE("a table that is too large is reported") {
   const problem free = test::stack_problem(test::stack_kind::residual, 4);
   const problem p = free.with_budget(free.graph().baseline_peak / 2);
   const operation_hierarchy h = partition_at_levels(p.graph());

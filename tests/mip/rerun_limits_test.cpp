@@ -41,7 +41,31 @@ TEST_CASE("limits of runs again: the optimum of the program stays, decisions go"
   CHECK(fewer > 5);
 }
 
-TEST_CASE("nothing is forbidden without a budget, for an infinite time, or after a stop") {
+TEST_CASE("its flows are counted, and a limit ends it: then it forbids less") {
+  std::size_t cut_short = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const problem free = test::random_problem(seed + 66000, {.operations = 8, .once = 0, .backward = 100});
+    const std::int64_t low = largest_working_set(free).bytes;
+    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+    const double time = 1.2 * p.graph().needed_time;
+    const rerun_limits whole(p, time);
+    CHECK(whole.is_complete());
+    if (whole.work() < 2) continue;
+    ++cut_short;
+    run_control half;
+    half.work_limit = whole.work() / 2;
+    const rerun_limits part(p, time, half);
+    CHECK_FALSE(part.is_complete());
+    CHECK(part.work() == half.work_limit);
+    for (std::uint32_t a = 0; a < 8; ++a)
+      for (std::uint32_t o = 0; o < 8; ++o)
+        if (whole.allows(static_cast<op_id>(a), static_cast<op_id>(o)))
+          CHECK(part.allows(static_cast<op_id>(a), static_cast<op_id>(o)));
+  }
+  CHECK(cut_short > 3);
+}
+
+TEST_CASE("with time enough, nothing is forbidden without a budget, for an infinite time, or after a stop") {
   const problem free = test::random_problem(66003, {.operations = 8, .once = 0, .backward = 100});
   const problem tight = free.with_budget(largest_working_set(free).bytes);
   std::stop_source source;

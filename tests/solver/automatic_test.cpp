@@ -246,6 +246,8 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
     return wrong;
   };
   CHECK_THROWS_AS((void)automatic(p, options), internal_error);
+  options.further = {{"empty", {}}};
+  CHECK_THROWS_WITH_AS((void)automatic(p, options), "auto: the part \"empty\" has no solve", bad_argument);
   options.further = {automatic_part_of(evict)};
   CHECK(options.further[0].name == "evict");
   check_valid(p, automatic(p, options));

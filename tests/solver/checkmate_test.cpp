@@ -6,25 +6,28 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <random>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
+#include "remat/cost/unit.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/checkmate_model.hpp"
 #include "remat/mip/concepts.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/figures.hpp"
+#include "remat/solver/no_remat.hpp"
 #include "support/answer.hpp"
 #include "support/lying_backend.hpp"
 #include "support/random_graph.hpp"
@@ -51,6 +54,26 @@ problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
   const std::int64_t low = largest_working_set(free).bytes;
   return free.with_budget(low + (free.graph().baseline_peak - low) / 3);
 }
+
+/// A backend that finds nothing, and notes the moves that its searches might have taken.
+struct idle_backend {
+  static constexpr std::string_view name = "idle";
+  struct searches {
+    std::uint64_t relaxed = 0, near = 0, whole = 0, near_programs = 0;
+  };
+  searches* noted = nullptr;
+
+  [[nodiscard]] mip_result solve(const mip_model& m, const mip_options& options) const {
+    const std::uint64_t price = std::clamp<std::uint64_t>(m.num_terms() / 75, 1, checkmate_moves_per_node);
+    bool whole_numbers = false;
+    for (std::size_t j = 0; j < m.num_columns(); ++j) whole_numbers = whole_numbers || m.is_integer(j);
+    const bool is_near = options.most_nodes != mip_options::no_node_limit;
+    (is_near ? noted->near : whole_numbers ? noted->whole : noted->relaxed) += price * options.run.work_limit;
+    noted->near_programs += is_near;
+    return {};
+  }
+};
+static_assert(mip_backend<idle_backend>);
 
 /// Graphs on which the whole program is solved at once.
 problem small(std::uint64_t seed) {
@@ -149,6 +172,27 @@ TEST_CASE("a pure answer is the method's own, a start is said, and improvement s
   CHECK(warmed > 0);
 }
 
+TEST_CASE("a start that runs an operation again after all first runs is taken") {
+  training_graph g("late");
+  const tensor_id a = g.add_tensor({.bytes = 1}), b = g.add_tensor({.bytes = 1}), c = g.add_tensor({.bytes = 1});
+  const op_id first = g.add_operation({.outputs = {a}}), second = g.add_operation({.outputs = {b}});
+  const op_id third = g.add_operation({.inputs = {b}, .outputs = {c}});
+  g.add_final_output(a);
+  g.add_final_output(c);
+  schedule plan;
+  plan.compute(first);
+  plan.free(a);
+  plan.compute(second);
+  plan.compute(third);
+  plan.free(b);
+  plan.compute(first);
+  const problem p = problem(g, unit_cost{}).with_budget(2);
+  const solution s = checkmate_own(p, {.starts = {plan}, .good_enough = 0});
+  test::check_answer(p, s);
+  REQUIRE(s.has_schedule());
+  CHECK(s.by == "checkmate/start");
+}
+
 TEST_CASE("the paper's method alone: rounding and the whole program") {
   std::size_t found = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -178,6 +222,40 @@ TEST_CASE("a backend that lies: no invalid schedule, and neither optimal nor inf
     CHECK(s.status != solve_status::optimal);
     CHECK(s.status != solve_status::infeasible);
     if (says == mip_status::failed) CHECK(s.message.find("were no schedules") != std::string::npos);
+    REQUIRE(s.statistics.own.find<std::int64_t>("wrong_solutions"));
+    CHECK((*s.statistics.own.find<std::int64_t>("wrong_solutions") > 0) ==
+          (s.message.find("were no schedules") != std::string::npos));
+  }
+}
+
+TEST_CASE("the steps keep their shares of a work limit") {
+  const problem p = at(bundled("rk/fno1d"), 0.6);
+  constexpr std::uint64_t limit = 100'000;
+  idle_backend::searches searches;
+  const solution s = checkmate_with(idle_backend{&searches})(
+      p, {.good_enough = 0, .window_nodes = limit, .run = {.work_limit = limit}});
+  CHECK_FALSE(s.has_schedule());
+  CHECK(searches.near_programs > 3);
+  CHECK(searches.relaxed > 0);
+  CHECK(searches.relaxed <= limit * 2 / 5);
+  CHECK(searches.near <= (limit - searches.relaxed) / 2);
+  CHECK(searches.whole <= limit - searches.relaxed - searches.near);
+  CHECK(s.statistics.work <= limit);
+}
+
+TEST_CASE("a start over the budget is ignored, an illegal one is refused, with improvement or without") {
+  const problem p = small(70000);
+  const std::optional<schedule> over = no_remat(p.with_budget(problem::unlimited)).plan;
+  REQUIRE(over);
+  REQUIRE(check(p, *over).what == violation::over_budget);
+  for (const bool improve : {false, true}) {
+    checkmate_options options{.starts = {*over}, .improve = improve, .good_enough = 0, .run = {.work_limit = 1500}};
+    const solution s = checkmate_own(p, options);
+    test::check_answer(p, s);
+    CHECK(s.by != "checkmate/start");
+    options.starts.push_back(schedule{{step::free(tensor_id{0})}});
+    const std::string said = "checkmate: starts[1] is illegal: " + check(p, options.starts[1]).message();
+    CHECK_THROWS_WITH_AS((void)checkmate_own(p, options), said.c_str(), bad_argument);
   }
 }
 
@@ -190,6 +268,12 @@ TEST_CASE("limits, a model that is too large, the same answer every time") {
   const solution large = checkmate_own(p, {.good_enough = 0, .most_columns = 1000, .run = {.work_limit = 1000}});
   CHECK(*large.statistics.own.find<std::string>("program_ending") == "too large");
   CHECK(large.message.find("more than most_columns") != std::string::npos);
+  const solution larger = checkmate_own(p, {.good_enough = 0, .most_columns = 10, .run = {.work_limit = 1000}});
+  const figures::group_list* near = larger.statistics.own.find<figures::group_list>("near");
+  REQUIRE(near);
+  REQUIRE(near->size() == 1);
+  CHECK(*near->front().find<std::string>("ending") == "too large");
+  CHECK(near->front().find<std::int64_t>("nodes") == nullptr);
   const problem q = middling(63001);
   const checkmate_options options{.good_enough = 0, .run = {.work_limit = 2000, .seed = 3}};
   const solution a = checkmate_own(q, options), b = checkmate_own(q, options);

@@ -148,7 +148,10 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
       }
     for (const figures& f : hierarchies_of(s)) {
       // Groups cannot hold all the producers of such a sum: chains are all there is.
-      if (is_mixed && options.hierarchy) CHECK(groups_of(f, "levels").empty());
+      if (is_mixed && options.hierarchy) {
+        CHECK(groups_of(f, "levels").empty());
+        CHECK(groups_of(f, "chains").size() == 1);
+      }
       for (const figures& level : groups_of(f, "levels")) {
         REQUIRE(whole(level, "distinct") <= whole(level, "groups"));
         REQUIRE(whole(level, "reused") <= whole(level, "distinct"));
@@ -364,7 +367,7 @@ TEST_CASE("a rule of the user's chooses the methods of sub-graphs") {
   CHECK(over_levels(h, "tables") > 0);
 }
 
-TEST_CASE("integer programs below the top level, and those that are refused are said") {
+TEST_CASE("integer programs below the top level; the refused ones are counted and reported") {
   const problem p = bundled("rk/fno1d", 60);
   hiremate_options options = limited(run_control::no_work_limit);
   options.good_enough = 0;
@@ -384,7 +387,7 @@ TEST_CASE("integer programs below the top level, and those that are refused are 
   CHECK(none.message.find("integer programs not solved") != std::string::npos);
 }
 
-TEST_CASE("chains that are not begun are said") {
+TEST_CASE("chains that are not begun are counted and reported") {
   const problem p = bundled("rk/mixer", 50);
   hiremate_options options = limited(run_control::no_work_limit);
   options.good_enough = 0;
@@ -457,7 +460,7 @@ TEST_CASE("it ends on time, and when it is stopped") {
   }
 }
 
-TEST_CASE("progress in its name, on the caller's thread; what that throws leaves the solver") {
+TEST_CASE("progress has the solver's name and the caller's thread; what the callback throws leaves the solver") {
   const problem p = bundled("rk/fno1d", 50);
   for (const unsigned threads : {1U, 2U}) {
     hiremate_options options;

@@ -72,6 +72,7 @@ TEST_CASE("larger random graphs: valid, and before memory is spent never worse f
     for (const int percent : {80, 55}) {
       const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       remat::rockmate_options options = quick();
+      options.retain_rounds = 3;
       remat::test::check_answer(p, remat::rockmate(p, options));
       options.retain_rounds = 0;
       const solution with = remat::rockmate(p, options);
@@ -91,7 +92,6 @@ TEST_CASE("options pay: the same chains without them are slower") {
     const problem p = free.with_budget(free.graph().baseline_peak / 100 * percent);
     remat::rockmate_options options;
     options.block_effort = 6000;
-    options.retain_rounds = 0;
     const solution with = remat::rockmate(p, options);
     options.most_block = 0;
     const solution without = remat::rockmate(p, options);
@@ -193,6 +193,8 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(*figures.find<double>("flat_time") == own.time);
   CHECK(*figures.find<bool>("with_options"));
   CHECK(*figures.find<std::int64_t>("chains_with_options") > 0);
+  CHECK(*figures.find<std::int64_t>("chains_refused") > 0);
+  CHECK(*figures.find<std::int64_t>("tables_refused") == 0);
   CHECK(*figures.find<std::int64_t>("options_kept") <= *figures.find<std::int64_t>("options_found"));
   CHECK(*figures.find<std::int64_t>("stage_options") > *figures.find<std::int64_t>("stages"));
   options.improve = true;
@@ -201,6 +203,14 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(better.by.rfind("rockmate/refined/", 0) == 0);
   CHECK(better.time < own.time);
   CHECK(better.statistics.own.find<double>("own_time") != nullptr);
+
+  options = {};
+  options.max_stages = 20;
+  options.block_effort = 0;
+  options.table_bytes = 1000;
+  const solution refused = remat::rockmate(p, options);
+  CHECK(*refused.statistics.own.find<std::int64_t>("chains_refused") > 0);
+  CHECK(*refused.statistics.own.find<std::int64_t>("tables_refused") > 0);
 }
 
 }  // namespace

@@ -422,6 +422,7 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(*figures.find<double>("flat_time") == own.time);
   CHECK(*figures.find<std::int64_t>("flat_peak_bytes") == own.peak_bytes);
   CHECK(*figures.find<std::int64_t>("chains") > 3);
+  CHECK(*figures.find<std::int64_t>("tables_refused") == 0);
   CHECK(*figures.find<std::int64_t>("stages") <= 30);
   CHECK(*figures.find<std::int64_t>("distinct_stages") <= *figures.find<std::int64_t>("stages"));
   CHECK(*figures.find<double>("table_time") > 0);
@@ -439,6 +440,12 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(better.time < held.time);
   CHECK(*better.statistics.own.find<double>("own_time") == own.time);
   CHECK(*better.statistics.own.find<std::string>("own_by") == "rotor");
+
+  options = {};
+  options.max_stages = 30;
+  options.table_bytes = 1000;
+  const solution refused = remat::rotor(p, options);
+  CHECK(*refused.statistics.own.find<std::int64_t>("tables_refused") > 0);
 }
 
 TEST_CASE("count_distinct_stages: the stages of a homogeneous chain but for its ends") {

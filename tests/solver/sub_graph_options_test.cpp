@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,10 +40,10 @@ sub_graph_search by(sub_method method, std::uint64_t moves = 50) {
 }
 
 sub_graph_table find(const problem& p, const std::vector<sub_graph>& wanted, const sub_graph_search& search,
-                     unsigned threads = 1) {
+                     unsigned threads = 1, std::uint64_t work = 1'000'000) {
   run_control run;
   run.threads = threads;
-  run.work_limit = 1'000'000;
+  run.work_limit = work;
   run_clock clock(run);
   return find_sub_graph_options(p.graph(), wanted, search, clock);
 }
@@ -60,6 +61,17 @@ void check_options(const std::vector<sub_graph>& wanted, const sub_graph_table& 
       REQUIRE(measured->saved_bytes == o.saved_bytes);
     }
   }
+}
+
+/// The same ways to run every sub-graph, in the same order.
+bool are_equal(const sub_graph_table& a, const sub_graph_table& b) {
+  return std::equal(a.options.begin(), a.options.end(), b.options.begin(), b.options.end(),
+                    [](const std::vector<part_option>& x, const std::vector<part_option>& y) {
+                      return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                                        [](const part_option& k, const part_option& l) {
+                                          return k.forward == l.forward && k.backward == l.backward;
+                                        });
+                    });
 }
 
 }  // namespace
@@ -144,25 +156,42 @@ TEST_CASE("the rule sees the facts; several methods compete; an empty list leave
   for (const auto& options : none.options) CHECK(options.size() == 1);
 }
 
+TEST_CASE("integer programs under a work limit: the same options for any number of threads") {
+  const problem p = test::stack_problem(test::stack_kind::u_net, 6);
+  partition_options dividing;
+  dividing.max_group = 10;
+  const std::vector<sub_graph> wanted = deepest_groups(p.graph(), h_partition(p.graph(), dividing));
+  sub_graph_search search = by(sub_method::h_ilp);
+  search.peaks = 2;
+  search.nodes = 1'000'000;             // the work binds first
+  std::atomic<std::uint64_t> nodes{0};  // that the programs may use
+  search.program = [&](const level_problem& level, std::int64_t budget, const hierarchical_ilp_options& options) {
+    nodes += options.run.work_limit;
+    return hierarchical_ilp(branch_and_bound, level, budget, options);
+  };
+  const sub_graph_table one = find(p, wanted, search, 1, 1'000'000);
+  const std::uint64_t allowed = nodes;
+  CHECK(one.distinct > 2);
+  CHECK(one.programs > 0);
+  for (int k = 0; k < 4; ++k) {
+    nodes = 0;
+    CHECK(are_equal(one, find(p, wanted, search, 2, 1'000'000)));
+    CHECK(nodes.load() == allowed);
+  }
+}
+
 TEST_CASE("the same options for any number of threads; caches; a stop") {
   const problem p = test::stack_problem(test::stack_kind::encoder_decoder, 4);
   const std::vector<sub_graph> wanted = deepest_groups(p.graph(), partition_at_cuts(p.graph()));
   sub_graph_search search = by(sub_method::automatic);
   const sub_graph_table one = find(p, wanted, search, 1), two = find(p, wanted, search, 2);
-  REQUIRE(one.options.size() == two.options.size());
-  for (std::size_t i = 0; i < one.options.size(); ++i) {
-    REQUIRE(one.options[i].size() == two.options[i].size());
-    for (std::size_t k = 0; k < one.options[i].size(); ++k) {
-      CHECK(one.options[i][k].forward == two.options[i][k].forward);
-      CHECK(one.options[i][k].backward == two.options[i][k].backward);
-    }
-  }
-  search.cache = search.scratch = std::make_shared<option_cache>();
+  CHECK(are_equal(one, two));
+  search.cache = std::make_shared<option_cache>();
   CHECK(find(p, wanted, search).reused == 0);
   const sub_graph_table known = find(p, wanted, search);
   CHECK(known.reused == known.distinct);
   CHECK(known.solves == 0);
-  search.cache = search.scratch = nullptr;
+  search.cache = nullptr;
   std::stop_source source;
   source.request_stop();
   run_control run;

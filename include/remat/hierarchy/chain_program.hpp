@@ -63,7 +63,7 @@ class chain_program {
   /// Tells `visit` how to go on: the number of bytes by which the next budget is to be lower at least; negative: end.
   using visitor = std::function<std::int64_t(const entry&)>;
 
-  /// Keeps references to the graph. O(operations + reads and writes + L²) time for L stages. With
+  /// Keeps a reference to the graph. O(operations + reads and writes + L²) time for L stages. With
   /// `stage_order::least_peak` sizes are rounded up, so that a schedule never needs more than the table says.
   chain_program(const flat_graph& g, const forward_line& line, const cut_list& cuts,
                 stage_order order = stage_order::listed);
@@ -82,8 +82,9 @@ class chain_program {
   /// The bytes with which every stage is kept whole, as the table counts them.
   [[nodiscard]] std::int64_t flat_bytes() const noexcept { return flat_bytes_; }
 
-  /// Fills the table. Its rows count as work on the clock. Polls after each row. `too_large`: the table would take more
-  /// than `table_bytes`.
+  /// Fills the table. Its rows count as work on the clock. A table of no fewer rows than there is work left is not
+  /// begun: it uses that work up, and the answer is `stopped`. Polls after each row. `too_large`: the table would take
+  /// more than `table_bytes`.
   [[nodiscard]] fill_outcome fill(run_clock& clock, const chain_program_options& options);
 
   /// Calls `visitor` with the schedules of the table that differ in time, fastest first. Precondition: filled.

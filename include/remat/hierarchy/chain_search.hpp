@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -21,12 +20,13 @@ namespace remat {
 /// level a group whose children are the segments of the finer level. Segments of one operation, and segments that equal
 /// one of the finer level, are no groups. Every level is a chain; nothing limits the children of a group.
 /// `forward`: one byte for each operation, as in `partition_options`; empty: `forward_operations`. Near-linear time.
+/// Throws `bad_argument` for `forward` of a wrong length, and as `make_hierarchy`.
 [[nodiscard]] operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward = {});
 
 /// The chains of a hierarchy, without repetition: for each depth the cuts of `cuts_at_depth`, every second, third,
-/// fourth, sixth, eighth and twelfth of them, and selections that leave 4 to 45 stages of about equal bytes. Lists of
-/// more than `most_stages` − 1 cuts are replaced by selections of as many. Short ones first. `line` is `line_of` the
-/// hierarchy.
+/// fourth, sixth, eighth and twelfth of them, and selections that leave 4 to 45 stages of about equal bytes. Where a
+/// depth has more than `most_stages` − 1 cuts, a selection of at most as many replaces them; other lists of more cuts
+/// are left out. Short ones first. `line` is `line_of` the hierarchy. O(operations · depth · log(depth)) time.
 [[nodiscard]] std::vector<cut_list> chains_of(const operation_hierarchy& h, const forward_line& line,
                                               std::size_t most_stages);
 

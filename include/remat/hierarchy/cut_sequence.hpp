@@ -35,8 +35,8 @@ struct repeat {
 /// cross within a quarter of a piece around it.
 class sequence_cutter {
  public:
-  /// `weight`: operations of a node, at least 1. `crossing[i]`: bytes that node i - 1 hands to node i; [0] counts not.
-  /// All have one entry for each node. O(32 · nodes) time.
+  /// `weight`: operations of a node, at least 1. `crossing[i]`: bytes that node i - 1 hands to node i; [0] does not
+  /// count. Each has one entry for each node; `crossing` may have more. O(32 · nodes) time.
   sequence_cutter(std::span<const std::uint64_t> kind, std::span<const std::uint32_t> weight,
                   std::span<const std::int64_t> crossing);
 

@@ -27,7 +27,7 @@ class group_level {
   /// The group as a problem of operations.
   [[nodiscard]] const problem& flat() const noexcept { return flat_; }
   /// The schedule of `flat()` that a schedule of the level expands to, freed as early as possible. It may exceed the
-  /// peak budget: the caller checks it.
+  /// peak budget: the caller checks it. Precondition: *take* runs once, and *turn* once behind it.
   [[nodiscard]] schedule expand(std::span<const level_problem::choice> choices) const;
 
  private:

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -36,9 +35,10 @@ struct part_chain_search {
 struct part_chain_result {
   std::vector<part_option> options{};  ///< Pareto-optimal ones, by falling saved bytes; the first keeps everything
   std::size_t tables = 0;              ///< that were filled
+  std::size_t refused = 0;             ///< tables larger than `chain_program_options::table_bytes`
   std::size_t stages = 0;              ///< of the longest chain
   std::size_t unmatched = 0;           ///< stages that could not use the ways of their segment
-  bool whole = true;                   ///< no limit had a say
+  bool whole = true;                   ///< no limit of the clock ended the search
 };
 
 /// Options of a part by Rotor's dynamic program over its children, or over its operations: one table gives the options
@@ -50,7 +50,8 @@ struct part_chain_result {
 /// schedules of all peak budgets; `turns` differences from 0 to the bytes of everything are tried. A stage uses the
 /// ways of its segment where `stage_chain` gives it the same backward operations.
 ///
-/// Work: the rows of the tables and the schedules that are measured. Polls after each.
+/// Work: the rows of the tables and the schedules that are measured. Polls after each. A table of more than
+/// `chain_program_options::table_bytes` is left out. Throws `bad_argument` for `slots`, `turns` or `most_stages` 0.
 [[nodiscard]] part_chain_result find_chain_options(const step_part& part, std::span<const part_segment> segments,
                                                    const part_chain_search& search, run_clock& clock);
 

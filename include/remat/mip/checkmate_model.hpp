@@ -107,7 +107,7 @@ class checkmate_model {
   /// The schedule of that order: runs without use are left out, and tensors are freed as early as possible. It is not
   /// checked, since the values of a backend are a hint.
   [[nodiscard]] schedule decode(std::span<const double> values) const;
-  /// Checkmate's two-phase rounding of the values of a relaxation, their section 5.
+  /// Checkmate's two-phase rounding of the values of a relaxation (section 5 of the paper).
   ///
   /// First, `keep(x)` says of each tensor and phase whether the tensor is kept until the phase begins; x is its value
   /// there, from 0 to 1. The paper's rounding keeps it where x > 0.5, or with probability x. Then each phase runs the

@@ -21,15 +21,15 @@ namespace remat {
 /// them; docs/checkmate.md says how many decisions go.
 ///
 /// Each bound is the best over some prices of a byte, found by climbing from the best price of the moment before.
-/// Some flows for each moment, and for each pair of a moment and an operation before it. Polls the limits of `run`
-/// before each flow; a search that is stopped forbids less.
+/// Some flows for each moment, and for each pair of a moment and an operation before it. A flow is a unit of work.
+/// Polls the limits of `run` before and within each flow; a search that is stopped forbids less.
 class rerun_limits {
  public:
   /// The limits of the second kind are not computed for more operations: the number of pairs would be too large.
   static constexpr std::uint32_t most_operations = 1000;
 
-  /// Limits for schedules of `p` that take at most `at_most`. Without a budget, or for an infinite time, nothing is
-  /// forbidden.
+  /// Limits for schedules of `p` that take at most `at_most`. For an infinite time nothing is forbidden. Without a
+  /// budget, only operations are forbidden that take longer than `at_most` allows beside the needed time.
   rerun_limits(const problem& p, double at_most, const run_control& run = {});
 
   /// True if operation `o` may run again in the phase that ends with the first run of operation `a`.
@@ -38,11 +38,17 @@ class rerun_limits {
   }
   /// The highest turnaround bound that was found, on the time of what runs again.
   [[nodiscard]] double recomputation() const noexcept { return recomputation_; }
+  /// The number of flows.
+  [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
+  /// False if a limit or a stop request ended the search.
+  [[nodiscard]] bool is_complete() const noexcept { return complete_; }
 
  private:
   std::vector<double> time_, slack_;  // of an operation; the time that is left in the phase of one
   std::vector<std::uint32_t> last_;   // the operation in whose phase an operation may run again the last time
   double recomputation_ = 0;
+  std::uint64_t work_ = 0;
+  bool complete_ = true;
 };
 
 }  // namespace remat

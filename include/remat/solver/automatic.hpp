@@ -59,8 +59,9 @@ struct automatic_options {
 /// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its
 /// own `figures`. The answer is never slower than that of a part within its share. A unit of work is one of the part's
 /// units; `evictions_per_work` operations of `evict` count as one, as in `refined`. For a seed and a work limit the
-/// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative.
-/// Cancellation: as the slowest of its parts. Progress comes in the name of `auto`, the part as the stage.
+/// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and
+/// for a part of `further` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the
+/// name of `auto`, the part as the stage.
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
 struct automatic_solver {

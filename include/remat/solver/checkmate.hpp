@@ -21,7 +21,7 @@ inline constexpr std::uint64_t checkmate_moves_per_node = 400;
 
 /// Options of `checkmate_solver`.
 struct checkmate_options {
-  /// Schedules to start from. Those that are not within the budget are not used.
+  /// Schedules to start from. Those over the budget are ignored.
   std::vector<schedule> starts{};
   /// Start from the schedules that `rockmate` and `refined` find in half of the limits.
   bool warm_start = false;
@@ -32,7 +32,8 @@ struct checkmate_options {
   /// The number of `checkmate_model_options::moments`: those of the highest bounds are taken. 0: the paper's form.
   std::uint32_t moments = 4;
   std::int64_t units = std::int64_t{1} << 20;  ///< `checkmate_model_options::units`
-  /// A model of more columns is not built: its first linear program alone would take minutes.
+  /// The whole program is not built where `checkmate_model::size_estimate` exceeds this, nor any model of more than
+  /// twice as many columns: its first linear program alone would take minutes.
   double most_columns = 60'000;
   /// Relaxations that are rounded, until one gives a schedule: for the budget, and for smaller ones, so that the
   /// rounded schedule fits. 0: none.
@@ -80,7 +81,8 @@ struct checkmate_options {
 ///  4. The whole program, for faster schedules alone (`rerun_limits`), started from the best schedule.
 ///
 /// Each solution of the backend is rebuilt into a schedule, which is freed as early as possible and passes the exact
-/// checker. Steps 1 to 3 get at most two fifths, a half and three fifths of the limits that are left at their time.
+/// checker. Steps 1 to 3 get at most two fifths, a half and three fifths of the limits that are left at their time, but
+/// for the last unit of the backend's work, which they may begin.
 ///
 /// The program's optimum holds for the listed order of first runs and for at most one more run of an operation in a
 /// phase. So it proves nothing of the problem, and its infeasibility does not, either: `lower_bound`, `optimal` and
@@ -94,19 +96,22 @@ struct checkmate_options {
 /// `relaxation_columns`, `relaxation_rows`, `relaxation_seconds`; `rounding_tries`, `rounding_fitting` (tries whose
 /// schedule is within the budget), `rounding_time` (the best), `rounding_allowance` (the part of the budget that the
 /// rounded relaxation left free), `rounding_relaxations`, `rounding_seconds`; `near`, a list of programs, each with
-/// `distance`, `around_schedule`, `decisions`, `columns`, `rows`, `nodes`, `seconds`, `ending`; `window_programs`,
-/// `window_improvements`, `window_nodes`, `window_seconds`; `program_phases`, `program_decisions`, `program_columns`,
-/// `program_rows`, `program_nodes`, `program_bound` (a time, by the backend's word), `program_gap` ((best time − bound)
-/// / bound), `program_seconds`, `program_ending` (a `mip_status`, or "too large", or "nothing to decide");
-/// `own_time`, `own_peak_bytes` and `own_by` with `improve`.
+/// `distance`, `around_schedule`, `decisions`, `columns`, `rows`, `nodes`, `seconds`, `ending`; only `distance`,
+/// `around_schedule` and `ending` ("too large" or "stopped") for the last one if it was not built, which ends the list;
+/// `window_programs`, `windows_not_built`, `window_improvements`, `window_nodes`, `window_seconds`; `program_phases`,
+/// `program_decisions`, `program_columns`, `program_rows`, `program_nodes`, `program_bound` (a time, by the backend's
+/// word), `program_gap` ((best time − bound) / bound), `program_seconds`, `program_ending` (a `mip_status`, or "too
+/// large" or "stopped" if it was not built, or "nothing to decide"); `wrong_solutions` of the backend, in all steps,
+/// that are no schedules; `own_time`, `own_peak_bytes` and `own_by` with `improve`.
 ///
 /// A unit of work is a move of `refined`; `checkmate_moves_per_node` of them are a unit of the backend's work
-/// (`mip_options`) on a large model. Under a work limit the answer is the same for a seed and any number of threads.
-/// Without any limit, each search of the backend ends after `window_nodes` or `default_nodes` nodes.
+/// (`mip_options`) on a large model, and 16 flows of `rerun_limits` count as one. Under a work limit the answer is the
+/// same for a seed and any number of threads. Without any limit, each search of the backend ends after `window_nodes`
+/// or `default_nodes` nodes.
 ///
 /// Throws `bad_argument` for `good_enough` or `most_columns` that is NaN or negative, for `units` below 1, and for
-/// `allowance_step` outside of [0, 1). Cancellation: as the backend; building a model polls at every event of the
-/// program.
+/// `allowance_step` outside of [0, 1), and for a schedule to start from that is illegal for another reason than the
+/// budget. Cancellation: as the backend; building a model polls at every event of the program.
 ///
 /// `solution::by`: "checkmate/rounding", "checkmate/near", "checkmate/window", "checkmate/program"; "checkmate/start"
 /// for a given start, "checkmate/start/…" for `rockmate` and `refined` by `warm_start`, "checkmate/refined/…" by

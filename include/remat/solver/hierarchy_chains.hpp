@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,8 +28,8 @@ struct hierarchy_chains_options {
   std::uint32_t slots = 500;                         ///< parts of the memory, 1 … 2^24
   std::size_t most_stages = 150;                     ///< of a chain, at least 1
   std::int64_t table_bytes = std::int64_t{1} << 30;  ///< larger tables are not filled
-  /// The largest sum of the squared numbers of operations of the distinct sub-graphs that are given options. One unit
-  /// takes some 15 µs.
+  /// The largest sum of the efforts of the distinct sub-graphs that are given options. The effort of n operations is
+  /// n · min(n, 200). One unit takes some 15 µs.
   std::uint64_t most_effort = 500'000;
   std::size_t finer = 8;   ///< the best chains that are solved again with four times as many slots
   double good_enough = 0;  ///< end when the best time exceeds the proven bound by at most this part of it
@@ -41,6 +40,8 @@ struct hierarchy_chains_options {
 /// first with its stages as they are, then with the options of its stages, where chains whose distinct stages have the
 /// fewest operations come first. Stages that are equal up to renaming and times are solved once. A large stage is
 /// divided into the stages of a finer chain that has been solved before.
+///
+/// Work is that of `search_chain` and `find_sub_graph_options`. Polls before each chain, and as those two do.
 class hierarchy_chains {
  public:
   /// Keeps references to its arguments.
@@ -67,9 +68,11 @@ class hierarchy_chains {
   /// Solves the best chains again with more slots.
   void solve_finer(run_clock& clock, solution& best, std::string_view solver);
 
-  /// The figures of one hierarchy: `chains`, `chains_with_options`, `chains_left` (not begun because of limits),
-  /// `chains_refused` (because of `most_effort`), `tables_refused` (because of `table_bytes`); of its best chain:
-  /// `stages`, `distinct_stages`, `options`, `table_time`, `flat_time`, `time`.
+  /// The figures of one hierarchy: `chains`, `chains_with_options`, `chains_left` (not solved with options because of
+  /// limits), `chains_refused` (because of `most_effort`), `tables_refused` (because of `table_bytes`, those of stages
+  /// included); of the search for options of its stages: `distinct` (without those known from a cache), `solves`,
+  /// `tables`, `programs`, `programs_refused` and `cut_short`, as in `sub_graph_table`; of its best chain: `stages`,
+  /// `distinct_stages` (with options alone), `options`, `table_time`, `flat_time`, `time`. Empty for an unknown name.
   [[nodiscard]] figures figures_of(std::string_view name) const;
 
  private:
@@ -89,6 +92,7 @@ class hierarchy_chains {
     std::size_t line = 0;
     cut_list cuts{};
     std::vector<std::size_t> stages{};  // indices of stages_
+    stage_order order = stage_order::listed;
     bool with_options = false;
     double time = 0;  // of the best schedule
   };
@@ -108,8 +112,11 @@ class hierarchy_chains {
                                                      std::uint32_t end) const;
   void find_options(const chain_entry& c, run_clock& clock);
   [[nodiscard]] std::vector<std::vector<stage_way>> ways_of(const chain_entry& c) const;
+  /// Distinct stages that have to be given options, as `most_effort` counts them; with `known` those that have them,
+  /// too.
+  [[nodiscard]] std::uint64_t effort_of(const chain_entry& c, bool known) const;
   void solve(chain_entry& c, bool with_options, std::uint32_t slots, run_clock& clock, solution& best,
-             std::string_view solver, stage_order order = stage_order::listed);
+             std::string_view solver);
 
   const problem& p_;
   const hierarchy_chains_options& options_;

@@ -51,10 +51,11 @@ struct hiremate_options {
   sub_method sub_solver = sub_method::automatic;
   sub_method_rule rule{};           ///< chooses methods for each sub-graph; empty: `default_sub_methods`
   std::size_t most_options = 12;    ///< of a sub-graph
-  std::size_t level_options = 100;  ///< of all sub-graphs of a level together, N_o
-  /// An own solver of sub-graphs: with `thorough`, it takes the place of `sub_solver` and `rule`.
+  std::size_t level_options = 100;  ///< N_o: of all sub-graphs in one group together; each has at least 2
+  /// Your own solver of sub-graphs. With `thorough` set, it takes the place of `sub_solver` and `rule`.
   part_solvers solvers{};
-  /// Shared by solves for several budgets, or of several graphs, with the same `solvers` and `rule`.
+  /// Shared by solves for several budgets, or of several graphs, with the same backend, `solvers`, `rule`,
+  /// `most_columns` and `nodes`: the cache does not tell these apart.
   std::shared_ptr<option_cache> cache{};
   std::uint64_t moves = 4000;       ///< `option_search::moves`, for groups of a level that is no chain
   std::uint64_t chain_moves = 300;  ///< `option_search::moves`, for stages of chains
@@ -62,10 +63,10 @@ struct hiremate_options {
   std::size_t max_stages = 150;     ///< of a chain, at least 1
   /// `hierarchy_chains_options::most_effort`
   std::uint64_t chain_effort = 500'000;
-  /// Nothing is begun any more where the best time exceeds the proven bound by at most this, as a part of the bound.
+  /// Nothing more is begun once the best time exceeds the proven bound by at most this part of the bound.
   double good_enough = 1e-3;
   double most_columns = 6'000;  ///< larger integer programs are not begun
-  std::uint64_t nodes = 100;    ///< of the backend's search at most, unless there is a limit on time
+  std::uint64_t nodes = 100;    ///< of the backend's search at most, unless the only limit is one on time
   bool improve = false;         ///< improve the schedule by eviction and refinement (`improve`)
   run_control run{};            ///< Limits, seed, threads, progress.
 
@@ -78,15 +79,15 @@ struct hiremate_options {
     visit("top_solver", self.top_solver, "who solves the top levels");
     visit("sub_solver", self.sub_solver, "who finds the options of sub-graphs");
     visit("most_options", self.most_options, "of a sub-graph");
-    visit("level_options", self.level_options, "N_o: of all sub-graphs of a level together");
+    visit("level_options", self.level_options, "N_o: of all sub-graphs in one group together");
     visit("moves", self.moves, "work of each pair of budgets of a sub-graph");
     visit("chain_moves", self.chain_moves, "the same, for the stages of chains");
     visit("slots", self.slots, "parts of the memory in Rotor's program");
     visit("max_stages", self.max_stages, "of a chain");
-    visit("chain_effort", self.chain_effort, "largest sum of the squared operations of distinct stages");
+    visit("chain_effort", self.chain_effort, "largest sum of n * min(n, 200) over distinct stages of n operations");
     visit("good_enough", self.good_enough, "nothing is begun within this of the proven bound");
     visit("most_columns", self.most_columns, "larger integer programs are not begun");
-    visit("nodes", self.nodes, "of the integer program's search, unless there is a limit on time");
+    visit("nodes", self.nodes, "of the integer program's search, unless the only limit is one on time");
     visit("improve", self.improve, "improve the schedule by eviction and refinement");
   }
 };
@@ -107,8 +108,8 @@ using level_program =
 ///
 /// 1. Hierarchies compete: H-Partition, repeats, cuts of fewest bytes, Rotor's levels of cuts; or one is given.
 /// 2. Chains: at each depth the groups of a hierarchy are the stages of a chain. Rotor's dynamic program over the
-///    options of the stages gives the schedules for all budgets (`hierarchy_chains`). So are the levels of cuts of a
-///    narrow order of the forward operations.
+///    options of the stages gives the schedules for all budgets (`hierarchy_chains`). The levels of cuts of a narrow
+///    order of the forward operations are chains as well, where there are at most 20,000 of these.
 /// 3. From the bottom up, the options of each group, within a grid of peak and save budgets: by H-ILP, Rotor's program,
 ///    TwRemat or `refined` on the sub-graph, as the rule says (`find_sub_graph_options`). Groups that are equal up to
 ///    renaming (and times) share them, and a cache keeps them for other budgets and graphs.
@@ -126,12 +127,13 @@ using level_program =
 /// add to one tensor have chains alone, since no group can hold all the producers of such a sum.
 ///
 /// Limits: each part gets a share of the time and of the work that are left: a quarter the chains without options, half
-/// the chains with options, a quarter their finer tables; of the rest, each hierarchy equally, a third the options, a
-/// third the search of the top level, and the integer programs all that is left. Nothing more is begun once the best
-/// schedule is within `good_enough` of the proven bound. Work is counted in elementary moves of the sub-solvers, rows
-/// of tables, and expanded schedules; a node of an integer program counts (columns)² / 200. For a seed and a limit on
-/// work the answer is the same for any number of threads. The bound and the partitions are not counted. Polls before
-/// each sub-problem and each row of a table; the sub-solvers poll as their headers say.
+/// the chains with options, a quarter their finer tables; of the rest, each hierarchy equally, a third the options
+/// (three fifths for `top_solver = h_ilp`), a third the search of the top level, and the integer programs all that is
+/// left. Nothing more is begun once the best schedule is within `good_enough` of the proven bound. Work is counted in
+/// elementary moves of the sub-solvers, rows of tables, and expanded schedules; a node of an integer program counts
+/// (columns)² / 200. For a seed and a limit on work the answer is the same for any number of threads. The bound, the
+/// partitions and the narrow order are not counted. Polls before each sub-problem and each row of a table; the
+/// sub-solvers poll as their headers say.
 ///
 /// Throws `bad_argument` for a given hierarchy that is not one of the problem's graph (`check_hierarchy`), `max_group`
 /// below 2, `max_top`, `slots` or `max_stages` 0, `slots` above 2^24, and `good_enough` or `most_columns` that is
@@ -139,17 +141,18 @@ using level_program =
 ///
 /// `solution::by`: "hiremate/PARTITION/chain" for Rotor's program, "hiremate/PARTITION/search_level" and
 /// "hiremate/PARTITION/h_ilp" for a top level, where PARTITION is "h_partition", "repeats", "cuts", "levels" or
-/// "given"; "hiremate/no_remat"; with `improve` also "hiremate/refined/…".
+/// "given", and for chains also "narrow"; "hiremate/no_remat"; with `improve` also "hiremate/refined/…".
 ///
 /// Figures (`statistics.own`): `hierarchies`, a list, one for each hierarchy:
-/// - `partition`, `groups`, `depth`, `top` (children of the whole graph), `top_options` (of all of them);
+/// - `partition`, `groups`, `depth`, `top` (children of the whole graph), `top_options` (of all of them), and
+///   `chains_alone` where "levels" has too many children for a top level;
 /// - `levels`, from the deepest up: `depth`, `groups`, `distinct` (up to renaming), `reused` (of these, from a cache),
-///   `solves`, `proven`, `tables` (of Rotor's program), `programs`, `programs_refused` (by `most_columns`), `cut_short`
-///   (distinct groups whose search a limit ended), `options`;
+///   `solves`, `proven`, `tables` (of Rotor's program), `tables_refused` (too large), `programs`, `programs_refused`
+///   (by `most_columns` or the limit on work), `cut_short` (distinct groups whose search a limit ended), `options`;
+///   beside the list, `levels_left`, if a limit came before some level;
 /// - `chains`: see `hierarchy_chains::figures_of`; behind those of "levels" stand those of "narrow";
-/// - `search_level_time`, and `h_ilp`: `columns`, `rows`, `nodes`, `bound`, `gap`, `seconds`, `time`, `ending`; times
-/// are
-///   of schedules, in the cost model's unit, and stand there if there is one.
+/// - `search_level_time`, and `h_ilp`: `refused` (as above), `columns`, `rows`, `nodes`, `bound`, `gap`, `seconds`,
+///   `time`, `ending`; times are of schedules, in the cost model's unit, and stand there if there is one.
 ///
 ///     solution s = hiremate_with(branch_and_bound)(problem, {.run = {.time_limit = std::chrono::seconds(5)}});
 template <mip_backend Backend>

@@ -56,8 +56,7 @@ struct rockmate_options {
 /// 1. Chains. The forward part is cut at all levels of `cut_levels`, at every second, third … cut of a level, and into
 ///    segments of about equal bytes. Fine chains come first, since their blocks are quick to solve.
 /// 2. Options. Blocks of a chain that are equal up to renaming and measured times are solved once. The options of a
-/// block
-///    are the fastest ways to run it within a grid of peak and save budgets (`find_options`), by bound, eviction,
+///    block are the fastest ways to run it within a grid of peak and save budgets (`find_options`), by bound, eviction,
 ///    refinement and, for small blocks, exact search; the paper uses an integer program. They do not depend on the
 ///    budget of the step: with a `cache`, further budgets cost next to nothing.
 /// 3. The dynamic program, with all options of all blocks (`staged_ways`), for all budgets at once. The schedules are
@@ -72,18 +71,20 @@ struct rockmate_options {
 ///
 /// The blocks take time within `block_effort`; each chain takes O(L³ · slots + L² · slots · options) time at worst. The
 /// answer is the same for any number of threads, and for a limit on work. One unit of work is a row of a table, an
-/// expanded schedule, or a move of `find_options`; a chain whose blocks may take more than the work left is given no
-/// options. Polls before each problem of a block, after each row, before each schedule, and within `retain`.
+/// expanded schedule, or a move of `find_options`, which shares the work that is left among all budgets of the blocks;
+/// a chain is given no options where less is left than `moves` for each block that no chain before had. Polls before
+/// each problem of a block, after each row, before each schedule, and within `retain`.
 /// Throws `bad_argument` for options out of range.
 ///
 /// `solution::by`: "rockmate" for a table's schedule, "rockmate/no_remat"; with `retain_rounds` or `improve`
 /// "rockmate/retain" where memory was left to spend, and with `improve` "rockmate/refined/…".
 ///
-/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_options`; `blocks` of the latter,
-/// `distinct_blocks`, `solves` (budgets of blocks), `options_found` and of these `options_kept`; of the chain of the
-/// best table's schedule `with_options`, `stages`, `distinct_stages`, `stage_options` (of all its stages), `slots`,
-/// `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the table
-/// grants) beside `flat_peak_bytes`. With `improve` also those of `remat::improve`.
+/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_options`; `chains_refused`, given no options
+/// for `block_effort` or for lack of work; `tables_refused`, left out for `table_bytes`; `blocks` of the chains with
+/// options, `distinct_blocks`, `solves` (budgets of blocks), `options_found` and of these `options_kept`; of the chain
+/// of the best table's schedule `with_options`, `stages`, `distinct_stages`, `stage_options` (of all its stages),
+/// `slots`, `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the
+/// table grants) beside `flat_peak_bytes`. With `improve` also those of `remat::improve`.
 struct rockmate_solver {
   using options_type = rockmate_options;                ///< The options of this solver.
   static constexpr std::string_view name = "rockmate";  ///< The solver's name in tables and progress reports.

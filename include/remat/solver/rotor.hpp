@@ -27,7 +27,7 @@ struct rotor_options {
   std::uint32_t slots = 500;       ///< parts of the budget, 1 … 2^24
   std::uint32_t max_stages = 150;  ///< of the chains that a graph is cut into, at least 1
   /// On a chain, in slots: charges a forward that keeps everything the gradient that waits at that time, as the
-  /// simulation does. The published recurrence and formats.md charge the gradient of its own output, which is often
+  /// simulation does. The published recurrence charges the gradient of the forward's own output, which is often
   /// worse and solves fewer tight budgets. If a schedule of the latter exceeds the budget, the former is used. The
   /// exact form always uses the former.
   bool exact_gradient = false;
@@ -69,16 +69,16 @@ struct rotor_options {
 /// that in bytes. Other than the paper, both fill a table for a limit on the time lost, which leaves most of the table
 /// empty. The limit grows until there is a schedule, which is then the best one.
 ///
-/// **On a graph.** `cut_levels` cuts the listed line and the line of `find_narrow_line` into chains. The table of each
-/// chain, with sizes rounded to the nearest slot, holds the schedules for all budgets. They are expanded to operations,
-/// fastest first, until one passes the checker within the true budget and the others cannot be much faster. The better
-/// line is solved again with twice as many slots; then both lines with sizes rounded up and the operations of each
-/// stage in an order of little memory (`operation_sequence`), bounded by the answer so far. The fastest schedule is the
-/// answer, memory-persistent in the model. With `retain_rounds`, `retain` then spends the memory that the best
-/// schedules leave; with `improve`, `refined` starts from what that gives (`remat::improve`). Other than the paper, a
-/// tensor that crosses several stages is counted once, gradients have sizes of their own, final outputs pile up during
-/// the backward, and a forward that keeps nothing may take less time. Optimal in the model of a chain; for the graph a
-/// heuristic.
+/// **On a graph.** `cut_levels` cuts the listed line into chains and, up to 20,000 operations, the line of
+/// `find_narrow_line`, too. The table of each chain, with sizes rounded to the nearest slot, holds the schedules for
+/// all budgets. They are expanded to operations, fastest first, until one passes the checker within the true budget and
+/// the others cannot be much faster. The better line is solved again with twice as many slots; then both lines with
+/// sizes rounded up and the operations of each stage in an order of little memory (`operation_sequence`), bounded by
+/// the answer so far. The fastest schedule is the answer, memory-persistent in the model. With `retain_rounds`,
+/// `retain` then spends the memory that the best schedules leave; with `improve`, `refined` starts from what that gives
+/// (`remat::improve`). Other than the paper, a tensor that crosses several stages is counted once, gradients have sizes
+/// of their own, final outputs pile up during the backward, and a forward that keeps nothing may take less time.
+/// Optimal in the model of a chain; for the graph a heuristic.
 ///
 /// Both answer with the baseline if it fits. The answer for a graph is never slower than the optimum of any of its
 /// chains within the budget, sizes rounded up to `slots` slots, and `stage_chain::standing_time` added: the model never
@@ -93,7 +93,8 @@ struct rotor_options {
 /// `solution::by`: "rotor" for a table's schedule, "rotor/no_remat"; with `retain_rounds` or `improve` "rotor/retain"
 /// where memory was left to spend, and with `improve` "rotor/refined/…".
 ///
-/// Figures (`solve_statistics::own`), on a graph: `lines` and `chains` solved; and of the chain of the best table's
+/// Figures (`solve_statistics::own`), on a graph: `lines` and `chains` solved; `tables_refused` for `table_bytes`, each
+/// tried again with half as many slots, down to 16, before its chain is left out; and of the chain of the best table's
 /// schedule `line` ("listed" or "narrow"), `count` ("near" or "safe"), `stages`, `distinct_stages`, `slots`,
 /// `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the table
 /// grants) beside `flat_peak_bytes`. On a chain: `stages`, `options`, and `form` ("slots" or "exact") of the best

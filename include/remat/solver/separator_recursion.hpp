@@ -41,7 +41,9 @@ class separator_recursion {
   separator_recursion(const flat_graph& graph, separator_tree tree);
 
   /// Returns whether a sequence was made. The sequence may be over the budget where a part cannot be taken apart any
-  /// more. A sequence that takes more time than `longest`, in the cost model's unit, is given up.
+  /// more. A sequence that takes more time than `longest`, in the cost model's unit, is given up, and so is one with
+  /// more than 2,000 calls of make inside one another. Where an operation would add to a tensor twice, the sequence is
+  /// made again with all outputs of that operation held from its first run on; at most 63 times.
   /// Counts a unit of work for each compute. Polls every fraction of a millisecond.
   bool run(std::int64_t budget, double longest, run_clock& clock);
   /// The operations of the last sequence, in order.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -82,13 +81,14 @@ struct sub_graph_search {
   std::uint64_t moves = 4000;     ///< `option_search::moves`
   sub_method_rule rule{};         ///< empty: `default_sub_methods`
   part_solvers solvers{};         ///< with `thorough`: takes the place of all methods
-  /// H-ILP on a backend; empty: sub-graphs for which the rule says `h_ilp` are solved by `rotor`.
+  /// H-ILP on a backend, called by several threads at once. Where it is empty, or the sub-graph is not divided, `rotor`
+  /// takes the place of `h_ilp`.
   std::function<level_solution(const level_problem&, std::int64_t budget, const hierarchical_ilp_options&)> program{};
   double most_columns = 6'000;  ///< of an integer program
   std::uint64_t nodes = 100;    ///< of an integer program
-  /// Options are looked up in both, and kept: in `cache` those that no limit cut short, in `scratch` all others. Null:
-  /// no cache.
-  std::shared_ptr<option_cache> cache{}, scratch{};
+  /// Options are looked up in it, and those that no limit cut short are added to it. Null: no cache. It does not tell
+  /// different `solvers`, `program`s or divisions of a sub-graph apart.
+  std::shared_ptr<option_cache> cache{};
 };
 
 /// The options of several sub-graphs.
@@ -99,9 +99,12 @@ struct sub_graph_table {
   std::size_t solves = 0;                           ///< problems of sub-graphs that were solved, tables included
   std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
   std::size_t tables = 0;                           ///< of the solves, tables of Rotor's program
+  std::size_t tables_refused = 0;                   ///< tables larger than `chain_program_options::table_bytes`
   std::size_t programs = 0;                         ///< of the solves, integer programs
-  std::size_t refused = 0;                          ///< integer programs that were not begun, because of `most_columns`
-  std::size_t cut_short = 0;                        ///< distinct sub-graphs whose search a limit ended early
+  std::size_t refused = 0;                          ///< integer programs not begun: `most_columns`, or the work left
+  /// Distinct sub-graphs whose search a limit ended early. Where `find_options` ends early for one of those that it
+  /// solves by one method, all of these count.
+  std::size_t cut_short = 0;
 };
 
 /// Finds options of sub-graphs, each distinct one once, by the methods that the rule chooses. The answer is the same
@@ -109,6 +112,21 @@ struct sub_graph_table {
 /// each sub-graph one by its operations. Polls before each problem of a sub-graph.
 [[nodiscard]] sub_graph_table find_sub_graph_options(const flat_graph& g, std::span<const sub_graph> sub_graphs,
                                                      const sub_graph_search& search, run_clock& clock);
+
+namespace detail::sub_graphs {
+
+/// Work of a node of an integer program: its linear program takes time in proportion to the square of the columns.
+inline constexpr double columns_squared_per_move = 200;
+[[nodiscard]] inline double moves_of_node(double columns) {
+  return std::max(1.0, columns * columns / columns_squared_per_move);
+}
+/// The nodes that `work` pays for, at most `most`.
+[[nodiscard]] inline std::uint64_t nodes_within(std::uint64_t work, double moves_per_node, std::uint64_t most) {
+  const double nodes = static_cast<double>(work) / moves_per_node;
+  return nodes >= static_cast<double>(most) ? most : static_cast<std::uint64_t>(nodes);
+}
+
+}  // namespace detail::sub_graphs
 
 }  // namespace remat
 

@@ -17,9 +17,10 @@ struct twremat_options {
   /// A tree decomposition of `operation_graph(p)`, for instance from `decompose`. Without one, several are made, and
   /// the one with the cheapest schedule is chosen.
   std::optional<tree_decomposition> tree{};
-  /// Separator trees that are tried, with four recursions each. 0: seven, and then up to a hundred, until the solve has
-  /// taken about a second (counted in work, so the answer depends on the seed alone). If none gives a schedule, 21 are
-  /// tried at least.
+  /// Separator trees that are tried, with four shares of the budget each. 0: seven, and then up to a hundred, until
+  /// the solve has taken about a second (counted in work, so the answer depends on the seed alone). If none gives a
+  /// schedule, 21 are tried at least. With `tree` or `by_width`, at most three: one for each weight that separators
+  /// balance.
   std::uint32_t attempts = 0;
   /// Takes the tree decomposition of least width, in place of the one with the cheapest schedule. For comparisons.
   bool by_width = false;
@@ -60,8 +61,8 @@ struct twremat_options {
 /// the budget steers the recursion in place of a depth, and the choice of the tree.
 ///
 /// Heuristic; `lower_bound` is proven (`prove`). With width w and unit sizes: peak O(w log n) and length O(n^log w) at
-/// worst. A recursion with 8 times the needed time is given up; 64 times, while there is no schedule. `run.seed` and a
-/// work limit decide the answer; `run.threads` is not used, but for `improve`.
+/// worst. A recursion with 8 times the needed time is given up; from the second tree on, while there is no schedule,
+/// one with 64 times. `run.seed` and a work limit decide the answer; `run.threads` is used by `improve` alone.
 /// Throws `bad_argument` if `options.tree` is no tree decomposition of the operation graph.
 /// Cancellation: polled every fraction of a millisecond in the recursion, and in retention.
 ///

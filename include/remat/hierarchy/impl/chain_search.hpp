@@ -4,8 +4,10 @@
 #include "remat/hierarchy/chain_search.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "remat/core/error.hpp"
 #include "remat/core/linkage.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -15,6 +17,9 @@ namespace remat {
 REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward) {
   constexpr std::uint32_t none = operation_hierarchy::none;
   if (forward.empty()) forward = forward_operations(g);
+  if (forward.size() != g.num_operations)
+    throw bad_argument("forward has " + std::to_string(forward.size()) + " entries; there are " +
+                       std::to_string(g.num_operations) + " operations");
   std::vector<std::uint32_t> first, second;
   for (std::uint32_t o = 0; o < g.num_operations; ++o)
     if (g.needed[o]) (forward[o] ? first : second).push_back(o);

@@ -29,13 +29,14 @@ class searcher {
     const part_option everything = runs_.keep_everything();
     out_.options.push_back(everything);
     const std::int64_t most = runs_.held_at_turn(everything);
-    for (std::uint32_t k = 0; k < search_.turns && out_.whole; ++k) {
-      const auto turn =
-          static_cast<std::int64_t>(search_.turns < 2 ? 0 : static_cast<double>(most) * k / (search_.turns - 1));
+    const std::uint32_t turns = most > 0 ? search_.turns : 1;
+    for (std::uint32_t k = 0; k < turns && out_.whole; ++k) {
+      const auto turn = static_cast<std::int64_t>(turns < 2 ? 0 : static_cast<double>(most) * k / (turns - 1));
       // The difference between the budgets is what the turn needs; the peak budget itself is the table's.
       const problem p = runs_.problem_within(turn + runs_.gradient_input_bytes(), 0).with_budget(problem::unlimited);
-      for (const cut_list& cuts : chains(p)) {
-        solve(p, cuts);
+      const forward_line line = line_of_part(p);
+      for (const cut_list& cuts : chains(line)) {
+        solve(p, line, cuts);
         if (clock_.should_stop()) out_.whole = false;
         if (!out_.whole) break;
       }
@@ -54,12 +55,12 @@ class searcher {
     return make_forward_line(p.graph(), std::move(first), std::move(rest));
   }
 
-  [[nodiscard]] std::vector<cut_list> chains(const problem& p) const {
-    const forward_line line = line_of_part(p);
+  [[nodiscard]] std::vector<cut_list> chains(const forward_line& line) const {
     const auto last = static_cast<std::uint32_t>(line.operations.size()) - 1;  // the place of take
     std::vector<cut_list> out;
     if (segments_.empty()) {
-      for (cut_list cuts : cut_levels(line, search_.most_stages - 1)) {
+      if (search_.most_stages < 3) return out;
+      for (cut_list cuts : cut_levels(line, search_.most_stages - 2)) {  // and the one before take
         if (last > 0 && (cuts.empty() || cuts.back() != last)) cuts.push_back(last);
         if (cuts.size() > 1) out.push_back(std::move(cuts));
       }
@@ -107,8 +108,8 @@ class searcher {
     return out;
   }
 
-  void solve(const problem& p, const cut_list& cuts) {
-    chain_program program(p.graph(), line_of_part(p), cuts);
+  void solve(const problem& p, const forward_line& line, const cut_list& cuts) {
+    chain_program program(p.graph(), line, cuts);
     out_.stages = std::max<std::size_t>(out_.stages, program.chain().length());
     if (!segments_.empty()) program.set_ways(ways_of(program.chain()));
     chain_program_options filling;
@@ -116,6 +117,7 @@ class searcher {
     filling.threads = 1;
     const fill_outcome end = program.fill(clock_, filling);
     if (end == fill_outcome::stopped) out_.whole = false;
+    if (end == fill_outcome::too_large) ++out_.refused;
     if (end != fill_outcome::filled) return;
     ++out_.tables;
     program.visit([&](const chain_program::entry& e) -> std::int64_t {

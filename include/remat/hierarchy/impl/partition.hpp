@@ -25,8 +25,9 @@ namespace remat {
 namespace detail::partitioning {
 
 inline std::vector<std::uint8_t> checked_forward(const flat_graph& graph, const partition_options& options) {
-  if (options.max_group < 2) throw bad_argument("max_group is " + std::to_string(options.max_group) + "; at least 2");
-  if (options.max_top < 1) throw bad_argument("max_top is 0; at least 1");
+  if (options.max_group < 2)
+    throw bad_argument("max_group is " + std::to_string(options.max_group) + "; it must be at least 2");
+  if (options.max_top < 1) throw bad_argument("max_top is 0; it must be at least 1");
   if (!std::isfinite(options.alpha)) throw bad_argument("alpha is not finite");
   if (options.forward.empty()) return forward_operations(graph);
   if (options.forward.size() != graph.num_operations)

@@ -21,7 +21,7 @@ namespace detail::rerun_limit_search {
 /// The search for the best price of a byte at one moment: the bound is concave in the price.
 class price_search {
  public:
-  price_search(moment_cut& cut, double room, double enough, const run_clock& clock)
+  price_search(moment_cut& cut, double room, double enough, run_clock& clock)
       : cut_(cut), room_(room), enough_(enough), clock_(clock) {}
 
   /// Climbs from `price` by smaller and smaller factors, and returns the best bound. Ends above `enough`.
@@ -37,7 +37,9 @@ class price_search {
  private:
   double at(double price) {
     if (clock_.should_stop()) return 0;
-    return cut_.price(price, [&] { return clock_.should_stop(); }) - price * room_;
+    const double cost = cut_.price(price, [&] { return clock_.should_stop(); });
+    clock_.work();  // afterwards, since the last unit of the limit is for this flow
+    return cost - price * room_;
   }
   /// Multiplies the price as long as the bound rises. Returns false if it does not rise at all.
   bool walk(double factor) {
@@ -53,7 +55,7 @@ class price_search {
 
   moment_cut& cut_;
   double room_, enough_;  // bytes beside the working set; a bound
-  const run_clock& clock_;
+  run_clock& clock_;
   double price_ = 0, best_ = 0;
 };
 
@@ -79,7 +81,7 @@ REMAT_INLINE rerun_limits::rerun_limits(const problem& p, double at_most, const 
   slack_.assign(g.num_operations, slack);
   last_.assign(g.num_operations, g.num_operations);
   if (!p.has_budget() || slack == infinite) return;
-  const run_clock clock(run);
+  run_clock clock(run);
   const auto listed = listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
   moment_cut cut(g);
   double price = g.needed_time / static_cast<double>(std::max<std::int64_t>(g.baseline_peak, 1));
@@ -105,6 +107,8 @@ REMAT_INLINE rerun_limits::rerun_limits(const problem& p, double at_most, const 
   }
   // What runs again in an earlier phase runs before the first run of every later operation, too.
   for (std::uint32_t a = g.num_operations; a-- > 1;) slack_[a - 1] = std::min(slack_[a - 1], slack_[a]);
+  work_ = clock.work_done();
+  complete_ = !clock.should_stop();
 }
 
 }  // namespace remat

@@ -41,6 +41,8 @@ class portfolio {
   portfolio(const problem& p, const automatic_options& options)
       : clock_(options.run), problem_(p), gap_(options.gap), further_(options.further) {
     if (!(gap_ >= 0)) throw bad_argument("auto: gap is " + std::to_string(gap_) + "; it must be 0 or more");
+    for (const automatic_part& part : further_)
+      if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
   }
   portfolio(const portfolio&) = delete;  // callbacks refer to it
   portfolio& operator=(const portfolio&) = delete;

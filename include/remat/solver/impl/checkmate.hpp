@@ -45,22 +45,25 @@ namespace remat::detail::checkmate_search {
 inline constexpr std::string_view name = "checkmate";
 inline constexpr double share_of_warm_start = 0.5, share_of_rockmate = 0.25;
 inline constexpr double share_of_relaxations = 0.4, share_of_near = 0.5, share_of_windows = 0.6;
-/// Of what is left of the limits of its step: a near program, and a window.
+/// Of what is left of the limits of its step: a near program, a window, and the limits of runs again.
 inline constexpr double share_of_one = 0.3;
+/// Flows of `rerun_limits` that count as one move: they take 0.7 to 1.3 µs each on graphs in tests/data/graphs/rk, a
+/// move 8 to 21.
+inline constexpr std::uint64_t flows_per_move = 16;
 /// Near programs are not built for more operations: their tables are quadratic.
 inline constexpr std::uint32_t most_operations = 1500;
 /// Thresholds of the deterministic rounding; the first is the paper's.
 inline constexpr double thresholds[] = {0.5, 0.25, 0.1, 0.75};
 
-/// The runs again of an order in which the first runs are in the listed order: by operation, the phases (the operations
-/// whose first runs end them), as a table.
+/// The runs again of an order in which the first runs are in the listed order: the operations that run again in each
+/// phase, which the first run of an operation ends.
 class rerun_table {
  public:
-  /// Nothing if the first runs of the needed operations are not in the listed order.
+  /// Nothing if the first runs of the needed operations are not in the listed order, or if an operation runs again
+  /// after all of them.
   static std::optional<rerun_table> of(const flat_graph& g, std::span<const std::uint32_t> order) {
     rerun_table table;
-    table.size_ = g.num_operations;
-    table.again_.assign(std::size_t{g.num_operations} * g.num_operations, 0);
+    table.again_.resize(g.num_operations);
     std::uint32_t phase = 0;
     const auto skip = [&] {
       while (phase < g.num_operations && !g.needed[phase]) ++phase;
@@ -71,10 +74,10 @@ class rerun_table {
       if (o == phase) {
         ++phase;
         skip();
-      } else if (o > phase) {
+      } else if (o > phase || phase == g.num_operations) {
         return std::nullopt;
       } else {
-        table.again_[std::size_t{phase} * table.size_ + o] = 1;
+        table.again_[phase].push_back(o);
         table.time_ += g.time[o];
       }
     }
@@ -82,14 +85,16 @@ class rerun_table {
     return table;
   }
 
-  [[nodiscard]] bool runs_again(op_id phase, op_id o) const { return again_[index(phase) * size_ + index(o)] != 0; }
+  [[nodiscard]] bool runs_again(op_id phase, op_id o) const {
+    const std::vector<std::uint32_t>& row = again_[index(phase)];
+    return std::find(row.begin(), row.end(), static_cast<std::uint32_t>(index(o))) != row.end();
+  }
   /// The time of all runs again.
   [[nodiscard]] double time() const noexcept { return time_; }
 
  private:
-  std::size_t size_ = 0;
   double time_ = 0;
-  std::vector<std::uint8_t> again_;
+  std::vector<std::vector<std::uint32_t>> again_;
 };
 
 /// A part of the program that is decided anew: all decisions of some phases, or of some operations.
@@ -139,10 +144,15 @@ class search {
   /// The best schedule, without its conclusion.
   solution run() {
     if (clock_.should_stop() || prove(problem_, best_, clock_.part(1))) return std::move(best_);
-    for (const schedule& s : options_.starts)
-      if (check(problem_, s).what == violation::none) take(s, by_part(name, "start"));
+    for (const schedule& s : options_.starts) take(s, by_part(name, "start"));
     if (options_.warm_start) warm_up();
-    if (!is_settled()) decide();
+    if (!is_settled()) {
+      decide();
+      note("wrong_solutions", wrong_);
+      if (wrong_ != 0)
+        best_.message += (best_.message.empty() ? "" : "; ") + std::to_string(wrong_) +
+                         " solutions of the backend were no schedules";
+    }
     return std::move(best_);
   }
   [[nodiscard]] std::uint64_t work() const noexcept { return clock_.work_done(); }
@@ -158,11 +168,12 @@ class search {
 
   // ---- The best schedule
 
-  /// Takes a valid schedule if it is better. Its runs are those around which windows are decided anew.
+  /// Takes a legal schedule if it is better, and within the budget. Its runs are those around which windows are decided
+  /// anew, if its first runs are in the listed order.
   bool take(schedule plan, const std::string& by) {
     std::optional<rerun_table> table = rerun_table::of(problem_.graph(), computes_of(plan));
     if (!accept(problem_, best_, std::move(plan), by)) return false;
-    if (table) around_ = std::move(table);
+    around_ = std::move(table);
     return true;
   }
   /// Takes the schedule of an order of runs if it is better. Returns false if it is not valid.
@@ -208,6 +219,8 @@ class search {
     note("program_ending", "too large");
     best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(estimate)) +
                     " columns, more than most_columns";
+    if (problem_.graph().num_operations > most_operations)
+      best_.message += "; near programs are built for up to " + std::to_string(most_operations) + " operations";
   }
 
   /// The time that the program's solutions may take: that of the best schedule, first runs in vain included.
@@ -216,14 +229,45 @@ class search {
     return around_ ? std::max(best_.time, problem_.graph().needed_time + around_->time()) : best_.time;
   }
 
-  [[nodiscard]] checkmate_model build(const problem& p, double at_most, std::function<rerun(op_id, op_id)> rule) const {
+  /// The limits of a step. What another step has cut short is done again.
+  [[nodiscard]] run_control begin_step(double share) {
+    if (limits_ && !limits_->is_complete()) limits_.reset();
+    return clock_.part(share);
+  }
+  /// Counts moves of a step.
+  void spend(run_clock& part, std::uint64_t moves) {
+    part.work(moves);
+    clock_.work(moves);
+  }
+
+  /// The runs again that no schedule within `at_most()` has. Found once for each such time.
+  const rerun_limits& limits(run_clock& part) {
+    const double time = at_most();
+    if (limits_ && limits_time_ == time) return *limits_;
+    run_control run = part.part(share_of_one);
+    if (run.work_limit != run_control::no_work_limit)
+      run.work_limit = std::min(run.work_limit, run_control::no_work_limit / flows_per_move - 1) * flows_per_move;
+    limits_.emplace(problem_, time, run);
+    limits_time_ = time;
+    spend(part, limits_->work() / flows_per_move);
+    return *limits_;
+  }
+
+  [[nodiscard]] double most_columns() const { return 2 * options_.most_columns; }
+  /// Why a program is not complete.
+  [[nodiscard]] std::string_view ending_of_building(const checkmate_model& program) const {
+    return static_cast<double>(program.model().num_columns()) > most_columns() ? "too large" : "stopped";
+  }
+
+  [[nodiscard]] checkmate_model build(const problem& p, double at_most, const run_clock& part,
+                                      std::function<rerun(op_id, op_id)> rule) const {
     checkmate_model_options building;
     building.units = options_.units;
     building.at_most = at_most;
     building.moments = moments_;
     building.rule = std::move(rule);
-    building.most_columns = 2 * options_.most_columns;
-    building.run = clock_.part(1);
+    building.most_columns = most_columns();
+    building.run = part.part(1);
     building.run.work_limit = run_control::no_work_limit;
     return checkmate_model(p, building);
   }
@@ -234,11 +278,9 @@ class search {
   }
 
   /// Solves a model within a share of what is left of `part`, and stops when a schedule is good enough.
-  mip_result solve(const mip_model& m, mip_options solving, const run_clock& part, double share,
-                   std::string_view stage) {
+  mip_result solve(const mip_model& m, mip_options solving, run_clock& part, double share, std::string_view stage) {
     const std::uint64_t price = moves_per_node(m);
     solving.run = part.part(share);
-    solving.run.work_limit = std::min(solving.run.work_limit, share_of(clock_.work_left(), share));
     if (solving.run.work_limit != run_control::no_work_limit)
       solving.run.work_limit = std::max<std::uint64_t>(1, solving.run.work_limit / price);
     const std::uint64_t most = std::min(solving.run.work_limit, solving.most_nodes);
@@ -256,7 +298,7 @@ class search {
     const std::uint64_t nodes = std::max<std::uint64_t>(1, r.nodes);
     // A search that a limit has ended may have spent all of it on linear programs.
     const bool is_limited = run_.work_limit != run_control::no_work_limit;
-    clock_.work(price * (ended || !is_limited ? nodes : std::max(nodes, most)));
+    spend(part, price * (ended || !is_limited ? nodes : std::max(nodes, most)));
     report(stage, r.nodes);
     return r;
   }
@@ -270,15 +312,19 @@ class search {
 
   /// Returns false if the program has no solution, or nothing to decide.
   bool round_relaxations() {
-    const run_control all = clock_.part(share_of_relaxations);
-    const run_clock part(all);
+    const run_control all = begin_step(share_of_relaxations);
+    run_clock part(all);
     const double start = clock_.seconds();
     for (std::uint32_t i = 0; i < std::max(options_.allowances, 1U) && !part.should_stop() && !is_settled(); ++i) {
       const double allowance = options_.allowance_step * i;
-      const auto budget = static_cast<std::int64_t>((1 - allowance) * static_cast<double>(problem_.budget()));
-      const problem tighter = i == 0 ? problem_ : problem_.with_budget(budget);
-      const checkmate_model program = build(tighter, std::numeric_limits<double>::infinity(), {});
-      if (!program.is_complete()) break;
+      if (allowance >= 1) break;  // no budget is left
+      const double bytes = (1 - allowance) * static_cast<double>(problem_.budget());
+      const problem tighter = i == 0 ? problem_ : problem_.with_budget(static_cast<std::int64_t>(bytes));
+      const checkmate_model program = build(tighter, std::numeric_limits<double>::infinity(), part, {});
+      if (!program.is_complete()) {
+        if (i == 0) note("relaxation_solved", false);
+        break;
+      }
       if (i == 0 && program.decisions() == 0) return take_only_solution(program);
       if (options_.allowances == 0) break;
       mip_model relaxed = program.model();
@@ -288,7 +334,7 @@ class search {
       note("rounding_relaxations", i + 1);
       if (i == 0 && r.status == mip_status::infeasible) return conclude_infeasible();
       if (r.status != mip_status::optimal) break;
-      if (round(program, r.values, allowance)) break;
+      if (round(program, r.values, allowance, part)) break;
     }
     note("rounding_seconds", seconds_since(clock_, start));
     return true;
@@ -316,7 +362,7 @@ class search {
   }
 
   /// Rounds the values of a relaxation in several ways. Returns true if some schedule fits.
-  bool round(const checkmate_model& program, std::span<const double> values, double allowance) {
+  bool round(const checkmate_model& program, std::span<const double> values, double allowance, const run_clock& part) {
     bool some = false;
     const auto attempt = [&](const std::function<bool(double)>& keep) {
       const std::vector<std::uint32_t> order = program.round(values, keep);
@@ -334,7 +380,9 @@ class search {
     };
     for (const double threshold : thresholds) attempt([&](double x) { return x > threshold; });
     random_source random(run_.seed);
-    for (std::uint32_t i = 0; i < options_.random_roundings && !clock_.should_stop(); ++i)
+    // Roundings are no moves: only the time of the step ends them.
+    const auto is_over = [&] { return clock_.should_stop() || part.left() <= std::chrono::nanoseconds(0); };
+    for (std::uint32_t i = 0; i < options_.random_roundings && !is_over(); ++i)
       attempt([&](double x) { return random.uniform() < x; });
     note("rounding_tries", tries_);
     note("rounding_fitting", fitting_);
@@ -344,7 +392,7 @@ class search {
   // ---- Programs with fewer decisions
 
   /// Solves a program for a better schedule, whose part is `part_name`. `program` must outlive the call.
-  mip_result solve_part(const checkmate_model& program, const run_clock& part, std::string_view part_name) {
+  mip_result solve_part(const checkmate_model& program, run_clock& part, std::string_view part_name) {
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
@@ -356,10 +404,11 @@ class search {
   }
 
   void solve_near() {
-    const run_control all = clock_.part(share_of_near);
-    const run_clock part(all);
+    const run_control all = begin_step(share_of_near);
+    run_clock part(all);
     figures::group_list programs;
-    for (std::uint32_t d = 1; d <= options_.distance && !part.should_stop() && !is_settled(); d += d < 4 ? 1 : d / 2) {
+    const std::uint32_t most = std::min(options_.distance, most_operations);  // no operation is farther away
+    for (std::uint32_t d = 1; d <= most && !part.should_stop() && !is_settled(); d += d < 4 ? 1 : d / 2) {
       const near_table near(problem_.graph(), d);
       bool complete = true;
       for (const bool around : {false, true})
@@ -371,19 +420,23 @@ class search {
   }
 
   /// Returns false if the program could not be built.
-  bool solve_near(const near_table& near, std::uint32_t distance, bool around, const run_clock& part,
+  bool solve_near(const near_table& near, std::uint32_t distance, bool around, run_clock& part,
                   figures::group_list& programs) {
-    const rerun_limits limits(problem_, at_most(), clock_.part(1));
+    const rerun_limits& known = limits(part);
     const std::optional<rerun_table> kept = around ? around_ : std::nullopt;
-    const checkmate_model program = build(problem_, at_most(), [&](op_id phase, op_id o) {
-      const bool free = (near.contains(phase, o) && limits.allows(phase, o)) || (kept && kept->runs_again(phase, o));
+    const checkmate_model program = build(problem_, at_most(), part, [&](op_id phase, op_id o) {
+      const bool free = (near.contains(phase, o) && known.allows(phase, o)) || (kept && kept->runs_again(phase, o));
       return free ? rerun::free : rerun::never;
     });
-    if (!program.is_complete()) return false;
-    const mip_result r = solve_part(program, part, "near");
     figures f;
     f.set("distance", distance);
     f.set("around_schedule", around);
+    if (!program.is_complete()) {
+      f.set("ending", ending_of_building(program));
+      programs.push_back(std::move(f));
+      return false;
+    }
+    const mip_result r = solve_part(program, part, "near");
     f.set("decisions", program.decisions());
     f.set("columns", program.model().num_columns());
     f.set("rows", program.model().num_rows());
@@ -397,8 +450,8 @@ class search {
   /// Windows of half of the phases and of a quarter of the operations, then larger ones, from the end to the beginning,
   /// until none helps.
   void solve_windows() {
-    const run_control all = clock_.part(share_of_windows);
-    const run_clock part(all);
+    const run_control all = begin_step(share_of_windows);
+    run_clock part(all);
     const std::uint32_t n = problem_.graph().num_operations;
     for (double scale = 1; scale <= 3 && around_; scale *= 1.5)
       for (bool better = true; better;) {
@@ -406,22 +459,26 @@ class search {
         for (const bool of_phases : {true, false}) {
           const auto width = static_cast<std::uint32_t>(scale * n / (of_phases ? 2 : 4)) + 2;
           for (std::uint32_t end = n + width / 2; end > 0; end -= std::min(end, width / 2)) {
-            if (part.should_stop() || is_settled()) return;
+            if (!around_ || part.should_stop() || is_settled()) return;
             better = solve_window({of_phases, end - std::min(end, width), std::min(end, n)}, part) || better;
           }
         }
       }
   }
 
-  /// Returns true if the window gives a better schedule.
-  bool solve_window(const window& w, const run_clock& part) {
-    const rerun_limits limits(problem_, at_most(), clock_.part(1));
+  /// Returns true if the window gives a better schedule. Precondition: there are runs to decide a window of.
+  bool solve_window(const window& w, run_clock& part) {
+    const rerun_limits& known = limits(part);
     const rerun_table kept = *around_;
-    const checkmate_model program = build(problem_, at_most(), [&](op_id phase, op_id o) {
-      if (w.contains(phase, o)) return limits.allows(phase, o) ? rerun::free : rerun::never;
+    const checkmate_model program = build(problem_, at_most(), part, [&](op_id phase, op_id o) {
+      if (w.contains(phase, o)) return known.allows(phase, o) ? rerun::free : rerun::never;
       return kept.runs_again(phase, o) ? rerun::always : rerun::never;
     });
-    if (!program.is_complete() || program.decisions() == 0) return false;
+    if (!program.is_complete()) {
+      note("windows_not_built", ++windows_not_built_);
+      return false;
+    }
+    if (program.decisions() == 0) return false;
     const double before = best_.time;
     const mip_result r = solve_part(program, part, "window");
     window_improvements_ += best_.time < before;
@@ -435,11 +492,17 @@ class search {
   // ---- The whole program
 
   void solve_program() {
-    const rerun_limits limits(problem_, at_most(), clock_.part(1));
-    const checkmate_model program = build(problem_, at_most(), [&](op_id phase, op_id o) {
-      return limits.allows(phase, o) ? rerun::free : rerun::never;
+    const run_control all = begin_step(1);
+    run_clock part(all);
+    const rerun_limits& known = limits(part);
+    const checkmate_model program = build(problem_, at_most(), part, [&](op_id phase, op_id o) {
+      return known.allows(phase, o) ? rerun::free : rerun::never;
     });
-    if (!program.is_complete()) return;
+    if (!program.is_complete()) {
+      note("program_ending", ending_of_building(program));
+      best_.message = "integer program: not built: " + std::string(ending_of_building(program));
+      return;
+    }
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
@@ -448,7 +511,7 @@ class search {
     solving.on_incumbent = [&](std::span<const double> values, double) {
       if (!take_order(program.order(values), "program")) ++wrong_;
     };
-    const mip_result r = solve(program.model(), std::move(solving), clock_, 1, "integer program");
+    const mip_result r = solve(program.model(), std::move(solving), part, 1, "integer program");
     note("program_phases", program.phases());
     note("program_decisions", program.decisions());
     note("program_columns", program.model().num_columns());
@@ -463,8 +526,7 @@ class search {
     best_.message = "integer program (" + std::string(backend_.name()) + "): " + std::to_string(program.decisions()) +
                     " decisions, " + std::to_string(program.model().num_columns()) + " columns, " +
                     std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
-                    outcome(r.status, best_.has_schedule()) + (r.message.empty() ? "" : "; " + r.message) +
-                    (wrong_ == 0 ? "" : "; " + std::to_string(wrong_) + " solutions were no schedules");
+                    outcome(r.status, best_.has_schedule()) + (r.message.empty() ? "" : "; " + r.message);
   }
 
   [[nodiscard]] static std::string outcome(mip_status s, bool has_schedule) {
@@ -486,6 +548,7 @@ class search {
   /// good for this budget, too, and mostly other ones.
   [[nodiscard]] std::vector<op_id> best_moments() const {
     std::vector<op_id> moments;
+    if (!problem_.has_budget()) return moments;
     turnaround_options bounding;
     bounding.want_saved = false;
     turnaround_analysis analysis(problem_);
@@ -510,9 +573,11 @@ class search {
   std::optional<rerun_table>
       around_{};  // the runs again of the best schedule, if its first runs are in the listed order
   std::vector<op_id> moments_{};
+  std::optional<rerun_limits> limits_{};
+  double limits_time_ = 0;                 // for which `limits_` hold
   std::uint64_t tries_ = 0, fitting_ = 0;  // of the rounding
   double rounded_ = std::numeric_limits<double>::infinity();
-  std::uint64_t windows_ = 0, window_improvements_ = 0, window_nodes_ = 0;
+  std::uint64_t windows_ = 0, windows_not_built_ = 0, window_improvements_ = 0, window_nodes_ = 0;
   double window_seconds_ = 0;
   std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
 };
@@ -528,12 +593,20 @@ inline void require_valid(const checkmate_options& options) {
     refuse("allowance_step is " + std::to_string(options.allowance_step) + "; it must be at least 0 and less than 1");
 }
 
+/// Refuses illegal starts. Those over the budget are no error.
+inline void require_legal(const problem& p, std::span<const schedule> starts) {
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const check_report report = check(p, starts[i]);
+    if (!report.valid() && report.what != violation::over_budget)
+      throw bad_argument("checkmate: starts[" + std::to_string(i) + "] is illegal: " + report.message());
+  }
+}
+
 REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
   require_valid(options);
+  require_legal(p, options.starts);
   run_clock clock(options.run);
-  run_control run = clock.part(options.improve ? share_of_own_method : 1);
-  run.on_progress = options.run.on_progress;
-  search own(backend, p, options, std::move(run));
+  search own(backend, p, options, limits_of_own_method(clock, options.improve));
   solution best = own.run();
   clock.work(own.work());
   const stop_reason stopped = options.improve ? improve(p, best, options.starts, clock, name) : clock.poll();

@@ -66,7 +66,8 @@ REMAT_INLINE void hierarchy_chains::solve_narrow(std::string_view name, run_cloc
   for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_good_enough(best); ++i) {
     if (chains_[i].name != name) continue;
     chain_entry c = chains_[i];
-    solve(c, false, options_.slots, clock, best, solver, stage_order::least_peak);
+    c.order = stage_order::least_peak;
+    solve(c, false, options_.slots, clock, best, solver);
   }
 }
 
@@ -75,29 +76,32 @@ REMAT_INLINE bool hierarchy_chains::is_good_enough(const solution& best) const {
 }
 
 REMAT_INLINE void hierarchy_chains::solve_plain(run_clock& clock, solution& best, std::string_view solver) {
-  for (std::size_t i = 0; i < chains_.size(); ++i) {
-    if (clock.should_stop()) {
-      for (; i < chains_.size(); ++i) ++counts_[chains_[i].name].left;
-      return;
-    }
-    if (is_good_enough(best)) return;
+  for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_good_enough(best); ++i) {
     chain_entry c = chains_[i];
     solve(c, false, options_.slots, clock, best, solver);
   }
 }
 
+REMAT_INLINE std::uint64_t hierarchy_chains::effort_of(const chain_entry& c, bool known) const {
+  std::set<std::uint64_t> keys;
+  std::uint64_t effort = 0;
+  for (const std::size_t s : c.stages) {
+    const std::uint64_t size = stages_[s].part.operations.size();
+    if (stages_[s].stands_alone && (known || !stages_[s].known) && keys.insert(stages_[s].key).second)
+      effort += size * std::min<std::uint64_t>(size, 200);
+  }
+  return effort;
+}
+
 REMAT_INLINE void hierarchy_chains::solve_with_options(run_clock& clock, solution& best, std::string_view solver) {
   std::vector<std::pair<std::uint64_t, std::size_t>> turn;  // effort, chain
-  for (std::size_t i = 0; i < chains_.size() && !clock.should_stop(); ++i) {
-    find_stages(chains_[i]);
-    std::set<std::uint64_t> keys;
-    std::uint64_t effort = 0;
-    for (const std::size_t s : chains_[i].stages) {
-      const std::uint64_t size = stages_[s].part.operations.size();
-      if (stages_[s].stands_alone && keys.insert(stages_[s].key).second)
-        effort += size * std::min<std::uint64_t>(size, 200);
+  for (std::size_t i = 0; i < chains_.size(); ++i) {
+    if (clock.should_stop()) {
+      ++counts_[chains_[i].name].left;
+      continue;
     }
-    turn.emplace_back(effort, i);
+    find_stages(chains_[i]);
+    turn.emplace_back(effort_of(chains_[i], true), i);
   }
   std::stable_sort(turn.begin(), turn.end());
   std::uint64_t spent = 0;
@@ -108,19 +112,17 @@ REMAT_INLINE void hierarchy_chains::solve_with_options(run_clock& clock, solutio
       ++counts_[c.name].left;
       continue;
     }
-    std::set<std::uint64_t> keys;
-    std::uint64_t effort = 0;
-    for (const std::size_t s : c.stages) {
-      const std::uint64_t size = stages_[s].part.operations.size();
-      if (stages_[s].stands_alone && !stages_[s].known && keys.insert(stages_[s].key).second)
-        effort += size * std::min<std::uint64_t>(size, 200);
-    }
+    const std::uint64_t effort = effort_of(c, false);
     if (spent + effort > options_.most_effort) {
       ++counts_[c.name].refused;
       continue;
     }
     spent += effort;
     find_options(c, clock);
+    if (clock.should_stop()) {
+      ++counts_[c.name].left;
+      continue;
+    }
     solve(c, true, options_.slots, clock, best, solver);
     ++counts_[c.name].with_options;
     lines_[c.line].solved.push_back(turn[k].second);
@@ -221,6 +223,7 @@ REMAT_INLINE void hierarchy_chains::find_options(const chain_entry& c, run_clock
   sum.distinct += table.distinct - table.reused;
   sum.solves += table.solves;
   sum.tables += table.tables;
+  sum.tables_refused += table.tables_refused;
   sum.programs += table.programs;
   sum.refused += table.refused;
   sum.cut_short += table.cut_short;
@@ -241,9 +244,10 @@ REMAT_INLINE std::vector<std::vector<stage_way>> hierarchy_chains::ways_of(const
 }
 
 REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_options, std::uint32_t slots, run_clock& clock,
-                                          solution& best, std::string_view solver, stage_order order) {
+                                          solution& best, std::string_view solver) {
   if (clock.should_stop()) return;
-  chain_program program(p_.graph(), lines_[c.line].line, c.cuts, order);
+  clock.report({.solver = solver, .stage = "chains", .best_objective = best.time, .lower_bound = best.lower_bound});
+  chain_program program(p_.graph(), lines_[c.line].line, c.cuts, c.order);
   if (with_options) program.set_ways(ways_of(c));
   chain_search_options searching;
   searching.slots = slots;
@@ -255,7 +259,7 @@ REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_options, std
   c.with_options = with_options;
   c.time = found.time;
   const bool first = std::none_of(good_.begin(), good_.end(), [&](const chain_entry& k) {
-    return k.line == c.line && k.cuts == c.cuts && k.with_options == with_options;
+    return k.line == c.line && k.cuts == c.cuts && k.order == c.order && k.with_options == with_options;
   });
   if (first) good_.push_back(c);
   if (mine.time == 0 || found.time < mine.time) {
@@ -280,9 +284,12 @@ REMAT_INLINE figures hierarchy_chains::figures_of(std::string_view name) const {
   out.set("chains_with_options", mine.with_options);
   out.set("chains_left", mine.left);
   out.set("chains_refused", mine.refused);
-  out.set("tables_refused", mine.tables_refused);
+  out.set("tables_refused", mine.tables_refused + mine.solves.tables_refused);
   out.set("distinct", mine.solves.distinct);
   out.set("solves", mine.solves.solves);
+  out.set("tables", mine.solves.tables);
+  out.set("programs", mine.solves.programs);
+  out.set("programs_refused", mine.solves.refused);
   out.set("cut_short", mine.solves.cut_short);
   if (mine.time > 0) {
     out.set("stages", mine.stages);

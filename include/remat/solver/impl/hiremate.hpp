@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -47,7 +46,7 @@ inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// How the options of groups are searched for. `moves`: for each pair of budgets.
 inline sub_graph_search sub_graphs_of(const hiremate_options& options, const level_program& program,
-                                      std::shared_ptr<option_cache> scratch, std::uint64_t moves) {
+                                      std::shared_ptr<option_cache> cache, std::uint64_t moves) {
   sub_graph_search out;
   out.most_options = options.most_options;
   out.moves = moves;
@@ -58,8 +57,7 @@ inline sub_graph_search sub_graphs_of(const hiremate_options& options, const lev
   out.program = program;
   out.most_columns = options.most_columns;
   out.nodes = options.nodes;
-  out.cache = options.cache ? options.cache : scratch;
-  out.scratch = std::move(scratch);
+  out.cache = std::move(cache);
   return out;
 }
 
@@ -74,7 +72,11 @@ class group_options {
         level_options_(level_options),
         extract_(p.graph(), h),
         of_group_(h.groups.size()) {
-    for (std::uint32_t depth = h.depth(); depth > 0 && !clock.should_stop(); --depth) {
+    for (std::uint32_t depth = h.depth(); depth > 0; --depth) {
+      if (clock.should_stop()) {
+        left_ = depth;
+        break;
+      }
       run_control part = clock.part(1.0 / depth);
       part.on_progress = clock.control().on_progress;
       run_clock part_clock(part);
@@ -83,7 +85,7 @@ class group_options {
     }
   }
 
-  /// Children with their options, at most `level_options` over all.
+  /// Children with their options: at most `level_options` for all groups among them together, but two for each.
   [[nodiscard]] std::vector<level_child> children(std::size_t group) {
     std::vector<level_child> out = children_of(h_, group, extract_);
     std::size_t groups = 0;
@@ -101,6 +103,8 @@ class group_options {
   }
   /// One group of figures for each level, from the deepest up.
   [[nodiscard]] const figures::group_list& levels() const noexcept { return levels_; }
+  /// Levels that were not begun because of limits.
+  [[nodiscard]] std::uint32_t levels_left() const noexcept { return left_; }
 
  private:
   void solve(std::uint32_t depth, run_clock& clock) {
@@ -126,6 +130,7 @@ class group_options {
     level.set("solves", table.solves);
     level.set("proven", table.proven);
     level.set("tables", table.tables);
+    level.set("tables_refused", table.tables_refused);
     level.set("programs", table.programs);
     level.set("programs_refused", table.refused);
     level.set("cut_short", table.cut_short);
@@ -140,6 +145,7 @@ class group_options {
   part_extractor extract_;
   std::vector<std::vector<part_option>> of_group_;
   figures::group_list levels_;
+  std::uint32_t left_ = 0;
 };
 
 /// One solve: the steps of `hiremate_solver`, in its order.
@@ -153,9 +159,9 @@ class search {
         program_(program),
         clock_(clock),
         best_(best),
-        scratch_(std::make_shared<option_cache>()),
-        groups_(sub_graphs_of(options, program, scratch_, options.moves)) {
-    chaining_.sub_graphs = sub_graphs_of(options, program, scratch_, options.chain_moves);
+        groups_(sub_graphs_of(options, program, options.cache ? options.cache : std::make_shared<option_cache>(),
+                              options.moves)) {
+    chaining_.sub_graphs = sub_graphs_of(options, program, groups_.cache, options.chain_moves);
     chaining_.sub_graphs.peaks = 1;
     chaining_.slots = options.slots;
     chaining_.most_stages = options.max_stages;
@@ -165,13 +171,13 @@ class search {
 
   stop_reason run() {
     std::vector<candidate> hierarchies = find_hierarchies();
-    if (hierarchies.empty())
-      best_.message =
-          "no hierarchy: the solve was stopped before there was one, or the graph has no forward operations";
+    if (hierarchies.empty()) best_.message = "no hierarchy: the solve was stopped before there was one";
     if (uses(hiremate_top::rotor)) solve_chains(hierarchies);
-    std::erase_if(hierarchies, [&](const candidate& c) { return c.chains_alone; });
-    for (std::size_t i = 0; i < hierarchies.size() && !good_enough() && !clock_.should_stop(); ++i)
-      solve_hierarchy(hierarchies, i, 1.0 / static_cast<double>(hierarchies.size() - i));
+    std::vector<std::size_t> divided;
+    for (std::size_t i = 0; i < hierarchies.size(); ++i)
+      if (!hierarchies[i].chains_alone) divided.push_back(i);
+    for (std::size_t k = 0; k < divided.size() && !good_enough() && !clock_.should_stop(); ++k)
+      solve_hierarchy(hierarchies, divided[k], 1.0 / static_cast<double>(divided.size() - k));
     if (uses(hiremate_top::h_ilp)) solve_programs(hierarchies);
     report(hierarchies);
     return clock_.poll();
@@ -248,11 +254,11 @@ class search {
     constexpr std::size_t longest_line = 20'000;  // operations; the order takes quadratic time
     std::string_view narrow;
     for (const candidate& c : hierarchies) {
-      if (c.name != "levels" || c.hierarchy.num_forward > longest_line) continue;
+      if (c.name != "levels" || c.hierarchy.num_forward > longest_line || clock_.should_stop()) continue;
       chains.add_line(narrow = "narrow", find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
     }
     const double shares[] = {0.25, 0.5, 0.25};
-    for (int pass = 0; pass < 3 && !good_enough() && !clock_.should_stop(); ++pass) {
+    for (int pass = 0; pass < 3 && !good_enough(); ++pass) {  // without time the chains are counted
       run_control part = clock_.part(shares[pass]);
       part.on_progress = pass_on("chains");
       run_clock part_clock(part);
@@ -295,6 +301,7 @@ class search {
     for (const level_child& child : top.children) options += child.options.size();
     c.own.set("top_options", options);
     c.own.set("levels", groups.levels());
+    if (groups.levels_left() > 0) c.own.set("levels_left", groups.levels_left());
     if (uses(hiremate_top::search_level)) search_top(c, top, share);
     tops_.push_back(std::move(top));
   }
@@ -337,7 +344,7 @@ class search {
     hierarchical_ilp_options solving;
     // Before the turn no run is worth repeating.
     solving.again_from = static_cast<std::uint32_t>(builder.num_children());
-    if (solving.again_from >= builder.level().runs.size()) return;
+    if (solving.again_from >= builder.level().runs.size()) return;  // nothing to decide
     if (!top.choices.empty()) solving.starts.push_back(top.choices);
     solving.most_columns = options_.most_columns;
     solving.default_nodes = options_.nodes;
@@ -348,17 +355,24 @@ class search {
     if (solving.run.work_limit != run_control::no_work_limit) {
       // The first linear program takes time in proportion to the square of the columns, or more.
       const auto work = static_cast<double>(solving.run.work_limit);
-      solving.most_columns = std::min(options_.most_columns, std::sqrt(work * columns_squared_per_move));
+      solving.most_columns = std::min(options_.most_columns, std::sqrt(work * sub_graphs::columns_squared_per_move));
       const double columns = std::min(solving.most_columns, level_model::size_estimate(builder.level()));
-      moves_per_node = std::max(1.0, columns * columns / columns_squared_per_move);
-      solving.run.work_limit = std::min(options_.nodes, static_cast<std::uint64_t>(work / moves_per_node));
-      if (solving.run.work_limit == 0) return;
+      moves_per_node = sub_graphs::moves_of_node(columns);
+      solving.run.work_limit = sub_graphs::nodes_within(solving.run.work_limit, moves_per_node, options_.nodes);
+      if (solving.run.work_limit == 0) {
+        figures own;
+        own.set("refused", true);
+        own.set("ending", "not begun: a node is more than the work that is left");
+        c.own.set("h_ilp", {std::move(own)});
+        return;
+      }
     }
     const double begin = clock_.seconds();
     const level_solution found = program_(builder.level(), p_.budget(), solving);
     const auto spent = static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node);
     clock_.work(std::min(spent, clock_.work_left()));
     figures own;
+    own.set("refused", found.refused);
     own.set("columns", found.columns);
     own.set("rows", found.rows);
     own.set("nodes", found.nodes);
@@ -379,28 +393,38 @@ class search {
 
   /// The figures of all hierarchies, and the message.
   void report(std::vector<candidate>& hierarchies) {
-    std::size_t groups = 0, refused = 0, cut_short = 0;
+    std::size_t groups = 0;
+    std::size_t chains_left = 0, levels_left = 0, cut_short = 0, tables_refused = 0, programs_refused = 0;
+    const auto add = [](const figures& from, const char* name, std::size_t& sum) {
+      if (const auto* count = from.find<std::int64_t>(name)) sum += static_cast<std::size_t>(*count);
+    };
     figures::group_list all;
     for (candidate& c : hierarchies) all.push_back(std::move(c.own));
     for (const figures& f : all) {
-      groups += static_cast<std::size_t>(*f.find<std::int64_t>("groups"));
-      if (const auto* levels = f.find<figures::group_list>("levels"))
-        for (const figures& level : *levels) {
-          cut_short += static_cast<std::size_t>(*level.find<std::int64_t>("cut_short"));
-          refused += static_cast<std::size_t>(*level.find<std::int64_t>("programs_refused"));
-        }
+      add(f, "groups", groups);
+      add(f, "levels_left", levels_left);
+      for (const char* part : {"levels", "chains"})
+        if (const auto* list = f.find<figures::group_list>(part))
+          for (const figures& own : *list) {
+            add(own, "chains_left", chains_left);
+            add(own, "chains_refused", chains_left);
+            add(own, "cut_short", cut_short);
+            add(own, "tables_refused", tables_refused);
+            add(own, "programs_refused", programs_refused);
+          }
       if (const auto* program = f.find<figures::group_list>("h_ilp"))
-        refused += *program->front().find<std::int64_t>("columns") == 0 ? 1U : 0U;
-      if (const auto* chains = f.find<figures::group_list>("chains"))
-        if (const auto* left = chains->front().find<std::int64_t>("chains_left"))
-          left_ += static_cast<std::size_t>(*left) +
-                   static_cast<std::size_t>(*chains->front().find<std::int64_t>("chains_refused"));
+        programs_refused += *program->front().find<bool>("refused") ? 1U : 0U;
     }
     if (!all.empty()) {
       best_.message = std::to_string(all.size()) + " hierarchies with " + std::to_string(groups) + " sub-graphs";
-      if (left_ > 0) best_.message += "; " + std::to_string(left_) + " chains not solved with options";
-      if (cut_short > 0) best_.message += "; the search of " + std::to_string(cut_short) + " sub-graphs cut short";
-      if (refused > 0) best_.message += "; " + std::to_string(refused) + " integer programs not solved";
+      const auto say = [&](std::size_t count, const char* before, const char* after) {
+        if (count > 0) best_.message += "; " + (before + std::to_string(count)) + after;
+      };
+      say(chains_left, "", " chains not solved with options");
+      say(levels_left, "", " levels not begun");
+      say(cut_short, "the search of ", " sub-graphs cut short");
+      say(tables_refused, "", " tables too large");
+      say(programs_refused, "", " integer programs not solved");
     }
     best_.statistics.own.set("hierarchies", std::move(all));
   }
@@ -417,18 +441,14 @@ class search {
     };
   }
 
-  static constexpr double columns_squared_per_move = 200;
-
   const problem& p_;
   const hiremate_options& options_;
   const level_program& program_;
   run_clock& clock_;
   solution& best_;
-  std::shared_ptr<option_cache> scratch_;
   sub_graph_search groups_;
   hierarchy_chains_options chaining_{};
   std::vector<top_level> tops_{};
-  std::size_t left_ = 0;
 };
 
 inline void require_valid(const problem& p, const hiremate_options& options) {
@@ -461,8 +481,7 @@ REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, c
     proving.time_limit = share_of(clock.left(), 0.1);
     if (!prove(p, best, proving)) {
       const problem bounded = p.with_known_bound(best.lower_bound);
-      run_control own = clock.part(options.improve ? share_of_own_method : 1);
-      if (options.run.on_progress) own.on_progress = [&clock](const progress& news) { clock.report(news); };
+      const run_control own = limits_of_own_method(clock, options.improve);
       run_clock own_clock(own);
       stopped = search(bounded, options, program, own_clock, best).run();
       clock.work(std::min(own_clock.work_done(), clock.work_left()));

@@ -14,9 +14,9 @@
 
 namespace remat {
 
-REMAT_INLINE run_control limits_of_own_method(const run_clock& clock, bool is_improved) {
+REMAT_INLINE run_control limits_of_own_method(run_clock& clock, bool is_improved) {
   run_control own = clock.part(is_improved ? share_of_own_method : 1.0);
-  own.on_progress = clock.control().on_progress;
+  if (clock.control().on_progress) own.on_progress = [&clock](const progress& news) { clock.report(news); };
   return own;
 }
 

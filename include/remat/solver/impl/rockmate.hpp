@@ -88,7 +88,7 @@ class chain_search {
     std::vector<schedule> out;
     for (const candidate& c : candidates_) {
       if (out.size() == options_.finer_chains) break;
-      if (out.empty() || out.back() != *c.answer.plan) out.push_back(*c.answer.plan);
+      if (std::find(out.begin(), out.end(), *c.answer.plan) == out.end()) out.push_back(*c.answer.plan);
     }
     return out;
   }
@@ -97,6 +97,8 @@ class chain_search {
   void record(figures& own) const {
     own.set("chains", chains_);
     own.set("chains_with_options", chains_with_options_);
+    own.set("chains_refused", chains_refused_);
+    own.set("tables_refused", tables_refused_);
     own.set("blocks", blocks_);
     own.set("distinct_blocks", distinct_);
     own.set("solves", solves_);
@@ -171,8 +173,11 @@ class chain_search {
   /// Further ways for each stage, [1 … L]; none if they take too much effort or work.
   [[nodiscard]] std::vector<std::vector<stage_way>> find_ways(const stage_chain& chain) {
     block_list blocks = find_blocks(chain);
-    if (effort_ + blocks.effort > options_.block_effort) return {};
-    if (clock_.work_left() / std::max<std::uint64_t>(options_.moves, 1) < blocks.fresh.size()) return {};
+    if (effort_ + blocks.effort > options_.block_effort ||
+        clock_.work_left() / std::max<std::uint64_t>(options_.moves, 1) < blocks.fresh.size()) {
+      ++chains_refused_;
+      return {};
+    }
     effort_ += blocks.effort;
     seen_.merge(blocks.fresh);
     option_search search;
@@ -244,7 +249,10 @@ class chain_search {
     const fill_outcome end = table.fill(clock_, options_.run.threads, options_.table_bytes,
                                         [&](std::uint64_t done, std::uint64_t total) { report(done, total); });
     if (end == fill_outcome::stopped) return clock_.poll();
-    if (end == fill_outcome::too_large) return stop_reason::none;
+    if (end == fill_outcome::too_large) {
+      ++tables_refused_;
+      return stop_reason::none;
+    }
     ++chains_;
     chains_with_options_ += with_options ? 1U : 0U;
     if (table.first() > slots) return stop_reason::none;
@@ -329,7 +337,7 @@ class chain_search {
   std::vector<std::uint32_t> order_;  // all needed operations
   std::shared_ptr<option_cache> cache_;
   std::vector<candidate> candidates_{};
-  std::size_t chains_ = 0, chains_with_options_ = 0;
+  std::size_t chains_ = 0, chains_with_options_ = 0, chains_refused_ = 0, tables_refused_ = 0;
   std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, options_found_ = 0, options_kept_ = 0;
   figures of_best_{};              // of the chain of the best schedule
   double table_time_of_best_ = 0;  // the table's time of the present chain's best schedule

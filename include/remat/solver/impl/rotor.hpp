@@ -292,6 +292,7 @@ class graph_search {
   void record(figures& own) const {
     own.set("lines", lines_);
     own.set("chains", chains_);
+    own.set("tables_refused", tables_refused_);
     if (origin_.stages == 0) return;
     own.set("line", origin_.line == 0 ? "listed" : "narrow");
     own.set("count", origin_.how == counting::near ? "near" : "safe");
@@ -389,7 +390,10 @@ class graph_search {
       const fill_outcome end =
           table.fill(clock_, options_.run.threads, options_.table_bytes, report_to(clock_, best_.time, needed_));
       if (end == fill_outcome::stopped) return clock_.poll();
-      if (end == fill_outcome::too_large) continue;
+      if (end == fill_outcome::too_large) {
+        ++tables_refused_;
+        continue;
+      }
       ++chains_;
       if (table.first() > most) return stop_reason::none;
       trying_.stages = stages.length();
@@ -455,7 +459,7 @@ class graph_search {
   double most_memory_ = 4.0 / 3;
   std::array<std::vector<candidate>, 2> found_{};  // by the way of counting; fastest first
   std::size_t lines_ = 0;
-  std::uint64_t chains_ = 0;
+  std::uint64_t chains_ = 0, tables_refused_ = 0;
   std::int64_t unit_ = 1;  // bytes of a slot of the present table
   origin trying_{}, origin_{};
 };

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
+#include <bit>
 #include <limits>
 #include <map>
 #include <optional>
@@ -31,7 +31,7 @@ REMAT_INLINE std::vector<sub_method> default_sub_methods(const sub_graph_facts& 
 
 namespace detail::sub_graphs {
 
-/// The children of a divided sub-graph as segments of its forward; empty where they are not consecutive there.
+/// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
 inline std::vector<part_segment> segments_of(const sub_graph& s) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> place;  // operation of the graph, of the part
   for (std::uint32_t o = 0; o < s.part.operations.size(); ++o) place.emplace_back(s.part.operations[o], o);
@@ -100,6 +100,9 @@ class finder {
     constexpr std::uint64_t several = 256;  // unlike the keys of single solvers
     std::uint64_t key = several;
     for (const sub_method m : methods_[c]) key |= std::uint64_t{1} << static_cast<unsigned>(m);
+    if (std::find(methods_[c].begin(), methods_[c].end(), sub_method::h_ilp) != methods_[c].end())
+      for (const std::uint64_t limit : {search_.nodes, std::bit_cast<std::uint64_t>(search_.most_columns)})
+        key = (key ^ limit) * 0x9e3779b97f4a7c15U | several;
     return {search_.peaks, 0, search_.most_options, search_.moves, clock_.control().seed, key};
   }
 
@@ -118,15 +121,13 @@ class finder {
     facts.like = static_cast<std::size_t>(std::count(classes_.class_of.begin(), classes_.class_of.end(), c));
     choose(c, facts);
     found_[c].push_back(runs.keep_everything());
-    for (const std::shared_ptr<option_cache>& cache : {search_.cache, search_.scratch}) {
-      if (!cache) continue;
-      std::optional<std::vector<part_option>> known = cache->find(runs, settings(c));
-      if (!known) continue;
-      found_[c] = std::move(*known);
-      methods_[c].clear();
-      ++out_.reused;
-      return;
-    }
+    if (search_.cache)
+      if (std::optional<std::vector<part_option>> known = search_.cache->find(runs, settings(c))) {
+        found_[c] = std::move(*known);
+        methods_[c].clear();
+        ++out_.reused;
+        return;
+      }
     if (!methods_[c].empty())
       if (std::optional<part_option> lean = recompute_everything(runs)) found_[c].push_back(std::move(*lean));
     for (const sub_method m : methods_[c]) by_method_[m].push_back(c);
@@ -182,6 +183,7 @@ class finder {
       part_chain_result r = find_chain_options(of_class(c).part, segments_of(of_class(c)), search, part);
       clock.work(part.work_done());
       out_.tables += r.tables;
+      out_.tables_refused += r.refused;
       out_.solves += r.tables;
       if (!r.whole) whole_[c] = 0;
       take(c, std::move(r.options));
@@ -213,7 +215,6 @@ class finder {
     option_table table = find_options(parts, search, clock);
     out_.solves += table.solves;
     out_.proven += table.proven;
-    out_.cut_short += table.cut_short;
     for (std::size_t i = 0; i < classes.size(); ++i) take(classes[i], std::move(table.options[i]));
     if (table.cut_short > 0)
       for (const std::uint32_t c : classes) whole_[c] = 0;
@@ -277,15 +278,16 @@ class finder {
     solving.most_columns = search_.most_columns;
     solving.default_nodes = search_.nodes;
     solving.good_enough = 1e-3;
-    // Most programs end early, and many of the grid are not needed: each may take several equal shares.
+    // Most programs end early, and many of the grid are not needed: each may take several equal shares. The time is
+    // that of all classes, the work that of one; what other threads have done must not count there.
     const std::size_t left = programs_left_ > 1 ? programs_left_-- : 1;
-    solving.run = clock.part(std::min(0.25, 8.0 / static_cast<double>(left)));
+    solving.run = clock.part(0.25);
+    solving.run.time_limit = clock.part(std::min(0.25, 8.0 / static_cast<double>(left))).time_limit;
     solving.run.threads = 1;
     const double columns = std::min(search_.most_columns, level_model::size_estimate(level.builder().level()));
-    const double moves_per_node = std::max(1.0, columns * columns / columns_squared_per_move);
+    const double moves_per_node = moves_of_node(columns);
     if (solving.run.work_limit != run_control::no_work_limit) {
-      const auto nodes = static_cast<double>(solving.run.work_limit) / moves_per_node;
-      solving.run.work_limit = std::min(search_.nodes, static_cast<std::uint64_t>(nodes));
+      solving.run.work_limit = nodes_within(solving.run.work_limit, moves_per_node, search_.nodes);
       if (solving.run.work_limit == 0) {
         ++refused_;
         return {};
@@ -327,7 +329,6 @@ class finder {
   }
 
   static constexpr std::size_t budgets_of_programs = 6;  // save budgets for each peak budget, as in the paper
-  static constexpr double columns_squared_per_move = 200;
 
   const flat_graph& graph_;
   std::span<const sub_graph> all_;

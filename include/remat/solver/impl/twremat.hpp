@@ -10,6 +10,8 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,7 +70,7 @@ inline constexpr std::string_view tree_names[] = {"min_fill",        "min_degree
 inline constexpr std::uint32_t balances = 3;
 inline constexpr std::string_view balance_names[] = {"bytes_and_time", "bytes", "operations"};
 
-/// Elementary steps of one search by `decompose`, a few hundredths of a second. Each seed doubles them.
+/// Elementary steps of one search by `decompose`, a few hundredths of a second.
 inline constexpr std::uint64_t decompose_work = 500'000;
 
 /// A decomposition by a greedy order. A stop leaves the rest of the vertices in one bag.
@@ -452,7 +454,7 @@ class tree_search {
 inline solution solve_by_separators(const problem& p, const twremat_options& options) {
   run_clock clock(options.run);
   solution best;
-  const run_control own = clock.part(options.improve ? share_of_own_method : 1);
+  const run_control own = limits_of_own_method(clock, options.improve);
   run_clock own_clock(own);
   tree_search search(p, options, own_clock, best);
   stop_reason stopped = clock.poll();

@@ -124,4 +124,30 @@ TEST_CASE("cuts ascend, levels grow coarser, even cuts are among the given ones"
   }
 }
 
+TEST_CASE("chains of a line: selections of its cuts, within the stages, each once and the short ones first") {
+  std::size_t chains = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    const problem p = remat::test::random_problem(seed, {.operations = 1 + static_cast<std::uint32_t>(seed % 60)});
+    const forward_line line = remat::find_forward_line(p.graph());
+    const cut_list all = remat::cut_levels(line, line.operations.size()).front();
+    for (const std::size_t most : {std::size_t{1}, std::size_t{5}, std::size_t{100}}) {
+      std::vector<cut_list> found = remat::chains_of_line(line, most);
+      remat::add_regular_cuts(found, all, most);
+      for (const cut_list& cuts : found) {
+        CHECK(cuts.size() < most);
+        CHECK(std::includes(all.begin(), all.end(), cuts.begin(), cuts.end()));
+      }
+      const std::vector<cut_list> sorted = remat::short_ones_first(found);
+      for (std::size_t k = 1; k < sorted.size(); ++k) {
+        CHECK(sorted[k - 1].size() <= sorted[k].size());
+        CHECK(sorted[k - 1] != sorted[k]);
+      }
+      for (const cut_list& cuts : found) CHECK(std::find(sorted.begin(), sorted.end(), cuts) != sorted.end());
+      chains += sorted.size();
+    }
+  }
+  CHECK(chains > 1000);
+}
+
 }  // namespace

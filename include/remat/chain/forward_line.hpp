@@ -57,6 +57,22 @@ using cut_list = std::vector<std::uint32_t>;
 /// bytes. O(cuts + operations) time.
 [[nodiscard]] cut_list even_cuts(const forward_line& line, const cut_list& cuts, std::size_t segments);
 
+/// Adds to `chains` selections of `cuts` that leave at most `most_stages` stages: `even_cuts` with 4, 6, 8, 11, 16, 23,
+/// 32 and 45 segments. O(cuts + operations) time.
+void add_even_cuts(std::vector<cut_list>& chains, const forward_line& line, const cut_list& cuts,
+                   std::size_t most_stages);
+
+/// Adds to `chains` selections of `cuts` that leave at most `most_stages` stages: every second, third, fourth, sixth,
+/// eighth and twelfth of them. O(cuts) time.
+void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts, std::size_t most_stages);
+
+/// The chains of a line with at most `most_stages` stages, at least 1: all of `cut_levels`, and the selections of
+/// `add_even_cuts` from the two finest levels. Some may be equal. O(n log n) time for n operations.
+[[nodiscard]] std::vector<cut_list> chains_of_line(const forward_line& line, std::size_t most_stages);
+
+/// The chains without repetition, those with few stages first.
+[[nodiscard]] std::vector<cut_list> short_ones_first(std::vector<cut_list> chains);
+
 }  // namespace remat
 
 #ifndef REMAT_SEPARATE_COMPILATION

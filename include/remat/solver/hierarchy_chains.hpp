@@ -53,8 +53,7 @@ class hierarchy_chains {
   /// `cut_levels` of its line. O(size of the chains) time.
   void add(std::string_view name, const operation_hierarchy& h, bool levels = false);
 
-  /// Adds the chains of the levels of cuts of a line: those of `cut_levels`, and selections of the finest two that
-  /// leave 4 to 45 stages of about equal bytes.
+  /// Adds the chains of a line (`chains_of_line`).
   void add_line(std::string_view name, const forward_line& line);
 
   /// Solves again, without options, the chains of `name`, with the operations of each stage in an order of little

@@ -199,4 +199,33 @@ REMAT_INLINE cut_list even_cuts(const forward_line& line, const cut_list& cuts, 
   return out;
 }
 
+REMAT_INLINE void add_even_cuts(std::vector<cut_list>& chains, const forward_line& line, const cut_list& cuts,
+                                std::size_t most_stages) {
+  for (const std::size_t segments : {4U, 6U, 8U, 11U, 16U, 23U, 32U, 45U})
+    if (segments <= most_stages) chains.push_back(even_cuts(line, cuts, segments));
+}
+
+REMAT_INLINE void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts, std::size_t most_stages) {
+  for (const std::size_t every : {2U, 3U, 4U, 6U, 8U, 12U}) {
+    cut_list some;
+    for (std::size_t k = every - 1; k < cuts.size(); k += every) some.push_back(cuts[k]);
+    if (some.size() < most_stages) chains.push_back(std::move(some));
+  }
+}
+
+REMAT_INLINE std::vector<cut_list> chains_of_line(const forward_line& line, std::size_t most_stages) {
+  std::vector<cut_list> chains = cut_levels(line, most_stages - 1);
+  const std::vector<cut_list> fine = cut_levels(line, line.operations.size());
+  for (std::size_t level = 0; level < std::min<std::size_t>(fine.size(), 2); ++level)
+    add_even_cuts(chains, line, fine[level], most_stages);
+  return chains;
+}
+
+REMAT_INLINE std::vector<cut_list> short_ones_first(std::vector<cut_list> chains) {
+  std::sort(chains.begin(), chains.end(),
+            [](const cut_list& a, const cut_list& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; });
+  chains.erase(std::unique(chains.begin(), chains.end()), chains.end());
+  return chains;
+}
+
 }  // namespace remat

@@ -53,25 +53,13 @@ REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::v
 REMAT_INLINE std::vector<cut_list> chains_of(const operation_hierarchy& h, const forward_line& line,
                                              std::size_t most_stages) {
   std::vector<cut_list> out;
-  const auto add = [&](cut_list cuts) {
-    if (cuts.size() + 1 > most_stages) cuts = even_cuts(line, cuts, most_stages);
-    out.push_back(std::move(cuts));
-  };
   for (std::uint32_t depth = 1; depth <= h.depth() + 1; ++depth) {
     const cut_list all = cuts_at_depth(h, depth);
-    add(all);
-    for (const std::size_t every : {2U, 3U, 4U, 6U, 8U, 12U}) {
-      cut_list some;
-      for (std::size_t k = every - 1; k < all.size(); k += every) some.push_back(all[k]);
-      if (some.size() < most_stages) add(std::move(some));
-    }
-    for (const std::size_t segments : {4U, 6U, 8U, 11U, 16U, 23U, 32U, 45U})
-      if (segments <= most_stages) add(even_cuts(line, all, segments));
+    out.push_back(all.size() < most_stages ? all : even_cuts(line, all, most_stages));
+    add_regular_cuts(out, all, most_stages);
+    add_even_cuts(out, line, all, most_stages);
   }
-  std::sort(out.begin(), out.end(),
-            [](const cut_list& a, const cut_list& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; });
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
+  return short_ones_first(std::move(out));
 }
 
 REMAT_INLINE chain_search_result search_chain(const problem& p, chain_program& program, double best_time,

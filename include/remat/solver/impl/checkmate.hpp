@@ -82,19 +82,20 @@ class rerun_table {
       }
     }
     if (phase != g.num_operations) return std::nullopt;
+    for (std::vector<std::uint32_t>& row : table.again_) std::sort(row.begin(), row.end());
     return table;
   }
 
   [[nodiscard]] bool runs_again(op_id phase, op_id o) const {
     const std::vector<std::uint32_t>& row = again_[index(phase)];
-    return std::find(row.begin(), row.end(), static_cast<std::uint32_t>(index(o))) != row.end();
+    return std::binary_search(row.begin(), row.end(), static_cast<std::uint32_t>(index(o)));
   }
   /// The time of all runs again.
   [[nodiscard]] double time() const noexcept { return time_; }
 
  private:
   double time_ = 0;
-  std::vector<std::vector<std::uint32_t>> again_;
+  std::vector<std::vector<std::uint32_t>> again_;  // by phase; ascending
 };
 
 /// A part of the program that is decided anew: all decisions of some phases, or of some operations.

@@ -53,12 +53,7 @@ REMAT_INLINE void hierarchy_chains::add(std::string_view name, const operation_h
 }
 
 REMAT_INLINE void hierarchy_chains::add_line(std::string_view name, const forward_line& line) {
-  std::vector<cut_list> all = cut_levels(line, options_.most_stages - 1);
-  const std::vector<cut_list> fine = cut_levels(line, line.operations.size());
-  for (std::size_t level = 0; level < std::min<std::size_t>(fine.size(), 2); ++level)
-    for (const std::size_t segments : {4U, 6U, 8U, 11U, 16U, 23U, 32U, 45U})
-      if (segments <= options_.most_stages) all.push_back(even_cuts(line, fine[level], segments));
-  add_chains(name, line_index(line), std::move(all));
+  add_chains(name, line_index(line), chains_of_line(line, options_.most_stages));
 }
 
 REMAT_INLINE void hierarchy_chains::solve_narrow(std::string_view name, run_clock& clock, solution& best,

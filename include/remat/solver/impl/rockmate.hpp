@@ -125,18 +125,12 @@ class chain_search {
 
   /// The cuts of all chains, fine ones first, without repetition.
   [[nodiscard]] std::vector<cut_list> chains() const {
-    const std::size_t most = options_.max_stages - 1;
-    std::vector<cut_list> out = cut_levels(line_, most);
+    std::vector<cut_list> out = cut_levels(line_, options_.max_stages - 1);
     const std::vector<cut_list> levels = cut_levels(line_, line_.operations.size());
-    for (const cut_list& level : levels)
-      for (const std::size_t every : {2U, 3U, 4U, 6U, 8U, 12U}) {
-        cut_list some;
-        for (std::size_t k = every - 1; k < level.size(); k += every) some.push_back(level[k]);
-        if (some.size() <= most) out.push_back(std::move(some));
-      }
-    for (const cut_list& level : levels)
-      for (const std::size_t segments : {4U, 6U, 8U, 11U, 16U, 23U, 32U, 45U})
-        if (segments <= most + 1) out.push_back(even_cuts(line_, level, segments));
+    for (const cut_list& level : levels) {
+      add_regular_cuts(out, level, options_.max_stages);
+      add_even_cuts(out, line_, level, options_.max_stages);
+    }
     std::sort(out.begin(), out.end(),
               [](const cut_list& a, const cut_list& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
     out.erase(std::unique(out.begin(), out.end()), out.end());

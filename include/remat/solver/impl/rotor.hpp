@@ -335,16 +335,7 @@ class graph_search {
   /// bytes with cuts of the two finest levels. Coarse stages run their backward operations in the listed order, which
   /// often needs less memory.
   [[nodiscard]] std::vector<cut_list> chains_of(const forward_line& line) const {
-    const std::size_t most = options_.max_stages - 1;
-    std::vector<cut_list> chains = cut_levels(line, most);
-    const std::vector<cut_list> fine = cut_levels(line, line.operations.size());
-    for (std::size_t level = 0; level < std::min<std::size_t>(fine.size(), 2); ++level)
-      for (const std::size_t segments : {4U, 6U, 8U, 11U, 16U, 23U, 32U, 45U})
-        if (segments <= most + 1) chains.push_back(even_cuts(line, fine[level], segments));
-    std::sort(chains.begin(), chains.end(),
-              [](const cut_list& a, const cut_list& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; });
-    chains.erase(std::unique(chains.begin(), chains.end()), chains.end());
-    return chains;
+    return short_ones_first(chains_of_line(line, options_.max_stages));
   }
 
   stop_reason try_line(const std::vector<forward_line>& lines, std::size_t k, counting how, std::uint32_t slots) {

@@ -4,14 +4,14 @@
 # The component of a header, given as a path below include/remat. What is not named here needs the standard library
 # alone and belongs to the core.
 function(remat_component_of path result)
-  string(REPLACE "/impl/" "/" path "${path}")  # definitions belong where their declarations do
+  string(REGEX REPLACE "/(detail|impl)/" "/" path "${path}")  # definitions belong where their declarations do
   if(path MATCHES "\\.cuh$")
     set(component cuda)
   elseif(path MATCHES "^io/(.*_)?json\\.hpp$")
     set(component json)
   elseif(path MATCHES "^(graph/boost_view|treewidth/boost_edges)\\.hpp$")
     set(component boost)
-  elseif(path MATCHES "^mip/cbc.*|^solver/.*_cbc\\.hpp$")
+  elseif(path MATCHES "^mip/cbc\\.hpp$|^method/.*_cbc\\.hpp$")
     set(component cbc)
   elseif(path STREQUAL "cost/fitted.hpp")
     set(component eigen)
@@ -54,15 +54,15 @@ function(remat_add_component name)
 endfunction()
 
 # The target remat::compiled: the definitions of all components that are there, compiled once. A program that links it sees
-# declarations alone. One translation unit for each folder, so that a change compiles little again, and two compilers can
+# declarations alone. One translation unit for each room, so that a change compiles little again, and two compilers can
 # work side by side; whoever builds by other means compiles remat/src.hpp, and the remat/src_*.hpp of the packages used.
 function(remat_add_compiled)
   set(units)
   foreach(header IN LISTS headers)
-    if(NOT header MATCHES "^([a-z]+)/impl/[a-z0-9_]+\\.hpp$")
+    if(NOT header MATCHES "^([a-z/]+)/impl/[a-z0-9_]+\\.hpp$")
       continue()
     endif()
-    set(room ${CMAKE_MATCH_1})
+    string(REPLACE "/" "_" room "${CMAKE_MATCH_1}")
     remat_component_of("${header}" component)
     if(component IN_LIST remat_components)
       list(APPEND units ${room}_${component})

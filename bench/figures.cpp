@@ -24,13 +24,13 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "remat/solver/automatic.hpp"
-#include "remat/solver/chen.hpp"
-#include "remat/solver/evict.hpp"
-#include "remat/solver/no_remat.hpp"
-#include "remat/solver/refined.hpp"
-#include "remat/solver/revolve.hpp"
-#include "remat/solver/rotor.hpp"
+#include "remat/method/automatic.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/method/rotor.hpp"
 #include "support/csv.hpp"
 
 namespace {

@@ -5,8 +5,8 @@
 
 #include "remat/cost/callable.hpp"
 #include "remat/graph/boost_view.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/evict.hpp"
 
 // A graph of your own: each vertex is an operation with one result, an edge u → v says that v reads the result of u.
 struct kernel {

@@ -2,8 +2,8 @@
 #include <cstdio>
 
 #include "remat/execute/cuda.cuh"
+#include "remat/method/evict.hpp"
 #include "remat/remat.hpp"
-#include "remat/solver/evict.hpp"
 
 __global__ void layer(const float* x, const float* dy, float* out) {  // forward: sin x; backward: cos x · dy
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

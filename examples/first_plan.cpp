@@ -2,8 +2,8 @@
 #include <iostream>
 #include <vector>
 
+#include "remat/method/evict.hpp"
 #include "remat/remat.hpp"
-#include "remat/solver/evict.hpp"
 
 int main() {
   remat::training_graph graph("sixteen layers");  // of 1 MB each; a layer's backward needs what its forward read

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "remat/execute.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/remat.hpp"
-#include "remat/solver/evict.hpp"
 
 using remat::grad, remat::host_call, remat::tensor_id;
 using kernel = std::function<void(const host_call&)>;

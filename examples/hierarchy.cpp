@@ -21,7 +21,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/cost/spec.hpp"
-#include "remat/hierarchy/isomorphism.hpp"
+#include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"

@@ -7,8 +7,8 @@
 #include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/hiremate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/solver/hiremate.hpp"
 
 // Run it with tests/data/graphs/rk/fno1d.json
 int main(int argc, char** arguments) {

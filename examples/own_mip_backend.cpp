@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/checkmate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/solver/checkmate.hpp"
 
 struct counting_backend {
   static constexpr std::string_view name = "counting";

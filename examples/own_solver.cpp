@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/automatic.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/automatic.hpp"
 
 struct half_options {
   remat::run_control run{};

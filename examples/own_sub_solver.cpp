@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/exact.hpp"
+#include "remat/method/hiremate.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/solver/exact.hpp"
-#include "remat/solver/hiremate.hpp"
-#include "remat/solver/part_solvers.hpp"
 
 /// Integer programs where children are few, Rotor's dynamic program where they are many.
 std::vector<remat::sub_method> few_by_program(const remat::sub_graph_facts& sub_graph) {

@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "remat/io/training_graph_json.hpp"
-#include "remat/solver/twremat.hpp"
+#include "remat/method/twremat.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 

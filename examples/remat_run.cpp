@@ -20,10 +20,10 @@
 #include <thread>
 #include <vector>
 
-#include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/execute/profile_and_plan.hpp"
-#include "remat/io/json.hpp"
+#include "remat/io/detail/json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"

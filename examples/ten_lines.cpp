@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "remat/io/training_graph_json.hpp"
-#include "remat/solver/automatic.hpp"
+#include "remat/method/automatic.hpp"
 
 // Run it with tests/data/graphs/resnet50-b64-224.json
 int main(int, char** arguments) {

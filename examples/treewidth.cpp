@@ -23,6 +23,7 @@
 #include "remat/cost/unit.hpp"
 #include "remat/io/pace.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/undirected_graph.hpp"

@@ -24,11 +24,11 @@
 #include "remat/execute/fit_arena.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/plan.hpp"
+#include "remat/method/automatic.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/schedule/baseline.hpp"
 #include "remat/schedule/lifetime.hpp"
-#include "remat/solver/automatic.hpp"
-#include "remat/solver/evict.hpp"
-#include "remat/solver/refined.hpp"
 #include "support/csv.hpp"
 
 namespace {

@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
-#include "remat/hierarchy/isomorphism.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"

@@ -12,8 +12,8 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/schedule/lifetime.hpp"
-#include "remat/solver/evict.hpp"
 
 namespace {
 

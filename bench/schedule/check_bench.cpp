@@ -6,9 +6,9 @@
 #include <string>
 
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/evict.hpp"
 
 namespace {
 

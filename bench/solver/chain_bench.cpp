@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <string>
 
-#include "remat/chain/stage_chain.hpp"
+#include "remat/chain/detail/stage_chain.hpp"
 #include "remat/io/chain_json.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "remat/solver/chen.hpp"
-#include "remat/solver/no_remat.hpp"
-#include "remat/solver/revolve.hpp"
-#include "remat/solver/rotor.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/method/rotor.hpp"
 
 namespace {
 

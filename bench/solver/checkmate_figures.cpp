@@ -23,14 +23,14 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "remat/mip/backend_ref.hpp"
+#include "remat/method/checkmate/detail/checkmate_model.hpp"
+#include "remat/method/checkmate/detail/rerun_limits.hpp"
+#include "remat/method/checkmate_cbc.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
-#include "remat/mip/checkmate_model.hpp"
 #include "remat/mip/command.hpp"
-#include "remat/mip/rerun_limits.hpp"
+#include "remat/mip/detail/backend_ref.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/checkmate_cbc.hpp"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "remat/io/training_graph_json.hpp"
-#include "remat/refine/moves.hpp"
-#include "remat/refine/timeline.hpp"
-#include "remat/solver/evict.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/timeline.hpp"
 
 namespace {
 

@@ -14,9 +14,9 @@
 
 #include "remat/chain/chain.hpp"
 #include "remat/chain/chain_problem.hpp"
-#include "remat/chain/sized_chain.hpp"
-#include "remat/chain/slot_table.hpp"
-#include "remat/solver/rotor.hpp"
+#include "remat/chain/detail/sized_chain.hpp"
+#include "remat/chain/detail/slot_table.hpp"
+#include "remat/method/rotor.hpp"
 
 namespace {
 

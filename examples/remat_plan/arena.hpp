@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "outcome.hpp"
-#include "remat/core/control.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/io/intervals_csv.hpp"
 #include "remat/memory/check.hpp"

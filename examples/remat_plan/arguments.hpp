@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/schedule/streams.hpp"
 
 namespace remat_plan {

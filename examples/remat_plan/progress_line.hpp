@@ -16,7 +16,7 @@
 #include <string>
 #include <thread>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/render/units.hpp"
 
 namespace remat_plan {

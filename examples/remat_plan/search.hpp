@@ -14,8 +14,8 @@
 
 #include "outcome.hpp"
 #include "progress_line.hpp"
-#include "remat/core/control.hpp"
-#include "remat/core/rounding.hpp"
+#include "remat/core/detail/rounding.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/frontier.hpp"
 #include "remat/solver/solution.hpp"

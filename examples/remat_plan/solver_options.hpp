@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "remat/method/hiremate.hpp"
+#include "remat/method/hiremate/detail/sub_graph_ways.hpp"
+#include "remat/method/rotor.hpp"
 #include "remat/render/table.hpp"
-#include "remat/solver/hiremate.hpp"
-#include "remat/solver/rotor.hpp"
-#include "remat/solver/sub_graph_options.hpp"
 
 namespace remat_plan {
 

@@ -14,29 +14,29 @@
 
 #include "outcome.hpp"
 #include "remat/chain/chain_problem.hpp"
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/automatic.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/method/rockmate.hpp"
+#include "remat/method/rotor.hpp"
+#include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/automatic.hpp"
 #include "remat/solver/chain_solution.hpp"
-#include "remat/solver/chen.hpp"
 #include "remat/solver/concepts.hpp"
-#include "remat/solver/evict.hpp"
-#include "remat/solver/no_remat.hpp"
-#include "remat/solver/revolve.hpp"
-#include "remat/solver/rockmate.hpp"
-#include "remat/solver/rotor.hpp"
 #include "remat/solver/solution.hpp"
-#include "remat/solver/twremat.hpp"
 #include "search.hpp"
 #include "solver_options.hpp"
 
 #ifdef REMAT_HAVE_CBC
-#include "remat/solver/checkmate_cbc.hpp"
-#include "remat/solver/hiremate_cbc.hpp"
+#include "remat/method/checkmate_cbc.hpp"
+#include "remat/method/hiremate_cbc.hpp"
 #else
+#include "remat/method/checkmate.hpp"
+#include "remat/method/hiremate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/solver/checkmate.hpp"
-#include "remat/solver/hiremate.hpp"
 #endif
 
 namespace remat_plan {

@@ -9,13 +9,13 @@
 #include <string_view>
 #include <type_traits>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/automatic.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/units.hpp"
-#include "remat/solver/automatic.hpp"
-#include "remat/solver/evict.hpp"
-#include "remat/solver/refined.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace train {

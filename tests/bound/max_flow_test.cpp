@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/bound/max_flow.hpp"
+#include "remat/bound/detail/max_flow.hpp"
 
 #include <doctest/doctest.h>
 

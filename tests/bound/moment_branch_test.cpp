@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/bound/moment_branch.hpp"
+#include "remat/bound/detail/moment_branch.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "remat/bound/moment_cut.hpp"
+#include "remat/bound/detail/moment_cut.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/moment_choices.hpp"
 #include "support/random_graph.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/bound/moment_cut.hpp"
+#include "remat/bound/detail/moment_cut.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 //
 // Rotor in bytes against every schedule of short chains: the memory-persistent ones, for which it is the optimum, and
 // all there are. REMAT_LONG=1 takes 10,000 chains.
-#include "remat/chain/breakpoint_table.hpp"
+#include "remat/chain/detail/breakpoint_table.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,10 +19,10 @@
 #include "../support/random_chain.hpp"
 #include "remat/chain/chain_problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
-#include "remat/solver/chen.hpp"
-#include "remat/solver/revolve.hpp"
-#include "remat/solver/rotor.hpp"
-#include "remat/solver/rotor_frontier.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/method/rotor.hpp"
+#include "remat/method/rotor_frontier.hpp"
 
 namespace {
 

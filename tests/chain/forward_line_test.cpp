@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/chain/forward_line.hpp"
+#include "remat/chain/detail/forward_line.hpp"
 
 #include <doctest/doctest.h>
 

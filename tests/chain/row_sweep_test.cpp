@@ -3,7 +3,7 @@
 //
 // The rows against their definition, and the sweep over them: what it promises of order, threads and ends. The tables
 // here are not atomic, so that the thread sanitizer sees a row that is read too early.
-#include "remat/chain/row_sweep.hpp"
+#include "remat/chain/detail/row_sweep.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //
 // Sizes against the chain they are of, and the bounds against all schedules of short chains.
-#include "remat/chain/sized_chain.hpp"
+#include "remat/chain/detail/sized_chain.hpp"
 
 #include <doctest/doctest.h>
 
@@ -20,9 +20,9 @@
 #include "../support/random_graph.hpp"
 #include "remat/chain/chain_problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
-#include "remat/chain/stage_chain.hpp"
-#include "remat/core/control.hpp"
-#include "remat/solver/rotor.hpp"
+#include "remat/chain/detail/stage_chain.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/rotor.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // labels: threads memory
 //
 // Both tables against the recurrence itself, on random chains with everything that a chain of a graph may have.
-#include "remat/chain/slot_table.hpp"
+#include "remat/chain/detail/slot_table.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include "remat/chain/breakpoint_table.hpp"
+#include "remat/chain/detail/breakpoint_table.hpp"
 
 namespace {
 

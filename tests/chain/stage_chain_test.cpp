@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/chain/stage_chain.hpp"
+#include "remat/chain/detail/stage_chain.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/chain/stage_ways.hpp"
+#include "remat/chain/detail/stage_ways.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "../support/random_graph.hpp"
-#include "remat/chain/slot_table.hpp"
-#include "remat/hierarchy/find_options.hpp"
-#include "remat/hierarchy/isomorphism.hpp"
-#include "remat/hierarchy/part_option.hpp"
+#include "remat/chain/detail/slot_table.hpp"
+#include "remat/hierarchy/detail/find_ways.hpp"
+#include "remat/hierarchy/detail/isomorphism.hpp"
+#include "remat/hierarchy/detail/way.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
+#include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/part_solvers.hpp"
-#include "remat/solver/rotor.hpp"
 
 namespace {
 

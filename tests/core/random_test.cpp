@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/core/random.hpp"
+#include "remat/core/detail/random.hpp"
 
 #include <doctest/doctest.h>
 

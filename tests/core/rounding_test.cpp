@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/core/rounding.hpp"
+#include "remat/core/detail/rounding.hpp"
 
 #include <doctest/doctest.h>
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "remat/execute/cuda.cuh"
+#include "remat/method/evict.hpp"
 #include "remat/remat.hpp"
-#include "remat/solver/evict.hpp"
 
 namespace {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "remat/cost/unit.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/baseline.hpp"

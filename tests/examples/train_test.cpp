@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/solver/evict.hpp"
+#include "remat/method/evict.hpp"
 #include "train/gpt.hpp"
 #include "train/host_backend.hpp"
 #include "train/text.hpp"

@@ -2,7 +2,7 @@
 
 // An arena of a pool: used behind its allocation and freed behind all work, on any stream, without a wait of the host.
 // The fake runtime reports a use before the allocation or beside the free.
-#include "remat/execute/cuda_arena.cuh"
+#include "remat/execute/detail/cuda_arena.cuh"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 
 // The tools of the debug modes: NVTX memory regions, and the check for stray writes. And settings of the executor that
 // do not show in the results: kinds of streams and events, modes of captures.
-#include "remat/execute/cuda_debug.cuh"
+#include "remat/execute/detail/cuda_debug.cuh"
 
 #include <doctest/doctest.h>
 

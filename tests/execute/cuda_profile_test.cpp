@@ -22,9 +22,9 @@
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/baseline.hpp"
-#include "remat/solver/evict.hpp"
 #include "support/fake_cuda.hpp"
 
 using namespace remat;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/execute/launch_calls.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
 
 #include <doctest/doctest.h>
 

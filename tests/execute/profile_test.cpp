@@ -26,9 +26,9 @@
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/evict.hpp"
 #include "support/scripted_executor.hpp"
 
 using namespace remat;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: threads memory
-#include "remat/execute/worker_threads.hpp"
+#include "remat/execute/detail/worker_threads.hpp"
 
 #include <doctest/doctest.h>
 

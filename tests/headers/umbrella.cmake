@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 # cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp, solvers.hpp and
-# execute.hpp together include every header that needs the standard library alone, and no other; solvers.hpp has those of
-# solver/ (but for what describes solvers and solutions), bound/, order/, refine/, treewidth/, hierarchy/, mip/, and chain/ but for chains themselves;
-# execute.hpp those of memory/ and execute/. src.hpp includes every definition in impl/ that
-# needs the standard library alone, src_COMPONENT.hpp those of each further component.
+# execute.hpp together include every public header that needs the standard library alone, and no other; solvers.hpp has
+# those of bound/, refine/, treewidth/, hierarchy/, mip/, method/ and solver/ (but for what describes solvers and
+# solutions), execute.hpp those of memory/ and execute/. src.hpp includes every definition in impl/ that needs the standard
+# library alone, src_COMPONENT.hpp those of each further component. docs/README.md names every public header.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
 
@@ -16,6 +16,10 @@ file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/*.hpp" "${INCLUDE}/*
 foreach(header IN LISTS headers)
   remat_component_of("${header}" component)
   if(header MATCHES "/impl/" AND NOT header MATCHES "_template\\.hpp$")
+    file(STRINGS "${INCLUDE}/${header}" defines REGEX "REMAT_INLINE" LIMIT_COUNT 1)
+    if(NOT defines)
+      continue()  # a helper of other definitions, which include it
+    endif()
     if(component STREQUAL "core")
       list(APPEND expected_src "${header}")
     else()
@@ -23,10 +27,10 @@ foreach(header IN LISTS headers)
       list(APPEND compiled_components ${component})
     endif()
   endif()
-  if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers|execute|src)\\.hpp$|/impl/")
+  if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers|execute|src)\\.hpp$|/(detail|impl)/")
     continue()
   endif()
-  if(header MATCHES "^((bound|order|refine|treewidth|hierarchy|mip|solver)/|io/pace|chain/[^c])" AND NOT header MATCHES "^solver/(concepts|solution|figures|chain_solution)\\.hpp$")
+  if(header MATCHES "^((bound|refine|treewidth|hierarchy|mip|method|solver)/|io/pace)" AND NOT header MATCHES "^solver/(concepts|solution|figures|chain_solution)\\.hpp$")
     list(APPEND expected_solvers "${header}")
   elseif(header MATCHES "^(memory|execute)/")
     list(APPEND expected_execute "${header}")

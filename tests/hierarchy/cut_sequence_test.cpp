@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/hierarchy/cut_sequence.hpp"
+#include "remat/hierarchy/detail/cut_sequence.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/random.hpp"
+#include "remat/core/detail/random.hpp"
 
 namespace {
 

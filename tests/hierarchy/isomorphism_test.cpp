@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/hierarchy/isomorphism.hpp"
+#include "remat/hierarchy/detail/isomorphism.hpp"
 
 #include <doctest/doctest.h>
 

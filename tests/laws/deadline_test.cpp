@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "laws/solvers.hpp"
-#include "remat/core/random.hpp"
+#include "remat/core/detail/random.hpp"
 #include "support/data.hpp"
 #include "support/deep_stack.hpp"
 #include "support/processor_time.hpp"

@@ -16,10 +16,10 @@ using namespace remat;
 
 namespace {
 
-/// The text of the header `solver/NAME.hpp`.
+/// The text of the header `method/NAME.hpp`.
 std::string header(const std::string& name) {
   const std::filesystem::path path =
-      std::filesystem::path(REMAT_TEST_DATA) / "../../include/remat/solver" / (name + ".hpp");
+      std::filesystem::path(REMAT_TEST_DATA) / "../../include/remat/method" / (name + ".hpp");
   std::ifstream in(path);
   REQUIRE_MESSAGE(in.good(), path.string());
   std::ostringstream text;

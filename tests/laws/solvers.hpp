@@ -9,23 +9,23 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/automatic.hpp"
+#include "remat/method/checkmate_cbc.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/exact.hpp"
+#include "remat/method/hiremate_cbc.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/method/rockmate.hpp"
+#include "remat/method/rotor.hpp"
+#include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/automatic.hpp"
-#include "remat/solver/checkmate_cbc.hpp"
-#include "remat/solver/chen.hpp"
 #include "remat/solver/concepts.hpp"
-#include "remat/solver/evict.hpp"
-#include "remat/solver/exact.hpp"
-#include "remat/solver/hiremate_cbc.hpp"
-#include "remat/solver/no_remat.hpp"
-#include "remat/solver/refined.hpp"
-#include "remat/solver/revolve.hpp"
-#include "remat/solver/rockmate.hpp"
-#include "remat/solver/rotor.hpp"
 #include "remat/solver/solution.hpp"
-#include "remat/solver/twremat.hpp"
 
 namespace remat::test {
 

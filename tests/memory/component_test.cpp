@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/memory/component.hpp"
+#include "remat/memory/detail/component.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/memory/skyline.hpp"
+#include "remat/memory/detail/skyline.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/memory/squeeze.hpp"
+#include "remat/memory/detail/squeeze.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/memory/skyline.hpp"
+#include "remat/memory/detail/skyline.hpp"
 #include "support/packing.hpp"
 #include "support/random_intervals.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/best_values.hpp"
+#include "remat/mip/detail/best_values.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/child_process.hpp"
+#include "remat/mip/detail/child_process.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "remat/hierarchy/simulate_level.hpp"
+#include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
+#include "remat/method/hiremate/detail/level_model.hpp"
+#include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
-#include "remat/mip/hierarchical_ilp.hpp"
-#include "remat/mip/level_model.hpp"
 #include "support/random_level.hpp"
 
 namespace {

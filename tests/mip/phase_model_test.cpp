@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/phase_model.hpp"
+#include "remat/mip/detail/phase_model.hpp"
 
 #include <doctest/doctest.h>
 

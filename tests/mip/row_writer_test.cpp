@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/row_writer.hpp"
+#include "remat/mip/detail/row_writer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/solution_file.hpp"
+#include "remat/mip/detail/solution_file.hpp"
 
 #include <doctest/doctest.h>
 

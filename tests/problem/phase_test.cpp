@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/problem/phase.hpp"
+#include "remat/problem/detail/phase.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/refine/moves.hpp"
+#include "remat/refine/detail/moves.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/refine/retain.hpp"
+#include "remat/refine/detail/retain.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/refine/retention.hpp"
+#include "remat/refine/detail/retention.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "remat/core/random.hpp"
-#include "remat/refine/moves.hpp"
-#include "remat/refine/timeline.hpp"
+#include "remat/core/detail/random.hpp"
+#include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/random_graph.hpp"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/random.hpp"
 #include "remat/cost/measured.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"

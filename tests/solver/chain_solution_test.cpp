@@ -14,12 +14,12 @@
 #include "../support/random_chain.hpp"
 #include "../support/random_graph.hpp"
 #include "remat/core/error.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/chen.hpp"
 #include "remat/solver/concepts.hpp"
-#include "remat/solver/no_remat.hpp"
-#include "remat/solver/revolve.hpp"
-#include "remat/solver/rotor.hpp"
 
 namespace {
 

@@ -10,10 +10,10 @@
 
 #include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/exact.hpp"
+#include "remat/method/twremat.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/evict.hpp"
-#include "remat/solver/exact.hpp"
-#include "remat/solver/twremat.hpp"
 #include "support/answer.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"

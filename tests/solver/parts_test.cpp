@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/solver/parts.hpp"
+#include "remat/solver/detail/parts.hpp"
 
 #include <doctest/doctest.h>
 

@@ -12,8 +12,8 @@
 
 #include "remat/core/id.hpp"
 #include "remat/cost/measured.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/concepts.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "remat/memory/check.hpp"
-#include "remat/memory/component.hpp"
+#include "remat/memory/detail/component.hpp"
 #include "remat/memory/interval.hpp"
 
 namespace remat::test {

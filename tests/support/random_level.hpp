@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/hierarchy/level_problem.hpp"
-#include "remat/hierarchy/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/detail/simulate_level.hpp"
 
 namespace remat::test {
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "remat/hierarchy/detail/isomorphism.hpp"
+#include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
-#include "remat/hierarchy/isomorphism.hpp"
-#include "remat/hierarchy/part_option.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/random_graph.hpp"

@@ -12,7 +12,7 @@
 
 #include "remat/core/id.hpp"
 #include "remat/cost/unit.hpp"
-#include "remat/execute/launch_calls.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"
 #include "remat/graph/training_graph.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

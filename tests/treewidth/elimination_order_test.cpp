@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // header-only: it tests private parts.
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/treewidth/adjacency.hpp"
-#include "remat/treewidth/greedy_order.hpp"
+#include "remat/treewidth/detail/adjacency.hpp"
+#include "remat/treewidth/detail/greedy_order.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 #include "support/exhaustive_treewidth.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/treewidth/flow_cutter.hpp"
+#include "remat/treewidth/detail/flow_cutter.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/treewidth/positive_instance.hpp"
+#include "remat/treewidth/detail/positive_instance.hpp"
 
 #include <doctest/doctest.h>
 

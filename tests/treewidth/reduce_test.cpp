@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/treewidth/reduce.hpp"
+#include "remat/treewidth/detail/reduce.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "remat/treewidth/elimination_order.hpp"
-#include "remat/treewidth/width_bound.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
+#include "remat/treewidth/detail/width_bound.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

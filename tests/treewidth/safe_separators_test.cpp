@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/treewidth/safe_separators.hpp"
+#include "remat/treewidth/detail/safe_separators.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "remat/treewidth/check.hpp"
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

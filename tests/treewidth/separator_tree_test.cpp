@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/treewidth/separator_tree.hpp"
+#include "remat/treewidth/detail/separator_tree.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/treewidth/stop_poll.hpp"
+#include "remat/treewidth/detail/stop_poll.hpp"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "remat/treewidth/check.hpp"
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

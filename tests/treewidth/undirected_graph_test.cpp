@@ -11,6 +11,7 @@
 #include "remat/cost/unit.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/control.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {

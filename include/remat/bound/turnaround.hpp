@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/least_memory.hpp"
-#include "remat/bound/moment_cut.hpp"
-#include "remat/core/control.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/control.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/execute/exclusive_use.hpp"
+#include "remat/execute/detail/exclusive_use.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
+#include "remat/execute/detail/memory_guard.hpp"
+#include "remat/execute/detail/worker_threads.hpp"
 #include "remat/execute/kernels.hpp"
-#include "remat/execute/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
-#include "remat/execute/memory_guard.hpp"
-#include "remat/execute/worker_threads.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {

@@ -16,7 +16,7 @@
 
 #include "remat/core/id.hpp"
 #include "remat/cost/concepts.hpp"
-#include "remat/execute/launch_calls.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/graph/concepts.hpp"
 

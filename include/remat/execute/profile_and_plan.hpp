@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/control.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
 #include "remat/cost/callable.hpp"
 #include "remat/cost/unit.hpp"
 #include "remat/execute/fit_arena.hpp"

@@ -68,6 +68,13 @@ struct partition_options {
 /// O(operations · (1024 + log)) time for each period found. Throws as `h_partition`.
 [[nodiscard]] operation_hierarchy partition_at_repeats(const flat_graph& g, const partition_options& options = {});
 
+/// The nested groups of Rotor's cuts: the levels of `cut_levels` over the listed forward operations, each segment of a
+/// level a group whose children are the segments of the finer level. Segments of one operation, and segments that equal
+/// one of the finer level, are no groups. Every level is a chain; nothing limits the children of a group.
+/// `forward`: one byte for each operation, as in `partition_options`; empty: `forward_operations`. Near-linear time.
+/// Throws `bad_argument` for `forward` of a wrong length, and as `make_hierarchy`.
+[[nodiscard]] operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward = {});
+
 }  // namespace remat
 
 #ifndef REMAT_SEPARATE_COMPILATION

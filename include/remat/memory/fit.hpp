@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include "remat/core/control.hpp"
-#include "remat/memory/component.hpp"
+#include "remat/core/run.hpp"
+#include "remat/memory/detail/component.hpp"
 
 namespace remat::detail::memory_planning {
 

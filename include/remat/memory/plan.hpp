@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/memory/interval.hpp"
 #include "remat/schedule/lifetime.hpp"
 
@@ -51,10 +51,10 @@ struct memory_plan {
 ///     const lifetimes lives = lifetimes_of(p, *solution.plan);
 ///     const memory_plan arena = plan_memory(lives);  // offsets of lives.allocations
 ///
-/// Method. Intervals are divided into components, between times when none is alive (`memory/component.hpp`). Each
-/// component is packed on a skyline \cite sekiyama2018memory under three preferences and, up to 4096 intervals, by
-/// first fit (`memory/skyline.hpp`). A component that is then above the bound is squeezed by a local search
-/// (`memory/squeeze.hpp`). Up to 2048 intervals, a depth-first search of equal work alternates with it
+/// Method. Intervals are divided into components, between times when none is alive (`memory/detail/component.hpp`).
+/// Each component is packed on a skyline \cite sekiyama2018memory under three preferences and, up to 4096 intervals, by
+/// first fit (`memory/detail/skyline.hpp`). A component that is then above the bound is squeezed by a local search
+/// (`memory/detail/squeeze.hpp`). Up to 2048 intervals, a depth-first search of equal work alternates with it
 /// (`memory/fit.hpp`), which can also prove that no packing is lower; without a limit it has an eighth of the work.
 /// With a limit of time or work, the component is also packed on a skyline again, by random preferences. The arena is
 /// never larger than after the first packing.

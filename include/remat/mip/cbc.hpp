@@ -19,8 +19,8 @@ namespace remat {
 /// is some milliseconds.
 ///
 /// CBC runs single-threaded, and takes no locks of the parent's. Should the child hang all the same, the time limit
-/// ends it; without a limit, `first_sign` does. `remat/mip/child_process.hpp` says what the child shares with its
-/// parent.
+/// ends it; without a limit, `first_sign` does. `remat/mip/detail/child_process.hpp` says what the child shares with
+/// its parent.
 ///
 /// CBC's answers are hints. Integer columns are rounded to the nearest whole number, and values are taken if they then
 /// meet the model within 1e-5. `optimal` and `infeasible` are CBC's word, and CBC has been wrong.

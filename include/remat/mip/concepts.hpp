@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/mip/model.hpp"
 
 namespace remat {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"

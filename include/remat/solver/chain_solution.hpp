@@ -10,7 +10,7 @@
 #include "remat/chain/chain.hpp"
 #include "remat/chain/chain_problem.hpp"
 #include "remat/chain/chain_schedule.hpp"
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "remat/core/control.hpp"
+#include "remat/core/run.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 

@@ -13,7 +13,6 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/index_rows.hpp"
-#include "remat/problem/problem.hpp"
 
 namespace remat {
 
@@ -120,28 +119,6 @@ class undirected_graph {
 
   index_rows rows_;
 };
-
-/// The edges of an operation graph.
-enum class operation_edges : std::uint8_t {
-  reads,  ///< between an operation and the operations that make its inputs
-  moral   ///< also between any two operations that make inputs of one operation
-};
-
-/// The operations of a training step as an undirected graph: vertex i is operation i. The moral graph is the one that
-/// Kumar et al. take. \cite kumar2019twremat
-///
-/// A tensor that is always resident adds no edge. If several operations add to one tensor, each reader of the tensor is
-/// adjacent to all of them. O(operations + sum over operations of (makers of its inputs)²) time and O(edges) memory
-/// when moral.
-[[nodiscard]] undirected_graph operation_graph(const flat_graph& graph, operation_edges which = operation_edges::moral);
-
-/// \overload
-///
-/// The operation graph of the problem's flat graph.
-[[nodiscard]] inline undirected_graph operation_graph(const problem& p,
-                                                      operation_edges which = operation_edges::moral) {
-  return operation_graph(p.graph(), which);
-}
 
 /// The subgraph on some vertices of g, which are numbered by their places in `vertices`. `number` is working memory:
 /// `undirected_graph::none` for every vertex of g, before and after the call. O(sum of degrees · log) time.

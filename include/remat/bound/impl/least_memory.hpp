@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "remat/bound/moment_cut.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/bound/detail/moment_cut.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/bound/moment_branch.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/bound/detail/moment_branch.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

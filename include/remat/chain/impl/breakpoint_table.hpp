@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/chain/breakpoint_table.hpp"
+#include "remat/chain/detail/breakpoint_table.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
 
-#include "remat/chain/traceback.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/chain/detail/traceback.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/chain/forward_line.hpp"
+#include "remat/chain/detail/forward_line.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/problem/phase.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/problem/detail/phase.hpp"
 
 namespace remat {
 

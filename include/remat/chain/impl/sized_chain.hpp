@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/chain/sized_chain.hpp"
+#include "remat/chain/detail/sized_chain.hpp"
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/chain/slot_table.hpp"
+#include "remat/chain/detail/slot_table.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "remat/chain/traceback.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/chain/detail/traceback.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 // Vectors of several doubles, if the compiler has them. They change function bodies alone, and no value.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)

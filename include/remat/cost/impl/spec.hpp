@@ -11,8 +11,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

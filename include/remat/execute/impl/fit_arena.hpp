@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/core/rounding.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/interval.hpp"
 #include "remat/problem/flat_graph.hpp"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat::detail::host {
 

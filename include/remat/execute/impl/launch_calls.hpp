@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/execute/launch_calls.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
 
 #include <algorithm>
 #include <exception>
 #include <string>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/interval.hpp"
 #include "remat/schedule/check.hpp"

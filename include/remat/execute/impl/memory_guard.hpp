@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/execute/memory_guard.hpp"
+#include "remat/execute/detail/memory_guard.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat::detail::host {
 

@@ -3,8 +3,8 @@
 
 #include "remat/execute/profile.hpp"
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

@@ -5,7 +5,7 @@
 
 #include <new>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 #if __has_include(<sys/mman.h>) && __has_include(<unistd.h>)
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/problem/phase.hpp"
+#include "remat/problem/detail/phase.hpp"
 
 namespace remat {
 

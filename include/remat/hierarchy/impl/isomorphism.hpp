@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/hierarchy/isomorphism.hpp"
+#include "remat/hierarchy/detail/isomorphism.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

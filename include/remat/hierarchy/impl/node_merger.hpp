@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/hierarchy/node_merger.hpp"
+#include "remat/hierarchy/detail/node_merger.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/hierarchy/cut_sequence.hpp"
-#include "remat/hierarchy/node_merger.hpp"
+#include "remat/hierarchy/detail/cut_sequence.hpp"
+#include "remat/hierarchy/detail/node_merger.hpp"
 
 namespace remat {
 
@@ -159,6 +159,42 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, c
   }
   std::sort(sections.begin(), sections.end());
   return detail::partitioning::partition_sections(graph, forward, options, line, sections);
+}
+
+REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward) {
+  constexpr std::uint32_t none = operation_hierarchy::none;
+  if (forward.empty()) forward = forward_operations(g);
+  if (forward.size() != g.num_operations)
+    throw bad_argument("forward has " + std::to_string(forward.size()) + " entries; there are " +
+                       std::to_string(g.num_operations) + " operations");
+  std::vector<std::uint32_t> first, second;
+  for (std::uint32_t o = 0; o < g.num_operations; ++o)
+    if (g.needed[o]) (forward[o] ? first : second).push_back(o);
+  const forward_line line = make_forward_line(g, std::move(first), std::move(second));
+  const auto n = static_cast<std::uint32_t>(line.operations.size());
+  std::vector<std::uint32_t> group_of(g.num_operations, none), parent;
+  // From the coarsest level down: the innermost group so far of each place of the line, and its segment.
+  std::vector<std::uint32_t> inside(n, none);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> segment_of_group;
+  const std::vector<cut_list> levels = cut_levels(line, n);
+  for (std::size_t k = levels.size(); k-- > 0;) {
+    cut_list ends = levels[k];
+    ends.push_back(n);
+    std::uint32_t begin = 0;
+    for (const std::uint32_t end : ends) {
+      const std::pair<std::uint32_t, std::uint32_t> segment{begin, end};
+      const std::uint32_t outer = begin < n ? inside[begin] : none;
+      const bool known = outer == none ? segment == std::pair{0U, n} : segment_of_group[outer] == segment;
+      if (end - begin > 1 && !known) {
+        for (std::uint32_t i = begin; i < end; ++i) inside[i] = static_cast<std::uint32_t>(parent.size());
+        parent.push_back(outer);
+        segment_of_group.push_back(segment);
+      }
+      begin = end;
+    }
+  }
+  for (std::uint32_t i = 0; i < n; ++i) group_of[line.operations[i]] = inside[i];
+  return make_hierarchy(g, forward, std::move(group_of), std::move(parent));
 }
 
 }  // namespace remat

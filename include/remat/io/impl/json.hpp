@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/io/json.hpp"
+#include "remat/io/detail/json.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

@@ -15,9 +15,9 @@
 #include <system_error>
 #include <utility>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

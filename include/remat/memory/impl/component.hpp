@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/memory/component.hpp"
+#include "remat/memory/detail/component.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat::detail::memory_planning {
 

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/core/random.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
 
 namespace remat::detail::memory_planning {
 

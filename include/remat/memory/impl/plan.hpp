@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/core/random.hpp"
-#include "remat/memory/component.hpp"
+#include "remat/memory/detail/component.hpp"
+#include "remat/memory/detail/skyline.hpp"
+#include "remat/memory/detail/squeeze.hpp"
 #include "remat/memory/fit.hpp"
-#include "remat/memory/skyline.hpp"
-#include "remat/memory/squeeze.hpp"
 
 namespace remat {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/memory/skyline.hpp"
+#include "remat/memory/detail/skyline.hpp"
 
 #include <algorithm>
 #include <limits>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat::detail::memory_planning {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/memory/squeeze.hpp"
+#include "remat/memory/detail/squeeze.hpp"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/memory/detail/skyline.hpp"
 #include "remat/memory/interval.hpp"
-#include "remat/memory/skyline.hpp"
 
 namespace remat::detail::memory_planning {
 

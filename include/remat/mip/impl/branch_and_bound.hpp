@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/core/run.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 

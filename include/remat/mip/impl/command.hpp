@@ -25,13 +25,13 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/mip/best_values.hpp"
-#include "remat/mip/child_process.hpp"
+#include "remat/core/run.hpp"
+#include "remat/mip/detail/best_values.hpp"
+#include "remat/mip/detail/child_process.hpp"
+#include "remat/mip/detail/solution_file.hpp"
 #include "remat/mip/mps.hpp"
-#include "remat/mip/solution_file.hpp"
 
 namespace remat {
 

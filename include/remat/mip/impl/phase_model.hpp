@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/mip/phase_model.hpp"
+#include "remat/mip/detail/phase_model.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/control.hpp"
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/core/run.hpp"
 
 namespace remat {
 

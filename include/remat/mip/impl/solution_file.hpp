@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/mip/solution_file.hpp"
+#include "remat/mip/detail/solution_file.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

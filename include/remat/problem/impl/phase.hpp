@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/problem/phase.hpp"
+#include "remat/problem/detail/phase.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/refine/eviction_pass.hpp"
+#include "remat/refine/detail/eviction_pass.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/control.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/refine/moves.hpp"
+#include "remat/refine/detail/moves.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/timeline.hpp"
+#include "remat/refine/detail/timeline.hpp"
 
 namespace remat {
 

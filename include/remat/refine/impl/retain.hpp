@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/refine/retain.hpp"
+#include "remat/refine/detail/retain.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/control.hpp"
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/moves.hpp"
-#include "remat/refine/retention.hpp"
-#include "remat/refine/timeline.hpp"
+#include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/retention.hpp"
+#include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/refine/retention.hpp"
+#include "remat/refine/detail/retention.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/linkage.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"

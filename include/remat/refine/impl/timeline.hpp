@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/refine/timeline.hpp"
+#include "remat/refine/detail/timeline.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/linkage.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 #include "remat/render/units.hpp"
 
 namespace remat {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 #include "remat/render/chart_js.hpp"
 #include "remat/render/units.hpp"
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/linkage.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 

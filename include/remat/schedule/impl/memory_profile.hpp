@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace remat {

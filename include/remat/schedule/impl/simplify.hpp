@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "remat/bound/turnaround.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/core/rounding.hpp"
-#include "remat/solver/solve_end.hpp"
+#include "remat/solver/detail/solve_end.hpp"
 
 namespace remat {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/solver/solve_end.hpp"
+#include "remat/solver/detail/solve_end.hpp"
 
 namespace remat {
 

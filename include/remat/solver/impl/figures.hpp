@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

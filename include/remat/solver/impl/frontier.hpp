@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/core/control.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/core/rounding.hpp"
+#include "remat/core/run.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace remat {

@@ -16,18 +16,18 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
-#include "remat/core/random.hpp"
 #include "remat/treewidth/check.hpp"
-#include "remat/treewidth/dissection.hpp"
-#include "remat/treewidth/elimination_order.hpp"
-#include "remat/treewidth/greedy_order.hpp"
-#include "remat/treewidth/improve.hpp"
-#include "remat/treewidth/positive_instance.hpp"
-#include "remat/treewidth/reduce.hpp"
-#include "remat/treewidth/safe_separators.hpp"
-#include "remat/treewidth/width_bound.hpp"
+#include "remat/treewidth/detail/dissection.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
+#include "remat/treewidth/detail/greedy_order.hpp"
+#include "remat/treewidth/detail/improve.hpp"
+#include "remat/treewidth/detail/positive_instance.hpp"
+#include "remat/treewidth/detail/reduce.hpp"
+#include "remat/treewidth/detail/safe_separators.hpp"
+#include "remat/treewidth/detail/width_bound.hpp"
 
 namespace remat {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/dissection.hpp"
+#include "remat/treewidth/detail/dissection.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/core/random.hpp"
-#include "remat/treewidth/flow_cutter.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
+#include "remat/treewidth/detail/flow_cutter.hpp"
 
 namespace remat {
 

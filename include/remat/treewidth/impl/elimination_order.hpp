@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/treewidth/greedy_order.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/treewidth/detail/greedy_order.hpp"
 
 namespace remat {
 

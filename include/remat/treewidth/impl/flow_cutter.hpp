@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/flow_cutter.hpp"
+#include "remat/treewidth/detail/flow_cutter.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
+#include "remat/core/detail/linkage.hpp"
 
 namespace remat {
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/greedy_order.hpp"
+#include "remat/treewidth/detail/greedy_order.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <queue>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/core/random.hpp"
-#include "remat/treewidth/adjacency.hpp"
-#include "remat/treewidth/stop_poll.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
+#include "remat/treewidth/detail/adjacency.hpp"
+#include "remat/treewidth/detail/stop_poll.hpp"
 
 namespace remat {
 

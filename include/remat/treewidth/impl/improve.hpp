@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/improve.hpp"
+#include "remat/treewidth/detail/improve.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,12 +9,12 @@
 #include <span>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/treewidth/dissection.hpp"
-#include "remat/treewidth/elimination_order.hpp"
-#include "remat/treewidth/greedy_order.hpp"
-#include "remat/treewidth/positive_instance.hpp"
-#include "remat/treewidth/reduce.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/treewidth/detail/dissection.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
+#include "remat/treewidth/detail/greedy_order.hpp"
+#include "remat/treewidth/detail/positive_instance.hpp"
+#include "remat/treewidth/detail/reduce.hpp"
 
 namespace remat {
 

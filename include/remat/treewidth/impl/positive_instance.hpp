@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/positive_instance.hpp"
+#include "remat/treewidth/detail/positive_instance.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
-#include "remat/treewidth/vertex_set.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/treewidth/detail/vertex_set.hpp"
 
 namespace remat {
 

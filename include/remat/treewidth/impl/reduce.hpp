@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/reduce.hpp"
+#include "remat/treewidth/detail/reduce.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/treewidth/adjacency.hpp"
-#include "remat/treewidth/stop_poll.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/treewidth/detail/adjacency.hpp"
+#include "remat/treewidth/detail/stop_poll.hpp"
 
 namespace remat {
 

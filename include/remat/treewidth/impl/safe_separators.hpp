@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/safe_separators.hpp"
+#include "remat/treewidth/detail/safe_separators.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +9,8 @@
 #include <iterator>
 #include <utility>
 
-#include "remat/core/linkage.hpp"
-#include "remat/treewidth/elimination_order.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/treewidth/detail/elimination_order.hpp"
 
 namespace remat {
 

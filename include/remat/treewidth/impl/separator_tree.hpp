@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/separator_tree.hpp"
+#include "remat/treewidth/detail/separator_tree.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/linkage.hpp"
 
 namespace remat {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/treewidth/width_bound.hpp"
+#include "remat/treewidth/detail/width_bound.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/linkage.hpp"
-#include "remat/core/random.hpp"
-#include "remat/treewidth/stop_poll.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
+#include "remat/treewidth/detail/stop_poll.hpp"
 
 namespace remat {
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/hierarchy/detail/depth_chains.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "remat/core/detail/linkage.hpp"
+
+namespace remat {
+
+REMAT_INLINE forward_line line_of(const flat_graph& g, const operation_hierarchy& h) {
+  std::vector<std::uint32_t> forward(h.order.begin(), h.order.begin() + h.num_forward);
+  std::vector<std::uint32_t> rest(h.order.begin() + h.num_forward, h.order.end());
+  std::sort(rest.begin(), rest.end());
+  return make_forward_line(g, std::move(forward), std::move(rest));
+}
+
+REMAT_INLINE cut_list cuts_at_depth(const operation_hierarchy& h, std::uint32_t depth) {
+  std::vector<std::uint8_t> cut(std::size_t{h.num_forward} + 1, 0);
+  for (std::uint32_t g = 0; g < h.groups.size(); ++g) {
+    const operation_hierarchy::group& group = h.groups[g];
+    if (group.depth >= depth) continue;
+    std::uint32_t at = group.forward_begin;
+    for (const std::uint32_t child : h.children[g]) {
+      cut[at] = 1;
+      at = h.is_group(child) ? h.groups[h.group_at(child)].forward_end : at + 1;
+    }
+  }
+  cut_list out;
+  for (std::uint32_t i = 1; i < h.num_forward; ++i)
+    if (cut[i]) out.push_back(i);
+  return out;
+}
+
+REMAT_INLINE std::vector<cut_list> chains_of(const operation_hierarchy& h, const forward_line& line,
+                                             std::size_t most_stages) {
+  std::vector<cut_list> out;
+  for (std::uint32_t depth = 1; depth <= h.depth() + 1; ++depth) {
+    const cut_list all = cuts_at_depth(h, depth);
+    out.push_back(all.size() < most_stages ? all : even_cuts(line, all, most_stages));
+    add_regular_cuts(out, all, most_stages);
+    add_even_cuts(out, line, all, most_stages);
+  }
+  return short_ones_first(std::move(out));
+}
+
+}  // namespace remat

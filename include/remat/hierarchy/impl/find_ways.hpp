@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/hierarchy/detail/find_ways.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/least_memory.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+
+namespace remat {
+
+namespace detail::option_finding {
+
+/// The answers for one part under one peak budget.
+struct finding {
+  struct answer {
+    std::int64_t held = 0;  ///< `part_runs::held_at_turn`
+    schedule plan{};        ///< of `problem_within`
+    part_option option{};
+  };
+  std::vector<answer> answers{};  ///< `held` falls
+  std::size_t solves = 0, proven = 0;
+  std::uint64_t work = 0;
+  bool whole = true;  ///< no limit but `option_search::moves` had a say
+};
+
+/// The staircase of save budgets of one part under one peak budget: from the bytes of everything, each save budget just
+/// below what the last answer held.
+class staircase {
+ public:
+  /// `limits`: time and work for the whole staircase.
+  staircase(const part_runs& runs, std::size_t part, const option_search& search, const run_control& limits)
+      : runs_(runs), part_(part), search_(search), limits_(limits), clock_(limits_) {}
+
+  /// `before`: the staircase of a larger peak budget; its answers that fit here as well are not searched for again.
+  [[nodiscard]] finding climb_down(std::uint32_t level, const finding& before) {
+    const std::int64_t everything = runs_.held_at_turn(runs_.keep_everything());
+    if (!choose_peak(level, everything)) return std::move(out_);
+    std::int64_t save = level == 0 ? everything - 1 : everything;
+    for (std::size_t k = 1; k <= search_.most_budgets && save >= 0; ++k) {
+      std::optional<finding::answer> found = answer_within(save, before, search_.most_budgets - k + 1);
+      if (!found) break;
+      const std::int64_t held = found->held;
+      out_.answers.push_back(std::move(*found));
+      if (held == 0) break;
+      // Down to the next step, and at least by an equal share.
+      const auto step = static_cast<std::int64_t>(static_cast<double>(everything) * static_cast<double>(k) /
+                                                  static_cast<double>(search_.most_budgets));
+      save = std::max<std::int64_t>(0, std::min({held - 1, save - 1, everything - step}));
+    }
+    if (clock_.should_stop()) out_.whole = false;
+    out_.work = clock_.work_done();
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr double far = 1.02;  ///< times the bound: the tight solver is asked as well
+
+  /// The peak budget of a level; that of level 0 does not bind. Returns false where a level is like level 0.
+  [[nodiscard]] bool choose_peak(std::uint32_t level, std::int64_t everything) {
+    const std::int64_t gradients = runs_.gradient_input_bytes();
+    // Without a workspace at the turn.
+    const problem free = runs_.problem_within(gradients, 0).with_budget(problem::unlimited);
+    const std::int64_t most = std::max(free.graph().baseline_peak, everything + gradients);
+    peak_ = most;
+    if (level == 0) return true;
+    const std::int64_t least = largest_working_set(free).bytes;
+    peak_ = least + (most - least) / (search_.peaks + 1) * (search_.peaks + 1 - level);
+    return peak_ < most;
+  }
+
+  /// The fastest way found within the budgets. `budgets_left`: save budgets that share the rest of the work.
+  [[nodiscard]] std::optional<finding::answer> answer_within(std::int64_t save, const finding& before,
+                                                             std::size_t budgets_left) {
+    if (clock_.should_stop()) {
+      out_.whole = false;
+      return std::nullopt;
+    }
+    const problem p = runs_.problem_within(peak_, std::min(save, peak_));
+    const auto known = std::find_if(before.answers.begin(), before.answers.end(),
+                                    [&](const finding::answer& a) { return a.held <= save; });
+    if (known != before.answers.end() && check(p, known->plan).valid()) return *known;
+    // A solve that cannot even read its problem is not begun.
+    if (clock_.work_left() < least_work(p)) {
+      out_.whole = false;
+      return std::nullopt;
+    }
+    std::optional<schedule> plan = solve(p, save, budgets_left);
+    if (!plan) return std::nullopt;
+    std::optional<part_option> option = runs_.option_of(*plan);
+    if (!option) return std::nullopt;
+    finding::answer found;
+    found.held = runs_.held_at_turn(*option);
+    found.plan = std::move(*plan);
+    found.option = std::move(*option);
+    return found;
+  }
+
+  [[nodiscard]] std::optional<schedule> solve(const problem& p, std::int64_t save, std::size_t budgets_left) {
+    std::vector<schedule> starts;
+    if (search_.starts) starts = search_.starts(part_, runs_, peak_, std::min(save, peak_), clock_);
+    sub_solution s = ask_thorough(p, starts, budgets_left);
+    if (search_.solvers.tight && !s.infeasible() && (!s.plan || s.time > s.lower_bound * far) &&
+        !clock_.should_stop()) {
+      sub_solution t = ask(search_.solvers.tight, p, {}, clock_.work_left());
+      if (t.plan && (!s.plan || t.time < s.time)) {
+        starts.push_back(*t.plan);
+        sub_solution again = ask_thorough(p, starts, budgets_left);
+        // A solve that is stopped at once may not have got to its starts.
+        s = again.plan && again.time <= t.time ? std::move(again) : std::move(t);
+      }
+    }
+    if (s.optimal() || s.infeasible()) ++out_.proven;
+    return std::move(s.plan);
+  }
+
+  /// With an equal share of the work that is left, and at most `moves`.
+  [[nodiscard]] sub_solution ask_thorough(const problem& p, std::span<const schedule> starts,
+                                          std::size_t budgets_left) {
+    const std::uint64_t share = share_of(clock_.work_left(), 1.0 / static_cast<double>(budgets_left));
+    if (share < search_.moves) out_.whole = false;
+    return ask(search_.solvers.thorough, p, starts, std::min(share, search_.moves));
+  }
+  [[nodiscard]] sub_solution ask(const sub_solver& solver, const problem& p, std::span<const schedule> starts,
+                                 std::uint64_t work) {
+    run_control run = clock_.part(1);
+    run.threads = 1;
+    run.work_limit = work;
+    sub_solution s = solver(p, starts, run);
+    ++out_.solves;
+    clock_.work(std::max(s.work, least_work(p)));
+    return s;
+  }
+  [[nodiscard]] static std::uint64_t least_work(const problem& p) { return p.graph().num_operations; }
+
+  const part_runs& runs_;
+  std::size_t part_;
+  const option_search& search_;
+  run_control limits_;
+  run_clock clock_;
+  std::int64_t peak_ = 0;
+  finding out_{};
+};
+
+/// One call of `find_options`.
+class finder {
+ public:
+  finder(std::span<const step_part> parts, const option_search& search, run_clock& clock)
+      : parts_(parts), search_(search), clock_(clock), classes_(classify(parts, option_cache::likeness())) {
+    if (!search.solvers.thorough)
+      throw bad_argument("find_options: option_search::solvers has no thorough solver; see default_part_solvers()");
+    runs_.reserve(parts.size());
+    for (const step_part& part : parts) runs_.emplace_back(part);
+    out_.options.resize(parts.size());
+    out_.distinct = classes_.representative.size();
+    found_.resize(classes_.representative.size());
+  }
+
+  [[nodiscard]] option_table run() {
+    take_known();
+    // All parts under the largest peak budget first: a limit should leave something to each.
+    for (std::uint32_t level = 0; level <= search_.peaks && !cut_short_; ++level) solve_level(level);
+    if (cut_short_) out_.stopped = clock_.poll();
+    collect();
+    for (std::uint32_t i = 0; i < parts_.size(); ++i) {
+      const std::uint32_t from = classes_.representative[classes_.class_of[i]];
+      if (i == from) continue;
+      for (const part_option& o : out_.options[from])
+        if (std::optional<part_option> mine = translate(o, classes_.to_representative[i], runs_[i]))
+          out_.options[i].push_back(std::move(*mine));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] option_cache::settings settings() const {
+    return {search_.peaks, search_.most_budgets, search_.most_options,
+            search_.moves, search_.run.seed,     search_.solvers_key};
+  }
+
+  /// Options that the cache knows; the other classes are to be solved.
+  void take_known() {
+    for (std::uint32_t c = 0; c < found_.size(); ++c) {
+      const std::uint32_t i = classes_.representative[c];
+      if (search_.cache)
+        if (std::optional<std::vector<part_option>> options = search_.cache->find(runs_[i], settings())) {
+          out_.options[i] = std::move(*options);
+          ++out_.reused;
+          continue;
+        }
+      found_[c].resize(search_.peaks + 1);
+      to_solve_.push_back(c);
+      operations_ += parts_[i].operations.size();
+    }
+  }
+
+  /// The peak budget of this level for every class. A class gets work by its operations, whatever the others do: so the
+  /// answer is the same for any number of threads.
+  void solve_level(std::uint32_t level) {
+    const std::uint64_t work = share_of(clock_.work_left(), 1.0 / (search_.peaks + 1 - level));
+    std::atomic<std::size_t> next{0};
+    const auto take_turns = [&](bool calling) {
+      for (std::size_t k; (k = next.fetch_add(1)) < to_solve_.size();) {
+        if (out_of_time()) {
+          cut_short_ = true;
+          break;
+        }
+        solve_class(to_solve_[k], level, work);
+        const std::size_t finished = done_.fetch_add(1) + 1;
+        if (calling) report(finished);
+      }
+    };
+    const std::size_t threads =
+        std::clamp<std::size_t>(search_.run.threads, 1, std::max<std::size_t>(to_solve_.size(), 1));
+    std::vector<std::exception_ptr> failed(threads);
+    const auto guarded = [&](std::size_t k) {
+      try {
+        take_turns(k == 0);
+      } catch (...) {
+        failed[k] = std::current_exception();
+        next = to_solve_.size();
+      }
+    };
+    {
+      std::vector<std::jthread> team;
+      for (std::size_t k = 1; k < threads; ++k) team.emplace_back([&, k] { guarded(k); });
+      guarded(0);
+    }
+    for (const std::exception_ptr& e : failed)
+      if (e) std::rethrow_exception(e);
+    for (const std::uint32_t c : to_solve_) clock_.work(found_[c][level].work);
+  }
+
+  void solve_class(std::uint32_t c, std::uint32_t level, std::uint64_t work) {
+    static const finding nothing;
+    const std::uint32_t i = classes_.representative[c];
+    run_control limits;
+    limits.stop = search_.run.stop;
+    limits.seed = search_.run.seed;
+    limits.time_limit = clock_.left();
+    limits.work_limit =
+        share_of(work, static_cast<double>(parts_[i].operations.size()) / static_cast<double>(operations_));
+    staircase stairs(runs_[i], i, search_, limits);
+    found_[c][level] = stairs.climb_down(level, level == 0 ? nothing : found_[c][level - 1]);
+    if (out_of_time()) cut_short_ = true;
+  }
+
+  [[nodiscard]] bool out_of_time() const {
+    return search_.run.stop.stop_requested() || clock_.left() <= std::chrono::nanoseconds(0);
+  }
+
+  void report(std::size_t finished) {
+    progress news;
+    news.stage = "sub-graphs";
+    news.done = finished / (search_.peaks + 1);
+    news.total = to_solve_.size();
+    clock_.report(news);
+  }
+
+  /// The options of the solved classes, from all peak budgets.
+  void collect() {
+    for (const std::uint32_t c : to_solve_) {
+      const std::uint32_t i = classes_.representative[c];
+      std::vector<part_option>& options = out_.options[i];
+      options.push_back(runs_[i].keep_everything());
+      bool whole = !cut_short_;
+      for (finding& f : found_[c]) {
+        out_.solves += f.solves;
+        out_.proven += f.proven;
+        out_.work += f.work;
+        whole = whole && f.whole;
+        for (finding::answer& a : f.answers) options.push_back(std::move(a.option));
+      }
+      out_.found += options.size();
+      keep_pareto_optimal(options, runs_[i]);
+      thin_out(options, std::max<std::size_t>(search_.most_options, 2));
+      out_.kept += options.size();
+      out_.cut_short += whole ? 0U : 1U;
+      if (search_.cache && whole) search_.cache->add(parts_[i], settings(), options);
+    }
+  }
+
+  std::span<const step_part> parts_;
+  const option_search& search_;
+  run_clock& clock_;
+  part_classes classes_;
+  std::vector<part_runs> runs_;
+  std::vector<std::vector<finding>> found_;  // of a class that is solved: by peak budget
+  std::vector<std::uint32_t> to_solve_;      // classes
+  std::size_t operations_ = 0;               // of the representatives of these
+  std::atomic<bool> cut_short_{false};
+  std::atomic<std::size_t> done_{0};
+  option_table out_{};
+};
+
+}  // namespace detail::option_finding
+
+REMAT_INLINE option_table find_options(std::span<const step_part> parts, const option_search& search,
+                                       run_clock& clock) {
+  return detail::option_finding::finder(parts, search, clock).run();
+}
+
+REMAT_INLINE std::optional<std::vector<part_option>> option_cache::find(const part_runs& runs,
+                                                                        const settings& with) const {
+  const std::uint64_t key = fingerprint(runs.part(), likeness());
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(key);
+  if (at == entries_.end()) return std::nullopt;
+  for (const entry& e : at->second) {
+    if (e.with != with) continue;
+    const std::optional<part_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
+    if (!mapping) continue;
+    std::vector<part_option> out;
+    for (const part_option& o : e.options)
+      if (std::optional<part_option> mine = translate(o, *mapping, runs)) out.push_back(std::move(*mine));
+    return out;
+  }
+  return std::nullopt;
+}
+
+REMAT_INLINE void option_cache::add(const step_part& part, const settings& with, std::vector<part_option> options) {
+  const std::uint64_t key = fingerprint(part, likeness());
+  const std::lock_guard lock(mutex_);
+  entries_[key].push_back({std::make_shared<const step_part>(part), with, std::move(options)});
+}
+
+REMAT_INLINE std::size_t option_cache::size() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& [key, list] : entries_) count += list.size();
+  return count;
+}
+
+REMAT_INLINE isomorphism_options option_cache::likeness() {
+  isomorphism_options options;
+  options.times = false;
+  return options;
+}
+
+}  // namespace remat

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// A solver of the user's that `automatic` runs as one of its parts.
+struct automatic_part {
+  std::string name{};  ///< for `solution::by`
+  /// Solves within the limits of `run`. Only the schedule of its answer is taken, and checked; a schedule that is not
+  /// legal throws `internal_error`, one over the budget is left out. Its bounds are not believed.
+  std::function<solution(const problem& p, const run_control& run)> solve{};
+};
+
+/// `solver` with its options but for `run` as a part of `automatic`.
+template <class Solver>
+requires solver_for<Solver, problem>
+[[nodiscard]] automatic_part automatic_part_of(const Solver& solver, typename Solver::options_type options = {}) {
+  return {std::string(Solver::name), [solver, options](const problem& p, const run_control& run) {
+            typename Solver::options_type now = options;
+            now.run = run;
+            return solver(p, now);
+          }};
+}
+
+/// Options of `automatic`.
+struct automatic_options {
+  double gap = 0;                         ///< the solve ends with a time of at most (1 + gap) × the proven bound
+  std::vector<automatic_part> further{};  ///< run after `hiremate`, each with its share of what is left of the limits
+  run_control run{};                      ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("gap", self.gap, "end within this of the proven bound");
+  }
+};
+
+/// Runs several solvers and returns the best schedule. Its name in output is `auto`.
+///
+/// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
+/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`. Then `rotor` and `rockmate` with `retain`, and
+/// `hiremate` with small integer programs: on graphs of 500 to 1,999 operations only where the best schedule is more
+/// than 0.3 % above the bound, and on larger graphs `hiremate` alone, with most of the limits. Then come those of
+/// `further`. Each part gets a share of what is left of the limits (`run_clock::part`). `refined` then starts from all
+/// schedules found, with all that is left. The solve ends as soon as a schedule is within `gap` of the bound, or the
+/// budget is proven infeasible.
+///
+/// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
+/// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its
+/// own `figures`. The answer is never slower than that of a part within its share. A unit of work is one of the part's
+/// units; `evictions_per_work` operations of `evict` count as one, as in `refined`. For a seed and a work limit the
+/// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and
+/// for a part of `further` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the
+/// name of `auto`, the part as the stage.
+///
+///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
+struct automatic_solver {
+  using options_type = automatic_options;           ///< The options of this solver.
+  static constexpr std::string_view name = "auto";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const automatic_options& options = {}) const;
+};
+/// The solver as a function object: `automatic(p, options)`.
+inline constexpr automatic_solver automatic{};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/automatic.hpp"
+#endif

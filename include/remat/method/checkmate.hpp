@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/core/run.hpp"
+#include "remat/mip/concepts.hpp"
+#include "remat/mip/detail/backend_ref.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Moves of `refined` that count as much as a unit of work of a MIP backend on a large model. A unit on a model of
+/// fewer than 30,000 coefficients counts less, in proportion.
+inline constexpr std::uint64_t checkmate_moves_per_node = 400;
+
+/// Options of `checkmate_solver`.
+struct checkmate_options {
+  /// Schedules to start from. Those over the budget are ignored.
+  std::vector<schedule> starts{};
+  /// Start from the schedules that `rockmate` and `refined` find in half of the limits.
+  bool warm_start = false;
+  /// Improve the schedule by eviction and refinement (`improve`).
+  bool improve = false;
+  /// The search ends when the best time is at most (1 + this) × the proven lower bound.
+  double good_enough = 1e-3;
+  /// The number of `checkmate_model_options::moments`: those of the highest bounds are taken. 0: the paper's form.
+  std::uint32_t moments = 4;
+  std::int64_t units = std::int64_t{1} << 20;  ///< `checkmate_model_options::units`
+  /// The whole program is not built where `checkmate_model::size_estimate` exceeds this, nor any model of more than
+  /// twice as many columns: its first linear program alone would take minutes.
+  double most_columns = 60'000;
+  /// Relaxations that are rounded, until one gives a schedule: for the budget, and for smaller ones, so that the
+  /// rounded schedule fits. 0: none.
+  std::uint32_t allowances = 5;
+  /// From one relaxation to the next, the budget falls by this part of it. The paper has one relaxation, at 0.1.
+  double allowance_step = 0.05;
+  std::uint32_t random_roundings = 100;  ///< randomised roundings of each relaxation
+  /// The largest distance in the programs in which an operation runs again only near its phase; 0: no such programs.
+  std::uint32_t distance = 9;
+  bool windows = true;                ///< decide windows of the best schedule anew
+  std::uint64_t window_nodes = 500;   ///< nodes of the search in each program that is not the whole one
+  std::uint64_t default_nodes = 100;  ///< nodes of the search in the whole program if there is no limit at all
+  run_control run{};                  ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("warm_start", self.warm_start, "start from the schedules of rockmate and refined");
+    visit("improve", self.improve, "improve the schedule by eviction and refinement");
+    visit("good_enough", self.good_enough, "the search ends within this of the proven bound");
+    visit("moments", self.moments, "moments of the model with rows of the turnaround bound; 0: the paper's form");
+    visit("units", self.units, "parts in which the model counts the budget");
+    visit("most_columns", self.most_columns, "larger integer programs are not built");
+    visit("allowances", self.allowances, "relaxations to round, until one gives a schedule");
+    visit("allowance_step", self.allowance_step, "part of the budget that each further relaxation leaves free");
+    visit("random_roundings", self.random_roundings, "randomised roundings of each relaxation");
+    visit("distance", self.distance, "largest distance in programs of runs near their phase; 0: none");
+    visit("windows", self.windows, "decide windows of the best schedule anew");
+    visit("window_nodes", self.window_nodes, "nodes of the search in each program but the whole one");
+    visit("default_nodes", self.default_nodes, "nodes of the search where there is no limit at all");
+  }
+};
+
+/// Checkmate's integer program (`checkmate_model`), its relaxation with two-phase rounding, and its optimum by a MIP
+/// backend. \cite jain2020checkmate
+///
+///  1. The linear relaxation for the budget is solved and rounded (`checkmate_model::round`) with the thresholds 0.5,
+///     0.25, 0.1 and 0.75, and `random_roundings` times at random. Where no rounded schedule fits, it is solved again
+///     for smaller budgets.
+///  2. Near programs: the same program with fewer decisions. An operation may run again only in phases whose operation
+///     is at most d reads after it, for d = 1, 2, 3, 4, 6, 9, … up to `distance`. If there is a schedule, a second
+///     program for d has the decisions of that schedule, too.
+///  3. Windows: all decisions of some phases, or of some operations, are free; the others are those of the best
+///     schedule. The windows grow.
+///  4. The whole program, for faster schedules alone (`rerun_limits`), started from the best schedule.
+///
+/// Each solution of the backend is rebuilt into a schedule, which is freed as early as possible and passes the exact
+/// checker. Steps 1 to 3 get at most two fifths, a half and three fifths of the limits that are left at their time, but
+/// for the last unit of the backend's work, which they may begin.
+///
+/// The program's optimum holds for the listed order of first runs and for at most one more run of an operation in a
+/// phase. So it proves nothing of the problem, and its infeasibility does not, either: `lower_bound`, `optimal` and
+/// `infeasible` come from the turnaround bound. `message` says how the program ended.
+///
+/// Differs from the paper: no variables for frees (see `checkmate_model`), tensors of several producers, sizes in
+/// units, the turnaround bound's rows, several thresholds and budgets for the rounding; steps 2 and 3 are not in the
+/// paper. With `moments` = 0, `distance` = 0 and `windows` = false it is the paper's method.
+///
+/// Figures (`solve_statistics::own`): `relaxation_solved`, `relaxation_time` (its value, as a time: not a bound),
+/// `relaxation_columns`, `relaxation_rows`, `relaxation_seconds`; `rounding_tries`, `rounding_fitting` (tries whose
+/// schedule is within the budget), `rounding_time` (the best), `rounding_allowance` (the part of the budget that the
+/// rounded relaxation left free), `rounding_relaxations`, `rounding_seconds`; `near`, a list of programs, each with
+/// `distance`, `around_schedule`, `decisions`, `columns`, `rows`, `nodes`, `seconds`, `ending`; only `distance`,
+/// `around_schedule` and `ending` ("too large" or "stopped") for the last one if it was not built, which ends the list;
+/// `window_programs`, `windows_not_built`, `window_improvements`, `window_nodes`, `window_seconds`; `program_phases`,
+/// `program_decisions`, `program_columns`, `program_rows`, `program_nodes`, `program_bound` (a time, by the backend's
+/// word), `program_gap` ((best time − bound) / bound), `program_seconds`, `program_ending` (a `mip_status`, or "too
+/// large" or "stopped" if it was not built, or "nothing to decide"); `wrong_solutions` of the backend, in all steps,
+/// that are no schedules; `own_time`, `own_peak_bytes` and `own_by` with `improve`.
+///
+/// A unit of work is a move of `refined`; `checkmate_moves_per_node` of them are a unit of the backend's work
+/// (`mip_options`) on a large model, and 16 flows of `rerun_limits` count as one. Under a work limit the answer is the
+/// same for a seed and any number of threads. Without any limit, each search of the backend ends after `window_nodes`
+/// or `default_nodes` nodes.
+///
+/// Throws `bad_argument` for `good_enough` or `most_columns` that is NaN or negative, for `units` below 1, and for
+/// `allowance_step` outside of [0, 1), and for a schedule to start from that is illegal for another reason than the
+/// budget. Cancellation: as the backend; building a model polls at every event of the program.
+///
+/// `solution::by`: "checkmate/rounding", "checkmate/near", "checkmate/window", "checkmate/program"; "checkmate/start"
+/// for a given start, "checkmate/start/…" for `rockmate` and `refined` by `warm_start`, "checkmate/refined/…" by
+/// `improve`.
+///
+///     solution s = remat::checkmate_with(remat::branch_and_bound)(problem, {.run = {.time_limit = 10s}});
+template <mip_backend Backend>
+struct checkmate_solver {
+  using options_type = checkmate_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "checkmate";  ///< The solver's name in tables and progress reports.
+  Backend backend{};                                     ///< solves the integer programs
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const checkmate_options& options = {}) const;
+};
+
+/// Checkmate on a backend: `checkmate_with(branch_and_bound)(problem, options)`.
+template <mip_backend Backend>
+[[nodiscard]] constexpr checkmate_solver<Backend> checkmate_with(Backend backend) {
+  return {std::move(backend)};
+}
+
+namespace detail::checkmate_search {
+
+/// The body of `checkmate_solver`, for a backend of any type.
+[[nodiscard]] solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options);
+
+}  // namespace detail::checkmate_search
+
+template <mip_backend Backend>
+solution checkmate_solver<Backend>::operator()(const problem& p, const checkmate_options& options) const {
+  return detail::checkmate_search::solve(backend, p, options);
+}
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/checkmate/impl/checkmate.hpp"
+#endif

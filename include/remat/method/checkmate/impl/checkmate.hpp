@@ -1,0 +1,618 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/checkmate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/turnaround.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/checkmate/detail/checkmate_model.hpp"
+#include "remat/method/checkmate/detail/rerun_limits.hpp"
+#include "remat/method/detail/improve.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/method/rockmate.hpp"
+#include "remat/mip/concepts.hpp"
+#include "remat/mip/detail/backend_ref.hpp"
+#include "remat/mip/model.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat::detail::checkmate_search {
+
+inline constexpr std::string_view name = "checkmate";
+inline constexpr double share_of_warm_start = 0.5, share_of_rockmate = 0.25;
+inline constexpr double share_of_relaxations = 0.4, share_of_near = 0.5, share_of_windows = 0.6;
+/// Of what is left of the limits of its step: a near program, a window, and the limits of runs again.
+inline constexpr double share_of_one = 0.3;
+/// Flows of `rerun_limits` that count as one move: they take 0.7 to 1.3 µs each on graphs in tests/data/graphs/rk, a
+/// move 8 to 21.
+inline constexpr std::uint64_t flows_per_move = 16;
+/// Near programs are not built for more operations: their tables are quadratic.
+inline constexpr std::uint32_t most_operations = 1500;
+/// Thresholds of the deterministic rounding; the first is the paper's.
+inline constexpr double thresholds[] = {0.5, 0.25, 0.1, 0.75};
+
+/// The runs again of an order in which the first runs are in the listed order: the operations that run again in each
+/// phase, which the first run of an operation ends.
+class rerun_table {
+ public:
+  /// Nothing if the first runs of the needed operations are not in the listed order, or if an operation runs again
+  /// after all of them.
+  static std::optional<rerun_table> of(const flat_graph& g, std::span<const std::uint32_t> order) {
+    rerun_table table;
+    table.again_.resize(g.num_operations);
+    std::uint32_t phase = 0;
+    const auto skip = [&] {
+      while (phase < g.num_operations && !g.needed[phase]) ++phase;
+    };
+    skip();
+    for (const std::uint32_t o : order) {
+      if (!g.needed[o]) continue;
+      if (o == phase) {
+        ++phase;
+        skip();
+      } else if (o > phase || phase == g.num_operations) {
+        return std::nullopt;
+      } else {
+        table.again_[phase].push_back(o);
+        table.time_ += g.time[o];
+      }
+    }
+    if (phase != g.num_operations) return std::nullopt;
+    for (std::vector<std::uint32_t>& row : table.again_) std::sort(row.begin(), row.end());
+    return table;
+  }
+
+  [[nodiscard]] bool runs_again(op_id phase, op_id o) const {
+    const std::vector<std::uint32_t>& row = again_[index(phase)];
+    return std::binary_search(row.begin(), row.end(), static_cast<std::uint32_t>(index(o)));
+  }
+  /// The time of all runs again.
+  [[nodiscard]] double time() const noexcept { return time_; }
+
+ private:
+  double time_ = 0;
+  std::vector<std::vector<std::uint32_t>> again_;  // by phase; ascending
+};
+
+/// A part of the program that is decided anew: all decisions of some phases, or of some operations.
+struct window {
+  bool of_phases = true;
+  std::uint32_t begin = 0, end = 0;  // operations
+
+  [[nodiscard]] bool contains(op_id phase, op_id o) const noexcept {
+    const auto at = static_cast<std::uint32_t>(index(of_phases ? phase : o));
+    return at >= begin && at < end;
+  }
+};
+
+/// The operations from which another operation can be reached over at most some reads, as a table.
+class near_table {
+ public:
+  near_table(const flat_graph& g, std::uint32_t distance) : size_(g.num_operations), near_(size_ * size_, 0) {
+    std::vector<std::uint32_t> layer, next;
+    for (std::uint32_t a = 0; a < g.num_operations; ++a) {
+      layer = {a};
+      for (std::uint32_t i = 0; i < distance && !layer.empty(); ++i) {
+        next.clear();
+        for (const std::uint32_t reader : layer)
+          for (const std::uint32_t t : g.inputs[reader])
+            for (const std::uint32_t o : g.producers[t])
+              if (!std::exchange(near_[std::size_t{a} * size_ + o], std::uint8_t{1})) next.push_back(o);
+        std::swap(layer, next);
+      }
+    }
+  }
+  /// True when `o` is near before `a`.
+  [[nodiscard]] bool contains(op_id a, op_id o) const { return near_[index(a) * size_ + index(o)] != 0; }
+
+ private:
+  std::size_t size_;
+  std::vector<std::uint8_t> near_;
+};
+
+[[nodiscard]] inline double seconds_since(const run_clock& clock, double start) { return clock.seconds() - start; }
+
+/// The solver's own method.
+class search {
+ public:
+  search(mip_backend_ref backend, const problem& p, const checkmate_options& options, run_control run)
+      : backend_(backend), problem_(p), options_(options), run_(std::move(run)), clock_(run_) {}
+
+  /// The best schedule, without its conclusion.
+  solution run() {
+    if (clock_.should_stop() || prove(problem_, best_, clock_.part(1))) return std::move(best_);
+    for (const schedule& s : options_.starts) take(s, by_part(name, "start"));
+    if (options_.warm_start) warm_up();
+    if (!is_settled()) {
+      decide();
+      note("wrong_solutions", wrong_);
+      if (wrong_ != 0)
+        best_.message += (best_.message.empty() ? "" : "; ") + std::to_string(wrong_) +
+                         " solutions of the backend were no schedules";
+    }
+    return std::move(best_);
+  }
+  [[nodiscard]] std::uint64_t work() const noexcept { return clock_.work_done(); }
+
+ private:
+  [[nodiscard]] bool is_settled() const {
+    return clock_.should_stop() || (best_.plan && best_.time <= best_.lower_bound * (1 + options_.good_enough));
+  }
+  template <class Value>
+  void note(std::string_view figure, Value value) {
+    best_.statistics.own.set(figure, value);
+  }
+
+  // ---- The best schedule
+
+  /// Takes a legal schedule if it is better, and within the budget. Its runs are those around which windows are decided
+  /// anew, if its first runs are in the listed order.
+  bool take(schedule plan, const std::string& by) {
+    std::optional<rerun_table> table = rerun_table::of(problem_.graph(), computes_of(plan));
+    if (!accept(problem_, best_, std::move(plan), by)) return false;
+    around_ = std::move(table);
+    return true;
+  }
+  /// Takes the schedule of an order of runs if it is better. Returns false if it is not valid.
+  bool take_order(std::span<const std::uint32_t> order, std::string_view part) {
+    schedule plan = schedule_computes(problem_, order);
+    if (check(problem_, plan).what != violation::none) return false;
+    // A first run in vain is left out of the schedule, whose order may then be another one.
+    if (take(std::move(plan), by_part(name, part)) && !around_) around_ = rerun_table::of(problem_.graph(), order);
+    return true;
+  }
+
+  /// The schedules of `rockmate` and `refined` as a start.
+  void warm_up() {
+    const run_control all = clock_.part(share_of_warm_start);
+    run_clock part(all);
+    const auto keep = [&](solution found) {
+      part.work(found.statistics.work);
+      if (found.plan) take(std::move(*found.plan), by_part(by_part(name, "start"), found.by));
+    };
+    rockmate_options blocks;
+    blocks.run = part.part(share_of_rockmate);
+    keep(rockmate(problem_, blocks));
+    refined_options refining;
+    if (best_.plan) refining.starts.push_back(*best_.plan);
+    refining.run = part.part(1);
+    keep(refined(problem_, refining));
+    clock_.work(part.work_done());
+  }
+
+  // ---- The steps
+
+  void decide() {
+    moments_ = best_moments();
+    const double estimate = checkmate_model::size_estimate(problem_);
+    const bool is_small = estimate <= options_.most_columns;
+    if (is_small && !round_relaxations()) return;
+    if (!is_settled() && options_.distance > 0 && problem_.graph().num_operations <= most_operations) solve_near();
+    if (!is_settled() && options_.windows && is_small) solve_windows();
+    if (is_small) {
+      if (!is_settled()) solve_program();
+      return;
+    }
+    note("program_ending", "too large");
+    best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(estimate)) +
+                    " columns, more than most_columns";
+    if (problem_.graph().num_operations > most_operations)
+      best_.message += "; near programs are built for up to " + std::to_string(most_operations) + " operations";
+  }
+
+  /// The time that the program's solutions may take: that of the best schedule, first runs in vain included.
+  [[nodiscard]] double at_most() const {
+    if (!best_.plan) return std::numeric_limits<double>::infinity();
+    return around_ ? std::max(best_.time, problem_.graph().needed_time + around_->time()) : best_.time;
+  }
+
+  /// The limits of a step. What another step has cut short is done again.
+  [[nodiscard]] run_control begin_step(double share) {
+    if (limits_ && !limits_->is_complete()) limits_.reset();
+    return clock_.part(share);
+  }
+  /// Counts moves of a step.
+  void spend(run_clock& part, std::uint64_t moves) {
+    part.work(moves);
+    clock_.work(moves);
+  }
+
+  /// The runs again that no schedule within `at_most()` has. Found once for each such time.
+  const rerun_limits& limits(run_clock& part) {
+    const double time = at_most();
+    if (limits_ && limits_time_ == time) return *limits_;
+    run_control run = part.part(share_of_one);
+    if (run.work_limit != run_control::no_work_limit)
+      run.work_limit = std::min(run.work_limit, run_control::no_work_limit / flows_per_move - 1) * flows_per_move;
+    limits_.emplace(problem_, time, run);
+    limits_time_ = time;
+    spend(part, limits_->work() / flows_per_move);
+    return *limits_;
+  }
+
+  [[nodiscard]] double most_columns() const { return 2 * options_.most_columns; }
+  /// Why a program is not complete.
+  [[nodiscard]] std::string_view ending_of_building(const checkmate_model& program) const {
+    return static_cast<double>(program.model().num_columns()) > most_columns() ? "too large" : "stopped";
+  }
+
+  [[nodiscard]] checkmate_model build(const problem& p, double at_most, const run_clock& part,
+                                      std::function<rerun(op_id, op_id)> rule) const {
+    checkmate_model_options building;
+    building.units = options_.units;
+    building.at_most = at_most;
+    building.moments = moments_;
+    building.rule = std::move(rule);
+    building.most_columns = most_columns();
+    building.run = part.part(1);
+    building.run.work_limit = run_control::no_work_limit;
+    return checkmate_model(p, building);
+  }
+
+  /// Moves of a unit of the backend's work: fewer for small models, whose nodes take less time.
+  [[nodiscard]] static std::uint64_t moves_per_node(const mip_model& m) {
+    return std::clamp<std::uint64_t>(m.num_terms() / 75, 1, checkmate_moves_per_node);
+  }
+
+  /// Solves a model within a share of what is left of `part`, and stops when a schedule is good enough.
+  mip_result solve(const mip_model& m, mip_options solving, run_clock& part, double share, std::string_view stage) {
+    const std::uint64_t price = moves_per_node(m);
+    solving.run = part.part(share);
+    if (solving.run.work_limit != run_control::no_work_limit)
+      solving.run.work_limit = std::max<std::uint64_t>(1, solving.run.work_limit / price);
+    const std::uint64_t most = std::min(solving.run.work_limit, solving.most_nodes);
+    std::stop_source good;
+    const std::stop_callback pass_on(run_.stop, [&good] { good.request_stop(); });
+    solving.run.stop = good.get_token();
+    const auto listener = std::move(solving.on_incumbent);
+    solving.on_incumbent = [&](std::span<const double> values, double objective) {
+      if (listener) listener(values, objective);
+      if (is_settled()) good.request_stop();
+    };
+    if (run_.on_progress) solving.run.on_progress = [&](const progress& news) { report(stage, news.done); };
+    mip_result r = backend_.solve(m, solving);
+    const bool ended = r.status == mip_status::optimal || r.status == mip_status::infeasible;
+    const std::uint64_t nodes = std::max<std::uint64_t>(1, r.nodes);
+    // A search that a limit has ended may have spent all of it on linear programs.
+    const bool is_limited = run_.work_limit != run_control::no_work_limit;
+    spend(part, price * (ended || !is_limited ? nodes : std::max(nodes, most)));
+    report(stage, r.nodes);
+    return r;
+  }
+
+  void report(std::string_view stage, std::uint64_t done) {
+    clock_.report(
+        {.solver = name, .stage = stage, .best_objective = best_.time, .lower_bound = best_.lower_bound, .done = done});
+  }
+
+  // ---- The relaxation, and its rounding
+
+  /// Returns false if the program has no solution, or nothing to decide.
+  bool round_relaxations() {
+    const run_control all = begin_step(share_of_relaxations);
+    run_clock part(all);
+    const double start = clock_.seconds();
+    for (std::uint32_t i = 0; i < std::max(options_.allowances, 1U) && !part.should_stop() && !is_settled(); ++i) {
+      const double allowance = options_.allowance_step * i;
+      if (allowance >= 1) break;  // no budget is left
+      const double bytes = (1 - allowance) * static_cast<double>(problem_.budget());
+      const problem tighter = i == 0 ? problem_ : problem_.with_budget(static_cast<std::int64_t>(bytes));
+      const checkmate_model program = build(tighter, std::numeric_limits<double>::infinity(), part, {});
+      if (!program.is_complete()) {
+        if (i == 0) note("relaxation_solved", false);
+        break;
+      }
+      if (i == 0 && program.decisions() == 0) return take_only_solution(program);
+      if (options_.allowances == 0) break;
+      mip_model relaxed = program.model();
+      for (std::size_t j = 0; j < relaxed.num_columns(); ++j) relaxed.set_integer(static_cast<std::uint32_t>(j), false);
+      const mip_result r = solve(relaxed, {}, part, i == 0 ? 1 : share_of_relaxations, "relaxation");
+      if (i == 0) note_relaxation(program, r);
+      note("rounding_relaxations", i + 1);
+      if (i == 0 && r.status == mip_status::infeasible) return conclude_infeasible();
+      if (r.status != mip_status::optimal) break;
+      if (round(program, r.values, allowance, part)) break;
+    }
+    note("rounding_seconds", seconds_since(clock_, start));
+    return true;
+  }
+
+  bool take_only_solution(const checkmate_model& program) {
+    note("program_ending", "nothing to decide");
+    if (!take_order(program.order(std::vector<double>(program.model().num_columns(), 0)), "program"))
+      best_.message = "nothing can run again, and the listed order is not within the budget";
+    return false;
+  }
+  bool conclude_infeasible() {
+    note("program_ending", to_string(mip_status::infeasible));
+    best_.message = "integer program (" + std::string(backend_.name()) +
+                    "): its relaxation is infeasible: no schedule in "
+                    "the listed order of first runs";
+    return false;
+  }
+  void note_relaxation(const checkmate_model& program, const mip_result& r) {
+    note("relaxation_solved", r.status == mip_status::optimal);
+    if (r.status == mip_status::optimal) note("relaxation_time", program.time(r.objective));
+    note("relaxation_columns", program.model().num_columns());
+    note("relaxation_rows", program.model().num_rows());
+    note("relaxation_seconds", r.seconds);
+  }
+
+  /// Rounds the values of a relaxation in several ways. Returns true if some schedule fits.
+  bool round(const checkmate_model& program, std::span<const double> values, double allowance, const run_clock& part) {
+    bool some = false;
+    const auto attempt = [&](const std::function<bool(double)>& keep) {
+      const std::vector<std::uint32_t> order = program.round(values, keep);
+      const check_report said = check(problem_, schedule_computes(problem_, order));
+      ++tries_;
+      if (said.what != violation::none) return;
+      ++fitting_;
+      some = true;
+      if (said.time < rounded_) {
+        rounded_ = said.time;
+        note("rounding_time", rounded_);
+        note("rounding_allowance", allowance);
+      }
+      take_order(order, "rounding");
+    };
+    for (const double threshold : thresholds) attempt([&](double x) { return x > threshold; });
+    random_source random(run_.seed);
+    // Roundings are no moves: only the time of the step ends them.
+    const auto is_over = [&] { return clock_.should_stop() || part.left() <= std::chrono::nanoseconds(0); };
+    for (std::uint32_t i = 0; i < options_.random_roundings && !is_over(); ++i)
+      attempt([&](double x) { return random.uniform() < x; });
+    note("rounding_tries", tries_);
+    note("rounding_fitting", fitting_);
+    return some;
+  }
+
+  // ---- Programs with fewer decisions
+
+  /// Solves a program for a better schedule, whose part is `part_name`. `program` must outlive the call.
+  mip_result solve_part(const checkmate_model& program, run_clock& part, std::string_view part_name) {
+    mip_options solving;
+    if (best_.plan)
+      if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
+    solving.most_nodes = options_.window_nodes;
+    solving.on_incumbent = [&](std::span<const double> values, double) {
+      if (!take_order(program.order(values), part_name)) ++wrong_;
+    };
+    return solve(program.model(), std::move(solving), part, share_of_one, part_name);
+  }
+
+  void solve_near() {
+    const run_control all = begin_step(share_of_near);
+    run_clock part(all);
+    figures::group_list programs;
+    const std::uint32_t most = std::min(options_.distance, most_operations);  // no operation is farther away
+    for (std::uint32_t d = 1; d <= most && !part.should_stop() && !is_settled(); d += d < 4 ? 1 : d / 2) {
+      const near_table near(problem_.graph(), d);
+      bool complete = true;
+      for (const bool around : {false, true})
+        if (complete && !(around && !around_) && !part.should_stop() && !is_settled())
+          complete = solve_near(near, d, around, part, programs);
+      if (!complete) break;
+    }
+    note("near", std::move(programs));
+  }
+
+  /// Returns false if the program could not be built.
+  bool solve_near(const near_table& near, std::uint32_t distance, bool around, run_clock& part,
+                  figures::group_list& programs) {
+    const rerun_limits& known = limits(part);
+    const std::optional<rerun_table> kept = around ? around_ : std::nullopt;
+    const checkmate_model program = build(problem_, at_most(), part, [&](op_id phase, op_id o) {
+      const bool free = (near.contains(phase, o) && known.allows(phase, o)) || (kept && kept->runs_again(phase, o));
+      return free ? rerun::free : rerun::never;
+    });
+    figures f;
+    f.set("distance", distance);
+    f.set("around_schedule", around);
+    if (!program.is_complete()) {
+      f.set("ending", ending_of_building(program));
+      programs.push_back(std::move(f));
+      return false;
+    }
+    const mip_result r = solve_part(program, part, "near");
+    f.set("decisions", program.decisions());
+    f.set("columns", program.model().num_columns());
+    f.set("rows", program.model().num_rows());
+    f.set("nodes", r.nodes);
+    f.set("seconds", r.seconds);
+    f.set("ending", to_string(r.status));
+    programs.push_back(std::move(f));
+    return true;
+  }
+
+  /// Windows of half of the phases and of a quarter of the operations, then larger ones, from the end to the beginning,
+  /// until none helps.
+  void solve_windows() {
+    const run_control all = begin_step(share_of_windows);
+    run_clock part(all);
+    const std::uint32_t n = problem_.graph().num_operations;
+    for (double scale = 1; scale <= 3 && around_; scale *= 1.5)
+      for (bool better = true; better;) {
+        better = false;
+        for (const bool of_phases : {true, false}) {
+          const auto width = static_cast<std::uint32_t>(scale * n / (of_phases ? 2 : 4)) + 2;
+          for (std::uint32_t end = n + width / 2; end > 0; end -= std::min(end, width / 2)) {
+            if (!around_ || part.should_stop() || is_settled()) return;
+            better = solve_window({of_phases, end - std::min(end, width), std::min(end, n)}, part) || better;
+          }
+        }
+      }
+  }
+
+  /// Returns true if the window gives a better schedule. Precondition: there are runs to decide a window of.
+  bool solve_window(const window& w, run_clock& part) {
+    const rerun_limits& known = limits(part);
+    const rerun_table kept = *around_;
+    const checkmate_model program = build(problem_, at_most(), part, [&](op_id phase, op_id o) {
+      if (w.contains(phase, o)) return known.allows(phase, o) ? rerun::free : rerun::never;
+      return kept.runs_again(phase, o) ? rerun::always : rerun::never;
+    });
+    if (!program.is_complete()) {
+      note("windows_not_built", ++windows_not_built_);
+      return false;
+    }
+    if (program.decisions() == 0) return false;
+    const double before = best_.time;
+    const mip_result r = solve_part(program, part, "window");
+    window_improvements_ += best_.time < before;
+    note("window_programs", ++windows_);
+    note("window_improvements", window_improvements_);
+    note("window_nodes", window_nodes_ += r.nodes);
+    note("window_seconds", window_seconds_ += r.seconds);
+    return best_.time < before;
+  }
+
+  // ---- The whole program
+
+  void solve_program() {
+    const run_control all = begin_step(1);
+    run_clock part(all);
+    const rerun_limits& known = limits(part);
+    const checkmate_model program = build(problem_, at_most(), part, [&](op_id phase, op_id o) {
+      return known.allows(phase, o) ? rerun::free : rerun::never;
+    });
+    if (!program.is_complete()) {
+      note("program_ending", ending_of_building(program));
+      best_.message = "integer program: not built: " + std::string(ending_of_building(program));
+      return;
+    }
+    mip_options solving;
+    if (best_.plan)
+      if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
+    if (run_.work_limit == run_control::no_work_limit && run_.time_limit == std::chrono::nanoseconds::max())
+      solving.most_nodes = options_.default_nodes;
+    solving.on_incumbent = [&](std::span<const double> values, double) {
+      if (!take_order(program.order(values), "program")) ++wrong_;
+    };
+    const mip_result r = solve(program.model(), std::move(solving), part, 1, "integer program");
+    note("program_phases", program.phases());
+    note("program_decisions", program.decisions());
+    note("program_columns", program.model().num_columns());
+    note("program_rows", program.model().num_rows());
+    note("program_nodes", r.nodes);
+    if (std::isfinite(r.bound)) {
+      note("program_bound", program.time(r.bound));
+      note("program_gap", best_.time / program.time(r.bound) - 1);
+    }
+    note("program_seconds", r.seconds);
+    note("program_ending", to_string(r.status));
+    best_.message = "integer program (" + std::string(backend_.name()) + "): " + std::to_string(program.decisions()) +
+                    " decisions, " + std::to_string(program.model().num_columns()) + " columns, " +
+                    std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
+                    outcome(r.status, best_.has_schedule()) + (r.message.empty() ? "" : "; " + r.message);
+  }
+
+  [[nodiscard]] static std::string outcome(mip_status s, bool has_schedule) {
+    switch (s) {
+      case mip_status::optimal:
+        return "optimal for the listed order of first runs";
+      case mip_status::infeasible:
+        return has_schedule ? "nothing faster in the listed order of first runs"
+                            : "infeasible in the listed order of first runs";
+      case mip_status::feasible:
+      case mip_status::no_solution:
+        return "stopped";
+      default:
+        return std::string(to_string(s));
+    }
+  }
+
+  /// The moments of the highest turnaround bounds. A budget gives one moment; the moments of neighbouring budgets are
+  /// good for this budget, too, and mostly other ones.
+  [[nodiscard]] std::vector<op_id> best_moments() const {
+    std::vector<op_id> moments;
+    if (!problem_.has_budget()) return moments;
+    turnaround_options bounding;
+    bounding.want_saved = false;
+    turnaround_analysis analysis(problem_);
+    for (std::uint32_t i = 0; i < 2 * options_.moments && moments.size() < options_.moments; ++i) {
+      if (clock_.should_stop()) break;
+      const double factor = 1 + 0.04 * ((i + 1) / 2) * (i % 2 == 0 ? -1 : 1);
+      const auto budget = static_cast<std::int64_t>(factor * static_cast<double>(problem_.budget()));
+      bounding.run = clock_.part(1);
+      const turnaround_result r = analysis.bound(budget, bounding);
+      if (!r.infeasible && r.recomputation > 0 && std::find(moments.begin(), moments.end(), r.moment) == moments.end())
+        moments.push_back(r.moment);
+    }
+    return moments;
+  }
+
+  mip_backend_ref backend_;
+  const problem& problem_;
+  const checkmate_options& options_;
+  run_control run_;
+  run_clock clock_;
+  solution best_;
+  std::optional<rerun_table>
+      around_{};  // the runs again of the best schedule, if its first runs are in the listed order
+  std::vector<op_id> moments_{};
+  std::optional<rerun_limits> limits_{};
+  double limits_time_ = 0;                 // for which `limits_` hold
+  std::uint64_t tries_ = 0, fitting_ = 0;  // of the rounding
+  double rounded_ = std::numeric_limits<double>::infinity();
+  std::uint64_t windows_ = 0, windows_not_built_ = 0, window_improvements_ = 0, window_nodes_ = 0;
+  double window_seconds_ = 0;
+  std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
+};
+
+inline void require_valid(const checkmate_options& options) {
+  const auto refuse = [](const std::string& text) { throw bad_argument("checkmate: " + text); };
+  if (!(options.good_enough >= 0))
+    refuse("good_enough is " + std::to_string(options.good_enough) + "; it must be 0 or more");
+  if (!(options.most_columns >= 0))
+    refuse("most_columns is " + std::to_string(options.most_columns) + "; it must be 0 or more");
+  if (options.units < 1) refuse("units is " + std::to_string(options.units) + "; there must be at least one");
+  if (!(options.allowance_step >= 0 && options.allowance_step < 1))
+    refuse("allowance_step is " + std::to_string(options.allowance_step) + "; it must be at least 0 and less than 1");
+}
+
+/// Refuses illegal starts. Those over the budget are no error.
+inline void require_legal(const problem& p, std::span<const schedule> starts) {
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const check_report report = check(p, starts[i]);
+    if (!report.valid() && report.what != violation::over_budget)
+      throw bad_argument("checkmate: starts[" + std::to_string(i) + "] is illegal: " + report.message());
+  }
+}
+
+REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
+  require_valid(options);
+  require_legal(p, options.starts);
+  run_clock clock(options.run);
+  search own(backend, p, options, limits_of_own_method(clock, options.improve));
+  solution best = own.run();
+  clock.work(own.work());
+  const stop_reason stopped = options.improve ? improve(p, best, options.starts, clock, name) : clock.poll();
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace remat::detail::checkmate_search

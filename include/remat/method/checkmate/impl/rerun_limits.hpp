@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/checkmate/detail/rerun_limits.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "remat/bound/detail/moment_cut.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+
+namespace remat {
+
+namespace detail::rerun_limit_search {
+
+/// The search for the best price of a byte at one moment: the bound is concave in the price.
+class price_search {
+ public:
+  price_search(moment_cut& cut, double room, double enough, run_clock& clock)
+      : cut_(cut), room_(room), enough_(enough), clock_(clock) {}
+
+  /// Climbs from `price` by smaller and smaller factors, and returns the best bound. Ends above `enough`.
+  double climb(double& price) {
+    price_ = std::min(price, cut_.highest_price());
+    best_ = at(price_);
+    for (const double factor : {4.0, 1.6, 1.15, 1.04})
+      if (!walk(factor)) (void)walk(1 / factor);
+    price = price_;
+    return std::max(best_, 0.0);
+  }
+
+ private:
+  double at(double price) {
+    if (clock_.should_stop()) return 0;
+    const double cost = cut_.price(price, [&] { return clock_.should_stop(); });
+    clock_.work();  // afterwards, since the last unit of the limit is for this flow
+    return cost - price * room_;
+  }
+  /// Multiplies the price as long as the bound rises. Returns false if it does not rise at all.
+  bool walk(double factor) {
+    for (int i = 0; i < 12 && best_ <= enough_; ++i) {
+      const double next = price_ * factor;
+      const double value = next <= cut_.highest_price() ? at(next) : 0;
+      if (!(value > best_)) return i > 0;
+      best_ = value;
+      price_ = next;
+    }
+    return true;
+  }
+
+  moment_cut& cut_;
+  double room_, enough_;  // bytes beside the working set; a bound
+  run_clock& clock_;
+  double price_ = 0, best_ = 0;
+};
+
+/// For each operation the tensors that are priced at the moment and that it alone makes: candidates of the cut.
+inline std::vector<std::vector<std::size_t>> candidates_of_operations(const moment_cut& cut) {
+  const flat_graph& g = cut.graph();
+  std::vector<std::vector<std::size_t>> of(g.num_operations);
+  for (std::size_t i = 0; i < cut.num_candidates(); ++i) {
+    const auto producers = g.producers[static_cast<std::uint32_t>(index(cut.candidate(i)))];
+    if (producers.size() == 1 && of[producers.front()].size() < 200) of[producers.front()].push_back(i);
+  }
+  return of;
+}
+
+}  // namespace detail::rerun_limit_search
+
+REMAT_INLINE rerun_limits::rerun_limits(const problem& p, double at_most, const run_control& run) {
+  using detail::rerun_limit_search::price_search;
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  const flat_graph& g = p.graph();
+  const double slack = at_most * (1 + 1e-9) - g.needed_time;
+  time_.assign(g.time.begin(), g.time.end());
+  slack_.assign(g.num_operations, slack);
+  last_.assign(g.num_operations, g.num_operations);
+  if (!p.has_budget() || slack == infinite) return;
+  run_clock clock(run);
+  const auto listed = listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
+  moment_cut cut(g);
+  double price = g.needed_time / static_cast<double>(std::max<std::int64_t>(g.baseline_peak, 1));
+  for (std::uint32_t a = 0; a < g.num_operations && !clock.should_stop(); ++a) {
+    const std::int64_t room = p.budget() - working_set_bytes(g, a);
+    if (!g.needed[a] || room < 0 || listed[a] + g.workspace[a] <= p.budget()) continue;
+    cut.at(a);
+    double best_price = price;
+    const double bound = price_search(cut, static_cast<double>(room), infinite, clock).climb(best_price);
+    if (!(bound > 0)) continue;
+    price = best_price;
+    recomputation_ = std::max(recomputation_, bound);
+    slack_[a] = slack - bound;
+    if (g.num_operations > most_operations) continue;
+    const auto candidates = detail::rerun_limit_search::candidates_of_operations(cut);
+    for (std::uint32_t o = 0; o < a && !clock.should_stop(); ++o) {
+      if (candidates[o].empty() || last_[o] <= a) continue;
+      for (const std::size_t i : candidates[o]) cut.fix(i, moment_cut::fixing::absent);
+      double other = price;
+      if (price_search(cut, static_cast<double>(room), slack, clock).climb(other) > slack) last_[o] = a;
+      for (const std::size_t i : candidates[o]) cut.fix(i, moment_cut::fixing::free);
+    }
+  }
+  // What runs again in an earlier phase runs before the first run of every later operation, too.
+  for (std::uint32_t a = g.num_operations; a-- > 1;) slack_[a - 1] = std::min(slack_[a - 1], slack_[a]);
+  work_ = clock.work_done();
+  complete_ = !clock.should_stop();
+}
+
+}  // namespace remat

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "remat/chain/chain_problem.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Options of `chen_sqrt`.
+struct chen_sqrt_options {
+  run_control run{};  ///< Limits, seed, threads, progress.
+};
+
+/// Saves every √n-th cut of the forward order, and computes the rest again segment by segment \cite chen2016sublinear.
+///
+/// On a graph the cuts are those of each level of `cut_levels`, from cuts everywhere to the cuts that the fewest bytes
+/// cross; the fastest schedule that fits is the answer. On a chain the cuts are its stages. The baseline is the answer
+/// if it fits. A heuristic.
+///
+/// O(levels · (operations + reads and writes)) time, with at most log n levels. One unit of work is a try. Polls before
+/// each try.
+struct chen_sqrt_solver {
+  using options_type = chen_sqrt_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "chen_sqrt";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const chen_sqrt_options& options = {}) const;
+  /// Returns the best schedule found within the budget of the chain, if any, and a proven lower bound on the time.
+  [[nodiscard]] chain_solution operator()(const chain_problem& p, const chen_sqrt_options& options = {}) const;
+};
+/// The solver as a function object: `chen_sqrt(p, options)`.
+inline constexpr chen_sqrt_solver chen_sqrt{};
+
+/// Options of `chen_greedy`.
+struct chen_greedy_options {
+  std::uint32_t sizes = 200;  ///< segment sizes that are tried for each level of cuts, at least 1
+  run_control run{};          ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("sizes", self.sizes, "segment sizes tried for each level of cuts");
+  }
+};
+
+/// Divides the forward order into segments by bytes \cite chen2016sublinear (their algorithm 3): a segment ends at the
+/// first cut behind which it has made more than b bytes. The one parameter b is searched, from one segment to as many
+/// as there are cuts; the fastest schedule that fits is the answer.
+///
+/// The cuts are those of each level of `cut_levels`. The baseline is the answer if it fits. A heuristic.
+/// O(levels · sizes · (operations + reads and writes + segments²)) time. One unit of work is a try. Polls before each
+/// try. Throws `bad_argument` if `sizes` is 0.
+struct chen_greedy_solver {
+  using options_type = chen_greedy_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "chen_greedy";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const chen_greedy_options& options = {}) const;
+};
+/// The solver as a function object: `chen_greedy(p, options)`.
+inline constexpr chen_greedy_solver chen_greedy{};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/chen.hpp"
+#endif

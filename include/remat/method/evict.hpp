@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Options of `evict`.
+struct evict_options {
+  /// Passes with random weights, after the passes with the fixed list of weights.
+  std::uint64_t random_passes = 0;
+  /// Tensors to hold rather than evict, for instance the saved set of `turnaround_bound`; may be empty.
+  std::vector<tensor_id> keep{};
+  /// Where no pass finds a schedule, try the two slower ways that the solver's comment names.
+  bool insist = true;
+  run_control run{};  ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("random_passes", self.random_passes, "passes with random weights, after those with fixed weights");
+    visit("insist", self.insist, "where no pass finds a schedule, try slower ways");
+  }
+};
+
+/// Offline eviction. A pass runs the operations in the listed order. It first recomputes the inputs that are missing;
+/// when memory runs out, it evicts the tensor that is cheapest to recompute for its size and the distance of its next
+/// use. DTR \cite kirisame2021dtr does the same online.
+///
+/// Differs from DTR: the next uses are known, a tensor is freed right after its last use, and several passes with
+/// different weights compete. Where no pass finds a schedule, a schedule for a larger budget is repaired until it fits
+/// (`refine_moves::repair`); where that fails too, passes are repeated with more weight on the tensors that they had no
+/// room to recompute. At the end, recomputed tensors are held instead wherever memory is left.
+///
+/// Heuristic: it may find no schedule where memory is very tight, and that proves nothing. The status `optimal` comes
+/// from the turnaround bound alone. Deterministic for a seed and a work limit.
+/// Time: each pass O(evictions × resident tensors) plus the search for what has to be recomputed; memory O(reads and
+/// writes). Throws `bad_argument` if `keep` names a tensor that the problem does not have.
+/// Cancellation: polls at every pass, and within passes and repairs every 4096 steps of a search, well within 10 ms.
+/// Work: one unit for each listed operation of a pass, each recomputation that is tried for holding, and each 4096
+/// steps of a search.
+///
+/// `solution::by`: "evict" for a pass, "evict/fill" after holding what fits, "evict/squeeze" for a repaired schedule of
+/// a larger budget.
+///
+///     const solution s = evict(p.with_budget(p.graph().baseline_peak / 2));
+///     if (s.plan) use(*s.plan);
+struct evict_solver {
+  using options_type = evict_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "evict";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const evict_options& options = {}) const;
+};
+/// The solver as a function object: `evict(p, options)`.
+inline constexpr evict_solver evict{};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/evict.hpp"
+#endif

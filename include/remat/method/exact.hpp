@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Options of `exact`.
+struct exact_options {
+  std::uint64_t most_states = 2'000'000;  ///< most states kept; each takes about 90 bytes and its bits
+  bool start_from_heuristic = true;       ///< run `evict` first; states that cannot beat its schedule are dropped
+  run_control run{};                      ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("most_states", self.most_states, "most states kept");
+    visit("start_from_heuristic", self.start_from_heuristic, "run evict first");
+  }
+};
+
+/// The least time of any schedule within the budget, with the proof. Every order of first runs is considered, and every
+/// operation that may run again can.
+///
+/// Method: A* \cite hart1968astar backwards, from the end of the training step, over computes alone. A state is the set
+/// of *open writes*, those that the rest of the schedule needs and that are still to be made, and of effects that have
+/// still to run. Placing an operation before a state closes its own writes and opens the writes of its inputs. A tensor
+/// without an open write is not allocated, so no frees are branched on, and an operation whose outputs nobody reads is
+/// never run. A state does not say which operations have run: an operation must still run if an open write depends on
+/// it.
+///
+/// Cost of a state: the time of the operations placed. Lower bound of the part before it, the larger of two: the time
+/// of all operations that the open writes depend on, once each; and the turnaround bound of the problem whose outputs
+/// are the open tensors (`moment_cut`: one flow, at the moment and near the price that were best for the parent state).
+///
+/// Rules that drop moves without losing the optimum (proofs: docs/bounds.md, section 8):
+///  1. only an operation with an open write, or with an effect that has not been placed, is placed;
+///  2. a contribution is not placed twice for one allocation, and no read between contributions: both are illegal;
+///  3. an operation that must run once is not placed where an operation before still depends on it;
+///  4. an operation that nothing before can depend on, and that opens no more bytes than it closes, is placed at once,
+///     and no other move is tried;
+///  5. a state whose cost and bound reach the incumbent's time is dropped.
+///
+/// Graphs of ten operations take well under a millisecond; how much larger graphs can be depends on the budget.
+/// Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `most_states`, a limit of
+/// work (expanded states) or time, or a stop ends the search, it returns the incumbent (`evict`) and the least bound of
+/// the open states. `evict` and the turnaround bound get a quarter of what is left of the limits each. Deterministic
+/// but for a deadline. Throws `bad_argument` for a `most_states` of 0 or above 2³² − 2.
+/// Cancellation: polled at every state and in every flow.
+///
+/// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.
+///
+///     solution s = exact(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(5)}});
+struct exact_solver {
+  using options_type = exact_options;                      ///< The options of this solver.
+  static constexpr std::string_view name = "exact";        ///< The solver's name in tables and progress reports.
+  static constexpr std::uint32_t most_operations = 2'000;  ///< larger graphs get the bound and `evict` alone
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const exact_options& options = {}) const;
+};
+/// The solver as a function object: `exact(p, options)`.
+inline constexpr exact_solver exact{};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/exact.hpp"
+#endif

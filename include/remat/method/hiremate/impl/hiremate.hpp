@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/hiremate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "remat/chain/detail/chain_search.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/rounding.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+#include "remat/hierarchy/check.hpp"
+#include "remat/hierarchy/detail/depth_chains.hpp"
+#include "remat/hierarchy/detail/isomorphism.hpp"
+#include "remat/hierarchy/detail/way.hpp"
+#include "remat/hierarchy/partition.hpp"
+#include "remat/method/detail/improve.hpp"
+#include "remat/method/hiremate/detail/chains.hpp"
+#include "remat/method/hiremate/detail/level_builder.hpp"
+#include "remat/method/hiremate/detail/level_model.hpp"
+#include "remat/method/hiremate/detail/level_search.hpp"
+#include "remat/method/hiremate/detail/sub_graph_ways.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/figures.hpp"
+
+namespace remat {
+
+namespace detail::hierarchical {
+
+inline constexpr double infinite = std::numeric_limits<double>::infinity();
+
+/// How the options of groups are searched for. `moves`: for each pair of budgets.
+inline sub_graph_search sub_graphs_of(const hiremate_options& options, const level_program& program,
+                                      std::shared_ptr<option_cache> cache, std::uint64_t moves) {
+  sub_graph_search out;
+  out.most_options = options.most_options;
+  out.moves = moves;
+  out.rule = options.rule;
+  if (options.sub_solver != sub_method::automatic)
+    out.rule = [method = options.sub_solver](const sub_graph_facts&) { return std::vector<sub_method>{method}; };
+  out.solvers = options.solvers;
+  out.program = program;
+  out.most_columns = options.most_columns;
+  out.nodes = options.nodes;
+  out.cache = std::move(cache);
+  return out;
+}
+
+/// The options of every group of a hierarchy, from the deepest level up.
+class group_options {
+ public:
+  group_options(const problem& p, const operation_hierarchy& h, const sub_graph_search& search,
+                std::size_t level_options, run_clock& clock)
+      : graph_(p.graph()),
+        h_(h),
+        search_(search),
+        level_options_(level_options),
+        extract_(p.graph(), h),
+        of_group_(h.groups.size()) {
+    for (std::uint32_t depth = h.depth(); depth > 0; --depth) {
+      if (clock.should_stop()) {
+        left_ = depth;
+        break;
+      }
+      run_control part = clock.part(1.0 / depth);
+      part.on_progress = clock.control().on_progress;
+      run_clock part_clock(part);
+      solve(depth, part_clock);
+      clock.work(part_clock.work_done());
+    }
+  }
+
+  /// Children with their options: at most `level_options` for all groups among them together, but two for each.
+  [[nodiscard]] std::vector<level_child> children(std::size_t group) {
+    std::vector<level_child> out = children_of(h_, group, extract_);
+    std::size_t groups = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) groups += h_.is_group(h_.children[group][i]) ? 1U : 0U;
+    const std::size_t each = std::max<std::size_t>(2, groups == 0 ? 0 : level_options_ / groups);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::uint32_t child = h_.children[group][i];
+      if (!h_.is_group(child)) continue;
+      const std::vector<part_option>& known = of_group_[h_.group_at(child)];
+      if (known.empty()) continue;  // stopped before this group
+      out[i].options = known;
+      thin_out(out[i].options, each);
+    }
+    return out;
+  }
+  /// One group of figures for each level, from the deepest up.
+  [[nodiscard]] const figures::group_list& levels() const noexcept { return levels_; }
+  /// Levels that were not begun because of limits.
+  [[nodiscard]] std::uint32_t levels_left() const noexcept { return left_; }
+
+ private:
+  void solve(std::uint32_t depth, run_clock& clock) {
+    std::vector<std::uint32_t> groups;
+    std::vector<sub_graph> wanted;
+    for (std::uint32_t g = 1; g < h_.groups.size(); ++g)
+      if (h_.groups[g].depth == depth) {
+        groups.push_back(g);
+        wanted.push_back({extract_(g), children(g)});
+      }
+    if (groups.empty()) return;
+    sub_graph_table table = find_sub_graph_options(graph_, wanted, search_, clock);
+    std::size_t options = 0;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      options += table.options[i].size();
+      of_group_[groups[i]] = std::move(table.options[i]);
+    }
+    figures level;
+    level.set("depth", depth);
+    level.set("groups", groups.size());
+    level.set("distinct", table.distinct);
+    level.set("reused", table.reused);
+    level.set("solves", table.solves);
+    level.set("proven", table.proven);
+    level.set("tables", table.tables);
+    level.set("tables_refused", table.tables_refused);
+    level.set("programs", table.programs);
+    level.set("programs_refused", table.refused);
+    level.set("cut_short", table.cut_short);
+    level.set("options", options);
+    levels_.push_back(std::move(level));
+  }
+
+  const flat_graph& graph_;
+  const operation_hierarchy& h_;
+  const sub_graph_search& search_;
+  std::size_t level_options_;
+  part_extractor extract_;
+  std::vector<std::vector<part_option>> of_group_;
+  figures::group_list levels_;
+  std::uint32_t left_ = 0;
+};
+
+/// One solve: the steps of `hiremate_solver`, in its order.
+class search {
+ public:
+  /// `p` has a known bound, and `best` is what is known of its schedules.
+  search(const problem& p, const hiremate_options& options, const level_program& program, run_clock& clock,
+         solution& best)
+      : p_(p),
+        options_(options),
+        program_(program),
+        clock_(clock),
+        best_(best),
+        groups_(sub_graphs_of(options, program, options.cache ? options.cache : std::make_shared<option_cache>(),
+                              options.moves)) {
+    chaining_.sub_graphs = sub_graphs_of(options, program, groups_.cache, options.chain_moves);
+    chaining_.sub_graphs.peaks = 1;
+    chaining_.slots = options.slots;
+    chaining_.most_stages = options.max_stages;
+    chaining_.most_effort = options.chain_effort;
+    chaining_.good_enough = options.good_enough;
+  }
+
+  stop_reason run() {
+    std::vector<candidate> hierarchies = find_hierarchies();
+    if (hierarchies.empty()) best_.message = "no hierarchy: the solve was stopped before there was one";
+    if (uses(hiremate_top::rotor)) solve_chains(hierarchies);
+    std::vector<std::size_t> divided;
+    for (std::size_t i = 0; i < hierarchies.size(); ++i)
+      if (!hierarchies[i].chains_alone) divided.push_back(i);
+    for (std::size_t k = 0; k < divided.size() && !good_enough() && !clock_.should_stop(); ++k)
+      solve_hierarchy(hierarchies, divided[k], 1.0 / static_cast<double>(divided.size() - k));
+    if (uses(hiremate_top::h_ilp)) solve_programs(hierarchies);
+    report(hierarchies);
+    return clock_.poll();
+  }
+
+ private:
+  struct candidate {
+    std::string_view name{};
+    operation_hierarchy hierarchy{};
+    bool chains_alone = false;  // forward and backward operations add to one tensor
+    figures own{};
+  };
+  struct top_level {
+    std::size_t of = 0;  // candidate
+    std::vector<level_child> children{};
+    std::vector<level_problem::choice> choices{};  // of the best schedule
+    double time = infinite;
+  };
+
+  [[nodiscard]] bool uses(hiremate_top solver) const {
+    return options_.top_solver == hiremate_top::automatic || options_.top_solver == solver;
+  }
+  [[nodiscard]] bool good_enough() const {
+    return best_.plan && best_.time <= best_.lower_bound * (1 + options_.good_enough);
+  }
+
+  /// The given hierarchy, or different ones.
+  [[nodiscard]] std::vector<candidate> find_hierarchies() const {
+    std::vector<candidate> out;
+    const auto add = [&](std::string_view name, operation_hierarchy h) {
+      candidate c;
+      c.name = name;
+      std::vector<std::uint8_t> forward(p_.graph().num_operations, 0);
+      for (std::uint32_t i = 0; i < h.num_forward; ++i) forward[h.order[i]] = 1;
+      c.chains_alone = has_mixed_sums(p_.graph(), forward);
+      c.hierarchy = std::move(h);
+      c.own.set("partition", name);
+      c.own.set("groups", c.hierarchy.groups.size() - 1);
+      c.own.set("depth", c.hierarchy.depth());
+      c.own.set("top", c.hierarchy.children[0].size());
+      out.push_back(std::move(c));
+    };
+    if (options_.hierarchy) {
+      add("given", *options_.hierarchy);
+      return out;
+    }
+    partition_options partitioning;
+    partitioning.max_group = options_.max_group;
+    partitioning.max_top = options_.max_top;
+    using maker = operation_hierarchy (*)(const flat_graph&, const partition_options&);
+    const auto levels = [](const flat_graph& g, const partition_options&) { return partition_at_levels(g); };
+    const std::tuple<hiremate_partition, std::string_view, maker> makers[] = {
+        {hiremate_partition::h_partition, "h_partition", h_partition},
+        {hiremate_partition::repeats, "repeats", partition_at_repeats},
+        {hiremate_partition::cuts, "cuts", partition_at_cuts},
+        {hiremate_partition::levels, "levels", levels}};
+    for (const auto& [which, name, make] : makers) {
+      if (options_.partition != hiremate_partition::all && options_.partition != which) continue;
+      if (clock_.should_stop()) break;
+      operation_hierarchy h = make(p_.graph(), partitioning);
+      const bool known = std::any_of(out.begin(), out.end(), [&, &made = h](const candidate& c) {
+        return c.hierarchy.order == made.order && c.hierarchy.children.values == made.children.values;
+      });
+      if (!known) add(name, std::move(h));
+    }
+    return out;
+  }
+
+  /// Rotor's program on the chains of all hierarchies.
+  void solve_chains(std::vector<candidate>& hierarchies) {
+    hierarchy_chains chains(p_, chaining_);
+    for (const candidate& c : hierarchies) chains.add(c.name, c.hierarchy, c.name == "levels");
+    // Another order of the forward operations, for graphs whose listed order is wide.
+    constexpr std::size_t longest_line = 20'000;  // operations; the order takes quadratic time
+    std::string_view narrow;
+    for (const candidate& c : hierarchies) {
+      if (c.name != "levels" || c.hierarchy.num_forward > longest_line || clock_.should_stop()) continue;
+      chains.add_line(narrow = "narrow", find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
+    }
+    const double shares[] = {0.25, 0.5, 0.25};
+    for (int pass = 0; pass < 3 && !good_enough(); ++pass) {  // without time the chains are counted
+      run_control part = clock_.part(shares[pass]);
+      part.on_progress = pass_on("chains");
+      run_clock part_clock(part);
+      if (pass == 0) {
+        chains.solve_plain(part_clock, best_, "hiremate");
+        for (const std::string_view name : {narrow, std::string_view("levels")})
+          if (!narrow.empty()) chains.solve_narrow(name, part_clock, best_, "hiremate");
+      }
+      if (pass == 1) chains.solve_with_options(part_clock, best_, "hiremate");
+      if (pass == 2) chains.solve_finer(part_clock, best_, "hiremate");
+      clock_.work(std::min(part_clock.work_done(), clock_.work_left()));
+    }
+    for (candidate& c : hierarchies) {
+      figures::group_list own{chains.figures_of(c.name)};
+      if (c.name == "levels" && !narrow.empty()) own.push_back(chains.figures_of(narrow));
+      c.own.set("chains", std::move(own));
+    }
+  }
+
+  /// The options of a hierarchy, and its top level by `search_level`. `share`: of what all hierarchies may use.
+  void solve_hierarchy(std::vector<candidate>& hierarchies, std::size_t i, double share) {
+    if (!uses(hiremate_top::search_level) && !uses(hiremate_top::h_ilp)) return;
+    candidate& c = hierarchies[i];
+    // Nothing bounds the children of a level of cuts: where they are many, the chains are what that hierarchy is for.
+    const bool large = c.hierarchy.children[0].size() > 2 * std::size_t{options_.max_top};
+    if (options_.top_solver == hiremate_top::automatic && c.name == "levels" && large) {
+      c.own.set("chains_alone", true);
+      return;
+    }
+    run_control solving = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share);
+    solving.on_progress = pass_on("sub-graphs");
+    run_clock options_clock(solving);
+    group_options groups(p_, c.hierarchy, groups_, options_.level_options, options_clock);
+    clock_.work(std::min(options_clock.work_done(), clock_.work_left()));
+
+    top_level top;
+    top.of = i;
+    top.children = groups.children(0);
+    std::size_t options = 0;
+    for (const level_child& child : top.children) options += child.options.size();
+    c.own.set("top_options", options);
+    c.own.set("levels", groups.levels());
+    if (groups.levels_left() > 0) c.own.set("levels_left", groups.levels_left());
+    if (uses(hiremate_top::search_level)) search_top(c, top, share);
+    tops_.push_back(std::move(top));
+  }
+
+  void search_top(candidate& c, top_level& top, double share) {
+    const level_builder builder(p_.graph(), top.children);
+    level_search_options searching;
+    searching.solvers = default_level_solvers();
+    const run_control limits = clock_.part(0.33 * share);
+    run_clock level_clock(limits);
+    schedule best_plan;
+    search_level(builder, top.children, p_.budget(), level_clock, searching,
+                 [&](std::vector<level_problem::choice> choices) {
+                   schedule plan = schedule_computes(p_, builder.expand(choices));
+                   const check_report r = check(p_, plan);
+                   if (!r.valid()) return infinite;
+                   if (r.time < top.time) {
+                     top.time = r.time;
+                     top.choices = std::move(choices);
+                     best_plan = std::move(plan);
+                   }
+                   return r.time;
+                 });
+    clock_.work(std::min(level_clock.work_done(), clock_.work_left()));
+    if (best_plan.steps.empty()) return;
+    c.own.set("search_level_time", top.time);
+    accept(p_, best_, std::move(best_plan), by_part(by_part("hiremate", c.name), "search_level"));
+  }
+
+  /// The integer programs of the top levels, the most promising level first.
+  void solve_programs(std::vector<candidate>& hierarchies) {
+    std::stable_sort(tops_.begin(), tops_.end(),
+                     [](const top_level& a, const top_level& b) { return a.time < b.time; });
+    for (std::size_t i = 0; i < tops_.size() && !good_enough() && !clock_.should_stop(); ++i)
+      solve_program(hierarchies[tops_[i].of], tops_[i], 1.0 / static_cast<double>(tops_.size() - i));
+  }
+
+  void solve_program(candidate& c, const top_level& top, double share) {
+    const level_builder builder(p_.graph(), top.children);
+    hierarchical_ilp_options solving;
+    // Before the turn no run is worth repeating.
+    solving.again_from = static_cast<std::uint32_t>(builder.num_children());
+    if (solving.again_from >= builder.level().runs.size()) return;  // nothing to decide
+    if (!top.choices.empty()) solving.starts.push_back(top.choices);
+    solving.most_columns = options_.most_columns;
+    solving.default_nodes = options_.nodes;
+    solving.good_enough = options_.good_enough;
+    solving.run = clock_.part(share);
+    solving.run.on_progress = pass_on("integer program");
+    double moves_per_node = 1;
+    if (solving.run.work_limit != run_control::no_work_limit) {
+      // The first linear program takes time in proportion to the square of the columns, or more.
+      const auto work = static_cast<double>(solving.run.work_limit);
+      solving.most_columns = std::min(options_.most_columns, std::sqrt(work * sub_graphs::columns_squared_per_move));
+      const double columns = std::min(solving.most_columns, level_model::size_estimate(builder.level()));
+      moves_per_node = sub_graphs::moves_of_node(columns);
+      solving.run.work_limit = sub_graphs::nodes_within(solving.run.work_limit, moves_per_node, options_.nodes);
+      if (solving.run.work_limit == 0) {
+        figures own;
+        own.set("refused", true);
+        own.set("ending", "not begun: a node is more than the work that is left");
+        c.own.set("h_ilp", {std::move(own)});
+        return;
+      }
+    }
+    const double begin = clock_.seconds();
+    const level_solution found = program_(builder.level(), p_.budget(), solving);
+    const auto spent = static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node);
+    clock_.work(std::min(spent, clock_.work_left()));
+    figures own;
+    own.set("refused", found.refused);
+    own.set("columns", found.columns);
+    own.set("rows", found.rows);
+    own.set("nodes", found.nodes);
+    own.set("bound", found.lower_bound);
+    if (found.found) own.set("gap", found.time / found.lower_bound - 1);
+    own.set("seconds", clock_.seconds() - begin);
+    own.set("ending", found.message);
+    if (found.found) {
+      schedule plan = schedule_computes(p_, builder.expand(found.choices));
+      const check_report r = check(p_, plan);
+      if (r.valid()) {
+        own.set("time", r.time);
+        accept(p_, best_, std::move(plan), by_part(by_part("hiremate", c.name), "h_ilp"));
+      }
+    }
+    c.own.set("h_ilp", {std::move(own)});
+  }
+
+  /// The figures of all hierarchies, and the message.
+  void report(std::vector<candidate>& hierarchies) {
+    std::size_t groups = 0;
+    std::size_t chains_left = 0, levels_left = 0, cut_short = 0, tables_refused = 0, programs_refused = 0;
+    const auto add = [](const figures& from, const char* name, std::size_t& sum) {
+      if (const auto* count = from.find<std::int64_t>(name)) sum += static_cast<std::size_t>(*count);
+    };
+    figures::group_list all;
+    for (candidate& c : hierarchies) all.push_back(std::move(c.own));
+    for (const figures& f : all) {
+      add(f, "groups", groups);
+      add(f, "levels_left", levels_left);
+      for (const char* part : {"levels", "chains"})
+        if (const auto* list = f.find<figures::group_list>(part))
+          for (const figures& own : *list) {
+            add(own, "chains_left", chains_left);
+            add(own, "chains_refused", chains_left);
+            add(own, "cut_short", cut_short);
+            add(own, "tables_refused", tables_refused);
+            add(own, "programs_refused", programs_refused);
+          }
+      if (const auto* program = f.find<figures::group_list>("h_ilp"))
+        programs_refused += *program->front().find<bool>("refused") ? 1U : 0U;
+    }
+    if (!all.empty()) {
+      best_.message = std::to_string(all.size()) + " hierarchies with " + std::to_string(groups) + " sub-graphs";
+      const auto say = [&](std::size_t count, const char* before, const char* after) {
+        if (count > 0) best_.message += "; " + (before + std::to_string(count)) + after;
+      };
+      say(chains_left, "", " chains not solved with options");
+      say(levels_left, "", " levels not begun");
+      say(cut_short, "the search of ", " sub-graphs cut short");
+      say(tables_refused, "", " tables too large");
+      say(programs_refused, "", " integer programs not solved");
+    }
+    best_.statistics.own.set("hierarchies", std::move(all));
+  }
+
+  /// Passes on the progress of a part under the name of this solver; empty where nobody listens.
+  [[nodiscard]] std::function<void(const progress&)> pass_on(std::string_view stage) {
+    if (!options_.run.on_progress) return nullptr;
+    return [this, stage](progress news) {
+      news.solver = "hiremate";
+      news.stage = stage;
+      news.best_objective = best_.time;
+      news.lower_bound = best_.lower_bound;
+      clock_.report(news);
+    };
+  }
+
+  const problem& p_;
+  const hiremate_options& options_;
+  const level_program& program_;
+  run_clock& clock_;
+  solution& best_;
+  sub_graph_search groups_;
+  hierarchy_chains_options chaining_{};
+  std::vector<top_level> tops_{};
+};
+
+inline void require_valid(const problem& p, const hiremate_options& options) {
+  if (options.max_group < 2)
+    throw bad_argument("hiremate: max_group is " + std::to_string(options.max_group) + "; it must be at least 2");
+  if (options.max_top < 1) throw bad_argument("hiremate: max_top is 0; it must be at least 1");
+  if (options.max_stages < 1) throw bad_argument("hiremate: max_stages is 0; it must be at least 1");
+  if (options.slots < 1 || options.slots > 1U << 24U)
+    throw bad_argument("hiremate: slots is " + std::to_string(options.slots) + "; it must be from 1 to 16777216");
+  const auto require_not_negative = [](double x, const char* name) {
+    if (!(x >= 0))
+      throw bad_argument("hiremate: " + std::string(name) + " is " + std::to_string(x) + "; it must not be negative");
+  };
+  require_not_negative(options.good_enough, "good_enough");
+  require_not_negative(options.most_columns, "most_columns");
+  if (!options.hierarchy) return;
+  const hierarchy_report r = check_hierarchy(p.graph(), *options.hierarchy);
+  if (!r.valid())
+    throw bad_argument("hiremate: the given hierarchy is not one of the problem's graph: " + r.violations.front());
+}
+
+REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, const level_program& program) {
+  require_valid(p, options);
+  run_clock clock(options.run);
+  solution best;
+  stop_reason stopped = clock.poll();
+  if (stopped == stop_reason::none && !settled_by_listed_order(p, best, "hiremate")) {
+    run_control proving;
+    proving.stop = options.run.stop;
+    proving.time_limit = share_of(clock.left(), 0.1);
+    if (!prove(p, best, proving)) {
+      const problem bounded = p.with_known_bound(best.lower_bound);
+      const run_control own = limits_of_own_method(clock, options.improve);
+      run_clock own_clock(own);
+      stopped = search(bounded, options, program, own_clock, best).run();
+      clock.work(std::min(own_clock.work_done(), clock.work_left()));
+      if (options.improve) stopped = improve(bounded, best, {}, clock, "hiremate");
+    }
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace detail::hierarchical
+
+}  // namespace remat

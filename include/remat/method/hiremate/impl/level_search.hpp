@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/hiremate/detail/level_search.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/problem/problem.hpp"
+
+namespace remat {
+
+namespace detail::level_searching {
+
+using chosen_options = std::vector<std::uint32_t>;  // of each child
+
+class searcher {
+ public:
+  searcher(const level_builder& builder, std::span<const level_child> children, std::int64_t budget, run_clock& clock,
+           const level_search_options& options, const level_judge& judge)
+      : builder_(builder), children_(children), budget_(budget), clock_(clock), options_(options), judge_(judge) {
+    if (!options.solvers.quick)
+      throw bad_argument(
+          "search_level: level_search_options::solvers has no quick solver; see default_level_solvers()");
+  }
+
+  void run() {
+    try_prices();
+    for (std::uint32_t round = 0; round < options_.rounds && !best_.empty(); ++round)
+      if (!exchange_options()) return;
+  }
+
+ private:
+  static constexpr double infinite = std::numeric_limits<double>::infinity();
+
+  void try_prices() {
+    const std::vector<double> prices = critical_prices();
+    std::vector<chosen_options> starts{options_at(0)};
+    const std::size_t steps = std::min<std::size_t>(options_.prices, prices.size());
+    for (std::size_t k = 0; k < steps; ++k)
+      starts.push_back(options_at(prices[k * prices.size() / steps] * (1 + 1e-9)));
+    if (!prices.empty()) starts.push_back(options_at(prices.back() * 2));
+    for (const chosen_options& chosen : starts) {
+      if (clock_.should_stop()) return;
+      attempt(chosen, options_.escalate);
+    }
+  }
+
+  /// Times per byte at which a child changes its option, ascending.
+  [[nodiscard]] std::vector<double> critical_prices() const {
+    std::vector<double> prices;
+    for (const level_child& c : children_)
+      for (std::size_t a = 0; a < c.options.size(); ++a)
+        for (std::size_t b = a + 1; b < c.options.size(); ++b)
+          if (c.options[a].saved_bytes > c.options[b].saved_bytes && c.options[a].time() < c.options[b].time())
+            prices.push_back((c.options[b].time() - c.options[a].time()) /
+                             static_cast<double>(c.options[a].saved_bytes - c.options[b].saved_bytes));
+    std::sort(prices.begin(), prices.end());
+    prices.erase(std::unique(prices.begin(), prices.end()), prices.end());
+    return prices;
+  }
+
+  /// For each child the option of least time + price · saved bytes.
+  [[nodiscard]] chosen_options options_at(double price) const {
+    chosen_options chosen(children_.size(), 0);
+    for (std::size_t c = 0; c < children_.size(); ++c) {
+      double least = infinite;
+      for (std::uint32_t o = 0; o < children_[c].options.size(); ++o) {
+        const part_option& way = children_[c].options[o];
+        const double cost = way.time() + price * static_cast<double>(way.saved_bytes);
+        if (cost < least) {
+          least = cost;
+          chosen[c] = o;
+        }
+      }
+    }
+    return chosen;
+  }
+
+  /// One round over all children, each with the options next to its own. Returns whether to go on.
+  [[nodiscard]] bool exchange_options() {
+    bool better = false;
+    for (std::size_t c = 0; c < children_.size(); ++c)
+      for (const int by : {-1, 1}) {
+        if (clock_.should_stop()) return false;
+        if (by < 0 ? best_[c] == 0 : best_[c] + 1 >= children_[c].options.size()) continue;
+        chosen_options chosen = best_;
+        chosen[c] += static_cast<std::uint32_t>(by);
+        better = attempt(chosen, false) || better;
+      }
+    return better;
+  }
+
+  /// Solves the level with these options. Returns whether the schedule is the best so far.
+  bool attempt(const chosen_options& chosen, bool escalate) {
+    if (!tried_.insert(chosen).second) return false;
+    const sub_solver& solver =
+        escalate && options_.solvers.escalate ? options_.solvers.escalate : options_.solvers.quick;
+    // The careful count of memory is for levels where the other count said too little.
+    for (const bool careful : {false, true}) {
+      if (clock_.should_stop()) return false;
+      const problem p = builder_.with_options(chosen, budget_, careful);
+      run_control run = clock_.part(1);
+      run.threads = 1;
+      const sub_solution s = solver(p, {}, run);
+      clock_.work(std::max<std::uint64_t>(s.work, p.graph().num_operations));
+      if (!s.plan) return false;
+      const double value = judge_(builder_.choices_of(*s.plan, chosen));
+      if (value == infinite) continue;
+      if (value >= best_value_) return false;
+      best_value_ = value;
+      best_ = chosen;
+      return true;
+    }
+    return false;
+  }
+
+  const level_builder& builder_;
+  std::span<const level_child> children_;
+  std::int64_t budget_;
+  run_clock& clock_;
+  const level_search_options& options_;
+  const level_judge& judge_;
+  std::set<chosen_options> tried_;
+  chosen_options best_;
+  double best_value_ = infinite;
+};
+
+}  // namespace detail::level_searching
+
+REMAT_INLINE void search_level(const level_builder& builder, std::span<const level_child> children, std::int64_t budget,
+                               run_clock& clock, const level_search_options& options, const level_judge& judge) {
+  detail::level_searching::searcher(builder, children, budget, clock, options, judge).run();
+}
+
+}  // namespace remat

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/hiremate/detail/sub_graph_ways.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "remat/core/detail/linkage.hpp"
+#include "remat/method/hiremate/detail/group_level.hpp"
+#include "remat/method/hiremate/detail/level_model.hpp"
+#include "remat/method/hiremate/detail/level_search.hpp"
+#include "remat/method/hiremate/detail/sub_graph_chain.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
+#include "remat/method/twremat.hpp"
+#include "remat/schedule/check.hpp"
+
+namespace remat {
+
+REMAT_INLINE std::vector<sub_method> default_sub_methods(const sub_graph_facts& facts) {
+  if (facts.operations > 200) return {sub_method::rotor};
+  if (facts.operations > 60 && facts.groups > 0) return {sub_method::rotor, sub_method::refined};
+  return {sub_method::refined};
+}
+
+namespace detail::sub_graphs {
+
+/// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
+inline std::vector<part_segment> segments_of(const sub_graph& s) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> place;  // operation of the graph, of the part
+  for (std::uint32_t o = 0; o < s.part.operations.size(); ++o) place.emplace_back(s.part.operations[o], o);
+  std::sort(place.begin(), place.end());
+  std::vector<part_segment> out;
+  std::uint32_t begin = 0;
+  for (const level_child& child : s.children) {
+    std::vector<std::uint32_t> own;  // operation of the child → of the part
+    for (const std::uint32_t o : child.part.operations)
+      own.push_back(std::lower_bound(place.begin(), place.end(), std::pair{o, std::uint32_t{0}})->second);
+    part_segment segment;
+    segment.forward_end = begin;
+    for (std::uint32_t o = 0; o < own.size(); ++o) {
+      if (child.part.operation[o].forward)
+        segment.forward_end = std::max(segment.forward_end, own[o] + 1);
+      else
+        segment.backward.push_back(own[o]);
+    }
+    std::sort(segment.backward.begin(), segment.backward.end());
+    for (const part_option& option : child.options) {
+      stage_way way;
+      for (const std::uint32_t o : option.forward) way.forward.push_back(own[o]);
+      for (const std::uint32_t o : option.backward) way.backward.push_back(own[o]);
+      segment.ways.push_back(std::move(way));
+    }
+    begin = segment.forward_end;
+    out.push_back(std::move(segment));
+  }
+  return out;
+}
+
+/// The search for the options of some sub-graphs.
+class finder {
+ public:
+  finder(const flat_graph& g, std::span<const sub_graph> all, const sub_graph_search& search, run_clock& clock)
+      : graph_(g), all_(all), search_(search), clock_(clock) {
+    std::vector<step_part> parts;
+    for (const sub_graph& s : all) parts.push_back(s.part);
+    classes_ = classify(parts, option_cache::likeness());
+  }
+
+  [[nodiscard]] sub_graph_table run() {
+    const std::size_t count = classes_.representative.size();
+    out_.distinct = count;
+    out_.options.resize(all_.size());
+    found_.resize(count);
+    whole_.assign(count, 1);
+    methods_.resize(count);
+    for (std::uint32_t c = 0; c < count; ++c) prepare(c);
+    std::size_t left = by_method_.size();
+    for (const auto& [method, classes] : by_method_) {
+      run_control limits = clock_.part(1.0 / static_cast<double>(left--));
+      limits.on_progress = clock_.control().on_progress;
+      run_clock part(limits);
+      solve(method, classes, part);
+      clock_.work(part.work_done());
+    }
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] const sub_graph& of_class(std::uint32_t c) const { return all_[classes_.representative[c]]; }
+
+  [[nodiscard]] option_cache::settings settings(std::uint32_t c) const {
+    constexpr std::uint64_t several = 256;  // unlike the keys of single solvers
+    std::uint64_t key = several;
+    for (const sub_method m : methods_[c]) key |= std::uint64_t{1} << static_cast<unsigned>(m);
+    if (std::find(methods_[c].begin(), methods_[c].end(), sub_method::h_ilp) != methods_[c].end())
+      for (const std::uint64_t limit : {search_.nodes, std::bit_cast<std::uint64_t>(search_.most_columns)})
+        key = (key ^ limit) * 0x9e3779b97f4a7c15U | several;
+    return {search_.peaks, 0, search_.most_options, search_.moves, clock_.control().seed, key};
+  }
+
+  /// Chooses the methods of a class, and looks it up in the cache.
+  void prepare(std::uint32_t c) {
+    const sub_graph& s = of_class(c);
+    const part_runs runs(s.part);
+    sub_graph_facts facts;
+    facts.operations = s.part.operations.size();
+    facts.forward_operations = runs.num_forward();
+    facts.children = s.children.size();
+    for (const level_child& child : s.children) {
+      facts.groups += child.options.size() > 1 || child.part.operations.size() > 4 ? 1U : 0U;
+      facts.child_options += child.options.size();
+    }
+    facts.like = static_cast<std::size_t>(std::count(classes_.class_of.begin(), classes_.class_of.end(), c));
+    choose(c, facts);
+    found_[c].push_back(runs.keep_everything());
+    if (search_.cache)
+      if (std::optional<std::vector<part_option>> known = search_.cache->find(runs, settings(c))) {
+        found_[c] = std::move(*known);
+        methods_[c].clear();
+        ++out_.reused;
+        return;
+      }
+    if (!methods_[c].empty())
+      if (std::optional<part_option> lean = recompute_everything(runs)) found_[c].push_back(std::move(*lean));
+    for (const sub_method m : methods_[c]) by_method_[m].push_back(c);
+  }
+
+  /// The option that keeps nothing: the backward begins with the whole forward. None where that must not run twice.
+  [[nodiscard]] static std::optional<part_option> recompute_everything(const part_runs& runs) {
+    if (runs.forward_once()) return std::nullopt;
+    std::vector<std::uint32_t> forward(runs.num_forward()), backward(runs.part().operations.size());
+    for (std::uint32_t o = 0; o < backward.size(); ++o) {
+      backward[o] = o;
+      if (o < forward.size()) forward[o] = o;
+    }
+    if (forward.size() == backward.size()) return std::nullopt;
+    return runs.measure(forward, backward);
+  }
+
+  void choose(std::uint32_t c, const sub_graph_facts& facts) {
+    std::vector<sub_method>& methods = methods_[c];
+    if (search_.solvers.thorough) {
+      methods = {sub_method::automatic};  // stands for the given solvers
+      return;
+    }
+    if (search_.rule) methods = search_.rule(facts);
+    if (!search_.rule || std::find(methods.begin(), methods.end(), sub_method::automatic) != methods.end()) {
+      const std::vector<sub_method> ours = default_sub_methods(facts);
+      methods.insert(methods.end(), ours.begin(), ours.end());
+      std::erase(methods, sub_method::automatic);
+    }
+    for (sub_method& m : methods)
+      if (m == sub_method::h_ilp && (!search_.program || facts.children == 0)) m = sub_method::rotor;
+    std::sort(methods.begin(), methods.end());
+    methods.erase(std::unique(methods.begin(), methods.end()), methods.end());
+  }
+
+  void solve(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
+    if (method == sub_method::rotor)
+      by_chain(classes, clock);
+    else
+      by_budgets(method, classes, clock);
+  }
+
+  void by_chain(const std::vector<std::uint32_t>& classes, run_clock& clock) {
+    std::size_t operations = 0;
+    for (const std::uint32_t c : classes) operations += of_class(c).part.operations.size();
+    for (const std::uint32_t c : classes) {
+      const std::size_t mine = of_class(c).part.operations.size();
+      const run_control limits = clock.part(static_cast<double>(mine) / static_cast<double>(operations));
+      operations -= mine;
+      run_clock part(limits);
+      part_chain_search search;
+      search.most_options = search_.most_options;
+      part_chain_result r = find_chain_options(of_class(c).part, segments_of(of_class(c)), search, part);
+      clock.work(part.work_done());
+      out_.tables += r.tables;
+      out_.tables_refused += r.refused;
+      out_.solves += r.tables;
+      if (!r.whole) whole_[c] = 0;
+      take(c, std::move(r.options));
+    }
+  }
+
+  /// For each pair of budgets, on the thread that `find_options` chooses.
+  void by_budgets(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
+    std::vector<step_part> parts;
+    for (const std::uint32_t c : classes) parts.push_back(of_class(c).part);
+    option_search search;
+    search.peaks = search_.peaks;
+    search.most_options = search_.most_options;
+    search.moves = search_.moves;
+    search.run = clock.control();
+    search.solvers = solvers_of(method);
+    if (method == sub_method::h_ilp) {
+      search.most_budgets = budgets_of_programs;
+      programs_left_ = classes.size() * (search.peaks + 1) * search.most_budgets;
+    }
+    if (method != sub_method::twremat)
+      search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save, run_clock& mine) {
+        const std::vector<level_child>& children = of_class(classes[i]).children;
+        const bool divided = std::any_of(children.begin(), children.end(),
+                                         [](const level_child& child) { return child.options.size() > 1; });
+        if (method == sub_method::h_ilp) return solve_program(children, runs, peak, save, mine);
+        return divided ? search_group(children, runs, peak, save, mine) : std::vector<schedule>{};
+      };
+    option_table table = find_options(parts, search, clock);
+    out_.solves += table.solves;
+    out_.proven += table.proven;
+    for (std::size_t i = 0; i < classes.size(); ++i) take(classes[i], std::move(table.options[i]));
+    if (table.cut_short > 0)
+      for (const std::uint32_t c : classes) whole_[c] = 0;
+  }
+
+  [[nodiscard]] part_solvers solvers_of(sub_method method) const {
+    if (search_.solvers.thorough) return search_.solvers;
+    part_solvers out = default_part_solvers();
+    if (method == sub_method::twremat) out.thorough = std::exchange(out.tight, nullptr);
+    if (method == sub_method::h_ilp) {
+      // The program's schedules are the starts: the best one is the answer.
+      out.tight = nullptr;
+      out.thorough = [](const problem& p, std::span<const schedule> starts, const run_control&) {
+        sub_solution best;
+        for (const schedule& plan : starts) {
+          const check_report r = check(p, plan);
+          if (!r.valid() || r.time >= best.time) continue;
+          best.time = r.time;
+          best.plan = plan;
+        }
+        return best;
+      };
+    }
+    return out;
+  }
+
+  /// The best schedule of a divided sub-graph that the options of its children give by eviction.
+  [[nodiscard]] std::vector<schedule> search_group(const std::vector<level_child>& children, const part_runs& runs,
+                                                   std::int64_t peak, std::int64_t save, run_clock& clock) const {
+    const group_level level(graph_, children, runs, peak, save);
+    level_search_options searching;
+    searching.prices = 4;
+    searching.rounds = 0;
+    searching.escalate = false;
+    searching.solvers = default_level_solvers();
+    const run_control limits = clock.part(0.25);
+    run_clock level_clock(limits);
+    std::vector<schedule> best;
+    double least = std::numeric_limits<double>::infinity();
+    search_level(level.builder(), children, peak, level_clock, searching,
+                 [&](const std::vector<level_problem::choice>& choices) {
+                   schedule plan = level.expand(choices);
+                   const check_report r = check(level.flat(), plan);
+                   if (!r.valid()) return std::numeric_limits<double>::infinity();
+                   if (r.time < least) {
+                     least = r.time;
+                     best.assign(1, std::move(plan));
+                   }
+                   return r.time;
+                 });
+    clock.work(level_clock.work_done());
+    return best;
+  }
+
+  /// The schedule that the integer program gives.
+  [[nodiscard]] std::vector<schedule> solve_program(const std::vector<level_child>& children, const part_runs& runs,
+                                                    std::int64_t peak, std::int64_t save, run_clock& clock) {
+    const group_level level(graph_, children, runs, peak, save);
+    hierarchical_ilp_options solving;
+    solving.again_from = static_cast<std::uint32_t>(children.size()) + 1;
+    solving.most_columns = search_.most_columns;
+    solving.default_nodes = search_.nodes;
+    solving.good_enough = 1e-3;
+    // Most programs end early, and many of the grid are not needed: each may take several equal shares. The time is
+    // that of all classes, the work that of one; what other threads have done must not count there.
+    const std::size_t left = programs_left_ > 1 ? programs_left_-- : 1;
+    solving.run = clock.part(0.25);
+    solving.run.time_limit = clock.part(std::min(0.25, 8.0 / static_cast<double>(left))).time_limit;
+    solving.run.threads = 1;
+    const double columns = std::min(search_.most_columns, level_model::size_estimate(level.builder().level()));
+    const double moves_per_node = moves_of_node(columns);
+    if (solving.run.work_limit != run_control::no_work_limit) {
+      solving.run.work_limit = nodes_within(solving.run.work_limit, moves_per_node, search_.nodes);
+      if (solving.run.work_limit == 0) {
+        ++refused_;
+        return {};
+      }
+    }
+    const level_solution found = search_.program(level.builder().level(), peak, solving);
+    clock.work(static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node));
+    ++programs_;
+    if (found.refused) ++refused_;
+    if (!found.found) return {};
+    return {level.expand(found.choices)};
+  }
+
+  void take(std::uint32_t c, std::vector<part_option> options) {
+    for (part_option& o : options) found_[c].push_back(std::move(o));
+  }
+
+  /// Keeps the best options of each class, and translates them to all of its sub-graphs.
+  void finish() {
+    out_.programs = programs_;
+    out_.refused = refused_;
+    out_.cut_short = static_cast<std::size_t>(std::count(whole_.begin(), whole_.end(), std::uint8_t{0}));
+    for (std::uint32_t c = 0; c < found_.size(); ++c) {
+      const std::uint32_t i = classes_.representative[c];
+      const part_runs runs(all_[i].part);
+      keep_pareto_optimal(found_[c], runs);
+      thin_out(found_[c], std::max<std::size_t>(search_.most_options, 2));
+      if (search_.cache && whole_[c] && !methods_[c].empty()) search_.cache->add(all_[i].part, settings(c), found_[c]);
+      out_.options[i] = std::move(found_[c]);
+    }
+    for (std::uint32_t i = 0; i < all_.size(); ++i) {
+      const std::uint32_t from = classes_.representative[classes_.class_of[i]];
+      if (i == from) continue;
+      const part_runs runs(all_[i].part);
+      for (const part_option& o : out_.options[from])
+        if (std::optional<part_option> mine = translate(o, classes_.to_representative[i], runs))
+          out_.options[i].push_back(std::move(*mine));
+    }
+  }
+
+  static constexpr std::size_t budgets_of_programs = 6;  // save budgets for each peak budget, as in the paper
+
+  const flat_graph& graph_;
+  std::span<const sub_graph> all_;
+  const sub_graph_search& search_;
+  run_clock& clock_;
+  part_classes classes_;
+  std::map<sub_method, std::vector<std::uint32_t>> by_method_{};  // classes
+  std::vector<std::vector<sub_method>> methods_{};                // of a class that is to be solved
+  std::vector<std::vector<part_option>> found_{};                 // of a class
+  std::vector<std::uint8_t> whole_{};                             // of a class: no limit ended its search
+  std::atomic<std::size_t> programs_{0}, refused_{0}, programs_left_{0};
+  sub_graph_table out_{};
+};
+
+}  // namespace detail::sub_graphs
+
+REMAT_INLINE sub_graph_table find_sub_graph_options(const flat_graph& g, std::span<const sub_graph> sub_graphs,
+                                                    const sub_graph_search& search, run_clock& clock) {
+  return detail::sub_graphs::finder(g, sub_graphs, search, clock).run();
+}
+
+}  // namespace remat

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/automatic.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/rounding.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/hiremate.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/method/rockmate.hpp"
+#include "remat/method/rotor.hpp"
+#include "remat/method/twremat.hpp"
+#include "remat/mip/branch_and_bound.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/detail/parts.hpp"
+#include "remat/solver/figures.hpp"
+
+namespace remat {
+namespace detail::automatic_solve {
+
+/// One solve of `automatic`: a proven bound, then the parts one after the other.
+class portfolio {
+ public:
+  portfolio(const problem& p, const automatic_options& options)
+      : clock_(options.run), problem_(p), gap_(options.gap), further_(options.further) {
+    if (!(gap_ >= 0)) throw bad_argument("auto: gap is " + std::to_string(gap_) + "; it must be 0 or more");
+    for (const automatic_part& part : further_)
+      if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
+  }
+  portfolio(const portfolio&) = delete;  // callbacks refer to it
+  portfolio& operator=(const portfolio&) = delete;
+
+  solution run() {
+    stopped_ = clock_.poll();
+    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.part(share_of_bound))) return finish();
+    problem_ = problem_.with_known_bound(best_.lower_bound);
+    run_part(no_remat, no_remat_options{}, share_of_listed_order);
+    run_part(evict, evict_options{}, share_of_evict);
+    run_part(twremat, twremat_options{}, share_of_twremat);
+    // Where the listed order is over the budget, another order may be within: that is the least time at once.
+    no_remat_options reorder;
+    reorder.reorder = true;
+    run_part(no_remat, reorder, share_of_other_order);
+    run_part(chen_greedy, options_of(chen_greedy), share_of_segments);
+    run_part(chen_sqrt, options_of(chen_sqrt), share_of_segments);
+    run_part(revolve, options_of(revolve), share_of_segments);
+    if (!is_left_to_refinement()) run_chains();
+    for (const automatic_part& part : further_) run_further(part);
+    refined_options last;
+    last.starts = std::move(starts_);
+    last.gap = gap_;
+    run_part(refined, std::move(last), 1);
+    if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
+    return finish();
+  }
+
+ private:
+  /// Rotor's program over chains in its three forms. Refinement closes small gaps by itself, and large graphs gain
+  /// little from it: there, the best of the three gets most of the time.
+  void run_chains() {
+    const bool is_large = problem_.graph().num_operations >= large_graph;
+    hiremate_options groups;
+    groups.cache = std::make_shared<option_cache>();
+    groups.most_columns = most_columns;
+    if (!is_large) {
+      rotor_options chains;
+      chains.retain_rounds = retain_rounds;
+      run_part(rotor, std::move(chains), share_of_rotor);
+      rockmate_options blocks;
+      blocks.retain_rounds = retain_rounds;
+      blocks.cache = groups.cache;
+      run_part(rockmate, std::move(blocks), share_of_rockmate);
+    }
+    run_part(hiremate_with(branch_and_bound), std::move(groups), is_large ? share_of_large : share_of_hiremate);
+  }
+
+  // Each part gets its share of what the parts before it left of the limits; most end long before.
+  static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
+                          share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
+                          share_of_rotor = 0.1, share_of_rockmate = 0.25, share_of_hiremate = 0.15,
+                          share_of_large = 0.8;
+  static constexpr double near_bound = 0.003;         // a gap that refinement closes by itself
+  static constexpr std::uint32_t small_graph = 500;   // operations: chains take little time
+  static constexpr std::uint32_t large_graph = 2000;  // operations: refinement makes few moves in a second
+  static constexpr double share_of_further = 0.05;
+  static constexpr std::uint32_t retain_rounds = 3;
+  static constexpr double most_columns = 300;  // of integer programs, for the library's own branch and bound
+
+  template <class Solver>
+  static typename Solver::options_type options_of(const Solver&) {
+    return {};
+  }
+
+  /// True: the best schedule meets the bound, or a limit is reached.
+  [[nodiscard]] bool is_over() {
+    if (best_.plan && is_optimal(best_.time, best_.lower_bound * (1 + gap_))) return true;
+    stopped_ = clock_.poll();
+    return stopped_ != stop_reason::none;
+  }
+
+  /// True when the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
+  [[nodiscard]] bool is_left_to_refinement() const {
+    const std::uint32_t n = problem_.graph().num_operations;
+    return n >= small_graph && n < large_graph && best_.plan && best_.time <= best_.lower_bound * (1 + near_bound);
+  }
+
+  template <class Solver, class Options>
+  void run_part(const Solver& solver, Options options, double share) {
+    if (is_over()) return;
+    constexpr bool is_evict = std::is_same_v<Solver, evict_solver>;
+    options.run = is_evict ? in_evictions(clock_.part(share)) : clock_.part(share);
+    options.run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
+    solution s = solver(problem_, options);
+    clock_.work(is_evict ? work_of_evictions(s.statistics.work) : s.statistics.work);
+    record(Solver::name, s);
+    best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
+    if (s.status == solve_status::infeasible) {  // a proof that the bound above did not find
+      best_.message = std::move(s.message);
+      best_.obstacle = s.obstacle;
+    }
+    if (!s.plan) return;
+    starts_.push_back(*s.plan);
+    accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, s.by));
+  }
+
+  /// Runs a part of the user's. Only its schedule counts.
+  void run_further(const automatic_part& part) {
+    if (is_over()) return;
+    run_control run = clock_.part(share_of_further);
+    run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
+    solution s = part.solve(problem_, run);
+    clock_.work(std::min(s.statistics.work, run.work_limit));
+    record(part.name, s);
+    if (!s.plan) return;
+    if (check(problem_, *s.plan).valid()) starts_.push_back(*s.plan);
+    accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, part.name));
+  }
+
+  /// What a part did.
+  void record(std::string_view part, const solution& s) {
+    figures own;
+    own.set("part", part);
+    own.set("status", to_string(s.status));
+    own.set("time", s.time);
+    own.set("by", s.by);
+    own.set("seconds", s.statistics.seconds);
+    own.set("figures", figures::group_list{s.statistics.own});
+    parts_.push_back(std::move(own));
+  }
+
+  solution finish() {
+    best_.statistics.own.set("parts", std::move(parts_));
+    conclude(problem_, best_, clock_, stopped_);
+    return std::move(best_);
+  }
+
+  run_clock clock_;
+  problem problem_;
+  double gap_;
+  const std::vector<automatic_part>& further_;
+  solution best_;
+  std::vector<schedule> starts_;
+  figures::group_list parts_;
+  stop_reason stopped_ = stop_reason::none;
+};
+
+}  // namespace detail::automatic_solve
+
+REMAT_INLINE solution automatic_solver::operator()(const problem& p, const automatic_options& options) const {
+  return detail::automatic_solve::portfolio(p, options).run();
+}
+
+}  // namespace remat

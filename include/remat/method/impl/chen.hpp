@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/chen.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/detail/forward_line.hpp"
+#include "remat/chain/detail/stage_chain.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+
+namespace remat {
+
+namespace detail::segments {
+
+/// The steps of a chain of `length` stages in segments that begin at the stages `begins` (ascending, the first is 1).
+/// The forward keeps the inputs of the segments, and everything of the last segment. Then, from the last segment to the
+/// first, the forward runs again and keeps everything, and the backward follows.
+[[nodiscard]] inline std::vector<chain_step> make_steps(std::uint32_t length, std::span<const std::uint32_t> begins) {
+  std::vector<chain_step> out;
+  for (std::size_t g = 0; g < begins.size(); ++g) {
+    const bool last = g + 1 == begins.size();
+    const std::uint32_t end = last ? length + 1 : begins[g + 1];
+    for (std::uint32_t i = begins[g]; i < end; ++i)
+      out.push_back({last             ? chain_action::forward_all
+                     : i == begins[g] ? chain_action::forward_checkpoint
+                                      : chain_action::forward_none,
+                     i});
+  }
+  out.push_back({chain_action::forward_all, length + 1});
+  out.push_back({chain_action::backward, length + 1});
+  for (std::size_t g = begins.size(); g-- > 0;) {
+    const bool last = g + 1 == begins.size();
+    const std::uint32_t end = last ? length + 1 : begins[g + 1];
+    if (!last)
+      for (std::uint32_t i = begins[g]; i < end; ++i) out.push_back({chain_action::forward_all, i});
+    for (std::uint32_t i = end; i-- > begins[g];) out.push_back({chain_action::backward, i});
+  }
+  return out;
+}
+
+/// Every k-th of `cuts`, with k such that about √n of the n stages between the cuts remain.
+[[nodiscard]] inline cut_list every_sqrt(const cut_list& cuts) {
+  const auto k = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(cuts.size() + 1))));
+  cut_list out;
+  for (std::size_t i = k; i <= cuts.size(); i += k) out.push_back(cuts[i - 1]);
+  return out;
+}
+
+/// The segments of a line by bytes.
+class segment_sizes {
+ public:
+  /// `count` sizes.
+  segment_sizes(const forward_line& line, std::uint32_t count) : count_(count), made_(line.made.size() + 1, 0) {
+    std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t i = 0; i < line.made.size(); ++i) {
+      made_[i + 1] = made_[i] + line.made[i];
+      if (line.made[i] > 0) smallest = std::min(smallest, line.made[i]);
+    }
+    total_ = static_cast<double>(std::max<std::int64_t>(made_.back(), 1));
+    least_ = std::min(total_, static_cast<double>(std::max<std::int64_t>(smallest, 1))) / 2;
+  }
+
+  /// The k-th size in bytes: half of the sizes in equal steps, half in equal ratios.
+  [[nodiscard]] double size(std::uint32_t k) const {
+    const double share = (k + 1.0) / count_;
+    return k % 2 == 0 ? total_ * (1 - share) : total_ * std::pow(least_ / total_, share);
+  }
+  /// The cuts of `level` behind which a segment has made more than `bytes`.
+  [[nodiscard]] cut_list cuts(const cut_list& level, double bytes) const {
+    cut_list out;
+    std::int64_t begin = 0;
+    for (const std::uint32_t cut : level)
+      if (static_cast<double>(made_[cut] - begin) > bytes) {
+        out.push_back(cut);
+        begin = made_[cut];
+      }
+    return out;
+  }
+
+ private:
+  std::uint32_t count_;
+  std::vector<std::int64_t> made_;  // bytes before operations[i]
+  double total_ = 0, least_ = 0;
+};
+
+/// Tries cuts of a graph, each stage a segment of its own.
+class cut_search {
+ public:
+  cut_search(const problem& p, forward_line line, std::string_view solver, run_clock& clock, solution& best)
+      : p_(p), solver_(solver), clock_(clock), best_(best), line_(std::move(line)) {}
+
+  [[nodiscard]] const forward_line& line() const noexcept { return line_; }
+
+  /// Takes the schedule of `cuts` if it fits and is faster than the best. Returns why the search must stop.
+  stop_reason attempt(const cut_list& cuts) {
+    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
+    clock_.work();
+    const stage_chain stages(p_.graph(), line_, cuts);
+    std::vector<std::uint32_t> begins;
+    for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
+    const std::vector<chain_step> plan = make_steps(stages.length(), begins);
+    accept(p_, best_, schedule_computes(p_.graph(), stages.expand_whole(plan)), solver_);
+    accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)), solver_);
+    report();
+    return stop_reason::none;
+  }
+
+  /// Tries segments of `count` sizes in bytes at every level of cuts. Returns why the search must stop.
+  stop_reason attempt_all(std::uint32_t count) {
+    const segment_sizes sizes(line_, count);
+    std::vector<cut_list> tried;
+    for (const cut_list& level : cut_levels(line_, line_.operations.size()))
+      for (std::uint32_t k = 0; k < count; ++k) {
+        cut_list cuts = sizes.cuts(level, sizes.size(k));
+        if (std::find(tried.begin(), tried.end(), cuts) != tried.end()) continue;
+        if (const stop_reason why = attempt(cuts); why != stop_reason::none) return why;
+        tried.push_back(std::move(cuts));
+      }
+    return stop_reason::none;
+  }
+
+ private:
+  void report() {
+    progress news;
+    news.solver = solver_;
+    news.stage = "segments";
+    news.best_objective = best_.time;
+    news.lower_bound = p_.graph().needed_time;
+    news.done = clock_.work_done();
+    clock_.report(news);
+  }
+
+  const problem& p_;
+  std::string_view solver_;
+  run_clock& clock_;
+  solution& best_;
+  forward_line line_;
+};
+
+}  // namespace detail::segments
+
+REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_sqrt_options& options) const {
+  run_clock clock(options.run);
+  solution best;
+  stop_reason stopped = stop_reason::none;
+  if (!settled_by_listed_order(p, best, name)) {
+    for (forward_line& line : find_forward_lines(p.graph())) {
+      detail::segments::cut_search search(p, std::move(line), name, clock, best);
+      for (const cut_list& level : cut_levels(search.line(), search.line().operations.size())) {
+        if (stopped == stop_reason::none) stopped = search.attempt(detail::segments::every_sqrt(level));
+      }
+    }
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
+                                                         const chen_sqrt_options& options) const {
+  run_clock clock(options.run);
+  const auto length = static_cast<std::uint32_t>(p.stages().length());
+  chain_solution best;
+  accept(p, best, store_all_steps(p.stages()));
+  const stop_reason stopped = clock.poll();
+  if (stopped == stop_reason::none) {
+    clock.work();
+    cut_list cuts;
+    for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
+    std::vector<std::uint32_t> begins = detail::segments::every_sqrt(cuts);
+    begins.insert(begins.begin(), 1);
+    accept(p, best, detail::segments::make_steps(length, begins));
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const chen_greedy_options& options) const {
+  if (options.sizes == 0) throw bad_argument("sizes is 0; there must be at least one");
+  run_clock clock(options.run);
+  solution best;
+  stop_reason stopped = stop_reason::none;
+  if (!settled_by_listed_order(p, best, name)) {
+    for (forward_line& line : find_forward_lines(p.graph()))
+      if (stopped == stop_reason::none) {
+        detail::segments::cut_search search(p, std::move(line), name, clock, best);
+        stopped = search.attempt_all(options.sizes);
+      }
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace remat

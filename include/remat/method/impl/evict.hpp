@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/evict.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/random.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/detail/eviction_pass.hpp"
+#include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/timeline.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+namespace detail::eviction {
+
+/// Chosen greedily over the graphs of tests/data at 0.8 … 0.2 of their peaks, the most useful first.
+inline constexpr eviction_weights fixed_weights[] = {
+    {1, 0.7, 0.3, true}, {1, 1, 0},       {1, 0.5, 0.5},       {1, 1, 1, true},
+    {1, 1, 0.3},         {1, 1, 2, true}, {1, 0.5, 0.3, true}, {1, 1, 0.3, true},
+};
+
+/// The passes, repairs and fill of one call of `evict`.
+class eviction_search {
+ public:
+  eviction_search(const problem& p, const evict_options& options, run_clock& clock, solution& best)
+      : p_(p), options_(options), clock_(clock), best_(best), pass_(p), kept_(p.graph().num_tensors, 1.0F) {
+    for (const tensor_id t : options.keep) kept_[index(t)] = kept_factor;
+    factor_ = kept_;
+  }
+
+  void run() {
+    for (const eviction_weights& weights : fixed_weights) {
+      run_pass(p_.budget(), weights, best_);
+      if (best_.plan && best_.time <= p_.graph().needed_time) break;
+    }
+    if (!best_.plan && options_.insist && !stopped()) squeeze();
+    if (!best_.plan && options_.insist && !stopped()) repeat_failed_passes();
+    run_random_passes();
+    if (best_.plan && !stopped()) fill();
+    if (!stopped()) stopped_ = clock_.poll();
+  }
+
+  [[nodiscard]] stop_reason reason() const noexcept { return stopped_; }
+
+ private:
+  [[nodiscard]] bool stopped() const noexcept { return stopped_ != stop_reason::none; }
+
+  /// Makes one pass and offers its schedule to `into`. Returns whether the pass reached the end.
+  bool run_pass(std::int64_t budget, const eviction_weights& weights, solution& into) {
+    stopped_ = clock_.poll();
+    if (stopped()) return false;
+    // A pass may run operations in vain that `schedule_computes` leaves out: so it may take somewhat more time than the
+    // best schedule. Without any, a pass that recomputes too much is left to `squeeze`, which does better there.
+    const double needed = p_.graph().needed_time;
+    const double first = budget == p_.budget() ? 2.5 * needed : 8 * needed;
+    const double longest = into.plan ? into.time + 0.1 * (into.time - needed) : first;
+    const bool complete = pass_.run(budget, weights, factor_, longest, clock_);
+    if (complete) accept(p_.with_budget(budget), into, schedule_computes(p_, pass_.computes()), evict_solver::name);
+    progress news;
+    news.solver = evict_solver::name;
+    news.stage = "eviction";
+    news.best_objective = into.time;
+    news.lower_bound = needed;
+    clock_.report(news);
+    return complete;
+  }
+
+  /// Repairs schedules for larger budgets until one fits: their excess is dropped tensor by tensor.
+  void squeeze() {
+    std::fill(factor_.begin(), factor_.end(), 1.0F);
+    for (const double more : {1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0}) {
+      const double wide = static_cast<double>(p_.budget()) * more;
+      if (!(wide < 0x1.0p62)) return;
+      solution looser;
+      for (const eviction_weights& weights : fixed_weights) run_pass(static_cast<std::int64_t>(wide), weights, looser);
+      for (std::uint64_t attempt = 0; looser.plan && attempt < 4 && !stopped(); ++attempt) {
+        timeline plan(p_);
+        plan.load(*looser.plan);
+        refine_moves moves(plan, options_.run.seed + attempt);
+        moves.most_repairs = 4000;
+        moves.must_stop = [this] { return count_work(); };
+        if (moves.repair(looser.time + 3 * p_.graph().needed_time))
+          accept(p_, best_, schedule_computes(p_, plan.computes()), by_part(evict_solver::name, "squeeze"));
+      }
+      if (best_.plan || stopped()) return;
+    }
+  }
+
+  /// Repeats passes that failed, with more weight on the tensors that they had no room to recompute.
+  void repeat_failed_passes() {
+    for (const bool evict_pinned : {false, true})
+      for (eviction_weights weights : fixed_weights) {
+        weights.evict_pinned = evict_pinned;
+        std::fill(factor_.begin(), factor_.end(), 1.0F);
+        for (int repeat = 0; repeat < 8; ++repeat) {
+          if (run_pass(p_.budget(), weights, best_) || pass_.wanted().empty()) break;
+          for (const std::uint32_t t : pass_.wanted()) factor_[t] *= 2;
+        }
+        if (best_.plan || stopped()) return;
+      }
+  }
+
+  /// Passes with random weights: new ones, or the best ones so far with some of the tensors' factors changed.
+  void run_random_passes() {
+    random_source random(options_.run.seed);
+    eviction_weights best_weights = fixed_weights[0];
+    std::vector<float> best_factor = kept_;
+    for (std::uint64_t i = 0; i < options_.random_passes && !stopped(); ++i) {
+      eviction_weights weights = best_weights;
+      if (random.below(4) == 0) {
+        weights = fixed_weights[random.below(std::size(fixed_weights))];
+        weights.distance_exponent *= 0.5 + random.uniform();
+        for (std::size_t t = 0; t < factor_.size(); ++t)
+          factor_[t] = kept_[t] * std::exp2(static_cast<float>(2 * random.uniform() - 1));
+      } else {
+        factor_ = best_factor;
+        const std::uint32_t one_in = 2U << random.below(6);
+        for (float& f : factor_)
+          if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
+      }
+      const double before = best_.time;
+      run_pass(p_.budget(), weights, best_);
+      if (best_.time < before) {
+        best_weights = weights;
+        best_factor = factor_;
+      }
+    }
+  }
+
+  /// Holds tensors that the best schedule recomputes although they fit. Where much is recomputed, the later rounds also
+  /// make room for them, as long as that pays.
+  void fill() {
+    timeline plan(p_);
+    std::vector<std::pair<double, timeline::node>> recomputations;  // the negative time of each, the longest first
+    for (int round = 0; round < 4; ++round) {
+      const double before = best_.time;
+      const double recomputed = best_.time - p_.graph().needed_time;
+      if (round > 0 && recomputed < 0.25 * p_.graph().needed_time) return;
+      plan.load(*best_.plan);
+      refine_moves moves(plan, 0);
+      moves.most_repairs = round == 0 ? 0 : 12;
+      moves.must_stop = [this] { return count_work(); };
+      recomputations.clear();
+      for (timeline::node x = plan.next(timeline::head); x != timeline::tail; x = plan.next(x))
+        if (plan.removable(x)) recomputations.emplace_back(-p_.graph().time[plan.operation(x)], x);
+      std::sort(recomputations.begin(), recomputations.end());
+      bool changed = false;
+      for (const auto& run : recomputations) {
+        if (count_work()) break;
+        changed = moves.retain(run.second) || changed;
+      }
+      if (changed) accept(p_, best_, schedule_computes(p_, plan.computes()), by_part(evict_solver::name, "fill"));
+      if (stopped() || (round > 0 && before - best_.time < 0.02 * recomputed)) return;
+    }
+  }
+
+  /// Counts one unit of work. Returns whether the search must stop.
+  bool count_work() {
+    clock_.work();
+    stopped_ = clock_.poll();
+    return stopped();
+  }
+
+  static constexpr float kept_factor = 1e4F;
+
+  const problem& p_;
+  const evict_options& options_;
+  run_clock& clock_;
+  solution& best_;
+  stop_reason stopped_ = stop_reason::none;
+  eviction_pass pass_;
+  std::vector<float> kept_;    // of a tensor: its factor before any change
+  std::vector<float> factor_;  // of a tensor, in the next pass
+};
+
+}  // namespace detail::eviction
+
+REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_options& options) const {
+  for (const tensor_id t : options.keep)
+    if (index(t) >= p.graph().num_tensors)
+      throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
+  run_clock clock(options.run);
+  solution best;
+  stop_reason stopped = clock.poll();
+  if (stopped == stop_reason::none && !prove(p, best, options.run)) {
+    detail::eviction::eviction_search search(p, options, clock, best);
+    search.run();
+    stopped = search.reason();
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace remat

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/no_remat.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "remat/bound/least_memory.hpp"
+#include "remat/chain/chain_problem.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/least_peak.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+    if (p.graph().needed[o]) order.push_back(o);
+  if (accept(p, best, schedule_computes(p.graph(), order),
+             solver == no_remat_solver::name ? std::string(solver) : by_part(solver, no_remat_solver::name))) {
+    best.lower_bound = p.graph().needed_time;
+    best.proven = true;
+    return true;
+  }
+  const least_memory_result least = largest_working_set(p);
+  if (least.bytes <= p.budget()) return false;
+  best.status = solve_status::infeasible;
+  best.lower_bound = std::numeric_limits<double>::infinity();
+  best.proven = true;
+  best.obstacle = least.operation;
+  best.message = least.message();
+  return true;
+}
+
+REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_remat_options& options) const {
+  const run_clock clock(options.run);
+  solution best;
+  stop_reason stopped = stop_reason::none;
+  const bool settled = settled_by_listed_order(p, best, name);
+  if (options.reorder && best.status != solve_status::infeasible) {
+    least_peak_options search;
+    search.moves = options.moves;
+    search.run = options.run;
+    const least_peak_order_result found = least_peak_order(p, search);
+    if (accept(p, best, schedule_computes(p.graph(), found.operations), by_part(name, "reorder"))) {
+      best.lower_bound = p.graph().needed_time;
+      best.proven = true;
+    }
+    if (!best.plan)
+      best.message = "the best order found without recomputation needs " + std::to_string(found.peak_bytes) + " bytes" +
+                     (found.proven ? ", and no order needs less" : "");
+    if (!found.proven) stopped = clock.poll();
+  } else if (!settled) {
+    const solution unlimited = (*this)(p.with_budget(problem::unlimited));
+    best.message = "the listed order needs " + std::to_string(unlimited.peak_bytes) + " bytes";
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+REMAT_INLINE chain_solution no_remat_solver::operator()(const chain_problem& p, const no_remat_options& options) const {
+  const run_clock clock(options.run);
+  chain_solution best;
+  accept(p, best, store_all_steps(p.stages()));
+  conclude(p, best, clock, stop_reason::none);
+  return best;
+}
+
+}  // namespace remat

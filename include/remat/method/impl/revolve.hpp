@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/revolve.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/detail/forward_line.hpp"
+#include "remat/chain/detail/stage_chain.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+
+namespace remat {
+
+namespace detail::binomial {
+
+/// Tells the caller about the search.
+inline void report(run_clock& clock, double best, double bound) {
+  progress news;
+  news.solver = revolve_solver::name;
+  news.stage = "checkpoint slots";
+  news.best_objective = best;
+  news.lower_bound = bound;
+  news.done = clock.work_done();
+  clock.report(news);
+}
+
+/// Tries numbers of slots on one chain of a graph, the largest first, until a schedule fits. Returns why it stopped.
+inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_clock& clock, solution& best) {
+  for (std::uint32_t slots = stages.length(); slots-- > 0;) {
+    if (const stop_reason why = clock.poll(); why != stop_reason::none) return why;
+    clock.work();
+    report(clock, best.time, p.graph().needed_time);
+    const std::vector<chain_step> steps = revolve_steps(stages.length(), slots);
+    bool fits = false;
+    for (const bool whole : {true, false}) {
+      schedule plan = schedule_computes(p.graph(), whole ? stages.expand_whole(steps) : stages.expand(steps));
+      if (check(p, plan).valid()) {
+        accept(p, best, std::move(plan), revolve_solver::name);
+        fits = true;
+      }
+      if (!whole || clock.control().stop.stop_requested() || clock.left() <= std::chrono::nanoseconds(0)) break;
+    }
+    if (fits) break;  // fewer slots take more time
+  }
+  return stop_reason::none;
+}
+
+}  // namespace detail::binomial
+
+REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
+  if (l <= 1) return 0;
+  if (c == 0) return l * (l - 1) / 2;
+  if (c + 1 >= l) return l - 1;
+  std::uint64_t r = 0, beta = 1, sum = 0;  // β(c + 1, r); β(c + 2, r − 1) = β(c + 1, 0) + … + β(c + 1, r − 1)
+  while (beta < l) {
+    sum += beta;
+    ++r;
+    beta = beta * (c + 1 + r) / r;  // below l · 2l
+  }
+  return r * l - sum;
+}
+
+REMAT_INLINE std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t c) {
+  const auto cost = [&](std::uint64_t j) { return j + revolve_advances(l - j, c - 1) + revolve_advances(j, c); };
+  std::uint64_t low = 1, high = l - 1;
+  while (low < high) {
+    const std::uint64_t middle = (low + high) / 2;
+    if (cost(middle + 1) >= cost(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots) {
+  struct range {
+    std::uint32_t first, last, slots;
+  };
+  std::vector<chain_step> out;
+  const auto advance = [&](std::uint32_t from, std::uint32_t to) {  // from the kept input of `from` to that of `to`
+    for (std::uint32_t i = from; i < to; ++i)
+      out.push_back({i == from ? chain_action::forward_checkpoint : chain_action::forward_none, i});
+  };
+  const auto turn = [&](std::uint32_t i) {
+    out.push_back({chain_action::forward_all, i});
+    if (i == length) {
+      out.push_back({chain_action::forward_all, length + 1});
+      out.push_back({chain_action::backward, length + 1});
+    }
+    out.push_back({chain_action::backward, i});
+  };
+  std::vector<range> left{{1, length, slots}};
+  while (!left.empty()) {
+    range now = left.back();
+    left.pop_back();
+    while (now.first < now.last && now.slots > 0) {
+      const auto j = static_cast<std::uint32_t>(revolve_first_advance(now.last - now.first + 1, now.slots));
+      advance(now.first, now.first + j);
+      left.push_back({now.first, now.first + j - 1, now.slots});
+      now = {now.first + j, now.last, now.slots - 1};
+    }
+    for (std::uint32_t i = now.last; i >= now.first; --i) {
+      advance(now.first, i);
+      turn(i);
+    }
+  }
+  return out;
+}
+
+REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve_options& options) const {
+  if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
+  run_clock clock(options.run);
+  solution best;
+  stop_reason stopped = stop_reason::none;
+  if (!settled_by_listed_order(p, best, name)) {
+    for (const forward_line& line : find_forward_lines(p.graph()))
+      for (const cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
+        if (stopped == stop_reason::none)
+          stopped = detail::binomial::try_stages(p, stage_chain(p.graph(), line, cuts), clock, best);
+      }
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, const revolve_options& options) const {
+  if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
+  run_clock clock(options.run);
+  chain_solution best;
+  stop_reason stopped = stop_reason::none;
+  const auto length = static_cast<std::uint32_t>(p.stages().length());
+  if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget())
+    for (std::uint32_t slots = length; slots-- > 0;) {
+      stopped = clock.poll();
+      if (stopped != stop_reason::none) break;
+      clock.work();
+      detail::binomial::report(clock, best.time, p.stages().store_all_time());
+      if (accept(p, best, revolve_steps(length, slots))) break;
+    }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace remat

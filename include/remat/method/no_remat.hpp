@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "remat/chain/chain_problem.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Tries to solve a problem without a search. Returns true where the listed order fits the budget, which is optimal, or
+/// where an operation or the end of the training step alone needs more than the budget, which is infeasible; `best`
+/// then holds the answer, found by `no_remat` as a part of `solver`. O(reads and writes) time.
+bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver);
+
+/// Options of `no_remat`.
+struct no_remat_options {
+  bool reorder = false;          ///< search for the order of least peak; otherwise the listed order
+  std::uint64_t moves = 20'000;  ///< of the local search: `least_peak_options::moves`
+  run_control run{};             ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("reorder", self.reorder, "search for the order of least peak; otherwise the listed order");
+    visit("moves", self.moves, "moves of that search");
+  }
+};
+
+/// The baseline: every needed operation once, in the listed order, each tensor freed right after its last use. With
+/// `reorder`: in the order of the least peak that `least_peak_order` finds.
+///
+/// A schedule that fits the budget is `optimal`, because it takes the least time. `infeasible` where an operation or
+/// the end of the training step alone needs more than the budget; in other cases, a budget that is not met proves
+/// nothing. O(reads and writes) time; with `reorder`, that of `least_peak_order`. Cancellation: the listed order does
+/// not poll; the search polls as `least_peak_order` does.
+///
+/// `solution::by`: "no_remat", or "no_remat/reorder" for another order.
+///
+///     const solution s = no_remat(p);                     // how much memory the listed order takes: s.peak_bytes
+///     const solution t = no_remat(p, {.reorder = true});  // … and the best order without recomputation
+struct no_remat_solver {
+  using options_type = no_remat_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "no_remat";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the baseline if it is within the budget of `p`, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const no_remat_options& options = {}) const;
+
+  /// Returns the baseline of a chain if it is within the budget: every forward with everything kept, then every
+  /// backward.
+  [[nodiscard]] chain_solution operator()(const chain_problem& p, const no_remat_options& options = {}) const;
+};
+/// The solver as a function object: `no_remat(p, options)`.
+inline constexpr no_remat_solver no_remat{};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/no_remat.hpp"
+#endif

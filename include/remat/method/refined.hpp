@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Options of `refined`.
+struct refined_options {
+  /// Further schedules to start from. Those over the budget are ignored.
+  std::vector<schedule> starts{};
+  std::uint32_t branch_nodes = 200;  ///< of the bound: `turnaround_options::branch_nodes`
+  std::uint32_t searches = 8;        ///< `refine_options::searches`
+  double gap = 0;                    ///< the solve ends with a time of at most (1 + gap) × the proven bound
+  run_control run{};                 ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("branch_nodes", self.branch_nodes, "nodes of the bound's branch and bound");
+    visit("searches", self.searches, "independent searches");
+    visit("gap", self.gap, "end within this of the proven bound");
+  }
+};
+
+/// A proven bound, eviction, refinement.
+///
+/// 1. The turnaround bound, with branch and bound: a fifth of the time.
+/// 2. `exact`, for graphs of at most `small_step` operations, if it ends within 50,000 states.
+/// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, for the budget and for 95, 90
+///    and 80 % of it; then, where the schedule is more than 0.5 % above the bound, under random preferences.
+/// 4. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
+///    0.1 % above the bound.
+/// 5. `refine` from all schedules found, with all that is left of the limits.
+///
+/// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
+/// within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that meets
+/// it is `optimal`; others are heuristic. Without a limit of time or work, refinement makes
+/// `refine_options::default_moves` moves. A unit of work is a move of refinement; `evictions_per_work` operations of an
+/// eviction pass, or a state of `exact`, count as one. For a seed and a work limit the answer is the same for any
+/// number of threads. Throws `bad_argument` for an illegal schedule to start from, and a `gap` that is NaN or negative.
+/// Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of `refined`, the
+/// part as the stage.
+///
+/// `solution::by`: "refined/search" for annealing, "refined/start", "refined/evict/…", "refined/exact/…".
+struct refined_solver {
+  using options_type = refined_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.
+  static constexpr std::uint32_t small_step = 16;      ///< most operations of a graph that `exact` solves first
+  static constexpr std::uint32_t medium_step = 256;    ///< most operations of a graph that `exact` solves after `evict`
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const refined_options& options = {}) const;
+};
+/// The solver as a function object: `refined(p, options)`.
+inline constexpr refined_solver refined{};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/refined.hpp"
+#endif

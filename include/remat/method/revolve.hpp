@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain_schedule.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Options of `revolve`.
+struct revolve_options {
+  std::uint32_t max_stages = 150;  ///< of the chains that a graph is cut into, at least 1
+  run_control run{};               ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("max_stages", self.max_stages, "of the chains that a graph is cut into");
+  }
+};
+
+/// Optimal checkpointing of homogeneous chains: the fewest forward steps with c checkpoint slots, by the binomial rule
+/// \cite griewank2000revolve.
+///
+/// The answer is the schedule of the largest number of slots that fits. On a chain whose stages are alike it is the
+/// optimum among the schedules that save a stage for its own backward alone; on other chains the stages are taken as
+/// alike. On a graph the chains are those of `cut_levels`, and the fastest schedule that fits is the answer. The
+/// baseline is the answer if it fits. Differs from the paper in that the number of slots is searched.
+///
+/// O(L) tries of O(steps) each; on a graph each step takes the operations of a stage. One unit of work is a try. Polls
+/// before each try, and on a graph before each of its two schedules. Throws `bad_argument` if `max_stages` is 0.
+struct revolve_solver {
+  using options_type = revolve_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "revolve";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const revolve_options& options = {}) const;
+  /// Returns the best schedule found within the budget of the chain, if any, and a proven lower bound on the time.
+  [[nodiscard]] chain_solution operator()(const chain_problem& p, const revolve_options& options = {}) const;
+};
+/// The solver as a function object: `revolve(p, options)`.
+inline constexpr revolve_solver revolve{};
+
+/// The least number of forward steps that reverse a homogeneous chain of l steps with c checkpoints beside the input,
+/// without the one forward of each step that saves for its backward: r·l − β(c + 2, r − 1), where β(c, r) is the
+/// binomial coefficient (c + r over c), and r is the least number with β(c + 1, r) ≥ l. (The paper's c counts the
+/// input.) O(r) time. Precondition: l < 2³¹.
+[[nodiscard]] std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c);
+
+/// The least of the best numbers of steps before the next checkpoint. The cost is convex in that number.
+/// O(r log l) time. Precondition: l > 1, c > 0.
+[[nodiscard]] std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t c);
+
+/// The steps of Revolve on a chain of `length` stages with `slots` checkpoints beside the input.
+/// There are `revolve_advances` steps, 2 · length steps, and two of the loss.
+[[nodiscard]] std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots);
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/revolve.hpp"
+#endif

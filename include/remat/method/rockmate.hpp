@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "remat/core/run.hpp"
+#include "remat/hierarchy/detail/find_ways.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// Options of `rockmate`.
+struct rockmate_options {
+  std::uint32_t slots = 500;             ///< parts of the memory, 1 … 2^24
+  std::uint32_t max_stages = 100;        ///< of a chain, at least 1
+  std::uint32_t most_block = 24;         ///< forward operations of the largest block that is given options
+  std::uint32_t options_per_stage = 12;  ///< `option_search::most_options`, at least 2
+  std::uint32_t peaks = 1;               ///< `option_search::peaks`
+  std::uint64_t moves = 300;             ///< `option_search::moves`, for each budget of a block
+  /// The largest sum of the squared numbers of operations of all distinct blocks that are given options. A chain that
+  /// would exceed it is given none. One unit takes some 15 µs.
+  std::uint64_t block_effort = 36'000;
+  /// Options of blocks that were solved before, for other budgets of the same training step. Null: one for this solve.
+  std::shared_ptr<option_cache> cache{};
+  std::int64_t table_bytes = std::int64_t{4} << 30;  ///< a chain with a larger table is left out; at least 0
+  std::uint32_t finer_chains = 16;                   ///< the best chains, which are solved again with more slots
+  /// `retain_options::rounds` for the best schedule of each of the best `finer_chains` chains, with which it is no
+  /// longer memory-persistent.
+  std::uint32_t retain_rounds = 0;
+  bool improve = false;  ///< 3 such rounds, then eviction and refinement
+  run_control run{};     ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("slots", self.slots, "parts of the memory");
+    visit("max_stages", self.max_stages, "of a chain");
+    visit("most_block", self.most_block, "forward operations of the largest block that is given options");
+    visit("options_per_stage", self.options_per_stage, "most options of a block");
+    visit("peaks", self.peaks, "peak budgets for options, below the one that does not bind");
+    visit("moves", self.moves, "work of each budget of a block");
+    visit("block_effort", self.block_effort, "largest sum of the squared operations of distinct blocks");
+    visit("table_bytes", self.table_bytes, "bytes of the largest table");
+    visit("finer_chains", self.finer_chains, "best chains, which are solved again with more slots");
+    visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
+    visit("improve", self.improve, "improve the schedule by eviction and refinement");
+  }
+};
+
+/// Rockmate \cite zhao2023rockmate: cuts the training step into a chain of blocks, finds several ways to run the
+/// forward and the backward of each block, and combines them by the dynamic program of `rotor`.
+///
+/// 1. Chains. The forward part is cut at all levels of `cut_levels`, at every second, third … cut of a level, and into
+///    segments of about equal bytes. Fine chains come first, since their blocks are quick to solve.
+/// 2. Options. Blocks of a chain that are equal up to renaming and measured times are solved once. The options of a
+///    block are the fastest ways to run it within a grid of peak and save budgets (`find_options`), by bound, eviction,
+///    refinement and, for small blocks, exact search; the paper uses an integer program. They do not depend on the
+///    budget of the step: with a `cache`, further budgets cost next to nothing.
+/// 3. The dynamic program, with all options of all blocks (`staged_ways`), for all budgets at once. The schedules are
+///    expanded to operations, freed early and checked within the true budget, fastest first. The best chains are solved
+///    again with four times as many slots.
+/// 4. With `retain_rounds`, `retain` spends the memory that the best schedules of several chains leave; with `improve`,
+///    `refined` starts from what that gives (`remat::improve`).
+///
+/// The optimum of step 3 is over memory-persistent schedules, in the model, in which each block runs by one of its
+/// options or by a forward that keeps nothing. For the graph it is a heuristic. The baseline is the answer if it fits.
+/// Each chain is also solved without options, so options never make the answer before step 4 worse.
+///
+/// The blocks take time within `block_effort`; each chain takes O(L³ · slots + L² · slots · options) time at worst. The
+/// answer is the same for any number of threads, and for a limit on work. One unit of work is a row of a table, an
+/// expanded schedule, or a move of `find_options`, which shares the work that is left among all budgets of the blocks;
+/// a chain is given no options where less is left than `moves` for each block that no chain before had. Polls before
+/// each problem of a block, after each row, before each schedule, and within `retain`.
+/// Throws `bad_argument` for options out of range.
+///
+/// `solution::by`: "rockmate" for a table's schedule, "rockmate/no_remat"; with `retain_rounds` or `improve`
+/// "rockmate/retain" where memory was left to spend, and with `improve` "rockmate/refined/…".
+///
+/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_options`; `chains_refused`, given no options
+/// for `block_effort` or for lack of work; `tables_refused`, left out for `table_bytes`; `blocks` of the chains with
+/// options, `distinct_blocks`, `solves` (budgets of blocks), `options_found` and of these `options_kept`; of the chain
+/// of the best table's schedule `with_options`, `stages`, `distinct_stages`, `stage_options` (of all its stages),
+/// `slots`, `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the
+/// table grants) beside `flat_peak_bytes`. With `improve` also those of `remat::improve`.
+struct rockmate_solver {
+  using options_type = rockmate_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "rockmate";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const rockmate_options& options = {}) const;
+};
+/// The solver as a function object: `rockmate(p, options)`.
+inline constexpr rockmate_solver rockmate{};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/rockmate/impl/rockmate.hpp"
+#endif

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/rockmate.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/detail/forward_line.hpp"
+#include "remat/chain/detail/sized_chain.hpp"
+#include "remat/chain/detail/slot_table.hpp"
+#include "remat/chain/detail/stage_chain.hpp"
+#include "remat/chain/detail/stage_ways.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/rounding.hpp"
+#include "remat/core/error.hpp"
+#include "remat/hierarchy/detail/isomorphism.hpp"
+#include "remat/hierarchy/detail/way.hpp"
+#include "remat/method/detail/improve.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
+#include "remat/method/rotor.hpp"
+#include "remat/refine/detail/retain.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/figures.hpp"
+
+namespace remat {
+
+namespace detail::blocks {
+
+/// The search over the chains of one graph.
+class chain_search {
+ public:
+  chain_search(const problem& p, const rockmate_options& options, run_clock& clock, solution& best)
+      : p_(p),
+        options_(options),
+        clock_(clock),
+        best_(best),
+        needed_(p.graph().needed_time),
+        line_(find_forward_line(p.graph())),
+        order_(line_.operations),
+        cache_(options.cache ? options.cache : std::make_shared<option_cache>()) {
+    order_.insert(order_.end(), line_.rest.begin(), line_.rest.end());
+  }
+
+  /// Returns why the search stopped early.
+  stop_reason run() {
+    stop_reason stopped = stop_reason::none;
+    for (const cut_list& cuts : chains()) {
+      stopped = solve(cuts, false, options_.slots);
+      if (stopped != stop_reason::none) break;
+      if (!has_small_blocks(cuts)) continue;
+      stopped = solve(cuts, true, options_.slots);
+      if (stopped != stop_reason::none) break;
+    }
+    if (stopped == stop_reason::none) stopped = solve_finer();
+    if (best_.plan)
+      best_.message = std::to_string(distinct_) + " distinct among " + std::to_string(blocks_) + " blocks, " +
+                      std::to_string(solves_) + " budgets of blocks solved";
+    sort_candidates();
+    return stopped;
+  }
+
+  /// Spends the memory that the best schedules of several chains leave, in so many rounds.
+  void retain_left(std::uint32_t rounds) {
+    retain_options spending;
+    spending.rounds = rounds;
+    spending.enough = with_rounding(needed_);
+    for (const schedule& plan : best_schedules()) {
+      if (clock_.should_stop()) break;
+      accept(p_, best_, retain(p_, plan, clock_, spending), by_part(rockmate_solver::name, "retain"));
+    }
+  }
+
+  /// The best schedules, one of each chain and each once.
+  [[nodiscard]] std::vector<schedule> best_schedules() const {
+    std::vector<schedule> out;
+    for (const candidate& c : candidates_) {
+      if (out.size() == options_.finer_chains) break;
+      if (std::find(out.begin(), out.end(), *c.answer.plan) == out.end()) out.push_back(*c.answer.plan);
+    }
+    return out;
+  }
+
+  /// What was solved, and the chain of the best schedule.
+  void record(figures& own) const {
+    own.set("chains", chains_);
+    own.set("chains_with_options", chains_with_options_);
+    own.set("chains_refused", chains_refused_);
+    own.set("tables_refused", tables_refused_);
+    own.set("blocks", blocks_);
+    own.set("distinct_blocks", distinct_);
+    own.set("solves", solves_);
+    own.set("options_found", options_found_);
+    own.set("options_kept", options_kept_);
+    for (const figures::item& i : of_best_.items())
+      std::visit([&](const auto& value) { own.set(i.first, value); }, i.second);
+  }
+
+ private:
+  /// The best schedule of one chain.
+  struct candidate {
+    cut_list cuts{};
+    bool with_options = false;
+    solution answer{};
+  };
+  /// The blocks of a chain that `find_options` can solve.
+  struct block_list {
+    std::vector<step_part> parts{};
+    std::vector<std::uint32_t> stages{};  // of the parts
+    std::set<std::uint64_t> fresh{};      // fingerprints that no chain before had
+    std::uint64_t effort = 0;             // of the fresh ones
+  };
+
+  /// The cuts of all chains, fine ones first, without repetition.
+  [[nodiscard]] std::vector<cut_list> chains() const {
+    std::vector<cut_list> out = cut_levels(line_, options_.max_stages - 1);
+    const std::vector<cut_list> levels = cut_levels(line_, line_.operations.size());
+    for (const cut_list& level : levels) {
+      add_regular_cuts(out, level, options_.max_stages);
+      add_even_cuts(out, line_, level, options_.max_stages);
+    }
+    std::sort(out.begin(), out.end(),
+              [](const cut_list& a, const cut_list& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+
+  [[nodiscard]] bool has_small_blocks(const cut_list& cuts) const {
+    std::size_t before = 0, largest = 0;
+    for (const std::uint32_t cut : cuts) {
+      largest = std::max(largest, cut - before);
+      before = cut;
+    }
+    largest = std::max(largest, line_.operations.size() - before);
+    return largest <= options_.most_block;
+  }
+
+  [[nodiscard]] block_list find_blocks(const stage_chain& chain) const {
+    part_extractor extract(p_.graph(), order_, static_cast<std::uint32_t>(line_.operations.size()));
+    block_list out;
+    for (std::uint32_t s = 1; s <= chain.length(); ++s) {
+      std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
+      operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
+      step_part part = extract(std::move(operations));
+      if (!stands_alone(part)) continue;
+      const std::uint64_t key = fingerprint(part, option_cache::likeness());
+      const std::uint64_t size = part.operations.size();
+      if (seen_.count(key) == 0 && out.fresh.insert(key).second) out.effort += size * size;
+      out.parts.push_back(std::move(part));
+      out.stages.push_back(s);
+    }
+    return out;
+  }
+
+  /// Further ways for each stage, [1 … L]; none if they take too much effort or work.
+  [[nodiscard]] std::vector<std::vector<stage_way>> find_ways(const stage_chain& chain) {
+    block_list blocks = find_blocks(chain);
+    if (effort_ + blocks.effort > options_.block_effort ||
+        clock_.work_left() / std::max<std::uint64_t>(options_.moves, 1) < blocks.fresh.size()) {
+      ++chains_refused_;
+      return {};
+    }
+    effort_ += blocks.effort;
+    seen_.merge(blocks.fresh);
+    option_search search;
+    search.peaks = options_.peaks;
+    search.most_options = options_.options_per_stage;
+    search.moves = options_.moves;
+    search.solvers = default_part_solvers();
+    search.cache = cache_;
+    search.run = clock_.part(1);
+    if (options_.run.on_progress)
+      search.run.on_progress = [this](progress news) {
+        news.solver = rockmate_solver::name;
+        news.best_objective = best_.time;
+        news.lower_bound = needed_;
+        news.elapsed = clock_.elapsed();
+        news.time_limit = options_.run.time_limit;
+        options_.run.on_progress(news);
+      };
+    run_clock part_clock(search.run);
+    const option_table table = find_options(blocks.parts, search, part_clock);
+    clock_.work(std::min(part_clock.work_done(), clock_.work_left()));
+    blocks_ += blocks.parts.size();
+    distinct_ += table.distinct - table.reused;
+    solves_ += table.solves;
+    options_found_ += table.found;
+    options_kept_ += table.kept;
+    std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
+    const auto in_graph = [](const step_part& part, const std::vector<std::uint32_t>& own) {
+      std::vector<std::uint32_t> operations;
+      for (const std::uint32_t o : own) operations.push_back(part.operations[o]);
+      return operations;
+    };
+    for (std::size_t i = 0; i < blocks.parts.size(); ++i)
+      for (const part_option& o : table.options[i])
+        out[blocks.stages[i]].push_back({in_graph(blocks.parts[i], o.forward), in_graph(blocks.parts[i], o.backward)});
+    return out;
+  }
+
+  /// True when `find_options` can solve the part. It cannot if both directions, or stages in another order, write to
+  /// one tensor.
+  [[nodiscard]] static bool stands_alone(const step_part& part) {
+    const part_runs runs(part);
+    std::vector<std::uint32_t> all(part.operations.size());
+    for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
+    const std::span<const std::uint32_t> every(all);
+    return runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
+  }
+
+  /// Solves a chain for all budgets, and keeps the best of its schedules. Returns why it stopped.
+  stop_reason solve(const cut_list& cuts, bool with_options, std::uint32_t slots) {
+    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
+    const stage_chain chain(p_.graph(), line_, cuts);
+    std::vector<std::vector<stage_way>> further;
+    if (with_options) {
+      further = find_ways(chain);
+      if (further.empty()) return stop_reason::none;
+    }
+    const staged_ways ways(p_.graph(), chain, std::move(further));
+    double whole = 0;  // the model's time without recomputation
+    for (std::uint32_t s = 1; s <= chain.length(); ++s) whole += chain.forward_time(s) + chain.backward_time(s);
+    const std::int64_t unit = std::max<std::int64_t>(store_all_bytes(chain) / slots + 1, 1);
+    const sized_chain sizes = size_chain(ways, {unit, slots, slot_rounding::nearest});
+    double limit = std::numeric_limits<double>::max();
+    if (best_.plan) limit = std::max(0.0, whole + allowance(best_) - excess_bound(sizes).least.back());
+    const excess_bound bound(sizes, limit);
+    slot_table table(sizes, slots, bound);
+    clock_.work(std::min(table.rows(), clock_.work_left()));
+    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
+    const fill_outcome end = table.fill(clock_, options_.run.threads, options_.table_bytes,
+                                        [&](std::uint64_t done, std::uint64_t total) { report(done, total); });
+    if (end == fill_outcome::stopped) return clock_.poll();
+    if (end == fill_outcome::too_large) {
+      ++tables_refused_;
+      return stop_reason::none;
+    }
+    ++chains_;
+    chains_with_options_ += with_options ? 1U : 0U;
+    if (table.first() > slots) return stop_reason::none;
+    candidate mine{cuts, with_options, {}};
+    const stop_reason stopped = try_schedules(ways, table, whole, mine.answer);
+    if (mine.answer.plan) {
+      if (accept(p_, best_, *mine.answer.plan, rockmate_solver::name)) {
+        of_best_ = {};
+        of_best_.set("with_options", with_options);
+        of_best_.set("stages", chain.length());
+        of_best_.set("distinct_stages", count_distinct_stages(chain));
+        of_best_.set("stage_options", sizes.options.size());
+        of_best_.set("slots", slots);
+        of_best_.set("table_time", table_time_of_best_);
+        of_best_.set("flat_time", mine.answer.time);
+        of_best_.set("table_bytes", unit * slots_of_best_ + chain.standing_bytes());
+        of_best_.set("flat_peak_bytes", mine.answer.peak_bytes);
+      }
+      candidates_.push_back(std::move(mine));
+    }
+    return stopped;
+  }
+
+  /// The time that the model may lose in a schedule that is still tried: an expanded schedule recomputes less than the
+  /// model says. Precondition: `s` has a schedule.
+  [[nodiscard]] double allowance(const solution& s) const { return (s.time - needed_) * 1.3; }
+
+  /// Expands the schedules of a table, fastest first, until one fits and the others cannot be much faster.
+  stop_reason try_schedules(const staged_ways& ways, const slot_table& table, double whole, solution& answer) {
+    for (std::uint32_t m = table.last() + 1; m-- > table.first();) {
+      if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;  // the same time with less memory
+      const double lost = table.cost(m) - whole;
+      if (best_.plan && lost > allowance(best_)) break;
+      if (answer.plan && lost > allowance(answer)) break;
+      if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
+      clock_.work();
+      const std::vector<chain_step> steps = table.steps(m);
+      for (const bool is_whole : {true, false})
+        if (accept(p_, answer, schedule_computes(p_.graph(), is_whole ? ways.expand_whole(steps) : ways.expand(steps)),
+                   rockmate_solver::name)) {
+          table_time_of_best_ = table.cost(m);
+          slots_of_best_ = m;
+        }
+    }
+    return stop_reason::none;
+  }
+
+  void sort_candidates() {
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const candidate& a, const candidate& b) { return a.answer.time < b.answer.time; });
+  }
+
+  /// Solves the best chains again, with more slots.
+  stop_reason solve_finer() {
+    sort_candidates();
+    const auto slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options_.slots} * 4, 1U << 24));
+    const std::vector<candidate> chosen(candidates_.begin(),
+                                        candidates_.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                                                  candidates_.size(), options_.finer_chains)));
+    for (const candidate& c : chosen)
+      if (const stop_reason why = solve(c.cuts, c.with_options, slots); why != stop_reason::none) return why;
+    return stop_reason::none;
+  }
+
+  void report(std::uint64_t done, std::uint64_t total) {
+    progress news;
+    news.solver = rockmate_solver::name;
+    news.stage = "table";
+    news.best_objective = best_.time;
+    news.lower_bound = needed_;
+    news.done = done;
+    news.total = total;
+    clock_.report(news);
+  }
+
+  const problem& p_;
+  const rockmate_options& options_;
+  run_clock& clock_;
+  solution& best_;
+  double needed_;  // the time of every needed operation once
+  forward_line line_;
+  std::vector<std::uint32_t> order_;  // all needed operations
+  std::shared_ptr<option_cache> cache_;
+  std::vector<candidate> candidates_{};
+  std::size_t chains_ = 0, chains_with_options_ = 0, chains_refused_ = 0, tables_refused_ = 0;
+  std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, options_found_ = 0, options_kept_ = 0;
+  figures of_best_{};              // of the chain of the best schedule
+  double table_time_of_best_ = 0;  // the table's time of the present chain's best schedule
+  std::int64_t slots_of_best_ = 0;
+  std::set<std::uint64_t> seen_{};  // fingerprints of the blocks that have been given options
+  std::uint64_t effort_ = 0;
+};
+
+inline void check_options(const rockmate_options& options) {
+  // Slots, stages and the size of the table mean what they mean for Rotor.
+  rotor_options table;
+  table.slots = options.slots;
+  table.max_stages = options.max_stages;
+  table.table_bytes = options.table_bytes;
+  remat::check_options(table);
+  if (options.options_per_stage < 2)
+    throw bad_argument("options_per_stage is " + std::to_string(options.options_per_stage) +
+                       "; there must be at least two");
+}
+
+}  // namespace detail::blocks
+
+REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockmate_options& options) const {
+  detail::blocks::check_options(options);
+  run_clock clock(options.run);
+  solution best;
+  stop_reason stopped = stop_reason::none;
+  if (!settled_by_listed_order(p, best, name)) {
+    constexpr std::uint32_t improving_rounds = 3;
+    const run_control limits = limits_of_own_method(clock, options.improve);
+    run_clock own(limits);
+    detail::blocks::chain_search search(p, options, own, best);
+    stopped = search.run();
+    search.record(best.statistics.own);
+    if (options.improve) record_own_method(best);
+    const std::uint32_t rounds =
+        options.improve ? std::max(options.retain_rounds, improving_rounds) : options.retain_rounds;
+    if (rounds != 0) search.retain_left(rounds);
+    clock.work(own.work_done());
+    if (options.improve) stopped = improve(p, best, search.best_schedules(), clock, name);
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace remat

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "remat/chain/chain_problem.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat {
+
+/// How `rotor` counts memory on a chain.
+enum class rotor_form : std::uint8_t {
+  slots,     ///< in equal parts of the budget, sizes rounded up
+  exact,     ///< in bytes
+  automatic  ///< in bytes as far as the limits allow, else in slots
+};
+
+/// Options of `rotor`.
+struct rotor_options {
+  /// On a chain. `automatic` tries `exact` with few breakpoints, then `slots` so that there is an answer, then `exact`
+  /// up to its limits, bounded by that answer. On a graph memory is always counted in slots.
+  rotor_form form = rotor_form::automatic;
+  std::uint32_t slots = 500;       ///< parts of the budget, 1 … 2^24
+  std::uint32_t max_stages = 150;  ///< of the chains that a graph is cut into, at least 1
+  /// On a chain, in slots: charges a forward that keeps everything the gradient that waits at that time, as the
+  /// simulation does. The published recurrence charges the gradient of the forward's own output, which is often
+  /// worse and solves fewer tight budgets. If a schedule of the latter exceeds the budget, the former is used. The
+  /// exact form always uses the former.
+  bool exact_gradient = false;
+  std::uint64_t max_breakpoints = 500'000'000;       ///< exact form: visits no more (about 4 ns each)
+  std::int64_t table_bytes = std::int64_t{4} << 30;  ///< no larger table; in slots, fewer slots instead; at least 0
+  std::uint32_t candidates = 64;  ///< on a graph: the best schedules that are kept; 3/8 more with safe counts
+  /// On a graph: `retain_options::rounds` for each of them, with which they are no longer memory-persistent.
+  std::uint32_t retain_rounds = 0;
+  bool improve = false;  ///< on a graph: 3 such rounds, then eviction and refinement
+  run_control run{};     ///< Limits, seed, threads, progress.
+
+  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
+  template <class Self, class Visit>
+  static void visit_options(Self& self, Visit&& visit) {
+    visit("form", self.form, "on a chain: how memory is counted");
+    visit("slots", self.slots, "parts of the budget");
+    visit("max_stages", self.max_stages, "of the chains that a graph is cut into");
+    visit("exact_gradient", self.exact_gradient,
+          "on a chain, in slots: charge the gradient that waits, not that of the own output");
+    visit("max_breakpoints", self.max_breakpoints, "most breakpoints of the exact form");
+    visit("table_bytes", self.table_bytes, "bytes of the largest table");
+    visit("candidates", self.candidates, "on a graph: best schedules that are kept");
+    visit("retain_rounds", self.retain_rounds, "on a graph: rounds that spend the memory a schedule leaves; 0: none");
+    visit("improve", self.improve, "on a graph: improve the schedule by eviction and refinement");
+  }
+};
+
+/// Finds the fastest memory-persistent schedule of a chain within a budget, by dynamic programming over sub-chains and
+/// memory \cite beaumont2019rotor. Each stage may have several ways to keep everything \cite zhao2023rockmate. The
+/// recurrence stands at `slot_table`.
+///
+/// **Memory-persistent**: a forward keeps nothing, its input, or everything that its backward needs; what is kept stays
+/// until the backward for which it is kept; the forwards between two kept inputs run without a break. To drop a kept
+/// input for a while and make it again can be faster (docs/rotor.md says how often and by how much). The lower bound of
+/// the answer holds for all schedules of a chain's actions.
+///
+/// **On a chain.** The exact form finds the optimum in bytes. The slots form uses slots of ⌊budget / slots⌋ bytes and
+/// sizes rounded up, so a schedule keeps the budget; it finds the optimum for those sizes, which is never better than
+/// that in bytes. Other than the paper, both fill a table for a limit on the time lost, which leaves most of the table
+/// empty. The limit grows until there is a schedule, which is then the best one.
+///
+/// **On a graph.** `cut_levels` cuts the listed line into chains and, up to 20,000 operations, the line of
+/// `find_narrow_line`, too. The table of each chain, with sizes rounded to the nearest slot, holds the schedules for
+/// all budgets. They are expanded to operations, fastest first, until one passes the checker within the true budget and
+/// the others cannot be much faster. The better line is solved again with twice as many slots; then both lines with
+/// sizes rounded up and the operations of each stage in an order of little memory (`operation_sequence`), bounded by
+/// the answer so far. The fastest schedule is the answer, memory-persistent in the model. With `retain_rounds`,
+/// `retain` then spends the memory that the best schedules leave; with `improve`, `refined` starts from what that gives
+/// (`remat::improve`). Other than the paper, a tensor that crosses several stages is counted once, gradients have sizes
+/// of their own, final outputs pile up during the backward, and a forward that keeps nothing may take less time.
+/// Optimal in the model of a chain; for the graph a heuristic.
+///
+/// Both answer with the baseline if it fits. The answer for a graph is never slower than the optimum of any of its
+/// chains within the budget, sizes rounded up to `slots` slots, and `stage_chain::standing_time` added: the model never
+/// promises too much, so its optimum is among the schedules that are tried, or no faster than one of them. That holds
+/// if the search was not stopped, and every table fitted in `table_bytes`.
+///
+/// O(L³ · slots) time and O(L² · slots) memory at worst for each chain of L stages, on `run.threads` threads. The
+/// answer is the same for any number of threads. One unit of work is a row of a table, a thousand breakpoints, or an
+/// expanded schedule. Polls after each row, after a million breakpoints, before each schedule, and within `retain`.
+/// Throws `bad_argument` for options out of range.
+///
+/// `solution::by`: "rotor" for a table's schedule, "rotor/no_remat"; with `retain_rounds` or `improve` "rotor/retain"
+/// where memory was left to spend, and with `improve` "rotor/refined/…".
+///
+/// Figures (`solve_statistics::own`), on a graph: `lines` and `chains` solved; `tables_refused` for `table_bytes`, each
+/// tried again with half as many slots, down to 16, before its chain is left out; and of the chain of the best table's
+/// schedule `line` ("listed" or "narrow"), `count` ("near" or "safe"), `stages`, `distinct_stages`, `slots`,
+/// `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the table
+/// grants) beside `flat_peak_bytes`. On a chain: `stages`, `options`, and `form` ("slots" or "exact") of the best
+/// schedule. With `improve` also those of `remat::improve`.
+///
+///     const problem p(graph, measured_cost{}, budget);
+///     const solution s = rotor(p, {.slots = 200});
+struct rotor_solver {
+  using options_type = rotor_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "rotor";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const rotor_options& options = {}) const;
+  /// Returns the best schedule found within the budget of the chain, if any, and a proven lower bound on the time.
+  [[nodiscard]] chain_solution operator()(const chain_problem& p, const rotor_options& options = {}) const;
+};
+/// The solver as a function object: `rotor(p, options)`.
+inline constexpr rotor_solver rotor{};
+
+/// Throws `bad_argument` for options out of range: as `rotor` does.
+void check_options(const rotor_options& options);
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/rotor/impl/rotor.hpp"
+#endif

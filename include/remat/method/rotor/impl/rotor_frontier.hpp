@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/rotor_frontier.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/detail/breakpoint_table.hpp"
+#include "remat/chain/detail/sized_chain.hpp"
+#include "remat/chain/detail/slot_table.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+
+namespace remat {
+
+namespace detail::frontiers {
+
+/// One of two tables, and what it refers to.
+struct solved_table {
+  sized_chain sizes;
+  excess_bound bound;
+  std::optional<slot_table> slots{};
+  std::optional<breakpoint_table> bytes{};
+
+  solved_table(sized_chain c, double limit) : sizes(std::move(c)), bound(sizes, limit) {}
+  solved_table(const solved_table&) = delete;
+  solved_table& operator=(const solved_table&) = delete;
+};
+
+/// One call of `rotor_frontier`: the table without slots, then, if that is not wanted or gets too large, with slots.
+class frontier_solve {
+ public:
+  frontier_solve(const chain& c, const rotor_options& options, double most_time)
+      : chain_(c),
+        options_(options),
+        clock_(options.run),
+        most_time_(most_time),
+        most_excess_(std::min(std::numeric_limits<double>::max(), std::max(0.0, most_time - c.least_time()))) {}
+  frontier_solve(const frontier_solve&) = delete;  // the callback refers to it
+  frontier_solve& operator=(const frontier_solve&) = delete;
+
+  chain_frontier run() {
+    if (most_time_ < chain_.least_time() * (1 - 1e-9)) {
+      out_.status_ = solve_status::infeasible;
+      return std::move(out_);
+    }
+    sized_chain in_bytes = size_chain(chain_, false);
+    const std::int64_t room = store_all_room(in_bytes);
+    if (options_.form == rotor_form::slots || !solve_in_bytes(std::move(in_bytes), room)) solve_in_slots(room);
+    return std::move(out_);
+  }
+
+ private:
+  /// Fills the table without slots. True: that is the answer, or no other table is to be tried.
+  bool solve_in_bytes(sized_chain sizes, std::int64_t room) {
+    constexpr std::uint64_t few = 20'000'000;
+    const bool is_only = options_.form == rotor_form::exact;
+    const auto solved = std::make_shared<solved_table>(std::move(sizes), most_excess_);
+    breakpoint_table& table = solved->bytes.emplace(solved->sizes, room, solved->bound);
+    const fill_outcome end =
+        table.fill(clock_, options_.run.threads, options_.table_bytes,
+                   is_only ? options_.max_breakpoints : std::min(few, options_.max_breakpoints), report_);
+    if (!record(end, table.rows())) return end == fill_outcome::stopped || is_only;
+    for (const breakpoint& b : table.frontier()) {
+      out_.points_.push_back({b.memory + chain_.input_bytes(), table.cost(b)});
+      out_.at_.push_back(b.memory);
+    }
+    out_.table_ = solved;
+    out_.exact_ = true;
+    out_.status_ = solve_status::feasible;
+    return true;
+  }
+
+  /// Fills the table with slots, and gives each of its schedules the budget that is its peak.
+  void solve_in_slots(std::int64_t room) {
+    const std::int64_t unit = std::max<std::int64_t>((room + chain_.input_bytes()) / options_.slots + 1, 1);
+    // Each stage may take up to one slot more, since sizes are rounded up.
+    const auto slots = options_.slots + static_cast<std::uint32_t>(chain_.length()) + 2;
+    const auto solved =
+        std::make_shared<solved_table>(size_chain(chain_, false, {unit, slots, slot_rounding::up}), most_excess_);
+    slot_table& table = solved->slots.emplace(solved->sizes, slots, solved->bound);
+    if (!record(table.fill(clock_, options_.run.threads, options_.table_bytes, report_), table.rows())) return;
+    const chain_problem p(chain_);
+    for (std::uint32_t m = std::min(table.last(), slots) + 1; m-- > table.first();) {
+      if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;
+      const chain_report simulated = simulate(p, table.steps(m));
+      if (!simulated.legal) throw internal_error("a solver made an invalid schedule of a chain: " + simulated.message);
+      if (!out_.points_.empty() && simulated.peak_bytes >= out_.points_.back().budget_bytes) continue;
+      out_.points_.push_back({simulated.peak_bytes, simulated.time});
+      out_.at_.push_back(m);
+    }
+    std::reverse(out_.points_.begin(), out_.points_.end());
+    std::reverse(out_.at_.begin(), out_.at_.end());
+    out_.table_ = solved;
+    out_.status_ = solve_status::feasible;
+  }
+
+  /// Counts the work of a fill, and sets the status if it did not end with a table. Returns whether it did.
+  bool record(fill_outcome end, std::uint64_t rows) {
+    clock_.work(rows);
+    if (end == fill_outcome::too_large) out_.status_ = solve_status::error;
+    if (end == fill_outcome::stopped)
+      out_.status_ = clock_.poll() == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
+    return end == fill_outcome::filled;
+  }
+
+  const chain& chain_;
+  const rotor_options& options_;
+  run_clock clock_;
+  double most_time_;
+  double most_excess_;  ///< beyond the least time of the chain
+  fill_report report_ = [this](std::uint64_t done, std::uint64_t total) {
+    progress news;
+    news.solver = rotor_solver::name;
+    news.stage = "table";
+    news.lower_bound = chain_.least_time();
+    news.done = done;
+    news.total = total;
+    clock_.report(news);
+  };
+  chain_frontier out_;
+};
+
+}  // namespace detail::frontiers
+
+REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const {
+  return exact_ ? table_->bytes->steps(at_[k]) : table_->slots->steps(static_cast<std::uint32_t>(at_[k]));
+}
+
+REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time) {
+  check_options(options);
+  if (std::isnan(most_time)) throw bad_argument("most_time is not a number");
+  return detail::frontiers::frontier_solve(c, options, most_time).run();
+}
+
+REMAT_INLINE std::int64_t least_budget(const chain& c) {
+  const sized_chain timeless = without_times(size_chain(c, false));
+  const excess_bound bound(timeless);
+  breakpoint_table table(timeless, store_all_room(timeless), bound);
+  const run_control run;
+  table.fill(run_clock(run), 1, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max(),
+             nullptr);
+  return table.frontier().front().memory + c.input_bytes();
+}
+
+}  // namespace remat

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/refine/refine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/rounding.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/timeline.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+
+namespace remat {
+
+namespace detail::refinement {
+
+/// One search: a timeline, its moves, and the best schedule that the search has seen.
+class annealing_search {
+ public:
+  /// `must_stop`: see `refine_moves`; called on the thread of the search.
+  annealing_search(const problem& p, std::uint64_t seed, std::function<bool()> must_stop)
+      : plan_(p), moves_(plan_, seed) {
+    moves_.must_stop = std::move(must_stop);
+  }
+
+  /// Continues from a legal schedule within the budget.
+  void start(const schedule& from) {
+    plan_.load(from);
+    plan_.keep();
+    best_time_ = plan_.time();
+    best_ = plan_.computes();
+  }
+  void start(std::span<const std::uint32_t> computes) { start(schedule_computes(plan_.graph(), computes)); }
+
+  /// Makes at most `moves` moves. The temperature falls from `hot` (in units of the mean time per recomputation) to 0
+  /// while `fraction(moves made)` rises from 0 to 1, which ends the round.
+  template <class Fraction>
+  void anneal(double hot, std::uint64_t moves, Fraction&& fraction) {
+    const double scale = hot * time_per_recomputation();
+    for (std::uint64_t i = 0; i < moves; ++i) {
+      if (i % poll_stride == 0) {
+        const double f = fraction(i);
+        if (f >= 1) break;
+        moves_.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
+      }
+      ++made_;
+      if (!moves_.random_move() || plan_.time() >= best_time_ * (1 - rounding_error)) continue;
+      best_time_ = plan_.time();
+      best_ = plan_.computes();
+    }
+  }
+
+  [[nodiscard]] double best_time() const noexcept { return best_time_; }
+  [[nodiscard]] const std::vector<std::uint32_t>& best() const noexcept { return best_; }
+  [[nodiscard]] std::uint64_t moves() const noexcept { return made_; }
+
+ private:
+  static constexpr std::uint64_t poll_stride = 32;
+
+  /// The time beyond the needed operations, per compute that could be removed: the scale on which one move changes the
+  /// time.
+  [[nodiscard]] double time_per_recomputation() const {
+    std::size_t recomputations = 0;
+    for (timeline::node x = plan_.next(timeline::head); x != timeline::tail; x = plan_.next(x))
+      recomputations += plan_.removable(x) ? 1U : 0U;
+    const double excess = std::max(0.0, plan_.time() - plan_.graph().needed_time);
+    return recomputations == 0 ? 0 : excess / static_cast<double>(recomputations);
+  }
+
+  timeline plan_;
+  refine_moves moves_;
+  std::vector<std::uint32_t> best_;
+  double best_time_ = std::numeric_limits<double>::infinity();
+  std::uint64_t made_ = 0;
+};
+
+/// One call of `refine`.
+class refinement {
+ public:
+  refinement(const problem& p, const refine_options& options)
+      : p_(p),
+        options_(options),
+        clock_(options.run),
+        searches_(std::max(1U, options.searches)),
+        rounds_(std::max(1U, options.rounds)),
+        threads_(std::clamp<std::size_t>(options.run.threads, 1, searches_)),
+        by_work_(options.run.work_limit != run_control::no_work_limit ||
+                 options.run.time_limit == std::chrono::nanoseconds::max()),
+        limit_(std::chrono::duration<double>(options.run.time_limit).count()) {
+    if (std::isnan(options.lower_bound)) throw bad_argument("refine: the lower bound is not a number");
+    if (!(options.gap >= 0))
+      throw bad_argument("refine: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
+  }
+
+  refine_result run(std::span<const schedule> starts) {
+    take_starts(starts);
+    const double target = std::max(options_.lower_bound, p_.graph().needed_time) * (1 + options_.gap);
+    for (std::uint32_t round = 0; round < rounds_; ++round) {
+      run_round(round);
+      take_best();
+      if (is_optimal(result_.time, target) || must_stop()) break;
+      exchange();
+    }
+    for (const auto& search : all_) result_.moves += search->moves();
+    result_.peak_bytes = check(p_, result_.plan).peak_bytes;
+    result_.stopped = options_.run.stop.stop_requested() ? stop_reason::cancelled
+                      : clock_.seconds() >= limit_       ? stop_reason::deadline
+                      : by_work_                         ? stop_reason::work
+                                                         : stop_reason::none;
+    return std::move(result_);
+  }
+
+ private:
+  /// Checks the starts, takes over the fastest one as the result, and gives the four fastest to the searches.
+  void take_starts(std::span<const schedule> starts) {
+    std::vector<std::pair<double, const schedule*>> ranked;
+    for (const schedule& s : starts) {
+      const check_report r = check(p_, s);
+      if (!r.valid()) throw bad_argument("refine: a schedule to start from is not usable: " + r.message());
+      ranked.emplace_back(r.time, &s);
+    }
+    if (ranked.empty()) throw bad_argument("refine: there is no schedule to start from");
+    std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    result_.plan = simplify(p_, *ranked.front().second);
+    result_.time = check(p_, result_.plan).time;
+    for (std::size_t i = 0; i < searches_; ++i) {
+      all_.push_back(
+          std::make_unique<annealing_search>(p_, options_.run.seed * 1000003 + i, [this] { return must_stop(); }));
+      all_.back()->start(*ranked[i % std::min<std::size_t>(ranked.size(), 4)].second);
+    }
+  }
+
+  /// Whether a stop was requested or the deadline has passed. May be called on any thread.
+  [[nodiscard]] bool must_stop() const { return options_.run.stop.stop_requested() || clock_.seconds() >= limit_; }
+
+  /// Runs each search once, on all threads. Thread k runs searches k, k + threads, …; a search depends on nothing that
+  /// another one does in this round.
+  void run_round(std::uint32_t round) {
+    std::vector<std::exception_ptr> failed(threads_);
+    {
+      std::vector<std::jthread> team;
+      for (std::size_t k = 1; k < threads_; ++k)
+        team.emplace_back([this, k, round, &failed] {
+          try {
+            run_searches(k, round);
+          } catch (...) {
+            failed[k] = std::current_exception();
+          }
+        });
+      run_searches(0, round);
+    }
+    for (const std::exception_ptr& e : failed)
+      if (e) std::rethrow_exception(e);
+  }
+
+  void run_searches(std::size_t thread, std::uint32_t round) {
+    static constexpr double heats[] = {1.2, 0.5, 2.5, 0.2};
+    const double cooling = 1.0 - 0.8 * round / rounds_;
+    for (std::size_t i = thread; i < searches_; i += threads_) {
+      const std::uint64_t moves = by_work_ ? moves_of(round, i) : run_control::no_work_limit;
+      const double begin = clock_.seconds();
+      const double slice =
+          (limit_ * (round + 1) / rounds_ - begin) / static_cast<double>((searches_ - i + threads_ - 1) / threads_);
+      all_[i]->anneal(heats[i % std::size(heats)] * cooling, moves, [&](std::uint64_t made) {
+        if (must_stop()) return 2.0;
+        if (thread == 0 && made % 4096 == 0) report(all_[i]->best_time(), made, by_work_ ? moves : 0);
+        if (by_work_) return static_cast<double>(made) / static_cast<double>(moves);
+        return slice > 0 ? (clock_.seconds() - begin) / slice : 2.0;
+      });
+    }
+  }
+
+  /// The share of one search in one round of all moves. The shares add up to the limit.
+  [[nodiscard]] std::uint64_t moves_of(std::uint32_t round, std::size_t search) const {
+    const std::uint64_t total =
+        options_.run.work_limit != run_control::no_work_limit ? options_.run.work_limit : options_.default_moves;
+    const std::uint64_t shares = std::uint64_t{searches_} * rounds_;
+    return total / shares + (round * std::uint64_t{searches_} + search < total % shares ? 1 : 0);
+  }
+
+  void report(double best_time, std::uint64_t done, std::uint64_t total) {
+    progress news;
+    news.solver = "refine";
+    news.stage = "refinement";
+    news.best_objective = std::min(result_.time, best_time);
+    news.lower_bound = options_.lower_bound;
+    news.done = done;
+    news.total = total;
+    clock_.report(news);
+  }
+
+  /// Takes over the best schedule of the searches if it is faster than the result.
+  void take_best() {
+    best_ = worst_ = 0;
+    for (std::size_t i = 0; i < searches_; ++i) {
+      if (all_[i]->best_time() < all_[best_]->best_time()) best_ = i;
+      if (all_[i]->best_time() > all_[worst_]->best_time()) worst_ = i;
+    }
+    if (all_[best_]->best_time() >= result_.time) return;
+    schedule plan = schedule_computes(p_, all_[best_]->best());
+    const check_report r = check(p_, plan);
+    if (!r.valid()) throw internal_error("refine made an invalid schedule: " + r.message());
+    if (r.time >= result_.time) return;
+    result_.time = r.time;
+    result_.plan = std::move(plan);
+  }
+
+  /// The worst search continues from the best schedule, the others from their own best.
+  void exchange() {
+    const std::vector<std::uint32_t> leader = all_[best_]->best();
+    for (std::size_t i = 0; i < searches_; ++i) {
+      const std::vector<std::uint32_t> own = i == worst_ ? leader : all_[i]->best();
+      all_[i]->start(own);
+    }
+  }
+
+  const problem& p_;
+  const refine_options& options_;
+  run_clock clock_;
+  std::uint32_t searches_, rounds_;
+  std::size_t threads_;
+  bool by_work_;
+  double limit_;  // seconds
+  std::vector<std::unique_ptr<annealing_search>> all_;
+  std::size_t best_ = 0, worst_ = 0;
+  refine_result result_;
+};
+
+}  // namespace detail::refinement
+
+REMAT_INLINE refine_result refine(const problem& p, std::span<const schedule> starts, const refine_options& options) {
+  return detail::refinement::refinement(p, options).run(starts);
+}
+
+}  // namespace remat

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
+
+namespace remat {
+
+/// Options of `refine`.
+struct refine_options {
+  double lower_bound = 0;                ///< proven; the search ends when a schedule meets it
+  double gap = 0;                        ///< it ends after a round whose best time is at most (1 + gap) × the bound
+  std::uint32_t searches = 8;            ///< independent of the number of threads; 0 means 1
+  std::uint32_t rounds = 6;              ///< the searches exchange their best schedule after each round; 0 means 1
+  std::uint64_t default_moves = 200000;  ///< the number of moves where neither a time nor a work limit is set
+  run_control run{};                     ///< Limits, seed, threads, progress.
+};
+
+/// The best schedule that `refine` has found.
+struct refine_result {
+  schedule plan{};                                        ///< never slower than the best start
+  double time = std::numeric_limits<double>::infinity();  ///< of the plan, in the cost model's unit
+  std::int64_t peak_bytes = 0;                            ///< of the plan
+  std::uint64_t moves = 0;                                ///< tried by all searches together
+  /// `cancelled` or `deadline` where that ended the search. Otherwise `work` where moves are counted, that is, under a
+  /// limit of work or without a limit of time, and `none` where they are not.
+  stop_reason stopped = stop_reason::none;
+};
+
+/// Improves schedules by simulated annealing \cite kirkpatrick1983annealing over the moves of `refine_moves`. Several
+/// searches with different temperatures run side by side; after every round the worst one continues from the best
+/// schedule.
+///
+/// Preconditions: `starts` holds at least one schedule, and each is legal and within the budget of `p`. Throws
+/// `bad_argument` where that is not so, or where the lower bound is not a number. The result has passed the exact
+/// checker.
+/// Work: one unit for each move; a work limit is never exceeded. For a seed and a work limit the result is the same for
+/// any number of threads. Cancellation: polls every 32 moves, and within a move every 4096 steps of a search.
+/// `on_progress` is called between moves on the calling thread.
+[[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,
+                                   const refine_options& options = {});
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/refine/impl/refine.hpp"
+#endif

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: threads
+#include "remat/hierarchy/detail/find_ways.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remat/hierarchy/detail/isomorphism.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/method/exact.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "support/data.hpp"
+#include "support/random_parts.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+using namespace std::chrono_literals;
+
+bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
+
+bool same(const part_option& a, const part_option& b) {
+  return a.forward == b.forward && a.backward == b.backward && a.time() == b.time() && a.saved_bytes == b.saved_bytes &&
+         a.forward_peak_bytes == b.forward_peak_bytes && a.backward_peak_bytes == b.backward_peak_bytes &&
+         a.kept == b.kept;
+}
+bool same(const option_table& a, const option_table& b) {
+  if (a.options.size() != b.options.size()) return false;
+  for (std::size_t i = 0; i < a.options.size(); ++i)
+    if (!std::equal(a.options[i].begin(), a.options[i].end(), b.options[i].begin(), b.options[i].end(),
+                    [](const part_option& x, const part_option& y) { return same(x, y); }))
+      return false;
+  return true;
+}
+
+option_search quick(std::uint64_t moves = 200) {
+  option_search search;
+  search.moves = moves;
+  search.solvers = default_part_solvers();
+  return search;
+}
+option_table options_of(std::span<const step_part> parts, const option_search& search) {
+  run_clock clock(search.run);
+  return find_options(parts, search, clock);
+}
+
+/// What holds of every table.
+void check_table(const option_table& table, std::span<const step_part> parts, const option_search& search) {
+  REQUIRE(table.options.size() == parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const part_runs runs(parts[i]);
+    const std::vector<part_option>& options = table.options[i];
+    REQUIRE(!options.empty());
+    REQUIRE(options.size() <= std::max<std::size_t>(search.most_options, 2));
+    // The fastest way is to run everything once, and what saves most comes first.
+    const part_option all = runs.keep_everything();
+    REQUIRE(std::any_of(options.begin(), options.end(),
+                        [&](const part_option& o) { return o.time() <= all.time() * (1 + 1e-12); }));
+    REQUIRE(std::is_sorted(options.begin(), options.end(),
+                           [](const part_option& a, const part_option& b) { return a.saved_bytes > b.saved_bytes; }));
+    for (const part_option& o : options) {
+      const auto measured = runs.measure(o.forward, o.backward);
+      REQUIRE(measured);
+      REQUIRE(same(*measured, o));
+    }
+  }
+}
+
+/// Parts of a random step, or none where it has sums of forward and backward operations.
+std::vector<step_part> random_parts(std::uint64_t seed) {
+  const test::divided_step d = test::random_divided_step(seed);
+  return d.mixed_sums() ? std::vector<step_part>{} : d.parts();
+}
+
+test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
+  return test::divide(test::bundled_problem(name), max_group, 6);  // large groups
+}
+
+}  // namespace
+
+TEST_CASE("random parts: options are measured, sorted, and each is the fastest for what it holds") {
+  std::size_t compared = 0, several = 0, costly = 0;
+  for (std::uint64_t seed = 0; seed < (long_run() ? 800 : 120); ++seed) {
+    std::vector<step_part> parts = random_parts(seed);
+    std::erase_if(parts, [](const step_part& p) { return p.operations.size() > 10; });
+    option_search search = quick();
+    search.most_options = 30;
+    const option_table table = options_of(parts, search);
+    check_table(table, parts, search);
+    REQUIRE(table.stopped == stop_reason::none);
+    REQUIRE(table.proven <= table.solves);
+    REQUIRE(table.reused == 0);
+    if (table.proven < table.solves) continue;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const part_runs runs(parts[i]);
+      several += table.options[i].size() > 1;
+      for (const part_option& o : table.options[i]) {
+        // The memory that the option takes as a schedule of the part …
+        std::vector<std::uint32_t> order = o.forward;
+        order.push_back(runs.num_forward());
+        order.push_back(runs.num_forward() + 1);
+        for (const std::uint32_t k : o.backward) order.push_back(k < runs.num_forward() ? k : k + 2);
+        const std::int64_t held = runs.held_at_turn(o), gradients = runs.gradient_input_bytes();
+        const problem free = runs.problem_within(gradients, 0).with_budget(problem::unlimited);
+        const check_report report = check(free, schedule_computes(free, order));
+        INFO("seed ", seed, ", part that begins at operation ", parts[i].operations[0], ": ", report.message());
+        REQUIRE(report.valid());
+        REQUIRE(report.time == doctest::Approx(o.time()));
+        // … is enough for none that is faster.
+        const solution best = exact(runs.problem_within(std::max(report.peak_bytes, held + gradients), held),
+                                    {.run = {.work_limit = 200000}});
+        if (best.status != solve_status::optimal) continue;
+        REQUIRE(best.time == doctest::Approx(o.time()));
+        ++compared;
+        costly += o.time() > runs.keep_everything().time();
+      }
+    }
+  }
+  MESSAGE(compared, " compared, ", costly, " of them with recomputation; ", several, " parts with several");
+  CHECK(compared > 100);
+  CHECK(costly > 50);
+}
+
+TEST_CASE("the same for any number of threads") {
+  std::vector<step_part> parts;
+  for (std::uint64_t seed = 0; seed < 12; ++seed)
+    for (step_part& p : random_parts(seed)) parts.push_back(std::move(p));
+  option_search search = quick(60);
+  const option_table one = options_of(parts, search);
+  for (const unsigned threads : {0U, 2U, 4U}) {
+    search.run.threads = threads;
+    const option_table other = options_of(parts, search);
+    CHECK(same(one, other));
+    CHECK(one.distinct == other.distinct);
+    CHECK(one.solves == other.solves);
+    CHECK(one.proven == other.proven);
+    CHECK(one.work == other.work);
+  }
+}
+
+TEST_CASE("equal parts are solved once, and have the same options") {
+  const test::divided_step d = bundled("gpt2-small-b8-s1024", 12);
+  const std::vector<step_part> parts = d.parts();
+  const group_classes classes = classify(d.whole.graph(), d.hierarchy, option_cache::likeness());
+  option_search search = quick(30);
+  search.most_budgets = 4;
+  const option_table table = options_of(parts, search);
+  check_table(table, parts, search);
+  CHECK(table.distinct == classes.part.size() - 1);  // without the whole step
+  CHECK(table.distinct < parts.size() / 2);
+  std::size_t alike = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::size_t r = classes.representative[classes.class_of[i + 1]] - 1;
+    REQUIRE(table.options[i].size() == table.options[r].size());
+    for (std::size_t k = 0; k < table.options[i].size(); ++k) {
+      REQUIRE(table.options[i][k].saved_bytes == table.options[r][k].saved_bytes);
+      REQUIRE(table.options[i][k].backward_peak_bytes == table.options[r][k].backward_peak_bytes);
+    }
+    alike += r != i;
+  }
+  CHECK(alike > 5);
+}
+
+TEST_CASE("a cache: the second time nothing is solved, and the options are the same") {
+  std::size_t reused = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const std::vector<step_part> parts = random_parts(seed);
+    option_search search = quick();
+    const option_table without = options_of(parts, search);
+    search.cache = std::make_shared<option_cache>();
+    const option_table first = options_of(parts, search), second = options_of(parts, search);
+    INFO("seed ", seed);
+    REQUIRE(same(first, without));
+    REQUIRE(same(second, first));
+    REQUIRE(first.reused == 0);
+    REQUIRE(search.cache->size() == first.distinct);
+    REQUIRE(second.distinct == first.distinct);
+    REQUIRE(second.reused == second.distinct);
+    REQUIRE(second.solves == 0);
+    REQUIRE(second.work == 0);
+    reused += second.reused;
+    if (parts.empty()) continue;
+    // Other settings are another question, which is then known as well.
+    for (const int change : {0, 1, 2, 3, 4}) {
+      option_search other = search;
+      if (change == 0) other.peaks = 1;
+      if (change == 1) other.most_budgets = 3;
+      if (change == 2) other.most_options = 2;
+      if (change == 3) other.moves = 50;
+      if (change == 4) other.run.seed = 9;
+      const option_table third = options_of(parts, other);
+      REQUIRE(third.reused == 0);
+      REQUIRE(options_of(parts, other).reused == third.distinct);
+    }
+    REQUIRE(search.cache->size() == 6 * first.distinct);
+  }
+  CHECK(reused > 20);
+}
+
+TEST_CASE("parts that differ in times alone share what the cache knows, measured for each") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    std::vector<step_part> parts = random_parts(seed);
+    if (parts.empty()) continue;
+    option_search search = quick();
+    search.cache = std::make_shared<option_cache>();
+    const option_table first = options_of(parts, search);
+    for (step_part& p : parts)
+      for (auto& o : p.operation) o.time *= 2;
+    const option_table second = options_of(parts, search);
+    REQUIRE(second.reused == second.distinct);
+    check_table(second, parts, search);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      for (std::size_t k = 0; k < second.options[i].size(); ++k)
+        REQUIRE(second.options[i][k].time() == 2 * first.options[i][k].time());
+  }
+}
+
+TEST_CASE("stopped: what it has by then, and everything kept in any case") {
+  const test::divided_step d = bundled("rk/gpt2-like-2l", 20);
+  const std::vector<step_part> parts = d.parts();
+  for (const unsigned threads : {1U, 3U})
+    for (const int kind : {0, 1, 2, 3}) {
+      option_search search = quick(1000000);
+      search.cache = std::make_shared<option_cache>();
+      search.run.threads = threads;
+      std::stop_source source;
+      search.run.stop = source.get_token();
+      std::jthread later;
+      if (kind == 0) source.request_stop();
+      if (kind == 1)
+        later = std::jthread([&] {
+          std::this_thread::sleep_for(50ms);
+          source.request_stop();
+        });
+      if (kind == 2) search.run.time_limit = 0ns;
+      if (kind == 3) search.run.time_limit = 50ms;
+      const auto begin = std::chrono::steady_clock::now();
+      const option_table table = options_of(parts, search);
+      const auto took = std::chrono::steady_clock::now() - begin;
+      INFO("kind ", kind, ", ", threads, " threads, ms ", took / 1ms);
+      check_table(table, parts, search);
+      CHECK(table.stopped == (kind < 2 ? stop_reason::cancelled : stop_reason::deadline));
+      CHECK(took < 5s);
+      CHECK(search.cache->size() == 0);  // what is not whole is not kept
+      if (kind % 2 == 0) CHECK(table.solves == 0);
+    }
+}
+
+TEST_CASE("progress on the caller's thread; what it throws leaves the search") {
+  std::vector<step_part> parts;
+  for (std::uint64_t seed = 0; seed < 40; ++seed)
+    for (step_part& p : random_parts(seed)) parts.push_back(std::move(p));
+  for (const unsigned threads : {1U, 3U}) {
+    option_search search = quick();
+    search.run.threads = threads;
+    std::size_t calls = 0, last = 0;
+    const auto caller = std::this_thread::get_id();
+    search.run.on_progress = [&](const progress& news) {
+      CHECK(std::this_thread::get_id() == caller);
+      CHECK(news.done <= news.total);
+      CHECK(news.done >= last);
+      CHECK(!news.stage.empty());
+      last = news.done;
+      ++calls;
+    };
+    const option_table quiet = options_of(parts, quick());
+    CHECK(same(options_of(parts, search), quiet));
+    CHECK(calls > 0);
+    search.run.on_progress = [](const progress&) { throw std::runtime_error("enough"); };
+    CHECK_THROWS_WITH_AS((void)options_of(parts, search), "enough", std::runtime_error);
+  }
+}
+
+TEST_CASE("starts: asked for within the budgets of each solve; good ones are taken") {
+  const test::divided_step d = bundled("rk/fno1d", 20);
+  const std::vector<step_part> parts = d.parts();
+  REQUIRE(!parts.empty());
+  option_search search = quick(50);
+  search.most_budgets = 4;
+  search.run.threads = 2;
+  std::atomic<std::size_t> calls{0}, wrong{0};
+  search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save, run_clock&) {
+    ++calls;
+    if (i >= parts.size() || &runs.part() != &parts[i] || peak < save || save < 0) ++wrong;
+    return std::vector<schedule>{};
+  };
+  const option_table empty = options_of(parts, search);
+  CHECK(wrong == 0);
+  CHECK(calls >= empty.distinct);
+  search.starts = {};
+  CHECK(same(empty, options_of(parts, search)));
+  search.starts = [](std::size_t, const part_runs&, std::int64_t, std::int64_t, run_clock&) -> std::vector<schedule> {
+    throw std::runtime_error("no start");
+  };
+  CHECK_THROWS_WITH_AS((void)options_of(parts, search), "no start", std::runtime_error);
+}
+
+TEST_CASE("a limit on work: kept, and the same options for any number of threads") {
+  const test::divided_step d = bundled("rk/gpt2-like-2l", 12);
+  const std::vector<step_part> parts = d.parts();
+  std::size_t operations = 0;
+  for (const step_part& p : parts) operations += p.operations.size();
+  std::uint64_t before = 0;
+  for (const std::uint64_t limit : {0U, 100U, 5000U, 50000U}) {
+    option_search search = quick(400);
+    search.run.work_limit = limit;
+    search.cache = std::make_shared<option_cache>();
+    const option_table one = options_of(parts, search);
+    INFO("limit ", limit, ", work ", one.work, ", solves ", one.solves);
+    check_table(one, parts, search);
+    CHECK(one.stopped == stop_reason::none);
+    CHECK(one.work >= before);
+    CHECK(one.solves <= limit / 4);  // none is begun whose problem cannot be read
+    before = one.work;
+    if (limit < 50000) CHECK(search.cache->size() < one.distinct);  // only parts without a search are whole
+    search.run.threads = 3;
+    search.cache.reset();
+    const option_table three = options_of(parts, search);
+    CHECK(same(one, three));
+    CHECK(one.work == three.work);
+  }
+}
+
+TEST_CASE("a search without a solver is refused") {
+  CHECK_THROWS_WITH_AS((void)options_of({}, option_search{}),
+                       "find_options: option_search::solvers has no thorough solver; see default_part_solvers()",
+                       bad_argument);
+}
+
+TEST_CASE("no parts, no options") {
+  const option_table table = options_of({}, quick());
+  CHECK(table.options.empty());
+  CHECK(table.distinct == 0);
+  CHECK(table.stopped == stop_reason::none);
+}

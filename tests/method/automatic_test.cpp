@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: threads slow
+#include "remat/method/automatic.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remat/core/error.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/method/chen.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/no_remat.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/solver/concepts.hpp"
+#include "support/data.hpp"
+
+using namespace remat;
+using namespace std::chrono_literals;
+
+static_assert(solver_for<automatic_solver, problem>);
+
+namespace {
+
+problem read(const std::string& name) { return test::bundled_problem(name); }
+
+problem within(const problem& p, double part) {
+  return p.with_budget(static_cast<std::int64_t>(part * static_cast<double>(p.graph().baseline_peak)));
+}
+
+automatic_options limited(std::chrono::nanoseconds time, unsigned threads) {
+  automatic_options options;
+  options.run.time_limit = time;
+  options.run.threads = threads;
+  return options;
+}
+
+void check_valid(const problem& p, const solution& s) {
+  REQUIRE(s.plan);
+  const check_report report = check(p, *s.plan);
+  CHECK(report.valid());
+  CHECK(report.peak_bytes == s.peak_bytes);
+  CHECK(report.time == s.time);
+  CHECK(s.lower_bound <= s.time * (1 + 1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("it is never behind one of its parts") {
+  for (const char* name : {"toy-skip-3", "unet5-b16-256", "rk/fno1d", "vgg16-b64-224"})
+    for (const double part : {0.7, 0.45})
+      for (const unsigned threads : {1U, 2U}) {
+        CAPTURE(name);
+        CAPTURE(part);
+        CAPTURE(threads);
+        const problem p = within(read(name), part);
+        double best = std::numeric_limits<double>::infinity();
+        for (const solution& s : {no_remat(p), evict(p), chen_greedy(p), chen_sqrt(p), revolve(p)})
+          if (s.plan) best = std::min(best, s.time);
+        const solution s = automatic(p, limited(1s, threads));
+        if (best < std::numeric_limits<double>::infinity()) {
+          check_valid(p, s);
+          CHECK(s.time <= best);
+          CHECK(s.by.substr(0, 5) == "auto/");
+        } else {
+          CHECK(s.status != solve_status::error);
+        }
+      }
+}
+
+TEST_CASE("least time and infeasibility are seen at once") {
+  const problem p = read("unet5-b16-256");
+  for (const unsigned threads : {1U, 2U}) {
+    const solution all = automatic(within(p, 1.0), limited(60s, threads));
+    CHECK(all.status == solve_status::optimal);
+    check_valid(within(p, 1.0), all);
+    CHECK(all.statistics.seconds < 10);
+    const solution none = automatic(p.with_budget(1), limited(60s, threads));
+    CHECK(none.status == solve_status::infeasible);
+    CHECK(!none.plan);
+    CHECK(!none.message.empty());
+    CHECK(none.statistics.seconds < 10);
+  }
+}
+
+TEST_CASE("under a limit of work the seed alone decides") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  std::vector<solution> answers;
+  for (const unsigned threads : {1U, 2U, 4U}) {
+    automatic_options options;
+    options.run.work_limit = 50000;
+    options.run.seed = 11;
+    options.run.threads = threads;
+    answers.push_back(automatic(p, options));
+    check_valid(p, answers.back());
+    CHECK(answers.back().statistics.work > 0);
+  }
+  CHECK(*answers[0].plan == *answers[1].plan);
+  CHECK(*answers[0].plan == *answers[2].plan);
+}
+
+TEST_CASE("a small share of the work is enough for a pass of evict") {
+  // A unit of work is a move of refinement; an operation of evict costs much less. Counted one for one, the share of
+  // evict would end within its first pass, and the schedule would come from refined.
+  const problem p = within(read("transformer-6-6-b32-s256"), 0.3);
+  const solution by_evict = evict(p);
+  REQUIRE(by_evict.plan);
+  automatic_options options;
+  options.run.work_limit = 5000;
+  options.run.seed = 1;
+  const solution s = automatic(p, options);
+  check_valid(p, s);
+  CHECK(s.time <= by_evict.time);
+  CHECK((s.by.rfind("auto/evict", 0) == 0 || s.time < by_evict.time));
+}
+
+TEST_CASE("it ends on time") {
+  const problem p = within(read("gpt2-small-b8-s1024"), 0.6);
+  for (const unsigned threads : {1U, 2U})
+    for (const auto time : {0ms, 20ms, 300ms}) {
+      const auto begin = std::chrono::steady_clock::now();
+      const solution s = automatic(p, limited(time, threads));
+      CHECK(std::chrono::steady_clock::now() - begin < time + 1s);
+      if (s.plan)
+        check_valid(p, s);
+      else
+        CHECK(s.status == solve_status::timeout);
+    }
+}
+
+TEST_CASE("without any limit it ends by itself") {
+  const problem p = within(read("toy-skip-3"), 0.8);
+  const solution s = automatic(p);
+  CHECK((s.plan || s.status == solve_status::timeout || s.status == solve_status::infeasible));
+}
+
+TEST_CASE("a stop, whenever it comes, leaves the best so far") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  for (const unsigned threads : {1U, 2U})
+    for (const auto delay : {0ms, 1ms, 5ms, 30ms, 200ms}) {
+      std::stop_source source;
+      automatic_options options = limited(60s, threads);
+      options.run.stop = source.get_token();
+      if (delay == 0ms) source.request_stop();
+      std::jthread later([&] {
+        std::this_thread::sleep_for(delay);
+        source.request_stop();
+      });
+      const solution s = automatic(p, options);
+      CHECK(s.statistics.seconds < 5);
+      if (s.plan)
+        check_valid(p, s);
+      else
+        CHECK(s.status == solve_status::cancelled);
+    }
+}
+
+TEST_CASE("progress comes on the caller's thread, in the name of auto, and gets better") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  for (const unsigned threads : {1U, 2U}) {
+    automatic_options options = limited(500ms, threads);
+    const auto caller = std::this_thread::get_id();
+    int calls = 0;
+    options.run.on_progress = [&](const progress& news) {
+      CHECK(std::this_thread::get_id() == caller);
+      CHECK(news.solver == "auto");
+      CHECK(news.time_limit == 500ms);
+      ++calls;
+    };
+    const solution s = automatic(p, options);
+    check_valid(p, s);
+    CHECK(calls > 0);
+  }
+}
+
+TEST_CASE("what the callback throws leaves the solver") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  for (const unsigned threads : {1U, 2U}) {
+    automatic_options options = limited(60s, threads);
+    options.run.on_progress = [](const progress& news) {
+      if (news.elapsed > 100ms) throw std::runtime_error("enough");
+    };
+    CHECK_THROWS_WITH_AS((void)automatic(p, options), "enough", std::runtime_error);
+  }
+}
+
+TEST_CASE("its figures say what each part did") {
+  const problem p = within(read("unet5-b16-256"), 0.5);
+  automatic_options options;
+  options.run.work_limit = 20'000;
+  const solution s = automatic(p, options);
+  const figures::group_list* parts = s.statistics.own.find<figures::group_list>("parts");
+  REQUIRE(parts != nullptr);
+  REQUIRE(parts->size() >= 2);
+  double best = std::numeric_limits<double>::infinity();
+  for (const figures& part : *parts) {
+    REQUIRE(part.find<std::string>("part") != nullptr);
+    CHECK(part.find<std::string>("status") != nullptr);
+    if (const double* time = part.find<double>("time")) best = std::min(best, *time);
+  }
+  CHECK(s.time == best);
+}
+
+TEST_CASE("a part of the user's joins: its schedule is checked and counts, its bounds do not") {
+  const problem p = within(read("unet5-b16-256"), 0.6);
+  const solution known = refined(p, {.run = {.work_limit = 30'000}});
+  REQUIRE(known.plan);
+  automatic_options options;
+  options.run.work_limit = 300;
+  std::uint64_t limit = 0;
+  options.further = {{"oracle", [&](const problem& asked, const run_control& run) {
+                        limit = run.work_limit;
+                        solution s;
+                        CHECK(asked.budget() == p.budget());
+                        s.plan = known.plan;
+                        s.lower_bound = std::numeric_limits<double>::infinity();  // not believed
+                        return s;
+                      }}};
+  const solution s = automatic(p, options);
+  check_valid(p, s);
+  CHECK(s.time <= known.time);
+  CHECK((s.by == "auto/oracle" || s.time < known.time));
+  CHECK(limit < 300);
+  CHECK(s.lower_bound <= s.time);
+
+  // A schedule over the budget is left out, an illegal one is a defect of the part.
+  options.further[0].solve = [&](const problem&, const run_control&) {
+    solution over;
+    over.plan = no_remat(p.with_budget(problem::unlimited)).plan;
+    return over;
+  };
+  check_valid(p, automatic(p, options));
+  options.further[0].solve = [](const problem&, const run_control&) {
+    solution wrong;
+    wrong.plan = schedule{{step::free(tensor_id{0})}};
+    return wrong;
+  };
+  CHECK_THROWS_AS((void)automatic(p, options), internal_error);
+  options.further = {{"empty", {}}};
+  CHECK_THROWS_WITH_AS((void)automatic(p, options), "auto: the part \"empty\" has no solve", bad_argument);
+  options.further = {automatic_part_of(evict)};
+  CHECK(options.further[0].name == "evict");
+  check_valid(p, automatic(p, options));
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/method/checkmate_cbc.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/turnaround.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/method/checkmate/detail/checkmate_model.hpp"
+#include "remat/mip/branch_and_bound.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/solver/concepts.hpp"
+#include "support/answer.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+
+static_assert(solver_for<checkmate_solver<cbc_backend>, problem>);
+
+problem bundled(const std::string& name, double fraction) {
+  const problem free =
+      read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
+  return free.with_budget(static_cast<std::int64_t>(fraction * static_cast<double>(free.graph().baseline_peak)));
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+TEST_CASE("random graphs: CBC says of the integer program what the own branch and bound says") {
+  std::size_t solved = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const problem free = test::random_problem(seed + 80000, {.operations = 9, .backward = 100});
+    const problem p = free.with_budget(free.graph().baseline_peak * 7 / 10);
+    const checkmate_model program(p);
+    const mip_result r = cbc.solve(program.model()), own = branch_and_bound.solve(program.model());
+    INFO("seed ", seed);
+    REQUIRE(r.status == own.status);
+    if (own.status != mip_status::optimal) continue;
+    ++solved;
+    REQUIRE(r.objective == doctest::Approx(own.objective));
+    REQUIRE(check(p, program.decode(r.values)).valid());
+  }
+  CHECK(solved > 5);
+}
+
+TEST_CASE("fno1d by the program alone: the relaxation, its rounding and a near program, the same every time") {
+  const problem p = bundled("rk/fno1d", 0.6);
+  const double baseline = p.graph().baseline_time;
+  const checkmate_options options{.good_enough = 0.006, .run = {.work_limit = 400'000, .seed = 5}};
+  const solution s = checkmate(p, options), again = checkmate(p, options);
+  test::check_answer(p, s);
+  REQUIRE(s.has_schedule());
+  INFO(s.message, " overhead ", s.time / baseline - 1, " by ", s.by);
+  CHECK(s.plan == again.plan);
+  CHECK(s.by == again.by);
+  CHECK(s.statistics.work == again.statistics.work);
+  CHECK(s.by == "checkmate/near");
+  const figures& own = s.statistics.own;
+  REQUIRE(own.find<double>("relaxation_time"));
+  REQUIRE(own.find<double>("rounding_time"));
+  REQUIRE(own.find<figures::group_list>("near"));
+  // Checkmate's program on HiGHS: 5.448 %, for a slightly easier problem.
+  CHECK(*own.find<double>("relaxation_time") < 1.05448 * baseline);
+  CHECK(*own.find<double>("rounding_time") > 1.05447 * baseline);
+  CHECK(s.time > 1.05447 * baseline);
+  CHECK(s.time < 1.0575 * baseline);
+}
+
+TEST_CASE("published optima: fno1d, which took others two minutes, by the program alone") {
+  if (!std::getenv("REMAT_LONG")) return;
+  const struct { double fraction, overhead; } rows[] = {{0.6, 0.05448}, {0.4, 0.11763}};
+  for (const auto& row : rows) {
+    const problem p = bundled("rk/fno1d", row.fraction);
+    const solution s = checkmate(p, {.run = {.time_limit = std::chrono::seconds(30)}});
+    test::check_answer(p, s);
+    INFO(s.message, " overhead ", s.time / p.graph().baseline_time - 1, " by ", s.by);
+    CHECK(s.time / p.graph().baseline_time - 1 < row.overhead + 1e-3);
+  }
+}
+
+TEST_CASE("real graph: the turnaround bound's rows lift the relaxation by more than a point") {
+  const problem p = bundled("rk/fno1d", 0.6);
+  const turnaround_result bound = turnaround_bound(p);
+  const auto relaxed = [&](std::vector<op_id> moments) {
+    const checkmate_model program(p, {.at_most = p.graph().needed_time * 1.06, .moments = std::move(moments)});
+    mip_model m = program.model();
+    for (std::size_t j = 0; j < m.num_columns(); ++j) m.set_integer(static_cast<std::uint32_t>(j), false);
+    const mip_result r = cbc.solve(m);
+    REQUIRE(r.status == mip_status::optimal);
+    return program.time(r.objective) / p.graph().baseline_time - 1;
+  };
+  CHECK(relaxed({}) == doctest::Approx(0.0387).epsilon(0.01));  // as HiGHS says of Checkmate's own form
+  CHECK(relaxed({bound.moment}) >= bound.lower_bound / p.graph().baseline_time - 1 - 1e-6);
+}
+
+TEST_CASE("stops within the promised time") {
+  const problem p = bundled("rk/unet", 0.5);
+  for (const int ms : {1, 50, 400, 1500}) {
+    const auto start = std::chrono::steady_clock::now();
+    const solution s = checkmate(p, {.good_enough = 0, .run = {.time_limit = std::chrono::milliseconds(ms)}});
+    CHECK(seconds_since(start) < ms / 1000.0 + 1);
+    test::check_answer(p, s);
+  }
+  std::stop_source source;
+  run_control run;
+  run.stop = source.get_token();
+  run.time_limit = std::chrono::seconds(30);
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    source.request_stop();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  const solution s = checkmate(p, {.good_enough = 0, .run = run});
+  other.join();
+  CHECK(seconds_since(start) < 1.6);
+  test::check_answer(p, s);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/method/exact.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <limits>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "remat/bound/least_memory.hpp"
+#include "remat/core/error.hpp"
+#include "remat/cost/measured.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/concepts.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+
+static_assert(solver_for<exact_solver, problem>);
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+problem bundled(const std::string& name) {
+  return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
+}
+
+bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
+
+/// The optimum, or the proof that there is none.
+void check_proven(const problem& p, const solution& s, double least) {
+  REQUIRE(s.lower_bound <= least);
+  if (least == infinite) {
+    REQUIRE(s.status == solve_status::infeasible);
+    REQUIRE_FALSE(s.has_schedule());
+    REQUIRE(s.lower_bound == infinite);
+    return;
+  }
+  REQUIRE(s.status == solve_status::optimal);
+  REQUIRE(s.time == least);
+  REQUIRE(s.lower_bound >= least * (1 - 1e-12));  // times are summed in another order
+  REQUIRE(check(p, *s.plan).valid());
+}
+
+}  // namespace
+
+TEST_CASE("random graphs: the same least time as an exhaustive search over all schedules") {
+  const std::uint64_t graphs = long_run() ? 20000 : 3000;
+  std::size_t possible = 0, impossible = 0, costly = 0;
+  const auto compare = [&](std::uint64_t seed) {
+    const problem free = test::random_problem(seed + 90000, test::kind_of_graph(seed));
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 64) return;
+    const std::int64_t low = largest_working_set(free).bytes;
+    for (const int percent : {100, 60, 30, 0}) {
+      const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * percent / 100);
+      const double least = test::least_time(p);
+      INFO("seed ", seed, " at ", percent, " %, optimum ", least);
+      check_proven(p, exact(p, {.start_from_heuristic = seed % 2 == 0}), least);
+      (least < infinite ? possible : impossible) += 1;
+      costly += least < infinite && least > p.graph().needed_time;
+    }
+  };
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) compare(seed);
+  compare(7721);  // a cut must not ask for a tensor to which some contributions come later
+  MESSAGE(possible, " with a schedule, ", costly, " of them with recomputation, ", impossible, " without");
+  CHECK(costly > graphs / 10);
+  CHECK(impossible > graphs / 10);
+}
+
+TEST_CASE("real graphs: optimal, or proven to have no schedule") {
+  const struct {
+    const char* name;
+    double fraction;
+    double overhead;  // of the optimum; infinite: none
+  } rows[] = {{"fno1d-b32-8192", 0.8, 0.047613},
+              {"mlp-chain-8", 1.0, 0},
+              {"mlp-chain-8", 0.98, infinite},
+              {"toy-skip-3", 1.0, 0},
+              {"toy-skip-3", 0.98, infinite}};
+  for (const auto& row : rows) {
+    INFO(row.name, " at ", row.fraction);
+    const problem free = bundled(row.name);
+    const problem p =
+        free.with_budget(static_cast<std::int64_t>(row.fraction * static_cast<double>(free.graph().baseline_peak)));
+    const solution s = exact(p);
+    if (row.overhead == infinite) {
+      CHECK(s.status == solve_status::infeasible);
+      continue;
+    }
+    CHECK(s.status == solve_status::optimal);
+    CHECK(s.time / p.graph().needed_time - 1 == doctest::Approx(row.overhead).epsilon(1e-4));
+    CHECK(s.peak_bytes <= p.budget());
+    CHECK(s.time == s.lower_bound);
+  }
+}
+
+TEST_CASE("limits: whatever ends the search, the bound is below the optimum and the schedule above it") {
+  std::size_t stopped = 0, between = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const problem free = test::random_problem(seed + 70000, {.operations = 8, .once = 0, .backward = 100});
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 64) continue;
+    const problem p = free.with_budget(free.graph().baseline_peak * 6 / 10);
+    const double least = test::least_time(p);
+    for (const std::uint64_t states : {1U, 4U, 10U, 25U}) {
+      INFO("seed ", seed, ", ", states, " states");
+      const solution s = exact(p, {.most_states = states, .start_from_heuristic = states != 4});
+      REQUIRE(s.lower_bound <= least);
+      if (s.plan) {
+        REQUIRE(check(p, *s.plan).valid());
+        REQUIRE(s.time >= least);
+        if (s.status == solve_status::optimal)
+          REQUIRE(s.time == least);
+        else
+          REQUIRE(s.status == solve_status::feasible);
+      } else if (s.status == solve_status::infeasible) {
+        REQUIRE(least == infinite);
+      } else {
+        REQUIRE(s.status == solve_status::timeout);
+      }
+      stopped += s.status == solve_status::timeout || s.status == solve_status::feasible;
+      between += s.lower_bound > p.graph().needed_time && s.lower_bound < least;
+    }
+  }
+  CHECK(stopped > 50);
+  CHECK(between > 30);
+}
+
+TEST_CASE("a search that is stopped has a bound of its own") {
+  const problem free = bundled("fno1d-b32-8192");
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
+  solution turnaround;
+  prove(p, turnaround);
+  const solution s = exact(p, {.most_states = 20000});
+  CHECK(s.status == solve_status::feasible);
+  CHECK(s.lower_bound > turnaround.lower_bound);
+  CHECK(s.lower_bound < s.time);
+}
+
+TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way") {
+  const problem free = bundled("rk/unet");
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
+  std::stop_source source;
+  CHECK(exact(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
+  CHECK(exact(p, {.run = {.work_limit = 0}}).status == solve_status::timeout);
+  run_control run;
+  run.stop = source.get_token();
+  double last = 0;
+  run.on_progress = [&](const progress& news) {
+    CHECK(news.solver == "exact");
+    CHECK(news.lower_bound >= last);
+    last = news.lower_bound;
+    source.request_stop();
+  };
+  const solution cancelled = exact(p, {.start_from_heuristic = false, .run = run});
+  CHECK(cancelled.status == solve_status::cancelled);
+  CHECK(cancelled.lower_bound > p.graph().needed_time);
+  CHECK(exact(p, {.run = run}).status == solve_status::cancelled);
+  const auto start = std::chrono::steady_clock::now();
+  const solution late = exact(p, {.run = {.time_limit = std::chrono::milliseconds(200)}});
+  CHECK(late.status == solve_status::feasible);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+}
+
+TEST_CASE("the same answer every time") {
+  const problem free = bundled("rk/unet");
+  const problem p = free.with_budget(free.graph().baseline_peak / 2);
+  const exact_options options{.most_states = 3000, .run = {.work_limit = 1500}};
+  const solution a = exact(p, options), b = exact(p, options);
+  CHECK(a.plan == b.plan);
+  CHECK(a.lower_bound == b.lower_bound);
+  CHECK(a.statistics.work == b.statistics.work);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const problem q = test::random_problem(seed + 95000, {.operations = 8});
+    const problem r = q.with_budget(q.graph().baseline_peak * 7 / 10);
+    CHECK(exact(r, {.start_from_heuristic = false}).plan == exact(r, {.start_from_heuristic = false}).plan);
+  }
+}
+
+TEST_CASE("a stop ends the search of a large graph, the work is bounded, and options out of range are refused") {
+  const problem free = test::random_problem(5, {.operations = 1900, .once = 0, .dead = 0, .backward = 100});
+  const problem p = free.with_budget((largest_working_set(free).bytes + free.graph().baseline_peak) / 2);
+  std::stop_source source;
+  std::clock_t stopped = 0;
+  {
+    std::jthread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      stopped = std::clock();
+      source.request_stop();
+    });
+    (void)exact(p, {.start_from_heuristic = false, .run = {.stop = source.get_token()}});
+  }
+  CHECK(static_cast<double>(std::clock() - stopped) / CLOCKS_PER_SEC < 0.1);
+  const std::clock_t begin = std::clock();
+  (void)exact(p, {.run = {.time_limit = std::chrono::milliseconds(100)}});
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 0.3);
+  const problem unet = bundled("rk/unet");
+  CHECK(exact(unet.with_budget(unet.graph().baseline_peak / 2), {.run = {.work_limit = 300}}).statistics.work <= 300);
+  CHECK_THROWS_AS((void)exact(p, {.most_states = 0}), bad_argument);
+  CHECK_THROWS_AS((void)exact(p, {.most_states = std::uint64_t{1} << 32}), bad_argument);
+}
+
+TEST_CASE("nothing to do, and no budget") {
+  const problem nothing(training_graph{}, measured_cost{});
+  const solution none = exact(nothing.with_budget(0));
+  CHECK(none.status == solve_status::optimal);
+  CHECK(none.time == 0);
+  const problem free = bundled("mlp-chain-8");
+  const solution s = exact(free);
+  CHECK(s.status == solve_status::optimal);
+  CHECK(s.time == doctest::Approx(free.graph().needed_time).epsilon(1e-12));
+}

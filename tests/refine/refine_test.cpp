@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSL-1.0
+// labels: threads memory
+#include "remat/refine/refine.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "remat/schedule/check.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
+#include "support/schedules.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a test
+
+/// A problem with a legal schedule that just fits its budget; empty where the generator had no luck.
+struct start {
+  problem p;
+  std::vector<schedule> plans;
+  double time;
+};
+start begin(std::uint64_t seed, std::uint32_t operations) {
+  const problem free = test::random_problem(seed, {.operations = operations});
+  const test::random_schedule made(free, seed);
+  const check_report r = check(free, made.plan);
+  if (!r.valid()) return {free, {}, 0};
+  return {free.with_budget(r.peak_bytes), {made.plan}, r.time};
+}
+
+}  // namespace
+
+TEST_CASE("never slower than the start, never over the budget, never below the optimum") {
+  std::size_t tried = 0, faster = 0, optimal = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const start s = begin(seed, 4 + static_cast<std::uint32_t>(seed % 4));
+    if (s.plans.empty()) continue;
+    const refine_result r = refine(s.p, s.plans, {.run = {.work_limit = 2000, .seed = seed}});
+    const check_report report = check(s.p, r.plan);
+    INFO("seed ", seed, ": ", report.message());
+    REQUIRE(report.valid());
+    CHECK(report.time == r.time);
+    CHECK(report.peak_bytes == r.peak_bytes);
+    CHECK(r.time <= s.time);
+    const double least = test::least_time(s.p);
+    REQUIRE(r.time >= least);
+    ++tried;
+    faster += r.time < s.time;
+    optimal += r.time == least;
+  }
+  CHECK(tried > 250);
+  CHECK(faster > 50);
+  CHECK(optimal > tried * 9 / 10);
+}
+
+TEST_CASE("a seed and a work limit decide the answer, whatever the threads") {
+  std::size_t different_seeds = 0, tried = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const start s = begin(seed, 30);
+    if (s.plans.empty()) continue;
+    const auto with = [&](unsigned threads, std::uint64_t chosen) {
+      return refine(s.p, s.plans, {.run = {.work_limit = 8000, .seed = chosen, .threads = threads}}).plan;
+    };
+    const schedule one = with(1, 1);
+    CHECK(one == with(1, 1));
+    CHECK(one == with(2, 1));
+    CHECK(one == with(3, 1));
+    CHECK(one == with(8, 1));
+    different_seeds += !(one == with(1, 2));
+    ++tried;
+  }
+  CHECK(tried > 10);
+  CHECK(different_seeds > 0);
+}
+
+TEST_CASE("a work limit is never exceeded") {
+  const start s = begin(3, 40);
+  REQUIRE_FALSE(s.plans.empty());
+  for (const std::uint64_t limit : {0U, 1U, 7U, 100U, 5001U}) {
+    const refine_result r = refine(s.p, s.plans, {.run = {.work_limit = limit, .threads = 2}});
+    CHECK(r.moves <= limit);
+    if (r.stopped == stop_reason::work && r.time > s.p.graph().needed_time) CHECK(r.moves == limit);
+  }
+}
+
+TEST_CASE("a deadline is kept, a stop is heeded, progress is reported on the calling thread") {
+  const start s = begin(3, 40);
+  REQUIRE_FALSE(s.plans.empty());
+  const auto begun = std::chrono::steady_clock::now();
+  std::size_t reports = 0;
+  const auto caller = std::this_thread::get_id();
+  const refine_result r =
+      refine(s.p, s.plans,
+             {.run = {.time_limit = std::chrono::milliseconds(300), .threads = 2, .on_progress = [&](const progress&) {
+                        ++reports;
+                        CHECK(std::this_thread::get_id() == caller);
+                      }}});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  if (r.stopped == stop_reason::deadline) {
+    CHECK(seconds >= 0.25);
+    CHECK(reports > 0);
+  }
+  CHECK(seconds < 1.3);
+  std::stop_source source;
+  source.request_stop();
+  const refine_result stopped = refine(s.p, s.plans, {.run = {.stop = source.get_token()}});
+  CHECK(stopped.stopped == stop_reason::cancelled);
+  CHECK(check(s.p, stopped.plan).valid());
+}
+
+TEST_CASE("what cannot be a start is refused") {
+  const start s = begin(3, 10);
+  REQUIRE_FALSE(s.plans.empty());
+  CHECK_THROWS_AS((void)refine(s.p, std::vector<schedule>{}), bad_argument);
+  CHECK_THROWS_AS((void)refine(s.p, std::vector<schedule>{schedule{}}), bad_argument);
+  CHECK_THROWS_AS((void)refine(s.p.with_budget(0), s.plans), bad_argument);
+  CHECK_THROWS_AS((void)refine(s.p, s.plans, {.lower_bound = std::nan("")}), bad_argument);
+}
+
+TEST_CASE("an exception from the progress callback leaves the search") {
+  const start s = begin(3, 40);
+  REQUIRE_FALSE(s.plans.empty());
+  const refine_options options{.run = {.time_limit = std::chrono::seconds(5),
+                                       .threads = 2,
+                                       .on_progress = [](const progress&) { throw std::runtime_error("enough"); }}};
+  CHECK_THROWS_AS((void)refine(s.p, s.plans, options), std::runtime_error);
+}

@@ -70,9 +70,9 @@ int run(int argc, char** argv) {
                                                              : remat::h_partition(g, options);
   const auto grouped = std::chrono::steady_clock::now();
   // Measured times of equal operations differ.
-  remat::isomorphism_options alike;
+  remat::detail::isomorphism_options alike;
   alike.times = model.name() != "measured";
-  const remat::group_classes classes = remat::classify(g, h, alike);
+  const remat::detail::group_classes classes = remat::detail::classify(g, h, alike);
   const auto ended = std::chrono::steady_clock::now();
 
   using align = remat::text_table::align;

@@ -27,7 +27,6 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/io/chain_json.hpp"
-#include "remat/io/detail/json.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/render/trace_json.hpp"

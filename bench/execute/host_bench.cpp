@@ -159,7 +159,7 @@ class hand_written_step {
   }
   std::vector<std::byte> memory_;
   std::vector<host_stream> one_stream_ = std::vector<host_stream>(1);
-  launch_calls<host_stream> calls_;
+  detail::launch_calls<host_stream> calls_;
   Kernels kernels_;
 };
 

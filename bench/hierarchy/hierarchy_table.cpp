@@ -32,8 +32,8 @@ constexpr std::uint32_t tops[] = {8, 16, 30};
 
 /// The cells of one hierarchy: the children of the whole graph (S: a pure sequence), groups/distinct of each level, and
 /// the percentage of the forward operations that the largest group has.
-std::string cells(const flat_graph& g, const operation_hierarchy& h, const isomorphism_options& alike) {
-  const group_classes classes = classify(g, h, alike);
+std::string cells(const flat_graph& g, const operation_hierarchy& h, const detail::isomorphism_options& alike) {
+  const detail::group_classes classes = classify(g, h, alike);
   std::vector<std::size_t> groups(h.depth() + 1);
   std::vector<std::set<std::uint32_t>> distinct(h.depth() + 1);
   std::size_t largest = 0;
@@ -63,7 +63,7 @@ void run(const std::vector<std::string_view>& arguments) {
     }
     const training_step step = read_training_step(argument);
     const flat_graph& g = step.instance.graph();
-    isomorphism_options alike;
+    detail::isomorphism_options alike;
     alike.times = step.cost.name() != "measured";  // measured times of equal operations differ
     partition_options options;
     std::ostringstream row;

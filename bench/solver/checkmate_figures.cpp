@@ -29,12 +29,13 @@
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
 #include "remat/mip/command.hpp"
-#include "remat/mip/detail/backend_ref.hpp"
+#include "remat/mip/concepts.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace {
 
-using namespace remat;  // NOLINT: a program
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a program
 
 struct arguments {
   std::string graph, highs;

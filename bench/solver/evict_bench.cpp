@@ -33,9 +33,9 @@ void refining(benchmark::State& state, const std::string& name) {
   const remat::problem p = read(name, state.range(0));
   const remat::solution s = remat::evict(p);
   if (!s.plan) return state.SkipWithError("no schedule");
-  remat::timeline plan(p);
+  remat::detail::timeline plan(p);
   plan.load(*s.plan);
-  remat::refine_moves moves(plan, 1);
+  remat::detail::refine_moves moves(plan, 1);
   moves.temperature = 0.1 * (s.time - p.graph().needed_time) / static_cast<double>(s.statistics.recomputes + 1);
   for (auto _ : state) benchmark::DoNotOptimize(moves.random_move());
   state.SetItemsProcessed(state.iterations());

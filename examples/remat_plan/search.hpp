@@ -14,7 +14,6 @@
 
 #include "outcome.hpp"
 #include "progress_line.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/frontier.hpp"

@@ -3,7 +3,6 @@
 
 /// What comes behind a schedule: memory plans and executors on the host. It needs the standard library alone, as
 /// `remat/remat.hpp` does, and threads where it runs.
-
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"

@@ -5,7 +5,6 @@
 /// Every header that needs the standard library alone, but for the solvers with bounds and refinement, which are in
 /// `remat/solvers.hpp`, and memory plans and executors, which are in `remat/execute.hpp`. Headers of the library
 /// include what they use, never one of these.
-
 #include "remat/chain/chain.hpp"
 #include "remat/chain/chain_problem.hpp"
 #include "remat/chain/chain_schedule.hpp"

@@ -4,7 +4,6 @@
 /// Every solver, with bounds, refinement and tree decompositions. It needs the standard library alone, as
 /// `remat/remat.hpp` does, and takes longer to compile: a translation unit that calls one solver had better include
 /// that one.
-
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/hierarchy/check.hpp"

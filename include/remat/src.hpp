@@ -4,7 +4,6 @@
 /// \file
 /// The definitions of every declaration that needs the standard library alone. In the compiled form (docs/compiled.md)
 /// exactly one source file of a program includes this.
-
 #include "remat/bound/impl/least_memory.hpp"
 #include "remat/bound/impl/moment_branch.hpp"
 #include "remat/bound/impl/moment_cut.hpp"
@@ -20,6 +19,7 @@
 #include "remat/chain/impl/slot_table.hpp"
 #include "remat/chain/impl/stage_chain.hpp"
 #include "remat/chain/impl/stage_ways.hpp"
+#include "remat/core/impl/error.hpp"
 #include "remat/cost/impl/spec.hpp"
 #include "remat/execute/impl/fit_arena.hpp"
 #include "remat/execute/impl/host.hpp"

@@ -4,5 +4,4 @@
 /// \file
 /// The definitions of every declaration that needs COIN-OR CBC. In the compiled form (docs/compiled.md) exactly one
 /// source file of a program includes this.
-
 #include "remat/mip/impl/cbc.hpp"

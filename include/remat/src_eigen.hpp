@@ -4,5 +4,4 @@
 /// \file
 /// The definitions of every declaration that needs Eigen. In the compiled form (docs/compiled.md) exactly one source
 /// file of a program includes this.
-
 #include "remat/cost/impl/fitted.hpp"

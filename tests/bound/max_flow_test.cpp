@@ -13,7 +13,7 @@
 
 namespace {
 
-using remat::max_flow;
+using namespace remat::detail;
 
 // A random network, kept beside the flow so that every cut of it can be added up.
 struct network {

@@ -16,6 +16,7 @@
 namespace {
 
 using namespace remat;
+using namespace remat::detail;
 
 TEST_CASE("branching ends at the least time of all choices, and is on either side of it before") {
   int branched = 0, open = 0;

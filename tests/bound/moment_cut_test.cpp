@@ -16,6 +16,7 @@
 namespace {
 
 using namespace remat;
+using namespace remat::detail;
 
 using test::every_choice;
 

@@ -30,6 +30,7 @@
 namespace {
 
 using namespace remat;
+using namespace remat::detail;
 
 TEST_CASE("the bound never exceeds the least time of all schedules, and infeasible is never said where there is one") {
   int infeasible = 0, proven = 0, recompute = 0, positive = 0, tight = 0, tighter = 0;

@@ -21,7 +21,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 /// For each stage, ways that come from options: the ones that keep nothing between forward and backward.
 std::vector<std::vector<stage_way>> lean_ways(const flat_graph& g, const forward_line& line, const stage_chain& chain) {

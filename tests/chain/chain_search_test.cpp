@@ -20,7 +20,8 @@
 #include "support/random_parts.hpp"
 
 namespace {
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 }  // namespace
 
 TEST_CASE("the levels of cuts are a hierarchy, each level a part of the cuts of the finer one") {

@@ -16,19 +16,18 @@
 
 namespace {
 
-using remat::cut_list;
-using remat::forward_line;
 using remat::problem;
+using namespace remat::detail;
 
 TEST_CASE("there is a line for each place that may serve as the turn, the graph's own first") {
   int two = 0;
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const problem p = remat::read_training_step(file).instance;
-    const std::vector<forward_line> lines = remat::find_forward_lines(p.graph());
+    const std::vector<forward_line> lines = find_forward_lines(p.graph());
     REQUIRE(!lines.empty());
     REQUIRE(lines.size() <= 2);
-    CHECK(lines[0].operations == remat::find_forward_line(p.graph()).operations);
+    CHECK(lines[0].operations == find_forward_line(p.graph()).operations);
     two += lines.size() == 2;
     for (const forward_line& line : lines) {
       std::vector<std::uint32_t> all = line.operations;
@@ -45,7 +44,7 @@ TEST_CASE("the turn that is found is the true one") {
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const remat::training_step step = remat::read_training_step(file);
-    const forward_line line = remat::find_forward_line(step.instance.graph());
+    const forward_line line = find_forward_line(step.instance.graph());
     const auto is = [&](std::uint32_t o, remat::op_phase phase) {
       return step.graph.phase(static_cast<remat::op_id>(o)) == phase;
     };
@@ -62,7 +61,7 @@ TEST_CASE("the narrow line has the same operations, each behind what it reads, a
     CAPTURE(seed);
     const problem p = remat::test::random_problem(seed, {.operations = 10 + static_cast<std::uint32_t>(seed % 30)});
     const remat::flat_graph& s = p.graph();
-    const forward_line listed = remat::find_forward_line(s), narrow = remat::find_narrow_line(s, listed);
+    const forward_line listed = find_forward_line(s), narrow = find_narrow_line(s, listed);
     CHECK(narrow.rest == listed.rest);
     CHECK(std::is_permutation(narrow.operations.begin(), narrow.operations.end(), listed.operations.begin(),
                               listed.operations.end()));
@@ -100,10 +99,10 @@ TEST_CASE("cuts ascend, levels grow coarser, even cuts are among the given ones"
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const problem p = remat::test::random_problem(seed, {.operations = 1 + static_cast<std::uint32_t>(seed % 40)});
-    const forward_line line = remat::find_forward_line(p.graph());
+    const forward_line line = find_forward_line(p.graph());
     for (const std::size_t most : {std::size_t{0}, std::size_t{3}, std::size_t{100}}) {
       std::size_t before = 1000;
-      for (const cut_list& level : remat::cut_levels(line, most)) {
+      for (const cut_list& level : cut_levels(line, most)) {
         CHECK(level.size() <= most);
         CHECK(level.size() <= before);
         before = level.size();
@@ -115,9 +114,9 @@ TEST_CASE("cuts ascend, levels grow coarser, even cuts are among the given ones"
         }
       }
     }
-    const cut_list all = remat::cut_levels(line, line.operations.size()).front();
+    const cut_list all = cut_levels(line, line.operations.size()).front();
     for (const std::size_t segments : {std::size_t{0}, std::size_t{1}, std::size_t{4}, std::size_t{100}}) {
-      const cut_list even = remat::even_cuts(line, all, segments);
+      const cut_list even = even_cuts(line, all, segments);
       CHECK(even.size() + 1 <= std::max<std::size_t>(segments, 1));
       CHECK(std::includes(all.begin(), all.end(), even.begin(), even.end()));
     }
@@ -129,16 +128,16 @@ TEST_CASE("chains of a line: selections of its cuts, within the stages, each onc
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     const problem p = remat::test::random_problem(seed, {.operations = 1 + static_cast<std::uint32_t>(seed % 60)});
-    const forward_line line = remat::find_forward_line(p.graph());
-    const cut_list all = remat::cut_levels(line, line.operations.size()).front();
+    const forward_line line = find_forward_line(p.graph());
+    const cut_list all = cut_levels(line, line.operations.size()).front();
     for (const std::size_t most : {std::size_t{1}, std::size_t{5}, std::size_t{100}}) {
-      std::vector<cut_list> found = remat::chains_of_line(line, most);
-      remat::add_regular_cuts(found, all, most);
+      std::vector<cut_list> found = chains_of_line(line, most);
+      add_regular_cuts(found, all, most);
       for (const cut_list& cuts : found) {
         CHECK(cuts.size() < most);
         CHECK(std::includes(all.begin(), all.end(), cuts.begin(), cuts.end()));
       }
-      const std::vector<cut_list> sorted = remat::short_ones_first(found);
+      const std::vector<cut_list> sorted = short_ones_first(found);
       for (std::size_t k = 1; k < sorted.size(); ++k) {
         CHECK(sorted[k - 1].size() <= sorted[k].size());
         CHECK(sorted[k - 1] != sorted[k]);

@@ -23,13 +23,10 @@
 
 namespace {
 
-using remat::excess_bound;
-using remat::fill_outcome;
-using remat::keep_option;
-using remat::sized_chain;
 using remat::detail::tables::row_layout;
 using remat::detail::tables::sweep_rows;
 using std::chrono::microseconds;
+using namespace remat::detail;
 
 constexpr double unlimited = std::numeric_limits<double>::max();
 constexpr auto go_on = [](int) { return false; };

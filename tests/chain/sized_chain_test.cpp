@@ -31,18 +31,14 @@ using remat::chain_action;
 using remat::chain_option;
 using remat::chain_stage;
 using remat::chain_step;
-using remat::excess_bound;
-using remat::keep_option;
-using remat::sized_chain;
-using remat::sized_stage;
-using remat::stage_chain;
+using namespace remat::detail;
 
-sized_chain in_bytes(const chain& c, bool own_gradient) { return remat::size_chain(c, own_gradient); }
+sized_chain in_bytes(const chain& c, bool own_gradient) { return size_chain(c, own_gradient); }
 sized_chain in_slots(const chain& c, std::int64_t unit, std::int64_t slots, bool own_gradient) {
-  return remat::size_chain(c, own_gradient, {unit, slots, remat::slot_rounding::up});
+  return size_chain(c, own_gradient, {unit, slots, slot_rounding::up});
 }
 sized_chain in_slots(const stage_chain& c, std::int64_t unit, std::int64_t slots) {
-  return remat::size_chain(c, {unit, slots, remat::slot_rounding::nearest});
+  return size_chain(c, {unit, slots, slot_rounding::nearest});
 }
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
@@ -184,12 +180,12 @@ TEST_CASE("in slots of a graph's stages: every size to the nearest slot, a half 
     CAPTURE(seed);
     std::mt19937_64 engine(seed);
     const remat::problem p = remat::test::random_problem(seed, {.operations = 20, .backward = 90, .most_bytes = 30});
-    const remat::forward_line line = remat::find_forward_line(p.graph());
-    remat::cut_list cuts;
+    const forward_line line = find_forward_line(p.graph());
+    cut_list cuts;
     for (std::uint32_t i = 1; i < line.operations.size(); ++i)
       if (engine() % 3 == 0) cuts.push_back(i);
     const stage_chain c(p.graph(), line, cuts);
-    const sized_chain z = remat::size_chain(c);
+    const sized_chain z = size_chain(c);
     REQUIRE(z.length == c.length());
     CHECK(z.wide());
     CHECK(z.strict());
@@ -243,7 +239,7 @@ TEST_CASE("the room of keeping everything is enough, whatever the options") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const chain c = chain_with_options(seed, 1 + seed % 4);
-    const std::int64_t room = remat::store_all_room(in_bytes(c, false));
+    const std::int64_t room = store_all_room(in_bytes(c, false));
     const remat::chain_problem p(c);
     const auto loss = static_cast<std::uint32_t>(c.length() + 1);
     std::int64_t most = 0;
@@ -472,7 +468,7 @@ TEST_CASE("the bound on what is run again is below every schedule, a memory-pers
       CAPTURE(budget);
       const double least = least_time(c, budget);
       if (least == infinite) break;
-      const double bound = remat::recompute_bound(z, budget - c.input_bytes());
+      const double bound = recompute_bound(z, budget - c.input_bytes());
       CHECK(bound <= least - c.least_time() + 1e-9);
       useful += bound > 0;
     }
@@ -495,7 +491,7 @@ TEST_CASE("the bound on what is run again is a knapsack's relaxation") {
     }
     for (std::int64_t room = 0; room <= saved; ++room) {
       CAPTURE(room);
-      const double bound = remat::recompute_bound(z, room), truth = least_rerun(c, room);
+      const double bound = recompute_bound(z, room), truth = least_rerun(c, room);
       CHECK(bound >= 0);
       CHECK(bound <= truth + 1e-9);
       CHECK(bound + largest + 1e-9 >= truth);  // it splits one stage
@@ -511,8 +507,8 @@ TEST_CASE("the bound on what is run again is a knapsack's relaxation") {
       for (const chain_option& o : c.stage(i).options) least = std::min(least, o.saved_bytes);
       if (least > 0) sizeable += c.stage(i).forward_time;
     }
-    CHECK(remat::recompute_bound(z, 0) == sizeable);
-    CHECK(remat::recompute_bound(z, -1) <= forwards);
+    CHECK(recompute_bound(z, 0) == sizeable);
+    CHECK(recompute_bound(z, -1) <= forwards);
   }
   CHECK(exact > 100);
 }

@@ -19,13 +19,7 @@
 
 namespace {
 
-using remat::breakpoint_table;
-using remat::excess_bound;
-using remat::fill_outcome;
-using remat::keep_option;
-using remat::sized_chain;
-using remat::sized_stage;
-using remat::slot_table;
+using namespace remat::detail;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t any_size = std::int64_t{1} << 40;
@@ -156,7 +150,7 @@ TEST_CASE("random chains: both tables are the recurrence, for every memory, limi
       REQUIRE(table.fill(clock, 1, any_size, silent) == fill_outcome::filled);
       breakpoint_table lists(c, slots, bound);
       REQUIRE(lists.fill(clock, 1, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
-      const std::span<const remat::breakpoint> front = lists.frontier();
+      const std::span<const breakpoint> front = lists.frontier();
       for (std::uint32_t m = 0; m <= slots; ++m) {
         CAPTURE(m);
         double expected = truth.cost(1, length, m);

@@ -17,10 +17,8 @@ namespace {
 
 using remat::chain_action;
 using remat::chain_step;
-using remat::cut_list;
-using remat::forward_line;
 using remat::problem;
-using remat::stage_chain;
+using namespace remat::detail;
 
 /// Random cuts of a line.
 cut_list random_cuts(const forward_line& line, std::mt19937_64& engine) {
@@ -37,7 +35,7 @@ TEST_CASE("every needed operation stands in one stage") {
     std::mt19937_64 engine(seed);
     const problem p = remat::test::random_problem(seed, {.operations = 1 + static_cast<std::uint32_t>(seed % 40)});
     const remat::flat_graph& s = p.graph();
-    const forward_line line = remat::find_forward_line(s);
+    const forward_line line = find_forward_line(s);
     const stage_chain stages(s, line, random_cuts(line, engine));
     std::vector<int> seen(s.num_operations, 0);
     for (std::uint32_t i = 1; i <= stages.length(); ++i) {
@@ -55,7 +53,7 @@ TEST_CASE("x(s, j) is what its definition counts") {
     const problem p = remat::test::random_problem(
         seed, {.operations = 30, .accumulate = 0, .effect = 0, .once = 0, .final_output = 0, .backward = 90});
     const remat::flat_graph& s = p.graph();
-    const forward_line line = remat::find_forward_line(s);
+    const forward_line line = find_forward_line(s);
     const stage_chain stages(s, line, random_cuts(line, engine));
     std::vector<std::uint32_t> of(s.num_operations, 0);
     std::vector<std::uint8_t> forward(s.num_operations, 0);
@@ -87,8 +85,8 @@ TEST_CASE("any sequence that brings each forward before its backward expands to 
     options.operations = 2 + static_cast<std::uint32_t>(seed % 40);
     options.accumulate = 35;
     const problem p = remat::test::random_problem(seed, options);
-    const forward_line line = remat::find_forward_line(p.graph());
-    const auto order = seed % 2 == 0 ? remat::stage_order::listed : remat::stage_order::least_peak;
+    const forward_line line = find_forward_line(p.graph());
+    const auto order = seed % 2 == 0 ? stage_order::listed : stage_order::least_peak;
     const stage_chain stages(p.graph(), line, random_cuts(line, engine), order);
     std::vector<chain_step> steps;
     for (std::uint32_t i = 1; i <= stages.length(); ++i) steps.push_back({chain_action::forward_none, i});

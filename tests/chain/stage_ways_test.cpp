@@ -26,32 +26,29 @@ namespace {
 using remat::chain_action;
 using remat::chain_step;
 using remat::problem;
-using remat::stage_chain;
-using remat::stage_way;
-using remat::staged_ways;
+using namespace remat::detail;
 
-remat::cut_list random_cuts(const remat::forward_line& line, std::uint64_t seed) {
+cut_list random_cuts(const forward_line& line, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
-  remat::cut_list cuts;
+  cut_list cuts;
   for (std::uint32_t i = 1; i < line.operations.size(); ++i)
     if (engine() % 3 == 0) cuts.push_back(i);
   return cuts;
 }
 
 /// Options of every stage, as `rockmate` finds them.
-std::vector<std::vector<stage_way>> options_of(const problem& p, const remat::forward_line& line,
-                                               const stage_chain& chain) {
+std::vector<std::vector<stage_way>> options_of(const problem& p, const forward_line& line, const stage_chain& chain) {
   std::vector<std::uint32_t> order(line.operations);
   order.insert(order.end(), line.rest.begin(), line.rest.end());
-  remat::part_extractor extract(p.graph(), order, static_cast<std::uint32_t>(line.operations.size()));
-  std::vector<remat::step_part> parts;
+  part_extractor extract(p.graph(), order, static_cast<std::uint32_t>(line.operations.size()));
+  std::vector<step_part> parts;
   std::vector<std::uint32_t> stages;
   for (std::uint32_t s = 1; s <= chain.length(); ++s) {
     std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
     operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
     parts.push_back(extract(operations));
     CHECK(parts.back().operations == operations);
-    const remat::part_runs runs(parts.back());
+    const part_runs runs(parts.back());
     std::vector<std::uint32_t> all(operations.size());
     std::iota(all.begin(), all.end(), 0U);
     const std::span<const std::uint32_t> every(all);
@@ -71,7 +68,7 @@ std::vector<std::vector<stage_way>> options_of(const problem& p, const remat::fo
   const remat::option_table table = remat::find_options(parts, search, clock);
   std::vector<std::vector<stage_way>> out(chain.length() + 1);
   for (std::size_t i = 0; i < parts.size(); ++i)
-    for (const remat::part_option& o : table.options[i]) {
+    for (const part_option& o : table.options[i]) {
       stage_way way;
       for (const std::uint32_t k : o.forward) way.forward.push_back(parts[i].operations[k]);
       for (const std::uint32_t k : o.backward) way.backward.push_back(parts[i].operations[k]);
@@ -90,7 +87,7 @@ TEST_CASE("the first way of each stage is what the chain says, to the byte") {
     options.accumulate = 0;
     options.once = seed % 3 == 0 ? 10 : 0;
     const problem p = remat::test::random_problem(seed, options);
-    const remat::forward_line line = remat::find_forward_line(p.graph());
+    const forward_line line = find_forward_line(p.graph());
     const stage_chain chain(p.graph(), line, random_cuts(line, seed));
     const staged_ways ways(p.graph(), chain, {});
     std::vector<chain_step> steps;
@@ -124,7 +121,7 @@ TEST_CASE("every way of every stage is legal beside any others, with and without
     options.accumulate = seed % 2 == 0 ? 40 : 0;
     options.once = seed % 3 == 0 ? 10 : 0;
     const problem p = remat::test::random_problem(seed, options).with_budget(problem::unlimited);
-    const remat::forward_line line = remat::find_forward_line(p.graph());
+    const forward_line line = find_forward_line(p.graph());
     const stage_chain chain(p.graph(), line, random_cuts(line, seed));
     const staged_ways ways(p.graph(), chain, options_of(p, line, chain));
     std::mt19937_64 engine(seed);
@@ -163,13 +160,13 @@ TEST_CASE("a schedule of stages with options takes no more time, and hardly ever
     options.accumulate = seed % 2 == 0 ? 40 : 0;
     options.once = seed % 3 == 0 ? 10 : 0;
     const problem p = remat::test::random_problem(seed, options).with_budget(problem::unlimited);
-    const remat::forward_line line = remat::find_forward_line(p.graph());
+    const forward_line line = find_forward_line(p.graph());
     const stage_chain chain(p.graph(), line, random_cuts(line, seed));
     const staged_ways ways(p.graph(), chain, options_of(p, line, chain));
-    const auto slots = static_cast<std::uint32_t>(remat::store_all_bytes(chain)) + 1;
-    const auto sizes = remat::size_chain(ways, {1, slots, remat::slot_rounding::up});
-    const remat::excess_bound bound(sizes);
-    remat::slot_table table(sizes, slots, bound);
+    const auto slots = static_cast<std::uint32_t>(store_all_bytes(chain)) + 1;
+    const auto sizes = size_chain(ways, {1, slots, slot_rounding::up});
+    const excess_bound bound(sizes);
+    slot_table table(sizes, slots, bound);
     const remat::run_control run;
     table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
     for (std::uint32_t m = table.first(); m <= std::min(table.last(), slots); ++m) {

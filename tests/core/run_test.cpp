@@ -64,3 +64,12 @@ TEST_CASE("progress is passed on at once, then not more often than every 50 ms")
   clock.report({.solver = "x"});
   CHECK(calls == before + 1);
 }
+
+TEST_CASE("a value is optimal where it meets its bound up to rounding, and not beyond") {
+  CHECK(remat::is_optimal(1.0, 1.0));
+  CHECK(remat::is_optimal(0.1 + 0.2, 0.3));
+  CHECK(remat::is_optimal(0.0, 0.0));
+  CHECK_FALSE(remat::is_optimal(1 + 1e-9, 1.0));
+  CHECK_FALSE(remat::is_optimal(1e-300, 0.0));
+  CHECK(remat::with_rounding(2.0) > 2.0);
+}

@@ -53,7 +53,7 @@ class device_step {
   launch_plan plan;
   train::aligned_buffer memory;
   cudaStream_t stream = nullptr;
-  launch_calls<cudaStream_t> calls;
+  detail::launch_calls<cudaStream_t> calls;
 };
 
 std::span<const float> floats(std::span<const std::byte> bytes) {

@@ -17,6 +17,7 @@
 #include "support/fake_cuda_steps.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 namespace fake = remat::test::fake_cuda;
 using fake::bytes_vector;
 
@@ -128,7 +129,7 @@ TEST_CASE("the free comes behind the last run without help of the caller") {
   destroy_in_flight(11);
   const launch_plan busy = fake::random_step(26, 14).launches({.streams = 3});
   REQUIRE(busy.of_stream(1).size() > 3);
-  REQUIRE(cuda::forks_and_joins(busy).joins.size() > 0);
+  REQUIRE(detail::cuda::forks_and_joins(busy).joins.size() > 0);
   destroy_in_flight(26);
 }
 

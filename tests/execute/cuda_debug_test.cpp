@@ -106,21 +106,22 @@ struct line {
 
 /// Runs the launches of a plan one by one, as the debug modes do, under the check. `extra`: after operation `bad`, one
 /// more byte is written there. Returns the error of the check, or nothing.
-std::string checked_step(const launch_plan& plan, const cuda_memory& arena, cuda::write_check& check, std::size_t bad,
-                         std::size_t extra) {
+std::string checked_step(const launch_plan& plan, const cuda_memory& arena, detail::cuda::write_check& check,
+                         std::size_t bad, std::size_t extra) {
   const cuda_stream stream = make_cuda_stream();
-  const auto fill = [&](const cuda::arena_range& r, int value) {
+  const auto fill = [&](const detail::cuda::arena_range& r, int value) {
     if (r.bytes != 0) throw_on_cuda_error(cudaMemsetAsync(arena.data() + r.offset, value, r.bytes, stream.get()));
   };
   check.restart(stream.get());
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const launch& l = plan.launches()[i];
-    const cuda::arena_range space = cuda::range_of(plan, plan.lives().workspace[l.step]);
-    for (const std::uint32_t a : plan.begins(i)) fill(cuda::range_of(plan, a), cuda::poison);
-    fill(space, cuda::poison);
+    const detail::cuda::arena_range space = detail::cuda::range_of(plan, plan.lives().workspace[l.step]);
+    for (const std::uint32_t a : plan.begins(i)) fill(detail::cuda::range_of(plan, a), detail::cuda::poison);
+    fill(space, detail::cuda::poison);
     check.before(i, stream.get());
     for (const launch_argument& x : plan.outputs(l))
-      if (x.allocation != launch_argument::bound) fill(cuda::range_of(plan, x.allocation), static_cast<int>(i) + 1);
+      if (x.allocation != launch_argument::bound)
+        fill(detail::cuda::range_of(plan, x.allocation), static_cast<int>(i) + 1);
     fill(space, 0x55);
     if (i == bad) fill({extra, 1}, 0x80 + static_cast<int>(i));
     try {
@@ -131,8 +132,8 @@ std::string checked_step(const launch_plan& plan, const cuda_memory& arena, cuda
       throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
       return e.what();
     }
-    for (const std::uint32_t a : plan.frees(i)) fill(cuda::range_of(plan, a), cuda::poison);
-    fill(space, cuda::poison);
+    for (const std::uint32_t a : plan.frees(i)) fill(detail::cuda::range_of(plan, a), detail::cuda::poison);
+    fill(space, detail::cuda::poison);
   }
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
   return "";
@@ -151,7 +152,7 @@ TEST_CASE("the regions are those of the tensors that live and of the workspace, 
     noted_memory::mistakes.clear();
     noted_memory::opened = 0;
     {
-      cuda::memory_regions<noted_memory> regions(plan, arena);
+      detail::cuda::memory_regions<noted_memory> regions(plan, arena);
       for (int step = 0; step < 2; ++step) {
         regions.restart();
         CHECK(noted_memory::regions.empty());
@@ -170,7 +171,7 @@ TEST_CASE("the regions are those of the tensors that live and of the workspace, 
           const std::size_t at_launch = noted_memory::regions.size();
           regions.after(i);
           std::size_t ended = l.workspace_bytes != 0 ? 1 : 0;
-          for (const std::uint32_t a : plan.frees(i)) ended += cuda::range_of(plan, a).bytes != 0;
+          for (const std::uint32_t a : plan.frees(i)) ended += detail::cuda::range_of(plan, a).bytes != 0;
           CHECK(noted_memory::regions.size() + ended == at_launch);
         }
       }
@@ -187,7 +188,7 @@ TEST_CASE("without a tool, the regions cost calls that do nothing") {
   const line x;
   const launch_plan plan = x.launches();
   std::vector<std::byte> arena(40);
-  cuda::memory_regions<> regions(plan, arena);
+  detail::cuda::memory_regions<> regions(plan, arena);
   regions.restart();
   for (std::size_t i = 0; i < plan.size(); ++i) {
     regions.before(i);
@@ -202,7 +203,7 @@ TEST_CASE("a step that writes its outputs and workspace passes the check") {
     const fake::random_step x(seed, 4 + static_cast<std::uint32_t>(seed % 20));
     const launch_plan plan = x.launches({});
     const cuda_memory arena(static_cast<std::size_t>(plan.arena_bytes()));
-    cuda::write_check check(plan, arena.bytes());
+    detail::cuda::write_check check(plan, arena.bytes());
     for (int step = 0; step < 2; ++step) CHECK(checked_step(plan, arena, check, plan.size(), 0) == "");
   }
 }
@@ -212,7 +213,7 @@ TEST_CASE("a write outside of a launch's outputs is named, in free memory, in a 
   const line x;
   const launch_plan plan = x.launches();
   const cuda_memory arena(40);
-  cuda::write_check check(plan, arena.bytes());
+  detail::cuda::write_check check(plan, arena.bytes());
   const std::string begin = "a kernel has written to byte ";
   const std::string middle = " of the arena, which is neither its output nor its workspace; ";
   CHECK(checked_step(plan, arena, check, 0, 10) ==
@@ -233,7 +234,7 @@ TEST_CASE("every stray byte of random steps is found") {
     const fake::random_step x(seed, 8);
     const launch_plan plan = x.launches({});
     const cuda_memory arena(static_cast<std::size_t>(plan.arena_bytes()));
-    cuda::write_check check(plan, arena.bytes());
+    detail::cuda::write_check check(plan, arena.bytes());
     for (std::size_t i = 0; i < plan.size(); ++i)
       for (std::size_t at = seed % 3; at < arena.size(); at += 3) {
         bool own = false;
@@ -284,7 +285,7 @@ TEST_CASE("streams of the plan without a launch are neither forked nor joined") 
   plan.compute(op_id{0});
   const std::vector<std::int64_t> at{8128};
   const launch_plan launches(g, p, plan.steps, {at, 8192, 64}, 3);
-  const cuda::fork_and_join joints = cuda::forks_and_joins(launches);
+  const detail::cuda::fork_and_join joints = detail::cuda::forks_and_joins(launches);
   CHECK(joints.forks.empty());
   CHECK(joints.joins.empty());
 }

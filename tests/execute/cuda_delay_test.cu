@@ -15,7 +15,7 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/measured.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/detail/cuda_stand_in.cuh"
+#include "remat/execute/cuda_stand_in.cuh"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
@@ -24,6 +24,7 @@
 #include "support/schedules.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

@@ -35,6 +35,7 @@
 #include "support/schedules.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 namespace fake = remat::test::fake_cuda;
 
 namespace {
@@ -262,7 +263,7 @@ TEST_CASE("streams that begin on their own wait for the caller, and it waits for
   for (std::uint32_t o = 0; o < 3; ++o) plan.compute(static_cast<op_id>(o));
   const test::placed at = test::one_behind_the_other(lifetimes_of(p, plan), 8);
   const launch_plan launches(g, p, plan.steps, {at.offsets, at.arena_bytes, 8}, 4);
-  const cuda::fork_and_join joints = cuda::forks_and_joins(launches);
+  const detail::cuda::fork_and_join joints = detail::cuda::forks_and_joins(launches);
   CHECK(joints.forks == std::vector<std::uint32_t>{1, 2});
   CHECK(joints.joins == std::vector<std::uint32_t>{1, 2});
   fake::reset();
@@ -785,11 +786,11 @@ TEST_CASE("debug modes wait for each launch, and poison what belongs to no tenso
       run.run(nullptr);
       CHECK(fake::the().first_pending == fake::the().list.size());  // it has waited
       CHECK(seen.size() == 28);
-      CHECK(std::all_of(seen.begin(), seen.end(), [](std::byte x) { return x == std::byte{cuda::poison}; }));
+      CHECK(std::all_of(seen.begin(), seen.end(), [](std::byte x) { return x == std::byte{detail::cuda::poison}; }));
       const bytes arena = fake::peek(run.arena());
-      for (const std::size_t byte : {0, 7, 8, 15, 24, 27}) CHECK(arena[byte] == std::byte{cuda::poison});
+      for (const std::size_t byte : {0, 7, 8, 15, 24, 27}) CHECK(arena[byte] == std::byte{detail::cuda::poison});
       CHECK(std::any_of(arena.begin() + 16, arena.begin() + 24,
-                        [](std::byte x) { return x != std::byte{cuda::poison}; }));
+                        [](std::byte x) { return x != std::byte{detail::cuda::poison}; }));
     }
     CHECK_THROWS_AS(static_cast<void>(run.capture()), bad_argument);
   }

@@ -19,6 +19,7 @@
 #include "support/fake_cuda_steps.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 namespace fake = remat::test::fake_cuda;
 using fake::bytes_vector;
 
@@ -280,7 +281,7 @@ TEST_CASE("poison: a bound output begins as poison, an accumulated one keeps wha
   run.bind_output(b, added.bytes());
   const cuda_stream stream = make_cuda_stream();
   run.run(stream.get());
-  CHECK(seen == std::vector{std::byte{cuda::poison}, std::byte{2}});
+  CHECK(seen == std::vector{std::byte{detail::cuda::poison}, std::byte{2}});
 }
 
 TEST_CASE("a kernel that writes outside of its outputs is named; one that does not passes, on several streams") {

@@ -22,6 +22,7 @@
 #include "support/fake_cuda_steps.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 namespace fake = remat::test::fake_cuda;
 using fake::bytes_vector;
 

@@ -20,7 +20,7 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/measured.hpp"
 #include "remat/execute/cuda_profile.cuh"
-#include "remat/execute/detail/cuda_stand_in.cuh"
+#include "remat/execute/cuda_stand_in.cuh"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
@@ -30,6 +30,7 @@
 #include "support/schedules.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

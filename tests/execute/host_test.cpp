@@ -34,6 +34,7 @@
 #include "support/schedules.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

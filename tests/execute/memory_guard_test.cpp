@@ -24,7 +24,7 @@ template <class Spoil>
 std::string guarded_run(test::random_execution& e, const launch_plan& plan, std::span<std::byte> arena,
                         host_debug debug, bool check_inputs, Spoil&& spoil) {
   std::vector<host_stream> streams(plan.num_streams());
-  launch_calls<host_stream> calls(plan, arena, streams);
+  detail::launch_calls<host_stream> calls(plan, arena, streams);
   const test::resident_memory memory(e.p, plan, e.kernels, 1);
   memory.bind_all(calls);
   test::own_outputs own(plan);

@@ -32,6 +32,7 @@
 #include "support/scripted_executor.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 using test::layers;
 using test::scripted_executor;
 using test::unit_problem;

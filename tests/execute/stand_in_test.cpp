@@ -250,7 +250,7 @@ TEST_CASE("tensors that share bytes while both are in use are noticed") {
         stand_in_kernels kernels(g, p);
         const test::resident_memory memory(p, launches, kernels, seed);
         const std::vector<host_stream> one(1);
-        launch_calls<host_stream> calls(launches, arena, one);
+        detail::launch_calls<host_stream> calls(launches, arena, one);
         memory.bind_all(calls);
         const std::size_t shift = (seed % 2) * 8;
         const auto moved = [&](const launch_argument& x, std::span<const std::byte> old) {

@@ -24,6 +24,7 @@
 #include "support/run_step.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

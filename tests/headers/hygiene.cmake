@@ -38,9 +38,9 @@ foreach(header IN LISTS headers)
   endif()
 
   # What is private is in remat::detail. Public are remat itself and the namespaces named here.
-  # (Within a file that opens remat::detail::OWNER at once, further namespaces are inside it.)
+  # (Within a file that opens remat::detail at once, further namespaces are inside it.)
   set(namespaces)
-  if(NOT text MATCHES "\nnamespace remat::detail::[a-z_]+ {")
+  if(NOT text MATCHES "\nnamespace remat::detail(::[a-z_]+)? {")
     string(REGEX MATCHALL "(^|\n)(inline )?namespace [a-zA-Z_:]+" namespaces "${text}")
   endif()
   foreach(namespace IN LISTS namespaces)

@@ -44,7 +44,7 @@ std::vector<std::uint64_t> stack(std::size_t head, std::size_t period, std::size
 }  // namespace
 
 TEST_CASE("the longest repeat is the longest") {
-  random_source random(1);
+  detail::random_source random(1);
   for (int round = 0; round < 300; ++round) {
     std::vector<std::uint64_t> kinds(1 + random.below(24));
     for (std::uint64_t& k : kinds) k = static_cast<std::uint64_t>(random.below(3));
@@ -67,7 +67,7 @@ TEST_CASE("a repeat is cut where the fewest bytes cross on average") {
 }
 
 TEST_CASE("pieces are in turn, without gaps, and as many as counted at most") {
-  random_source random(2);
+  detail::random_source random(2);
   for (int round = 0; round < 500; ++round) {
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random.below(n)); };
     std::vector<std::uint64_t> kinds = stack(below(9), 1 + below(5), below(12), below(9));

@@ -29,7 +29,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 using namespace std::chrono_literals;
 
 bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }

@@ -30,6 +30,7 @@
 namespace {
 
 using namespace remat;
+using namespace remat::detail;
 
 /// The whole of a problem as a part: all needed operations.
 step_part whole(const problem& p) {

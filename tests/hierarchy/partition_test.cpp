@@ -27,6 +27,7 @@
 namespace {
 
 using namespace remat;
+using namespace remat::detail;
 
 /// Whether no path leaves a set of operations and re-enters it, by reachability among operations of the same phase.
 bool convex(const flat_graph& s, const std::vector<std::uint8_t>& inside, const std::vector<std::uint8_t>& allowed) {

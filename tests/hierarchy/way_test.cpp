@@ -24,7 +24,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "laws/solvers.hpp"
-#include "remat/core/detail/rounding.hpp"
+#include "remat/core/run.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"

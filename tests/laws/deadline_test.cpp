@@ -85,7 +85,7 @@ TEST_CASE("after the deadline") {
 
 TEST_CASE("after a stop request at a random moment") {
   std::map<std::string, std::pair<int, double>> worst;
-  random_source random(7);
+  detail::random_source random(7);
   for (const named_problem& instance : long_problems())
     for (const law_solver& solver : all_solvers())
       for (const double latest : {0.01, 0.1, 0.5}) {

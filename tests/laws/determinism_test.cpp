@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "laws/solvers.hpp"
-#include "remat/core/detail/rounding.hpp"
+#include "remat/core/run.hpp"
 #include "support/data.hpp"
 #include "support/deep_stack.hpp"
 

@@ -12,6 +12,7 @@
 #include "support/data.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 using namespace remat::test;
 
 namespace {

@@ -26,6 +26,7 @@
 #include "support/data.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 using namespace std::chrono_literals;
 
 static_assert(solver_for<automatic_solver, problem>);

@@ -45,7 +45,7 @@ TEST_CASE("random graphs: CBC says of the integer program what the own branch an
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const problem free = test::random_problem(seed + 80000, {.operations = 9, .backward = 100});
     const problem p = free.with_budget(free.graph().baseline_peak * 7 / 10);
-    const checkmate_model program(p);
+    const detail::checkmate_model program(p);
     const mip_result r = cbc.solve(program.model()), own = branch_and_bound.solve(program.model());
     INFO("seed ", seed);
     REQUIRE(r.status == own.status);
@@ -96,7 +96,7 @@ TEST_CASE("real graph: the turnaround bound's rows lift the relaxation by more t
   const problem p = bundled("rk/fno1d", 0.6);
   const turnaround_result bound = turnaround_bound(p);
   const auto relaxed = [&](std::vector<op_id> moments) {
-    const checkmate_model program(p, {.at_most = p.graph().needed_time * 1.06, .moments = std::move(moments)});
+    const detail::checkmate_model program(p, {.at_most = p.graph().needed_time * 1.06, .moments = std::move(moments)});
     mip_model m = program.model();
     for (std::size_t j = 0; j < m.num_columns(); ++j) m.set_integer(static_cast<std::uint32_t>(j), false);
     const mip_result r = cbc.solve(m);

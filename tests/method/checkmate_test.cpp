@@ -34,7 +34,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 problem bundled(const std::string& name) {
   return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;

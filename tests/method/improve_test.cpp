@@ -24,7 +24,7 @@ TEST_CASE("improve says what the own method found, and what refinement gained") 
     const double before = s.time;
     const run_control run{.work_limit = 2000};
     run_clock clock(run);
-    CHECK(improve(p, s, {}, clock, "mine") != stop_reason::cancelled);
+    CHECK(detail::improve(p, s, {}, clock, "mine") != stop_reason::cancelled);
     REQUIRE(s.plan);
     CHECK(s.time <= before);
     REQUIRE(s.statistics.own.find<double>("own_time"));
@@ -43,12 +43,12 @@ TEST_CASE("improve begins without a schedule, too, and obeys the limits") {
   solution s;
   const run_control run{.work_limit = 1000};
   run_clock clock(run);
-  improve(p, s, {}, clock, "mine");
+  detail::improve(p, s, {}, clock, "mine");
   CHECK_FALSE(s.statistics.own.find<double>("own_time"));
   if (s.plan) CHECK(s.by.rfind("mine/refined/", 0) == 0);
 
   clock.work(1000);
   solution none;
-  CHECK(improve(p, none, {}, clock, "mine") == stop_reason::work);
+  CHECK(detail::improve(p, none, {}, clock, "mine") == stop_reason::work);
   CHECK_FALSE(none.plan);
 }

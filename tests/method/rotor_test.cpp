@@ -228,11 +228,11 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
 
 /// Checks of every Pareto-optimal schedule of a chain cut from a graph that its operations take no more time and memory
 /// than the chain says, sizes in slots of `unit` bytes rounded up. Returns how many schedules there are.
-int check_frontier(const problem& p, const remat::stage_chain& stages, std::int64_t unit) {
-  const auto slots = static_cast<std::uint32_t>(remat::store_all_bytes(stages) / unit + 1 + stages.length());
-  const auto sizes = remat::size_chain(stages, {unit, slots, remat::slot_rounding::up});
-  const remat::excess_bound bound(sizes);
-  remat::slot_table table(sizes, slots, bound);
+int check_frontier(const problem& p, const remat::detail::stage_chain& stages, std::int64_t unit) {
+  const auto slots = static_cast<std::uint32_t>(remat::detail::store_all_bytes(stages) / unit + 1 + stages.length());
+  const auto sizes = remat::detail::size_chain(stages, {unit, slots, remat::detail::slot_rounding::up});
+  const remat::detail::excess_bound bound(sizes);
+  remat::detail::slot_table table(sizes, slots, bound);
   const remat::run_control run;
   table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
   int points = 0;
@@ -261,15 +261,15 @@ TEST_CASE("a chain's schedule takes no more time and memory on the graph than th
     if (seed % 4 == 0) options.accumulate = options.effect = options.final_output = options.dead = 0;
     if (seed % 4 == 3) options.accumulate = 40;
     const problem p = remat::test::random_problem(seed, options);
-    const remat::forward_line line = remat::find_forward_line(p.graph());
-    remat::cut_list cuts;
+    const remat::detail::forward_line line = remat::detail::find_forward_line(p.graph());
+    remat::detail::cut_list cuts;
     const std::uint64_t stride = 1 + engine() % 5;
     for (std::uint32_t i = 1; i < line.operations.size(); ++i)
       if (engine() % stride == 0) cuts.push_back(i);
     const std::int64_t unit = 1 + static_cast<std::int64_t>(engine() % 2);
-    for (const remat::forward_line& k : {line, remat::find_narrow_line(p.graph(), line)})
-      for (const auto order : {remat::stage_order::listed, remat::stage_order::least_peak})
-        points += check_frontier(p, remat::stage_chain(p.graph(), k, cuts, order), unit);
+    for (const remat::detail::forward_line& k : {line, remat::detail::find_narrow_line(p.graph(), line)})
+      for (const auto order : {remat::detail::stage_order::listed, remat::detail::stage_order::least_peak})
+        points += check_frontier(p, remat::detail::stage_chain(p.graph(), k, cuts, order), unit);
   }
   CHECK(points > 4000);
 }
@@ -279,10 +279,10 @@ TEST_CASE("a chain's schedule takes no more time and memory on the graph than th
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const problem p = remat::read_training_step(file).instance;
-    const remat::forward_line line = remat::find_forward_line(p.graph());
-    for (const remat::cut_list& cuts : remat::cut_levels(line, 40)) {
-      const remat::stage_chain stages(p.graph(), line, cuts, remat::stage_order::least_peak);
-      points += check_frontier(p, stages, remat::store_all_bytes(stages) / 100 + 1);
+    const remat::detail::forward_line line = remat::detail::find_forward_line(p.graph());
+    for (const remat::detail::cut_list& cuts : remat::detail::cut_levels(line, 40)) {
+      const remat::detail::stage_chain stages(p.graph(), line, cuts, remat::detail::stage_order::least_peak);
+      points += check_frontier(p, stages, remat::detail::store_all_bytes(stages) / 100 + 1);
     }
   }
   CHECK(points > 500);
@@ -297,20 +297,20 @@ TEST_CASE("no answer for a graph is slower than the optimum of a chain that it i
   for (const auto& file : remat::test::bundled_graphs()) {
     CAPTURE(file);
     const problem free = remat::read_training_step(file).instance;
-    const remat::forward_line listed = remat::find_forward_line(free.graph());
+    const remat::detail::forward_line listed = remat::detail::find_forward_line(free.graph());
     std::vector<solution> answers;
     std::vector<problem> budgets;
     for (const int percent : {70, 45}) {
       budgets.push_back(free.with_budget(free.graph().baseline_peak / 100 * percent));
       answers.push_back(remat::rotor(budgets.back(), options));
     }
-    for (const remat::forward_line& line : {listed, remat::find_narrow_line(free.graph(), listed)})
-      for (const remat::cut_list& cuts : remat::cut_levels(line, options.max_stages - 1)) {
-        const remat::stage_chain stages(free.graph(), line, cuts, remat::stage_order::least_peak);
-        const std::int64_t unit = remat::slot_bytes(stages, options.slots);
-        const auto sizes = remat::size_chain(stages, {unit, options.slots, remat::slot_rounding::up});
-        const remat::excess_bound bound(sizes);
-        remat::slot_table table(sizes, options.slots, bound);
+    for (const remat::detail::forward_line& line : {listed, remat::detail::find_narrow_line(free.graph(), listed)})
+      for (const remat::detail::cut_list& cuts : remat::detail::cut_levels(line, options.max_stages - 1)) {
+        const remat::detail::stage_chain stages(free.graph(), line, cuts, remat::detail::stage_order::least_peak);
+        const std::int64_t unit = remat::detail::slot_bytes(stages, options.slots);
+        const auto sizes = remat::detail::size_chain(stages, {unit, options.slots, remat::detail::slot_rounding::up});
+        const remat::detail::excess_bound bound(sizes);
+        remat::detail::slot_table table(sizes, options.slots, bound);
         const remat::run_control run;
         table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
         for (std::size_t k = 0; k < answers.size(); ++k) {
@@ -450,11 +450,11 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
 
 TEST_CASE("count_distinct_stages: the stages of a homogeneous chain but for its ends") {
   const problem p = remat::read_training_step(REMAT_TEST_DATA "/graphs/gpt2-small-b8-s1024.json").instance;
-  const remat::forward_line line = remat::find_forward_line(p.graph());
+  const remat::detail::forward_line line = remat::detail::find_forward_line(p.graph());
   std::size_t fewest = 1000;
-  for (const remat::cut_list& cuts : remat::cut_levels(line, 100)) {
-    const remat::stage_chain chain(p.graph(), line, cuts);
-    const std::size_t distinct = remat::count_distinct_stages(chain);
+  for (const remat::detail::cut_list& cuts : remat::detail::cut_levels(line, 100)) {
+    const remat::detail::stage_chain chain(p.graph(), line, cuts);
+    const std::size_t distinct = remat::detail::count_distinct_stages(chain);
     CHECK(distinct >= 1);
     CHECK(distinct <= chain.length());
     if (chain.length() >= 12) fewest = std::min(fewest, distinct);

@@ -174,7 +174,7 @@ TEST_CASE("options: more attempts never hurt, and a tree of one's own is taken")
   CHECK(figure<double>(without, "time_saved_by_retain") == 0);
   twremat_options own;
   const undirected_graph graph = operation_graph(p);
-  own.tree = decomposition_of(graph, elimination_order(graph, elimination_rule::min_degree));
+  own.tree = decomposition_of(graph, elimination_order(graph, detail::elimination_rule::min_degree));
   const solution taken = twremat(p, own);
   REQUIRE(taken.has_schedule());
   CHECK(figure<std::string>(taken, "tree") == "given");
@@ -298,7 +298,7 @@ TEST_CASE("a tree that is no decomposition of the operation graph is refused") {
     if (v > 0) single.edges.emplace_back(v - 1, v);
   }
   refused(single, "is in no bag");
-  tree_decomposition valid = decomposition_of(graph, elimination_order(graph));
+  tree_decomposition valid = decomposition_of(graph, detail::elimination_order(graph));
   REQUIRE(valid.edges.size() > 0);
   valid.edges.pop_back();
   refused(valid, "tree edges");

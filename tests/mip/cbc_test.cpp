@@ -27,7 +27,7 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
 constexpr double infinite = mip_model::infinite;
 
 static_assert(mip_backend<cbc_backend>);

@@ -12,7 +12,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 struct program : phase_model {
   using phase_model::add_start_memory;

@@ -11,13 +11,13 @@
 
 namespace {
 
-using remat::mip_solution_file;
 using remat::mip_status;
 using values = std::vector<double>;
+using namespace remat::detail;
 
 mip_solution_file read(const std::string& text, std::size_t columns = 3) {
   std::istringstream in(text);
-  return remat::read_mip_solution(in, columns, "answer.txt");
+  return read_mip_solution(in, columns, "answer.txt");
 }
 std::string refusal(const std::string& text, std::size_t columns = 3) {
   try {

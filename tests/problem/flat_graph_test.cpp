@@ -18,6 +18,7 @@
 #include "support/random_graph.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

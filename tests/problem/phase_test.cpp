@@ -25,7 +25,7 @@ TEST_CASE("a chain with its backward turns behind its last forward") {
     gradient = next;
     if (y.size() == 1) g.add_final_output(next);
   }
-  CHECK(find_forward_end(problem(g, unit_cost{}).graph()) == 6);
+  CHECK(detail::find_forward_end(problem(g, unit_cost{}).graph()) == 6);
 }
 
 TEST_CASE("phases of the graph decide, the loss among the forward pass; estimates replace what is missing") {
@@ -40,7 +40,7 @@ TEST_CASE("phases of the graph decide, the loss among the forward pass; estimate
     return problem(g, unit_cost{});
   };
   const auto turn_of = [&](const std::vector<op_phase>& phases) {
-    return find_forward_end(graph_with(phases).graph());
+    return detail::find_forward_end(graph_with(phases).graph());
   };
   CHECK(turn_of({forward, forward, backward, backward, backward}) == 2);
   CHECK(turn_of({forward, forward, loss, backward, backward}) == 3);
@@ -52,7 +52,7 @@ TEST_CASE("phases of the graph decide, the loss among the forward pass; estimate
   SUBCASE("none is given") {
     const problem p = graph_with({unknown, unknown, unknown});
     CHECK(p.graph().phase.empty());
-    CHECK(find_forward_end(p.graph()) == 2);
+    CHECK(detail::find_forward_end(p.graph()) == 2);
   }
   SUBCASE("the order contradicts them") {
     CHECK(turn_of({forward, backward, forward, backward}) == 3);
@@ -62,7 +62,7 @@ TEST_CASE("phases of the graph decide, the loss among the forward pass; estimate
     CHECK(turn_of({forward, forward, loss}) == 2);
     CHECK(turn_of({backward, backward, backward}) == 2);
   }
-  CHECK(find_forward_end(problem(training_graph{}, unit_cost{}).graph()) == 0);
+  CHECK(detail::find_forward_end(problem(training_graph{}, unit_cost{}).graph()) == 0);
 }
 
 TEST_CASE("the estimate is the last operation before which the most tensors are alive") {
@@ -85,6 +85,6 @@ TEST_CASE("the estimate is the last operation before which the most tensors are 
       }
     }
     CAPTURE(seed);
-    REQUIRE(estimate_forward_end(s) == turn);
+    REQUIRE(detail::estimate_forward_end(s) == turn);
   }
 }

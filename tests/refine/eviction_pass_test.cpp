@@ -27,7 +27,7 @@ TEST_CASE("a pass that reaches the end gives a legal schedule within the budget"
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     const problem p = test::random_problem(seed, {.operations = 6 + static_cast<std::uint32_t>(seed % 20)});
     const std::vector<float> factor(p.graph().num_tensors, 1.0F);
-    eviction_pass pass(p);
+    detail::eviction_pass pass(p);
     const run_control control;
     run_clock clock(control);
     for (const int percent : {100, 70, 50}) {
@@ -53,7 +53,7 @@ TEST_CASE("a pass that reaches the end gives a legal schedule within the budget"
 TEST_CASE("a pass ends at a stop, at a work limit, and beyond the longest time") {
   const problem p = test::random_problem(1, {.operations = 2000});
   const std::vector<float> factor(p.graph().num_tensors, 1.0F);
-  eviction_pass pass(p);
+  detail::eviction_pass pass(p);
   const auto run = [&](const run_control& control, double longest) {
     run_clock clock(control);
     return pass.run(p.graph().baseline_peak, {}, factor, longest, clock);

@@ -22,9 +22,9 @@ TEST_CASE("moves keep a schedule legal and within the budget, and without temper
     const check_report start = check(free, made.plan);
     if (!start.valid()) continue;
     const problem p = free.with_budget(check(free, simplify(free, made.plan)).peak_bytes);
-    timeline plan(p);
+    detail::timeline plan(p);
     plan.load(made.plan);
-    refine_moves moves(plan, seed);
+    detail::refine_moves moves(plan, seed);
     double last = plan.time();
     for (int i = 0; i < 300; ++i) {
       moves.temperature = i < 100 ? 2 : 0;

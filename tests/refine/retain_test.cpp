@@ -26,15 +26,15 @@ TEST_CASE("never slower, never over the budget, and with memory for all nothing 
     const problem p = free.with_budget(before.peak_bytes + static_cast<std::int64_t>(seed % 4));
     const run_control control;
     run_clock clock(control);
-    const check_report once = check(p, retain(p, plan, clock, {.rounds = 1}));
-    const check_report after = check(p, retain(p, plan, clock));
+    const check_report once = check(p, detail::retain(p, plan, clock, {.rounds = 1}));
+    const check_report after = check(p, detail::retain(p, plan, clock));
     REQUIRE_MESSAGE(once.valid(), once.message());
     REQUIRE_MESSAGE(after.valid(), after.message());
     REQUIRE(once.time <= before.time);
     REQUIRE(after.time <= once.time);
     faster += once.time < before.time;
     made_room += after.time < once.time;
-    REQUIRE(check(p, retain(p, plan, clock, {.rounds = 0})).time == before.time);
+    REQUIRE(check(p, detail::retain(p, plan, clock, {.rounds = 0})).time == before.time);
   }
   CHECK(faster > 200);
   CHECK(made_room > 5);
@@ -59,7 +59,7 @@ TEST_CASE("the run that saves most for what it takes goes first") {
   // As it stands, the first runs of y and z are in vain: the schedule is the listed order with both made late.
   const run_control control;
   run_clock clock(control);
-  const schedule kept = retain(p, start, clock);
+  const schedule kept = detail::retain(p, start, clock);
   CHECK(check(p, kept).valid());
   CHECK(check(p, kept).time == 9);
 }
@@ -74,5 +74,5 @@ TEST_CASE("a stop ends it with what it has") {
   control.stop = source.get_token();
   run_clock clock(control);
   const schedule plan = simplify(p, made.plan);
-  CHECK(retain(p, plan, clock) == plan);
+  CHECK(detail::retain(p, plan, clock) == plan);
 }

@@ -16,6 +16,7 @@
 #include "support/schedules.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 TEST_CASE("the peak is the checker's, and what goes leaves a legal schedule within the budget") {
   std::size_t removed = 0, refused = 0;

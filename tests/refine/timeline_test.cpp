@@ -16,7 +16,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 /// Everything that a timeline says of itself, against the exact checker on the schedule that it stands for.
 void compare(const problem& p, timeline& plan) {

@@ -19,6 +19,7 @@
 #include "support/random_graph.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

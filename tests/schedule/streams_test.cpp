@@ -196,7 +196,7 @@ TEST_CASE("launches whose shares exceed the device do not overlap, and none begi
     const problem p = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 16)});
     const schedule plan = test::random_schedule(p, seed).plan;
     if (!check(p, plan).valid()) continue;
-    random_source random(seed);
+    detail::random_source random(seed);
     std::vector<double> shares;
     for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
       shares.push_back(static_cast<double>(random.below(11)) / 10);

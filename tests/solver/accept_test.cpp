@@ -19,7 +19,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 schedule listed(const problem& p) {
   std::vector<std::uint32_t> order(p.graph().num_operations);

@@ -18,7 +18,7 @@ TEST_CASE("news of a part come in the name of the whole, with the better of both
   solution best;
   best.time = 5;
   best.lower_bound = 2;
-  const auto relay = relay_progress("whole", clock, best);
+  const auto relay = detail::relay_progress("whole", clock, best);
   REQUIRE(relay);
   relay({.solver = "part", .stage = "inner", .best_objective = 6, .lower_bound = 1, .done = 3, .total = 4});
   best.time = 9;
@@ -38,18 +38,18 @@ TEST_CASE("without a listener there is no callback") {
   const run_control run;
   const run_clock clock(run);
   const solution best;
-  CHECK_FALSE(relay_progress("whole", clock, best));
+  CHECK_FALSE(detail::relay_progress("whole", clock, best));
 }
 
 TEST_CASE("work in operations of eviction passes, there and back") {
   run_control run;
-  CHECK(in_evictions(run).work_limit == run_control::no_work_limit);
+  CHECK(detail::in_evictions(run).work_limit == run_control::no_work_limit);
   run.work_limit = 10;
-  CHECK(in_evictions(run).work_limit == 10 * evictions_per_work);
+  CHECK(detail::in_evictions(run).work_limit == 10 * detail::evictions_per_work);
   run.work_limit = run_control::no_work_limit - 1;
-  CHECK(in_evictions(run).work_limit < run_control::no_work_limit);
-  CHECK(in_evictions(run).work_limit > run_control::no_work_limit / 2);
-  CHECK(work_of_evictions(0) == 0);
-  CHECK(work_of_evictions(1) == 1);
-  CHECK(work_of_evictions(10 * evictions_per_work) == 10);
+  CHECK(detail::in_evictions(run).work_limit < run_control::no_work_limit);
+  CHECK(detail::in_evictions(run).work_limit > run_control::no_work_limit / 2);
+  CHECK(detail::work_of_evictions(0) == 0);
+  CHECK(detail::work_of_evictions(1) == 1);
+  CHECK(detail::work_of_evictions(10 * detail::evictions_per_work) == 10);
 }

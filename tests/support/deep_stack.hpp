@@ -18,7 +18,7 @@ namespace remat::test {
 /// operations. `seed` varies sizes and times from block to block a little; 0: all blocks are equal.
 [[nodiscard]] inline problem deep_stack(std::uint32_t blocks, std::uint64_t seed = 0) {
   constexpr std::uint32_t in_block = 10;
-  random_source random(seed);
+  detail::random_source random(seed);
   const auto vary = [&](std::int64_t bytes) {
     return seed == 0 ? bytes : bytes - bytes / 8 + random.below(static_cast<std::uint64_t>(bytes / 4));
   };

@@ -16,16 +16,16 @@ namespace remat::test {
 /// Forwards, a loss and backwards of `graphs` sub-graphs, each with `options` options and perhaps a forward that keeps
 /// nothing. Sub-graphs read one or two earlier ones, so that gradients are added up; some backwards read what their
 /// forward read; some may run again. Small whole numbers throughout.
-[[nodiscard]] inline level_problem random_training_level(std::uint64_t seed, std::uint32_t graphs,
-                                                         std::uint32_t options) {
+[[nodiscard]] inline detail::level_problem random_training_level(std::uint64_t seed, std::uint32_t graphs,
+                                                                 std::uint32_t options) {
   std::mt19937_64 engine(seed);
   const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(engine() % n); };
-  level_problem p;
+  detail::level_problem p;
   const auto tensor = [&](std::uint32_t most) {
     p.bytes.push_back(1 + below(most));
     return static_cast<std::uint32_t>(p.bytes.size() - 1);
   };
-  using variant = level_problem::variant;
+  using variant = detail::level_problem::variant;
   const auto finish = [&](variant v, std::uint32_t most_time) {
     for (auto* list : {&v.reads, &v.writes}) {
       std::sort(list->begin(), list->end());
@@ -51,7 +51,7 @@ namespace remat::test {
     for (const std::uint32_t j : from[k]) ++readers[j];
     const std::uint32_t count = 1 + below(options);
     for (std::uint32_t o = 0; o < count; ++o) kept[k].push_back(tensor(12));
-    level_problem::run r;
+    detail::level_problem::run r;
     r.again = below(8) != 0;
     variant plain;
     plain.writes = {made[k]};
@@ -69,7 +69,7 @@ namespace remat::test {
   loss.reads = {made[graphs - 1]};
   loss.writes = {gradient[graphs - 1]};
   p.runs.push_back({below(4) == 0, {finish(std::move(loss), 3)}});
-  const std::uint32_t tied = below(3) == 0 && graphs > 1 ? tensor(5) : level_problem::none;
+  const std::uint32_t tied = below(3) == 0 && graphs > 1 ? tensor(5) : detail::level_problem::none;
   for (std::uint32_t k = graphs; k-- > 0;) {
     variant plain;
     plain.reads = {gradient[k]};
@@ -82,11 +82,11 @@ namespace remat::test {
       p.outputs.push_back(tensor(4));
       plain.writes.push_back(p.outputs.back());
     }
-    if (tied != level_problem::none && (k == 0 || k + 1 == graphs)) {
+    if (tied != detail::level_problem::none && (k == 0 || k + 1 == graphs)) {
       plain.writes.push_back(tied);
       once = true;
     }
-    level_problem::run r;
+    detail::level_problem::run r;
     r.again = !once;
     for (const std::uint32_t x : kept[k]) {
       variant v = plain;
@@ -97,26 +97,27 @@ namespace remat::test {
     }
     p.runs.push_back(std::move(r));
   }
-  if (tied != level_problem::none) p.outputs.push_back(tied);
+  if (tied != detail::level_problem::none) p.outputs.push_back(tied);
   std::sort(p.outputs.begin(), p.outputs.end());
   return p;
 }
 
 /// Runs whose variants read and write what comes: alternatives of alternatives, read from anywhere.
-[[nodiscard]] inline level_problem random_tangled_level(std::uint64_t seed, std::uint32_t runs, std::uint32_t options) {
+[[nodiscard]] inline detail::level_problem random_tangled_level(std::uint64_t seed, std::uint32_t runs,
+                                                                std::uint32_t options) {
   std::mt19937_64 engine(seed);
   const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(engine() % n); };
-  level_problem p;
+  detail::level_problem p;
   std::vector<std::uint32_t> writer;
   for (std::uint32_t k = 0; k < runs; ++k) {
     const auto old = static_cast<std::uint32_t>(p.bytes.size());
     const std::uint32_t fresh = 1 + below(3);
     for (std::uint32_t i = 0; i < fresh; ++i) p.bytes.push_back(1 + below(9));
-    level_problem::run r;
+    detail::level_problem::run r;
     r.again = below(5) != 0;
     const std::uint32_t count = 1 + below(options);
     for (std::uint32_t o = 0; o < count; ++o) {
-      level_problem::variant v;
+      detail::level_problem::variant v;
       for (std::uint32_t x = 0; x < old; ++x)
         if (below(old + 1) < 2) v.reads.push_back(x);
       for (std::uint32_t x = old; x < old + fresh; ++x)
@@ -133,7 +134,7 @@ namespace remat::test {
 }
 
 /// A mixture of both, small enough for an exhaustive search.
-[[nodiscard]] inline level_problem random_level(std::uint64_t seed) {
+[[nodiscard]] inline detail::level_problem random_level(std::uint64_t seed) {
   if (seed % 4 == 3)
     return random_tangled_level(seed, 3 + static_cast<std::uint32_t>(seed / 4 % 4),
                                 1 + static_cast<std::uint32_t>(seed / 16 % 3));
@@ -143,17 +144,17 @@ namespace remat::test {
 
 /// Every run once, each in the first variant (`pick` 0) whose reads are there, or the last (1); nothing if there is
 /// none.
-[[nodiscard]] inline std::vector<level_problem::choice> run_once(const level_problem& level, int pick) {
-  std::vector<level_problem::choice> out;
+[[nodiscard]] inline std::vector<detail::level_problem::choice> run_once(const detail::level_problem& level, int pick) {
+  std::vector<detail::level_problem::choice> out;
   std::vector<std::uint8_t> written(level.bytes.size(), 0);
   for (std::uint32_t k = 0; k < level.runs.size(); ++k) {
-    std::uint32_t chosen = level_problem::none;
+    std::uint32_t chosen = detail::level_problem::none;
     for (std::uint32_t o = 0; o < level.runs[k].variants.size(); ++o) {
       const auto& reads = level.runs[k].variants[o].reads;
       if (!std::all_of(reads.begin(), reads.end(), [&](std::uint32_t x) { return written[x] != 0; })) continue;
-      if (chosen == level_problem::none || pick == 1) chosen = o;
+      if (chosen == detail::level_problem::none || pick == 1) chosen = o;
     }
-    if (chosen == level_problem::none) return {};
+    if (chosen == detail::level_problem::none) return {};
     out.push_back({k, chosen});
     for (const std::uint32_t x : level.runs[k].variants[chosen].writes) written[x] = 1;
   }
@@ -161,7 +162,7 @@ namespace remat::test {
 }
 
 /// A budget that asks for something: between what single runs need and what the fastest sequence takes.
-[[nodiscard]] inline std::int64_t budget_of(const level_problem& p, int percent) {
+[[nodiscard]] inline std::int64_t budget_of(const detail::level_problem& p, int percent) {
   std::int64_t low = 0;
   for (const auto& r : p.runs) {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -172,7 +173,7 @@ namespace remat::test {
     }
     low = std::max(low, least);
   }
-  const std::vector<level_problem::choice> all = run_once(p, 0);
+  const std::vector<detail::level_problem::choice> all = run_once(p, 0);
   const std::int64_t high = all.empty() ? 2 * low : simulate_level(p, all).peak_bytes;
   return low + (std::max(high, low) - low) * percent / 100;
 }

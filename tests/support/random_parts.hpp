@@ -27,11 +27,11 @@ struct divided_step {
     for (std::uint32_t i = 0; i < hierarchy.num_forward; ++i) out[hierarchy.order[i]] = 1;
     return out;
   }
-  [[nodiscard]] bool mixed_sums() const { return has_mixed_sums(whole.graph(), forward()); }
+  [[nodiscard]] bool mixed_sums() const { return detail::has_mixed_sums(whole.graph(), forward()); }
   /// All groups but the whole step.
-  [[nodiscard]] std::vector<step_part> parts() const {
-    part_extractor extract(whole.graph(), hierarchy);
-    std::vector<step_part> out;
+  [[nodiscard]] std::vector<detail::step_part> parts() const {
+    detail::part_extractor extract(whole.graph(), hierarchy);
+    std::vector<detail::step_part> out;
     for (std::size_t g = 1; g < hierarchy.groups.size(); ++g) out.push_back(extract(g));
     return out;
   }

@@ -102,7 +102,7 @@ TEST_CASE("mutated decompositions: the verdict is that of the definition") {
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     std::mt19937_64 random(seed);
     const undirected_graph g = random_undirected(seed, static_cast<std::uint32_t>(3 + seed % 8), 35);
-    tree_decomposition t = remat::decomposition_of(g, remat::elimination_order(g));
+    tree_decomposition t = remat::decomposition_of(g, remat::detail::elimination_order(g));
     std::vector<std::vector<std::uint32_t>> bags;
     for (std::size_t b = 0; b < t.size(); ++b) bags.emplace_back(t.bags[b].begin(), t.bags[b].end());
     std::vector<std::uint32_t>& bag = bags[random() % bags.size()];

@@ -21,7 +21,7 @@ using namespace remat::test;
 std::uint32_t width_by_ranks(const undirected_graph& g, const std::vector<std::uint32_t>& rank) {
   remat::detail::eliminating::greedy_options options;
   options.rank = rank;
-  return remat::elimination_width(g, remat::detail::eliminating::greedy_order(g, options));
+  return remat::detail::elimination_width(g, remat::detail::eliminating::greedy_order(g, options));
 }
 
 }  // namespace
@@ -31,9 +31,9 @@ TEST_CASE("vertices of one rank in different parts are not joined through lower 
   // stays in one cell. So parts below a rank hold vertices of one cell only.
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const undirected_graph g = grid_graph(9, 30);
-    remat::dissection_options options;
+    remat::detail::dissection_options options;
     options.seed = seed;
-    const auto rank = remat::dissection_ranks(g, options);
+    const auto rank = remat::detail::dissection_ranks(g, options);
     REQUIRE(rank.size() == g.num_vertices());
     const std::uint32_t top = *std::max_element(rank.begin(), rank.end());
     REQUIRE(top > 1);
@@ -65,30 +65,30 @@ TEST_CASE("on a long grid the order is no wider than two of its columns and some
   const undirected_graph g = grid_graph(10, 60);
   std::uint32_t best = 1000;
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
-    remat::dissection_options options;
+    remat::detail::dissection_options options;
     options.seed = seed;
-    best = std::min(best, width_by_ranks(g, remat::dissection_ranks(g, options)));
+    best = std::min(best, width_by_ranks(g, remat::detail::dissection_ranks(g, options)));
   }
   CHECK(best >= 10);
   CHECK(best <= 24);  // a cell lies between two separators
 }
 
 TEST_CASE("disconnected graphs, small ones, a target; a seed decides; a stop gives nothing") {
-  CHECK(remat::dissection_ranks(undirected_graph(), {}).empty());
-  CHECK(remat::dissection_ranks(undirected_graph(50, {}), {}) == std::vector<std::uint32_t>(50, 0));
-  CHECK(remat::dissection_ranks(complete_graph(60), {}) == std::vector<std::uint32_t>(60, 0));
+  CHECK(remat::detail::dissection_ranks(undirected_graph(), {}).empty());
+  CHECK(remat::detail::dissection_ranks(undirected_graph(50, {}), {}) == std::vector<std::uint32_t>(50, 0));
+  CHECK(remat::detail::dissection_ranks(complete_graph(60), {}) == std::vector<std::uint32_t>(60, 0));
   const undirected_graph g = random_undirected(2, 300, 1);
-  remat::dissection_options options;
+  remat::detail::dissection_options options;
   options.seed = 5;
   std::uint64_t work = 0;
   options.work = &work;
-  const auto rank = remat::dissection_ranks(g, options);
-  CHECK(rank == remat::dissection_ranks(g, options));
+  const auto rank = remat::detail::dissection_ranks(g, options);
+  CHECK(rank == remat::detail::dissection_ranks(g, options));
   CHECK(work > 0);
   options.target = 300;
-  CHECK(remat::dissection_ranks(g, options) == std::vector<std::uint32_t>(300, 0));
+  CHECK(remat::detail::dissection_ranks(g, options) == std::vector<std::uint32_t>(300, 0));
   options.target = 0;
   const std::function<bool()> stop = [] { return true; };
   options.stop = &stop;
-  CHECK(remat::dissection_ranks(g, options).empty());
+  CHECK(remat::detail::dissection_ranks(g, options).empty());
 }

@@ -19,9 +19,9 @@
 
 namespace {
 
-using remat::elimination_rule;
 using remat::undirected_graph;
 using namespace remat::test;
+using namespace remat::detail;
 
 constexpr elimination_rule rules[] = {elimination_rule::min_degree, elimination_rule::min_fill,
                                       elimination_rule::fill_and_degree, elimination_rule::sparsest};
@@ -59,10 +59,10 @@ bool is_permutation_of_vertices(std::vector<std::uint32_t> order, std::size_t n)
 /// Whether each vertex, until what is left cannot matter, has least of what the rule counts.
 template <class Adjacency>
 void check_greedy(const undirected_graph& g, elimination_rule rule, std::uint64_t seed) {
-  remat::detail::eliminating::greedy_options options;
+  eliminating::greedy_options options;
   options.rule = rule;
   options.seed = seed;
-  const auto order = remat::detail::eliminating::greedy<Adjacency>(g, options).run();
+  const auto order = eliminating::greedy<Adjacency>(g, options).run();
   REQUIRE(is_permutation_of_vertices(order, g.num_vertices()));
   std::size_t width = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -95,7 +95,7 @@ TEST_CASE("the width of an order, and of each position, is that of the game play
     const auto game = play(g, order);
     std::vector<std::uint32_t> width_at;
     std::size_t width = 0;
-    const std::uint32_t found = remat::elimination_width(g, order, &width_at);
+    const std::uint32_t found = elimination_width(g, order, &width_at);
     for (std::size_t i = 0; i < n; ++i) {
       CHECK(width_at[i] == game[i].first);
       width = std::max(width, game[i].first);
@@ -109,8 +109,8 @@ TEST_CASE("greedy orders take a vertex with least of what they count, dense and 
     CAPTURE(seed);
     const undirected_graph g = random_undirected(seed, 13, static_cast<std::uint32_t>(15 + 3 * seed));
     for (const elimination_rule rule : rules) {
-      check_greedy<remat::detail::eliminating::dense_adjacency>(g, rule, seed);
-      check_greedy<remat::detail::eliminating::sparse_adjacency>(g, rule, seed);
+      check_greedy<eliminating::dense_adjacency>(g, rule, seed);
+      check_greedy<eliminating::sparse_adjacency>(g, rule, seed);
     }
   }
 }
@@ -123,19 +123,19 @@ TEST_CASE("dense and sparse give the same order; a few neighbours go into a long
                                       return undirected_graph(120, edges);
                                     }()})
     for (const elimination_rule rule : rules) {
-      remat::detail::eliminating::greedy_options options;
+      eliminating::greedy_options options;
       options.rule = rule;
       options.seed = 3;
-      CHECK(remat::detail::eliminating::greedy<remat::detail::eliminating::dense_adjacency>(g, options).run() ==
-            remat::detail::eliminating::greedy<remat::detail::eliminating::sparse_adjacency>(g, options).run());
+      CHECK(eliminating::greedy<eliminating::dense_adjacency>(g, options).run() ==
+            eliminating::greedy<eliminating::sparse_adjacency>(g, options).run());
     }
 }
 
 TEST_CASE("least fill and maximum cardinality search add nothing to a chordal graph") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const undirected_graph g = k_tree(seed, 80, 5);
-    CHECK(remat::elimination_width(g, remat::elimination_order(g, elimination_rule::min_fill, seed)) == 5);
-    const auto order = remat::maximum_cardinality_order(g);
+    CHECK(elimination_width(g, elimination_order(g, elimination_rule::min_fill, seed)) == 5);
+    const auto order = maximum_cardinality_order(g);
     REQUIRE(is_permutation_of_vertices(order, 80));
     std::size_t fill = 0;
     for (const auto& step : play(g, order)) fill += step.second;
@@ -147,21 +147,19 @@ TEST_CASE("ranks come in order; it gives up at a width; it can be stopped; a see
   const undirected_graph g = grid_graph(8, 8);
   std::vector<std::uint32_t> rank(64);
   for (std::uint32_t v = 0; v < 64; ++v) rank[v] = v % 3;
-  remat::detail::eliminating::greedy_options options;
+  eliminating::greedy_options options;
   options.rank = rank;
-  const auto order = remat::detail::eliminating::greedy_order(g, options);
+  const auto order = eliminating::greedy_order(g, options);
   REQUIRE(is_permutation_of_vertices(order, 64));
   for (std::size_t i = 1; i < order.size(); ++i) CHECK(rank[order[i - 1]] <= rank[order[i]]);
   options.rank = {};
   options.give_up = 8;  // the treewidth
-  CHECK(remat::detail::eliminating::greedy_order(g, options).empty());
+  CHECK(eliminating::greedy_order(g, options).empty());
   options.give_up = remat::undirected_graph::none;
   const std::function<bool()> stop = [] { return true; };
   options.stop = &stop;
-  CHECK(remat::detail::eliminating::greedy_order(random_undirected(1, 300, 50), options).empty());
-  CHECK(remat::elimination_order(g, elimination_rule::min_degree, 1) ==
-        remat::elimination_order(g, elimination_rule::min_degree, 1));
-  CHECK(remat::elimination_order(g, elimination_rule::min_degree, 1) !=
-        remat::elimination_order(g, elimination_rule::min_degree, 2));
-  CHECK(remat::elimination_order(undirected_graph()).empty());
+  CHECK(eliminating::greedy_order(random_undirected(1, 300, 50), options).empty());
+  CHECK(elimination_order(g, elimination_rule::min_degree, 1) == elimination_order(g, elimination_rule::min_degree, 1));
+  CHECK(elimination_order(g, elimination_rule::min_degree, 1) != elimination_order(g, elimination_rule::min_degree, 2));
+  CHECK(elimination_order(undirected_graph()).empty());
 }

@@ -13,9 +13,9 @@
 
 namespace {
 
-using remat::flow_cutter;
 using remat::undirected_graph;
 using namespace remat::test;
+using namespace remat::detail;
 
 /// Of the graph without `gone`: the part of each vertex; gone ones have 0.
 std::vector<std::uint32_t> parts_without(const undirected_graph& g, const std::vector<std::uint32_t>& gone) {
@@ -61,7 +61,7 @@ TEST_CASE("every separator separates its ends, and the first is least") {
     CAPTURE(seed);
     const auto n = static_cast<std::uint32_t>(4 + seed % 8);
     const undirected_graph g = random_undirected(seed, n, static_cast<std::uint32_t>(20 + seed % 40));
-    remat::random_source random(seed);
+    random_source random(seed);
     flow_cutter cutter(g);
     for (int pair = 0; pair < 4; ++pair) {
       const std::uint32_t s = random.below(n), t = random.below(n);
@@ -87,7 +87,7 @@ TEST_CASE("every separator separates its ends, and the first is least") {
 
 TEST_CASE("larger graphs: separators all the way, each at most as large as asked for") {
   for (const undirected_graph& g : {grid_graph(12, 25), k_tree(7, 300, 6, 40), random_undirected(9, 200, 4)}) {
-    remat::random_source random(1);
+    random_source random(1);
     flow_cutter cutter(g);
     const auto n = static_cast<std::uint32_t>(g.num_vertices());
     for (int pair = 0; pair < 12; ++pair) {
@@ -109,7 +109,7 @@ TEST_CASE("larger graphs: separators all the way, each at most as large as asked
 
 TEST_CASE("a long grid is halved by one of its columns") {
   const undirected_graph g = grid_graph(6, 40);
-  remat::random_source random(3);
+  random_source random(3);
   flow_cutter cutter(g);
   const auto found = cutter.run(0, 239, 30, random);
   const auto even = std::find_if(found.begin(), found.end(), [](const auto& cut) { return cut.smaller_side >= 96; });

@@ -28,7 +28,7 @@ TEST_CASE("every step leaves a valid decomposition that is not wider, and small 
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const undirected_graph g = random_undirected(seed, static_cast<std::uint32_t>(6 + seed % 6), 40);
-    remat::decomposition_improver improver(g, listed(g), seed);
+    remat::detail::decomposition_improver improver(g, listed(g), seed);
     std::int64_t width = improver.width();
     for (int i = 0; i < 20; ++i) {
       improver.step(100'000, nullptr);
@@ -45,7 +45,7 @@ TEST_CASE("every step leaves a valid decomposition that is not wider, and small 
 TEST_CASE("larger graphs get better, validly, and the same for a seed") {
   for (const undirected_graph& g : {grid_graph(9, 12), k_tree(4, 160, 5, 30), random_undirected(3, 80, 7)}) {
     const remat::tree_decomposition start = listed(g);
-    remat::decomposition_improver one(g, start, 5), other(g, start, 5);
+    remat::detail::decomposition_improver one(g, start, 5), other(g, start, 5);
     for (int i = 0; i < 25; ++i) CHECK(one.step(50'000, nullptr) == other.step(50'000, nullptr));
     CHECK(remat::check_decomposition(g, one.tree()).valid());
     CHECK(one.tree().bags.values == other.tree().bags.values);
@@ -54,7 +54,7 @@ TEST_CASE("larger graphs get better, validly, and the same for a seed") {
     CHECK(one.width() <= start.width());
   }
   const undirected_graph g = k_tree(4, 160, 5, 30);
-  remat::decomposition_improver improver(g, listed(g), 1);
+  remat::detail::decomposition_improver improver(g, listed(g), 1);
   const std::int64_t before = improver.width();
   for (int i = 0; i < 40; ++i) improver.step(200'000, nullptr);
   CHECK(improver.width() < before);
@@ -62,11 +62,11 @@ TEST_CASE("larger graphs get better, validly, and the same for a seed") {
 
 TEST_CASE("a stop ends a step with what was there; what is narrow already is left alone") {
   const undirected_graph g = grid_graph(8, 8);
-  remat::decomposition_improver improver(g, listed(g), 1);
+  remat::detail::decomposition_improver improver(g, listed(g), 1);
   const std::function<bool()> stop = [] { return true; };
   improver.step(1'000'000, &stop);
   CHECK(remat::check_decomposition(g, improver.tree()).valid());
   const undirected_graph nothing(3, {});
-  remat::decomposition_improver idle(nothing, listed(nothing), 1);
+  remat::detail::decomposition_improver idle(nothing, listed(nothing), 1);
   CHECK_FALSE(idle.step(1000, nullptr));
 }

@@ -17,8 +17,8 @@
 namespace {
 
 using remat::undirected_graph;
-using remat::width_verdict;
 using namespace remat::test;
+using namespace remat::detail;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ TEST_CASE("every width of random graphs is found or refuted, as the exhaustive r
     const undirected_graph g = random_undirected(seed, n, static_cast<std::uint32_t>(15 + seed * 11 % 60));
     const std::int64_t width = exhaustive_treewidth(g);
     for (std::uint32_t k = 0; k < n; ++k) {
-      const remat::width_decision decision = remat::decide_width(g, k);
+      const width_decision decision = decide_width(g, k);
       REQUIRE(decision.verdict == (k < width ? width_verdict::refuted : width_verdict::found));
       if (decision.verdict != width_verdict::found) continue;
       const auto report = remat::check_decomposition(g, decision.tree);
@@ -42,22 +42,22 @@ TEST_CASE("every width of random graphs is found or refuted, as the exhaustive r
 TEST_CASE("graphs of more words: grids, k-trees, random ones, by other numbers") {
   for (std::uint32_t columns : {5U, 14U, 30U}) {  // 20, 56, 120 vertices
     const undirected_graph g = grid_graph(4, columns);
-    CHECK(remat::decide_width(g, 3).verdict == width_verdict::refuted);
-    const auto four = remat::decide_width(g, 4);
+    CHECK(decide_width(g, 3).verdict == width_verdict::refuted);
+    const auto four = decide_width(g, 4);
     REQUIRE(four.verdict == width_verdict::found);
     CHECK(remat::check_decomposition(g, four.tree).width == 4);
   }
   for (std::uint32_t n : {70U, 150U, 220U}) {
     const undirected_graph g = k_tree(n, n, 3);
-    CHECK(remat::decide_width(g, 2).verdict == width_verdict::refuted);
-    const auto three = remat::decide_width(g, 3);
+    CHECK(decide_width(g, 2).verdict == width_verdict::refuted);
+    const auto three = decide_width(g, 3);
     REQUIRE(three.verdict == width_verdict::found);
     CHECK(remat::check_decomposition(g, three.tree).valid());
   }
   for (std::uint32_t n : {300U, 450U, 700U}) {
-    CHECK(remat::decide_width(cycle_graph(n), 1).verdict == width_verdict::refuted);
+    CHECK(decide_width(cycle_graph(n), 1).verdict == width_verdict::refuted);
     const undirected_graph tree = grid_graph(1, n);
-    const auto one = remat::decide_width(tree, 1);
+    const auto one = decide_width(tree, 1);
     REQUIRE(one.verdict == width_verdict::found);
     CHECK(remat::check_decomposition(tree, one.tree).width == 1);
   }
@@ -73,25 +73,24 @@ TEST_CASE("the order of the vertices does not matter") {
     std::vector<undirected_graph::edge> edges;
     g.for_each_edge([&](std::uint32_t u, std::uint32_t v) { edges.emplace_back(number[u], number[v]); });
     const undirected_graph h(24, edges);
-    for (std::uint32_t k = 1; k < 10; ++k)
-      CHECK(remat::decide_width(g, k).verdict == remat::decide_width(h, k).verdict);
+    for (std::uint32_t k = 1; k < 10; ++k) CHECK(decide_width(g, k).verdict == decide_width(h, k).verdict);
   }
 }
 
 TEST_CASE("limits leave it unfinished") {
   const undirected_graph g = random_undirected(1, 100, 10);
-  remat::width_search_limits limits;
+  width_search_limits limits;
   std::uint64_t spent = 0;
   limits.spent = &spent;
   limits.work = 1000;
-  CHECK(remat::decide_width(g, 20, limits).verdict == width_verdict::unfinished);
+  CHECK(decide_width(g, 20, limits).verdict == width_verdict::unfinished);
   CHECK(spent >= 1000);
   limits.work = std::numeric_limits<std::uint64_t>::max();
   limits.bytes = 100'000;
-  CHECK(remat::decide_width(g, 20, limits).verdict == width_verdict::unfinished);
+  CHECK(decide_width(g, 20, limits).verdict == width_verdict::unfinished);
   const std::function<bool()> stop = [] { return true; };
   limits.bytes = std::size_t{1} << 29U;
   limits.stop = &stop;
-  CHECK(remat::decide_width(g, 20, limits).verdict == width_verdict::unfinished);
-  CHECK(remat::decide_width(k_tree(1, 2000, 2), 2).verdict == width_verdict::unfinished);  // too many vertices
+  CHECK(decide_width(g, 20, limits).verdict == width_verdict::unfinished);
+  CHECK(decide_width(k_tree(1, 2000, 2), 2).verdict == width_verdict::unfinished);  // too many vertices
 }

@@ -29,19 +29,20 @@ TEST_CASE("random graphs: the treewidth is the larger of the rest's and the boun
     const undirected_graph g = random_undirected(seed, n, static_cast<std::uint32_t>(15 + seed * 13 % 55));
     const std::int64_t width = exhaustive_treewidth(g);
     for (const std::int64_t low : {std::int64_t{0}, width / 2, width}) {  // all of them are bounds
-      const remat::reduced_graph r = remat::reduce(g, static_cast<std::uint32_t>(low));
+      const remat::detail::reduced_graph r = remat::detail::reduce(g, static_cast<std::uint32_t>(low));
       gone += r.eliminated.size();
       CHECK(r.eliminated.size() + r.rest.num_vertices() == n);
       CHECK(r.vertices.size() == r.rest.num_vertices());
       CHECK(r.lower_bound >= low);
       CHECK(std::max<std::int64_t>(r.lower_bound, exhaustive_treewidth(r.rest)) == width);
-      const auto order = r.lift(remat::elimination_order(r.rest));
-      CHECK(remat::elimination_width(g, order) <=
-            std::max(r.lower_bound, remat::elimination_width(r.rest, remat::elimination_order(r.rest))));
+      const auto order = r.lift(remat::detail::elimination_order(r.rest));
+      CHECK(
+          remat::detail::elimination_width(g, order) <=
+          std::max(r.lower_bound, remat::detail::elimination_width(r.rest, remat::detail::elimination_order(r.rest))));
     }
     // For a width that is wanted: if there is one, then there is one of the rest too.
     for (std::uint32_t target = 0; target < n; ++target) {
-      const remat::reduced_graph r = remat::reduce(g, target);
+      const remat::detail::reduced_graph r = remat::detail::reduce(g, target);
       const bool fits = r.lower_bound <= target && exhaustive_treewidth(r.rest) <= target;
       CHECK(fits == (width <= target));
     }
@@ -50,16 +51,16 @@ TEST_CASE("random graphs: the treewidth is the larger of the rest's and the boun
 }
 
 TEST_CASE("each rule") {
-  CHECK(remat::reduce(undirected_graph(3, {}), 0).rest.num_vertices() == 0);  // islets
-  CHECK(remat::reduce(k_tree(3, 50, 1), 0).rest.num_vertices() == 0);         // twigs
-  CHECK(remat::reduce(cycle_graph(9), 1).rest.num_vertices() == 9);           // no series yet
-  CHECK(remat::reduce(cycle_graph(9), 2).rest.num_vertices() == 0);           // series
-  CHECK(remat::reduce(k_tree(3, 50, 6), 0).lower_bound == 6);                 // simplicial
+  CHECK(remat::detail::reduce(undirected_graph(3, {}), 0).rest.num_vertices() == 0);  // islets
+  CHECK(remat::detail::reduce(k_tree(3, 50, 1), 0).rest.num_vertices() == 0);         // twigs
+  CHECK(remat::detail::reduce(cycle_graph(9), 1).rest.num_vertices() == 9);           // no series yet
+  CHECK(remat::detail::reduce(cycle_graph(9), 2).rest.num_vertices() == 0);           // series
+  CHECK(remat::detail::reduce(k_tree(3, 50, 6), 0).lower_bound == 6);                 // simplicial
   // A clique of five less one edge, on a cycle of such: 0's neighbours are a clique but for one vertex.
   const undirected_graph almost(
       6, edges{{0, 1}, {0, 2}, {0, 3}, {1, 2}, {3, 4}, {3, 5}, {1, 4}, {2, 5}, {4, 5}, {1, 5}, {2, 4}});
-  CHECK(remat::reduce(almost, 3).eliminated.size() > 0);
-  CHECK(remat::reduce(almost, 2).eliminated.empty());
+  CHECK(remat::detail::reduce(almost, 3).eliminated.size() > 0);
+  CHECK(remat::detail::reduce(almost, 2).eliminated.empty());
 }
 
 TEST_CASE("buddies: two vertices with the same three neighbours") {
@@ -69,8 +70,8 @@ TEST_CASE("buddies: two vertices with the same three neighbours") {
     for (std::uint32_t v = 3; v < 6; ++v) e.emplace_back(u, v);
   const undirected_graph g(6, e);
   CHECK(exhaustive_treewidth(g) == 3);
-  CHECK(remat::reduce(g, 2).eliminated.empty());
-  CHECK(remat::reduce(g, 3).rest.num_vertices() == 0);
+  CHECK(remat::detail::reduce(g, 2).eliminated.empty());
+  CHECK(remat::detail::reduce(g, 3).rest.num_vertices() == 0);
 }
 
 TEST_CASE("cubes: the cube's graph falls to its rule, and to no other") {
@@ -80,18 +81,18 @@ TEST_CASE("cubes: the cube's graph falls to its rule, and to no other") {
       if ((v & bit) == 0) e.emplace_back(v, v | bit);
   const undirected_graph g(8, e);
   CHECK(exhaustive_treewidth(g) == 3);
-  CHECK(remat::reduce(g, 2).eliminated.empty());
-  const auto r = remat::reduce(g, 3);
+  CHECK(remat::detail::reduce(g, 2).eliminated.empty());
+  const auto r = remat::detail::reduce(g, 3);
   CHECK(r.rest.num_vertices() == 0);
-  CHECK(remat::elimination_width(g, r.lift({})) == 3);
+  CHECK(remat::detail::elimination_width(g, r.lift({})) == 3);
 }
 
 TEST_CASE("a stop leaves a valid rest") {
   const undirected_graph g = k_tree(2, 20000, 3);
   int calls = 0;
   const std::function<bool()> stop = [&] { return ++calls > 3; };
-  const auto r = remat::reduce(g, 0, &stop);
+  const auto r = remat::detail::reduce(g, 0, &stop);
   CHECK(r.eliminated.size() > 100);
   CHECK(r.rest.num_vertices() > 100);
-  CHECK(remat::elimination_width(g, r.lift(remat::elimination_order(r.rest))) == 3);
+  CHECK(remat::detail::elimination_width(g, r.lift(remat::detail::elimination_order(r.rest))) == 3);
 }

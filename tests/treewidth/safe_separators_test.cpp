@@ -33,7 +33,7 @@ std::vector<undirected_graph::edge> filled(const tree_decomposition& t) {
 
 /// Whether elimination in some order adds no edge: maximum cardinality search finds such an order if there is one.
 bool chordal(const undirected_graph& g) {
-  const auto order = remat::maximum_cardinality_order(g);
+  const auto order = remat::detail::maximum_cardinality_order(g);
   return filled(remat::decomposition_of(g, order)).size() == g.num_edges();
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("a minimal decomposition: within the given one, and no added edge can 
     std::vector<std::uint32_t> order(n);
     for (std::uint32_t v = 0; v < n; ++v) order[v] = v;
     const tree_decomposition t = remat::decomposition_of(g, order);
-    const tree_decomposition m = remat::minimal_decomposition(g, t);
+    const tree_decomposition m = remat::detail::minimal_decomposition(g, t);
     REQUIRE(remat::check_decomposition(g, m).valid());
     const auto before = filled(t), after = filled(m);
     CHECK(std::includes(before.begin(), before.end(), after.begin(), after.end()));
@@ -74,9 +74,9 @@ TEST_CASE("what is called safe is safe: a clique there leaves the treewidth as i
     const auto n = static_cast<std::uint32_t>(5 + seed % 7);
     const undirected_graph g = random_undirected(seed, n, static_cast<std::uint32_t>(20 + seed % 30));
     const tree_decomposition t =
-        remat::minimal_decomposition(g, remat::decomposition_of(g, remat::elimination_order(g)));
+        remat::detail::minimal_decomposition(g, remat::decomposition_of(g, remat::detail::elimination_order(g)));
     const std::int64_t width = exhaustive_treewidth(g);
-    remat::safe_separator_test test(g);
+    remat::detail::safe_separator_test test(g);
     for (std::size_t e = 0; e < t.edges.size(); ++e) {
       const auto s = shared(t, e);
       if (s.empty()) continue;
@@ -102,7 +102,7 @@ TEST_CASE("the torso of some bags: their graph, with cliques where the others ha
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const undirected_graph g = random_undirected(seed, 20, 15);
-    const tree_decomposition t = remat::decomposition_of(g, remat::elimination_order(g));
+    const tree_decomposition t = remat::decomposition_of(g, remat::detail::elimination_order(g));
     const auto links = t.links();
     std::vector<std::uint32_t> number(20, remat::undirected_graph::none);
     // A connected part of the tree: bags found first from one of them.
@@ -111,7 +111,7 @@ TEST_CASE("the torso of some bags: their graph, with cliques where the others ha
       for (const std::uint32_t b : links[chosen[i]])
         if (std::find(chosen.begin(), chosen.end(), b) == chosen.end() && chosen.size() < t.size() / 2 + 1)
           chosen.push_back(b);
-    const remat::torso side = remat::torso_of(g, t, links, chosen, number);
+    const remat::detail::torso side = remat::detail::torso_of(g, t, links, chosen, number);
     CHECK(std::count(number.begin(), number.end(), remat::undirected_graph::none) == 20);
     CHECK(remat::check_decomposition(side.graph, side.tree).valid());
     CHECK(std::is_sorted(side.vertices.begin(), side.vertices.end()));

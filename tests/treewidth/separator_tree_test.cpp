@@ -12,6 +12,7 @@
 #include "remat/treewidth/undirected_graph.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

@@ -49,7 +49,7 @@ TEST_CASE("the decomposition of an order is valid, minimal in bags, and as wide 
     CHECK(report.valid());
     CHECK(t.width() == report.width);
     if (n == 0) continue;
-    CHECK(t.width() == remat::elimination_width(g, order));
+    CHECK(t.width() == remat::detail::elimination_width(g, order));
     CHECK_FALSE(has_subsets(t));
     const tree_decomposition again = remat::decomposition_of(g, remat::elimination_order_of(t, n));
     CHECK(again.width() <= t.width());

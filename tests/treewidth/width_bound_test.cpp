@@ -22,7 +22,7 @@ TEST_CASE("never above the treewidth, and often equal") {
     const auto g = random_undirected(seed, static_cast<std::uint32_t>(1 + seed % 12),
                                      static_cast<std::uint32_t>(10 + seed * 7 % 70));
     const std::int64_t width = exhaustive_treewidth(g);
-    const std::uint32_t bound = remat::contraction_bound(g, seed);
+    const std::uint32_t bound = remat::detail::contraction_bound(g, seed);
     CHECK(bound <= width);
     equal += bound == width;
   }
@@ -30,13 +30,13 @@ TEST_CASE("never above the treewidth, and often equal") {
 }
 
 TEST_CASE("cliques, cycles, trees, k-trees: equal; grids: at least 2") {
-  CHECK(remat::contraction_bound(remat::undirected_graph()) == 0);
-  CHECK(remat::contraction_bound(complete_graph(30)) == 29);
-  CHECK(remat::contraction_bound(cycle_graph(50)) == 2);
-  CHECK(remat::contraction_bound(k_tree(1, 100, 1)) == 1);
-  CHECK(remat::contraction_bound(k_tree(1, 100, 9)) == 9);
-  CHECK(remat::contraction_bound(grid_graph(8, 8)) >= 3);
-  CHECK(remat::contraction_bound(grid_graph(8, 8)) <= 8);
+  CHECK(remat::detail::contraction_bound(remat::undirected_graph()) == 0);
+  CHECK(remat::detail::contraction_bound(complete_graph(30)) == 29);
+  CHECK(remat::detail::contraction_bound(cycle_graph(50)) == 2);
+  CHECK(remat::detail::contraction_bound(k_tree(1, 100, 1)) == 1);
+  CHECK(remat::detail::contraction_bound(k_tree(1, 100, 9)) == 9);
+  CHECK(remat::detail::contraction_bound(grid_graph(8, 8)) >= 3);
+  CHECK(remat::detail::contraction_bound(grid_graph(8, 8)) <= 8);
 }
 
 TEST_CASE("a long row gets a few neighbours more; a stop leaves a bound") {
@@ -46,7 +46,7 @@ TEST_CASE("a long row gets a few neighbours more; a stop leaves a bound") {
     if (v > 1) edges.emplace_back(v - 1, v);
   }
   const remat::undirected_graph fan(400, edges);
-  CHECK(remat::contraction_bound(fan) == 2);
+  CHECK(remat::detail::contraction_bound(fan) == 2);
   const std::function<bool()> stop = [] { return true; };
-  CHECK(remat::contraction_bound(fan, 0, &stop) <= 2);
+  CHECK(remat::detail::contraction_bound(fan, 0, &stop) <= 2);
 }

@@ -35,7 +35,7 @@ struct turnaround_result {
   /// The cost of the best choice within the budget at that moment. Solvers may start from the choice. The least time of
   /// any choice lies between `recomputation` and `choice.time`. Empty, like `saved` and `again`, where `want_saved` is
   /// false or the search was stopped before.
-  moment_choice choice{};
+  detail::moment_choice choice{};
   std::vector<tensor_id> saved{};   ///< the resident tensors of that choice beside the working set, ascending
   std::vector<op_id> again{};       ///< the operations that the choice runs again, ascending
   std::uint32_t moments_tried = 0;  ///< first runs of operations that were tried

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "remat/core/id.hpp"
@@ -79,4 +80,12 @@ class internal_error : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+/// `text` for a message of one line: control characters and bytes that are not UTF-8 become a backslash, an x and two
+/// hexadecimal digits, and the text is cut after `longest` bytes. O(min(|text|, longest)).
+[[nodiscard]] std::string printable(std::string_view text, std::size_t longest = 60);
+
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/core/impl/error.hpp"
+#endif

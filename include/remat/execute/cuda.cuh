@@ -17,13 +17,13 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/execute/cuda_captured_step.cuh"
 #include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_kernels.cuh"
 #include "remat/execute/cuda_options.cuh"
 #include "remat/execute/cuda_seed.cuh"
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/detail/cuda_arena.cuh"
-#include "remat/execute/detail/cuda_captured_step.cuh"
 #include "remat/execute/detail/cuda_debug.cuh"
 #include "remat/execute/detail/cuda_device.cuh"
 #include "remat/execute/detail/cuda_fork_join.cuh"
@@ -66,13 +66,13 @@ class cuda_executor {
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
         options_(std::move(options)),
-        device_(cuda::current_device()),
+        device_(detail::cuda::current_device()),
         arena_(std::move(options_.arena), arena_bytes_within(options_.arena_budget),
                static_cast<std::size_t>(plan_.alignment())),
         own_(make_streams(plan_, options_, device_)),
         streams_(all_streams(plan_, options_, own_)),
         calls_(plan_, arena_.bytes(), std::span<const cudaStream_t>(streams_)),
-        joints_(cuda::forks_and_joins(plan_)) {
+        joints_(detail::cuda::forks_and_joins(plan_)) {
     for (std::uint32_t e = 0; e < plan_.num_events(); ++e) events_.push_back(make_cuda_event());
     if (!joints_.forks.empty()) begun_ = make_cuda_event();
     for (const std::uint32_t s : joints_.joins) {
@@ -136,7 +136,7 @@ class cuda_executor {
     if (capturing_) {
       require_replayable();
     } else if (stream != checked_) {
-      cuda::require_stream_of(device_, stream, "the stream");
+      detail::cuda::require_stream_of(device_, stream, "the stream");
       checked_ = stream;
     }
     if (unsettled_) settle();
@@ -252,7 +252,7 @@ class cuda_executor {
   struct checked_kernels {
     cuda_executor& self;
     void operator()(const cuda_call& call) const {
-      const cuda::range named(self.labels_.empty() ? nullptr : self.labels_[index(call.operation)].c_str());
+      const detail::cuda::range named(self.labels_.empty() ? nullptr : self.labels_[index(call.operation)].c_str());
       const std::uint32_t times = self.repeats_.empty() ? 1 : self.repeats_[index(call.operation)];
       for (std::uint32_t i = 0; i < times; ++i) {
         if constexpr (std::same_as<decltype(self.kernels_(call)), cudaError_t>)
@@ -300,7 +300,7 @@ class cuda_executor {
   static std::vector<cuda_stream> make_streams(const launch_plan& plan, const cuda_options& options, int device) {
     std::vector<cuda_stream> out;
     if (!options.streams.empty())
-      cuda::require_plan_streams(options.streams, plan.num_streams(), device);
+      detail::cuda::require_plan_streams(options.streams, plan.num_streams(), device);
     else
       for (std::uint32_t s = 1; s < plan.num_streams(); ++s)
         out.push_back(make_cuda_stream(cudaStreamNonBlocking, options.priority));
@@ -319,7 +319,7 @@ class cuda_executor {
   void prepare(const char* before) {
     calls_.require_bound();
     throw_on_cuda_error(cudaGetLastError(), before);
-    cuda::require_current(device_);
+    detail::cuda::require_current(device_);
   }
   void require_timed() const {
     if (clocks_.empty() || !timed_)
@@ -335,10 +335,10 @@ class cuda_executor {
     if (!step.is_of(arena_)) throw bad_argument("the step was captured by another executor; capture it with this one");
   }
   void require_capturable(cudaStream_t stream) const {
-    if (cuda::is_legacy(stream))
+    if (detail::cuda::is_legacy(stream))
       throw bad_argument(
           "CUDA cannot capture the legacy default stream; pass a stream that was created, or cudaStreamPerThread");
-    cuda::require_stream_of(device_, stream, "the stream");
+    detail::cuda::require_stream_of(device_, stream, "the stream");
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
     if (status != cudaStreamCaptureStatusNone)
@@ -346,7 +346,7 @@ class cuda_executor {
   }
   [[nodiscard]] cudaStream_t own_capture_stream() {
     if (!capture_stream_) {
-      cuda::require_current(device_);
+      detail::cuda::require_current(device_);
       capture_stream_ = make_cuda_stream(cudaStreamNonBlocking, options_.priority);
     }
     return capture_stream_.get();
@@ -459,7 +459,7 @@ class cuda_executor {
   }
   void fill(std::span<std::byte> memory, std::uint32_t s) const {
     if (memory.empty()) return;
-    throw_on_cuda_error(cudaMemsetAsync(memory.data(), cuda::poison, memory.size(), stream(s)),
+    throw_on_cuda_error(cudaMemsetAsync(memory.data(), detail::cuda::poison, memory.size(), stream(s)),
                         "filling memory that holds nothing");
   }
   void fill(std::uint32_t a, std::uint32_t s) const {
@@ -482,11 +482,11 @@ class cuda_executor {
   Kernels kernels_;
   cuda_options options_;
   int device_;
-  cuda_arena arena_;
+  detail::cuda_arena arena_;
   std::vector<cuda_stream> own_;       // the plan's streams but stream 0, unless they are the caller's
   std::vector<cudaStream_t> streams_;  // all of the plan; stream 0 is that of the last run
-  launch_calls<cudaStream_t> calls_;
-  cuda::fork_and_join joints_;
+  detail::launch_calls<cudaStream_t> calls_;
+  detail::cuda::fork_and_join joints_;
   std::vector<cuda_event> events_;            // the plan's
   cuda_event begun_;                          // behind what the caller's stream held before the step
   std::vector<cuda_event> ends_;              // of the joined streams whose last launch has no event
@@ -495,8 +495,8 @@ class cuda_executor {
   std::vector<std::uint32_t> on_callers_;     // the launches of stream 0
   std::vector<std::uint32_t> repeats_;        // of each operation; empty: 1
   std::vector<std::uint32_t> timed_repeats_;  // of the last step that was enqueued
-  std::optional<cuda::memory_regions<>> regions_;
-  std::optional<cuda::write_check> writes_;
+  std::optional<detail::cuda::memory_regions<>> regions_;
+  std::optional<detail::cuda::write_check> writes_;
   cuda_stream capture_stream_;
   cudaStream_t checked_ = nullptr;  // a stream that is known to be of the device
   bool capturing_ = false;

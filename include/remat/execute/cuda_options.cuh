@@ -12,23 +12,23 @@
 
 namespace remat {
 
-namespace cuda {
+namespace detail::cuda {
 
 /// A byte that, repeated, is a NaN in every floating-point format.
 inline constexpr int poison = 0xff;
 
-}  // namespace cuda
+}  // namespace detail::cuda
 
 /// How closely `cuda_executor` watches the kernels. Only with `off` can a training step be captured.
 enum class cuda_debug : std::uint8_t {
   off,  ///< does not watch them
   /// Waits for each launch, so that an error that the device finds (an illegal address) names its operation.
   synchronize,
-  /// As `synchronize`, and fills memory that belongs to no tensor with `cuda::poison`: freed memory becomes poison,
-  /// fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
+  /// As `synchronize`, and fills memory that belongs to no tensor with `detail::cuda::poison`: freed memory becomes
+  /// poison, fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
   poison,
-  /// As `poison`, and compares the arena with a copy on the host after each launch (`cuda::write_check`): a kernel that
-  /// has written outside of its outputs and its workspace is named.
+  /// As `poison`, and compares the arena with a copy on the host after each launch (`detail::cuda::write_check`): a
+  /// kernel that has written outside of its outputs and its workspace is named.
   check_writes
 };
 
@@ -47,7 +47,7 @@ struct cuda_options {
   /// urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
   int priority = 0;
   cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
-  /// In a debug mode: tell NVTX which bytes of the arena belong to tensors (`cuda::memory_regions`), so that
+  /// In a debug mode: tell NVTX which bytes of the arena belong to tensors (`detail::cuda::memory_regions`), so that
   /// compute-sanitizer sees a kernel that leaves its tensor. Only for an arena that no other executor uses.
   bool regions = false;
   bool timing = false;  ///< note when each launch began and ended: two more events a launch

@@ -240,7 +240,7 @@ class host_executor {
   launch_plan plan_;
   Kernels kernels_;
   detail::host::arena_memory arena_;
-  launch_calls<host_stream> calls_;
+  detail::launch_calls<host_stream> calls_;
   detail::host::memory_guard guard_;
   bool watched_;
   std::vector<launch_time> times_;

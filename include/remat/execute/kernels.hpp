@@ -121,4 +121,22 @@ class kernel_table {
   return mix(mix(step_seed + golden) + golden * (index(o) + 1));
 }
 
+/// How closely `host_executor` watches the kernels.
+enum class host_debug : std::uint8_t {
+  off,  ///< does not watch them
+  /// Memory that belongs to no tensor is filled with `detail::host::poison`: freed memory becomes poison, fresh outputs
+  /// and workspace begin as poison. A byte that is not poison any more is noticed when its memory is given to a tensor,
+  /// or at the end of the training step. Memory of the caller is not watched; a bound output begins as poison where a
+  /// kernel must write all of it, and an accumulated one keeps what it holds.
+  poison,
+  /// As `poison`, but all free memory is compared after every launch, so that the error names the operation that wrote.
+  every_launch
+};
+
+/// How a run of a training step ended. Errors are exceptions.
+enum class run_status : std::uint8_t {
+  done,      ///< all launches were issued
+  cancelled  ///< a stop request ended the run before its last launch
+};
+
 }  // namespace remat

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "remat/chain/chain.hpp"
-#include "remat/io/detail/json.hpp"
+#include "remat/io/json.hpp"
 
 namespace remat {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "remat/io/detail/json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace remat {

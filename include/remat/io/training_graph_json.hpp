@@ -10,7 +10,7 @@
 
 #include "remat/cost/spec.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/io/detail/json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {

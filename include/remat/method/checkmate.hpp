@@ -8,7 +8,6 @@
 
 #include "remat/core/run.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/mip/detail/backend_ref.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"

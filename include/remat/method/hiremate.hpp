@@ -163,10 +163,11 @@ struct hiremate_solver {
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const hiremate_options& options = {}) const {
-    return detail::hierarchical::solve(
-        p, options, [this](const level_problem& level, std::int64_t budget, const hierarchical_ilp_options& solving) {
-          return hierarchical_ilp(backend, level, budget, solving);
-        });
+    return detail::hierarchical::solve(p, options,
+                                       [this](const detail::level_problem& level, std::int64_t budget,
+                                              const detail::hierarchical_ilp_options& solving) {
+                                         return hierarchical_ilp(backend, level, budget, solving);
+                                       });
   }
 };
 

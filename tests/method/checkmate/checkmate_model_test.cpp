@@ -34,7 +34,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 

@@ -14,6 +14,7 @@
 #include "support/random_graph.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 TEST_CASE("limits of runs again: the optimum of the program stays, decisions go") {
   std::size_t looked = 0, fewer = 0;

@@ -15,7 +15,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 std::int64_t whole(const figures& f, const char* name) {
   const auto* value = f.find<std::int64_t>(name);

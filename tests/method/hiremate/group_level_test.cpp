@@ -13,7 +13,8 @@
 #include "support/random_parts.hpp"
 
 namespace {
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 }  // namespace
 
 TEST_CASE("a schedule of a group's level is one of the group as a problem of operations") {

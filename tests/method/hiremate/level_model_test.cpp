@@ -29,7 +29,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 using choices = std::vector<level_problem::choice>;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();

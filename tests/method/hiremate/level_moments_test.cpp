@@ -12,7 +12,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 }  // namespace
 

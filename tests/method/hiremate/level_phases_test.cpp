@@ -10,7 +10,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 using detail::level_program::level_phases;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();

@@ -29,7 +29,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 constexpr double infinite = std::numeric_limits<double>::infinity();

@@ -18,7 +18,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 using choices = std::vector<level_problem::choice>;
 
 /// Two sub-graphs, the first with two options: forward 0 keeps tensor 1 (fast) or tensor 2 (small) beside its output 0,

@@ -19,7 +19,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 /// A chain of `layers` layers: layer i reads x(i − 1) and makes x(i) and a tensor that only its backward reads. Its
 /// backward reads that, x(i − 1) and the gradient of x(i), and makes the gradient of x(i − 1). The loss is between.

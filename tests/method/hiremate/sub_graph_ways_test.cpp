@@ -20,7 +20,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 /// The groups of the deepest level of a hierarchy, with their children.
 std::vector<sub_graph> deepest_groups(const flat_graph& g, const operation_hierarchy& h) {

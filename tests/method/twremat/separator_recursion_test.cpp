@@ -27,6 +27,7 @@
 #include "support/random_graph.hpp"
 
 using namespace remat;
+using namespace remat::detail;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-namespace remat {
+namespace remat::detail {
 
 /// Maximum flow and minimum cut on flat arrays, in exact 64-bit integers. Capacities may be raised between runs.
 ///
@@ -224,4 +224,4 @@ class max_flow {
   capacity value_ = 0;
 };
 
-}  // namespace remat
+}  // namespace remat::detail

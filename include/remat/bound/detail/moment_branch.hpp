@@ -9,7 +9,7 @@
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The least time of any choice within the room at one moment, between two bounds.
 struct moment_optimum {
@@ -36,7 +36,7 @@ struct moment_optimum {
 [[nodiscard]] moment_optimum find_moment_optimum(moment_cut& cut, std::int64_t room, double price, double tolerance,
                                                  std::uint32_t most_nodes, const std::function<bool()>& stop = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/bound/impl/moment_branch.hpp"

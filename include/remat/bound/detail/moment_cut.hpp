@@ -13,7 +13,7 @@
 #include "remat/core/id.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Returns for each needed operation the sum of `weight(t)` over the tensors that are allocated while it runs, and 0
 /// for the other operations. The needed operations run once each in the listed order, and each tensor is freed right
@@ -224,7 +224,7 @@ class moment_cut {
   max_flow::state kept_;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/bound/impl/moment_cut.hpp"

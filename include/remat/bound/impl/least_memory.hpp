@@ -48,7 +48,7 @@ REMAT_INLINE least_memory_result largest_working_set(const problem& p) {
   std::uint32_t last = 0;
   for (std::uint32_t o = 0; o < g.num_operations; ++o) {
     if (!g.needed[o]) continue;
-    const std::int64_t own = working_set_bytes(g, o);
+    const std::int64_t own = detail::working_set_bytes(g, o);
     take(own, memory_reason::working_set, o, own);
     bool can_be_last = g.has_effect(o);
     std::int64_t at_end = outputs + own;
@@ -79,22 +79,22 @@ REMAT_INLINE least_memory_result least_memory_bound(const problem& p, const leas
     return std::any_of(g.producers[t].begin(), g.producers[t].end(), [&](std::uint32_t o) { return g.once[o] != 0; });
   };
   const std::vector<std::int64_t> upper =
-      listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
+      detail::listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
   const std::vector<std::int64_t> held =
-      listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return stuck(t) ? g.bytes[t] : 0; });
+      detail::listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return stuck(t) ? g.bytes[t] : 0; });
   std::vector<std::int64_t> guess(g.num_operations, 0);
   std::vector<std::uint32_t> order;
   for (std::uint32_t o = 0; o < g.num_operations; ++o) {
     if (!g.needed[o] || upper[o] + g.workspace[o] <= best.bytes) continue;
     order.push_back(o);
-    guess[o] = held[o] + working_set_bytes(g, o);
+    guess[o] = held[o] + detail::working_set_bytes(g, o);
     for (const auto* rows : {&g.inputs, &g.outputs})
       for (const std::uint32_t t : (*rows)[o])
         if (stuck(t)) guess[o] -= g.bytes[t];
   }
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return guess[a] > guess[b]; });
 
-  moment_cut cut(g);
+  detail::moment_cut cut(g);
   std::uint32_t tried = 0;
   for (const std::uint32_t o : order) {
     if (upper[o] + g.workspace[o] <= best.bytes) continue;

@@ -14,9 +14,9 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::moment_branch {
+namespace moment_branch {
 
 /// One search of `find_moment_optimum`.
 class search {
@@ -201,11 +201,11 @@ class search {
   std::vector<std::uint8_t> left_, right_;  // of a candidate: it is resident on this side of the best price
 };
 
-}  // namespace detail::moment_branch
+}  // namespace moment_branch
 
 REMAT_INLINE moment_optimum find_moment_optimum(moment_cut& cut, std::int64_t room, double price, double tolerance,
                                                 std::uint32_t most_nodes, const std::function<bool()>& stop) {
   return detail::moment_branch::search(cut, room, tolerance, stop).run(price, most_nodes);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -13,7 +13,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE void moment_cut::at(std::uint32_t k) {
   assert(graph_->needed[k]);
@@ -298,4 +298,4 @@ REMAT_INLINE void moment_cut::raise(double scaled) {
   scaled_price_ = scaled;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

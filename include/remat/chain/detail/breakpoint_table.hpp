@@ -12,9 +12,9 @@
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/run.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::breakpoints {
+namespace breakpoints {
 class row_filler;
 }
 
@@ -81,7 +81,7 @@ class breakpoint_table {
   std::atomic<std::uint64_t> work_{0};
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/breakpoint_table.hpp"

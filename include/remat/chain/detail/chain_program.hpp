@@ -18,7 +18,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Options of `chain_program::fill`.
 struct chain_program_options {
@@ -103,7 +103,7 @@ class chain_program {
   std::unique_ptr<slot_table> table_;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/chain_program.hpp"

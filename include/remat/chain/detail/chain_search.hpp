@@ -12,7 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Options of `search_chain`.
 struct chain_search_options {
@@ -42,7 +42,7 @@ struct chain_search_result {
 [[nodiscard]] chain_search_result search_chain(const problem& p, chain_program& program, double best_time,
                                                run_clock& clock, const chain_search_options& options = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/chain_search.hpp"

@@ -7,7 +7,7 @@
 
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The forward part of a training step as a line of operations, and the bytes that cross each place where the line may
 /// be cut. All operations are indices into the flat graph.
@@ -73,7 +73,7 @@ void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts, std::
 /// The chains without repetition, those with few stages first.
 [[nodiscard]] std::vector<cut_list> short_ones_first(std::vector<cut_list> chains);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/forward_line.hpp"

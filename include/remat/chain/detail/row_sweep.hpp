@@ -10,7 +10,7 @@
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/run.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// How the filling of a table ended.
 enum class fill_outcome : std::uint8_t { filled, stopped, too_large };
@@ -18,7 +18,7 @@ enum class fill_outcome : std::uint8_t { filled, stopped, too_large };
 /// Told while a table is filled: rows filled, of so many.
 using fill_report = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-namespace detail::tables {
+namespace tables {
 
 /// The pairs (s, t), 1 ≤ s ≤ t ≤ n, for which a table has a row: those whose D may be of use under a bound, and all
 /// pairs (s, n). For each s they are a range of t from s on, and n. O(n) time and memory.
@@ -100,9 +100,9 @@ class fill_progress {
 /// `poll` leaves the function when all threads have ended.
 fill_outcome sweep_rows(const row_layout& layout, unsigned threads, const fill_function& fill, const sweep_poll& poll);
 
-}  // namespace detail::tables
+}  // namespace tables
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/row_sweep.hpp"

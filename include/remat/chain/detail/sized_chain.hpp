@@ -10,7 +10,7 @@
 #include "remat/chain/chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// One way to run a stage such that all that its backward needs is kept. Sizes are in the unit of the chain.
 struct keep_option {
@@ -187,7 +187,7 @@ struct excess_bound {
   }
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/sized_chain.hpp"

@@ -13,9 +13,9 @@
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/run.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::slots {
+namespace slots {
 class row_filler;
 }
 
@@ -109,7 +109,7 @@ class slot_table {
   std::atomic<std::int64_t> bytes_{0};
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/slot_table.hpp"

@@ -15,7 +15,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/refine/least_peak.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// In which order the operations of a stage run.
 enum class stage_order : std::uint8_t {
@@ -218,7 +218,7 @@ class stage_chain {
 /// the next stages, and in their numbers of operations count as one. O(L log L) time.
 [[nodiscard]] std::size_t count_distinct_stages(const stage_chain& chain);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/stage_chain.hpp"

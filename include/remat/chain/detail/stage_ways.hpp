@@ -11,7 +11,7 @@
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// One way to run a stage of a chain: operations of the graph, in order. An operation may run more than once.
 struct stage_way {
@@ -83,7 +83,7 @@ class staged_ways {
 /// The stages of a graph with all their ways, each size converted by `scale`. O(L² · ways) time.
 [[nodiscard]] sized_chain size_chain(const staged_ways& w, const slot_scale& scale = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/stage_ways.hpp"

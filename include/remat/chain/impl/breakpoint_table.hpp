@@ -10,9 +10,9 @@
 #include "remat/chain/detail/traceback.hpp"
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::breakpoints {
+namespace breakpoints {
 
 /// The breakpoints of a falling step function, memory ascending.
 using list = std::vector<breakpoint>;
@@ -209,7 +209,7 @@ class row_filler {
   bool stopped_ = false;
 };
 
-}  // namespace detail::breakpoints
+}  // namespace breakpoints
 
 REMAT_INLINE fill_outcome breakpoint_table::fill(const run_clock& clock, unsigned threads, std::int64_t most_bytes,
                                                  std::uint64_t most_work, const fill_report& report) {
@@ -240,4 +240,4 @@ REMAT_INLINE std::vector<chain_step> breakpoint_table::steps(std::int64_t m) con
   return detail::tables::traceback(*c_, *bound_, layout_, at).steps(m);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

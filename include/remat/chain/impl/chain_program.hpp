@@ -8,7 +8,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE chain_program::chain_program(const flat_graph& g, const forward_line& line, const cut_list& cuts,
                                           stage_order order)
@@ -74,4 +74,4 @@ REMAT_INLINE std::vector<std::uint32_t> chain_program::expand(std::span<const ch
   return whole ? chain_.expand_whole(steps) : chain_.expand(steps);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

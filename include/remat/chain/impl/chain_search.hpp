@@ -10,7 +10,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE chain_search_result search_chain(const problem& p, chain_program& program, double best_time,
                                               run_clock& clock, const chain_search_options& options) {
@@ -53,4 +53,4 @@ REMAT_INLINE chain_search_result search_chain(const problem& p, chain_program& p
   return out;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

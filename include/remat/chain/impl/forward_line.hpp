@@ -10,9 +10,9 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/problem/detail/phase.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::lines {
+namespace lines {
 
 /// Orders the forward operations such that few bytes wait for a forward.
 class narrow_order {
@@ -120,7 +120,7 @@ class narrow_order {
   return out;
 }
 
-}  // namespace detail::lines
+}  // namespace lines
 
 REMAT_INLINE forward_line make_forward_line(const flat_graph& g, std::vector<std::uint32_t> operations,
                                             std::vector<std::uint32_t> rest) {
@@ -147,7 +147,7 @@ REMAT_INLINE forward_line make_forward_line(const flat_graph& g, std::vector<std
   return line;
 }
 
-namespace detail::lines {
+namespace lines {
 
 /// The line in the listed order, up to `turn`.
 [[nodiscard]] inline forward_line listed_line(const flat_graph& g, std::uint32_t turn) {
@@ -157,7 +157,7 @@ namespace detail::lines {
   return make_forward_line(g, std::move(operations), std::move(rest));
 }
 
-}  // namespace detail::lines
+}  // namespace lines
 
 REMAT_INLINE forward_line find_forward_line(const flat_graph& g) {
   return detail::lines::listed_line(g, find_forward_end(g));
@@ -228,4 +228,4 @@ REMAT_INLINE std::vector<cut_list> short_ones_first(std::vector<cut_list> chains
   return chains;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -11,9 +11,9 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::tables {
+namespace tables {
 
 REMAT_INLINE row_layout::row_layout(const excess_bound& bound)
     : n_(bound.length()), start_(n_ + 2), lowest_(n_ + 1, 1) {
@@ -128,6 +128,6 @@ REMAT_INLINE fill_outcome sweep_rows(const row_layout& layout, unsigned threads,
   return fill_outcome::filled;
 }
 
-}  // namespace detail::tables
+}  // namespace tables
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -5,7 +5,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE sized_chain size_chain(const chain& c, bool own_gradient, const slot_scale& scale) {
   sized_chain out;
@@ -149,4 +149,4 @@ REMAT_INLINE excess_bound::excess_bound(const sized_chain& c, double most)
   if (most < limit) limit = most + slack * (most + least.back() + advanced.back());
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -16,9 +16,9 @@
 #define REMAT_SLOT_VECTORS 0
 #endif
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::slots {
+namespace slots {
 
 /// Lanes of doubles.
 struct one_lane {
@@ -315,7 +315,7 @@ inline std::size_t fill_by_two(row_filler& rows, std::uint32_t s, std::uint32_t 
   return fill_by_one;
 }
 
-}  // namespace detail::slots
+}  // namespace slots
 
 REMAT_INLINE double* slot_table::pool::take(std::size_t count) {
   if (used + count > size) {
@@ -358,6 +358,6 @@ REMAT_INLINE std::vector<chain_step> slot_table::steps(std::uint32_t m) const {
   return detail::tables::traceback(*c_, *bound_, layout_, at).steps(m);
 }
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #undef REMAT_SLOT_VECTORS

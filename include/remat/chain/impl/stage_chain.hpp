@@ -9,7 +9,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE stage_chain::stage_chain(const flat_graph& g, const forward_line& line, const cut_list& cuts,
                                       stage_order order)
@@ -414,4 +414,4 @@ REMAT_INLINE std::size_t count_distinct_stages(const stage_chain& chain) {
   return kinds.size();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -8,9 +8,9 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::ways {
+namespace ways {
 
 /// Operations in order, read from the last to the first.
 struct stretch {
@@ -313,7 +313,7 @@ class measurer {
   std::vector<std::uint32_t> touched_;
 };
 
-}  // namespace detail::ways
+}  // namespace ways
 
 REMAT_INLINE staged_ways::staged_ways(const flat_graph& g, const stage_chain& chain,
                                       std::vector<std::vector<stage_way>> further)
@@ -379,4 +379,4 @@ REMAT_INLINE sized_chain size_chain(const staged_ways& w, const slot_scale& scal
   return out;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

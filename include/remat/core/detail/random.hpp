@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace remat {
+namespace remat::detail {
 
 /// The source of random numbers of every solver: xorshift64* \cite vigna2016xorshift, the same sequence on every
 /// machine for a seed. Eight bytes of state; not for cryptography.
@@ -37,4 +37,4 @@ class random_source {
   std::uint64_t state_;
 };
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -11,7 +11,7 @@
 #include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_stream.cuh"
 
-namespace remat {
+namespace remat::detail {
 
 /// The arena of a `cuda_executor`: its memory, and the order of this memory among the streams that use it.
 ///
@@ -76,4 +76,4 @@ class cuda_arena {
   mutable bool released_ = false;  // `used_` has been recorded
 };
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -16,7 +16,7 @@
 #include "remat/execute/launch_plan.hpp"
 #include "remat/schedule/lifetime.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 namespace cuda {
 
@@ -256,4 +256,4 @@ class write_check {
 
 }  // namespace cuda
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -10,7 +10,7 @@
 #include "remat/core/error.hpp"
 #include "remat/execute/cuda_error.cuh"
 
-namespace remat {
+namespace remat::detail {
 
 namespace cuda {
 
@@ -67,4 +67,4 @@ inline void require_plan_streams(std::span<const cudaStream_t> streams, std::siz
 
 }  // namespace cuda
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -8,7 +8,7 @@
 
 #include "remat/execute/launch_plan.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 namespace cuda {
 
@@ -47,4 +47,4 @@ struct fork_and_join {
 
 }  // namespace cuda
 
-}  // namespace remat
+}  // namespace remat::detail

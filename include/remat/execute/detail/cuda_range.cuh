@@ -3,7 +3,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
-namespace remat {
+namespace remat::detail {
 
 namespace cuda {
 
@@ -26,4 +26,4 @@ class range {
 
 }  // namespace cuda
 
-}  // namespace remat
+}  // namespace remat::detail

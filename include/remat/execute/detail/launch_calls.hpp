@@ -11,7 +11,7 @@
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The memory of a launch plan's arguments: in one arena, and in what the caller has bound.
 ///
@@ -101,7 +101,7 @@ class launch_memory {
   std::uint64_t rebindings_ = 0;
 };
 
-namespace detail::launching {
+namespace launching {
 
 [[noreturn]] void refuse_streams(std::size_t given, std::size_t needed);
 
@@ -113,7 +113,7 @@ enum class launch_phase : std::uint8_t { wait, check, kernel, record };
 [[noreturn]] void throw_execution_error(const launch_plan& plan, std::uint32_t i, launch_phase phase,
                                         std::uint32_t event);
 
-}  // namespace detail::launching
+}  // namespace launching
 
 /// The kernel calls of a launch plan, one for each launch.
 ///
@@ -162,12 +162,6 @@ class launch_calls {
  private:
   launch_memory memory_;
   std::vector<kernel_call<Stream>> calls_;
-};
-
-/// How a run of a training step ended. Errors are exceptions.
-enum class run_status : std::uint8_t {
-  done,      ///< all launches were issued
-  cancelled  ///< a stop request ended the run before its last launch
 };
 
 /// Numbered streams and events, to which launches are issued.
@@ -230,7 +224,7 @@ std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::spa
   return n;
 }
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/execute/impl/launch_calls.hpp"

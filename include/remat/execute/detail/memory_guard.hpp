@@ -10,21 +10,9 @@
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-/// How closely `host_executor` watches the kernels.
-enum class host_debug : std::uint8_t {
-  off,  ///< does not watch them
-  /// Memory that belongs to no tensor is filled with `detail::host::poison`: freed memory becomes poison, fresh outputs
-  /// and workspace begin as poison. A byte that is not poison any more is noticed when its memory is given to a tensor,
-  /// or at the end of the training step. Memory of the caller is not watched; a bound output begins as poison where a
-  /// kernel must write all of it, and an accumulated one keeps what it holds.
-  poison,
-  /// As `poison`, but all free memory is compared after every launch, so that the error names the operation that wrote.
-  every_launch
-};
-
-namespace detail::host {
+namespace host {
 
 inline constexpr std::byte poison{0xdb};
 
@@ -63,9 +51,9 @@ class memory_guard {
   std::vector<std::uint64_t> hashes_;      // of the inputs of the launch that runs
 };
 
-}  // namespace detail::host
+}  // namespace host
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/execute/impl/memory_guard.hpp"

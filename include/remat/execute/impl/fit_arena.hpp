@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/interval.hpp"
 #include "remat/problem/flat_graph.hpp"

@@ -10,7 +10,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE launch_memory::launch_memory(const launch_plan& plan, std::span<std::byte> arena)
     : plan_(&plan), arena_(arena) {
@@ -70,7 +70,7 @@ REMAT_INLINE void launch_memory::collect_uses() {
       uses_.values[next[index(arguments[i].tensor)]++] = static_cast<std::uint32_t>(i);
 }
 
-namespace detail::launching {
+namespace launching {
 
 /// True when two ranges share a byte.
 [[nodiscard]] inline bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
@@ -78,7 +78,7 @@ namespace detail::launching {
   return !a.empty() && !b.empty() && begin(a) < begin(b) + b.size() && begin(b) < begin(a) + a.size();
 }
 
-}  // namespace detail::launching
+}  // namespace launching
 
 REMAT_INLINE void launch_memory::require_tensor(tensor_id t) const {
   if (index(t) >= plan_->num_tensors())
@@ -165,7 +165,7 @@ REMAT_INLINE std::span<const std::byte> launch_memory::output(tensor_id t) const
   throw bad_argument(plan_->label(t) + " is no output of the step");
 }
 
-namespace detail::launching {
+namespace launching {
 
 REMAT_INLINE void refuse_streams(std::size_t given, std::size_t needed) {
   throw bad_argument(std::to_string(given) + " streams are given; the plan is for " + std::to_string(needed));
@@ -198,6 +198,6 @@ REMAT_INLINE void throw_execution_error(const launch_plan& plan, std::uint32_t i
   }
 }
 
-}  // namespace detail::launching
+}  // namespace launching
 
-}  // namespace remat
+}  // namespace remat::detail

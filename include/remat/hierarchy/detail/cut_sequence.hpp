@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::partitioning {
+namespace partitioning {
 
 /// A run of items in which each equals the one `period` places before it.
 struct repeat {
@@ -67,9 +67,9 @@ class sequence_cutter {
   std::vector<section> sections_;
 };
 
-}  // namespace detail::partitioning
+}  // namespace partitioning
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/hierarchy/impl/cut_sequence.hpp"

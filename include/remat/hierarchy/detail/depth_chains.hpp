@@ -9,7 +9,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The forward line of a hierarchy: its forward operations in the hierarchy's order, and the backward operations as
 /// listed. O(operations + reads and writes) time.
@@ -27,7 +27,7 @@ namespace remat {
 [[nodiscard]] std::vector<cut_list> chains_of(const operation_hierarchy& h, const forward_line& line,
                                               std::size_t most_stages);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/hierarchy/impl/depth_chains.hpp"

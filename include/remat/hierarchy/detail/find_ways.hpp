@@ -30,21 +30,22 @@ class option_cache {
 
   /// The options of a known part that is equal to `runs.part()` up to renaming and times, measured for `runs`. Nothing
   /// for an unknown part.
-  [[nodiscard]] std::optional<std::vector<part_option>> find(const part_runs& runs, const settings& with) const;
+  [[nodiscard]] std::optional<std::vector<detail::part_option>> find(const detail::part_runs& runs,
+                                                                     const settings& with) const;
   /// Keeps the options of `part`, and a copy of it.
-  void add(const step_part& part, const settings& with, std::vector<part_option> options);
+  void add(const detail::step_part& part, const settings& with, std::vector<detail::part_option> options);
   /// The number of parts.
   [[nodiscard]] std::size_t size() const;
 
   /// The test of equality: times are not compared, since no two measured times are equal. An option of a part is good
   /// for another part with about the same times; it is measured anew there.
-  [[nodiscard]] static isomorphism_options likeness();
+  [[nodiscard]] static detail::isomorphism_options likeness();
 
  private:
   struct entry {
-    std::shared_ptr<const step_part> part;
+    std::shared_ptr<const detail::step_part> part;
     settings with;
-    std::vector<part_option> options;
+    std::vector<detail::part_option> options;
   };
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::vector<entry>> entries_;
@@ -62,7 +63,7 @@ struct option_search {
   std::shared_ptr<option_cache> cache{};  ///< options are looked up and kept there; null: no cache
   /// Schedules of `part_runs::problem_within(peak, save)` to start from, for part i: from a hierarchy below. It counts
   /// its work on the clock, and stops when that says so. Called by several threads at once, for different parts.
-  std::function<std::vector<schedule>(std::size_t i, const part_runs&, std::int64_t peak, std::int64_t save,
+  std::function<std::vector<schedule>(std::size_t i, const detail::part_runs&, std::int64_t peak, std::int64_t save,
                                       run_clock&)>
       starts{};
   run_control run{};  ///< only `stop`, `seed` and `threads` are used; the clock of `find_options` has the limits
@@ -70,16 +71,16 @@ struct option_search {
 
 /// The options of several parts.
 struct option_table {
-  std::vector<std::vector<part_option>> options{};  ///< of a part, in its own indices, by falling saved bytes
-  std::size_t distinct = 0;                         ///< parts that differ by more than names and times
-  std::size_t reused = 0;                           ///< of these, known from the cache
-  std::size_t solves = 0;                           ///< problems that were solved
-  std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
-  std::size_t found = 0;                            ///< options of the solved parts, before any was dropped
-  std::size_t kept = 0;                             ///< of these: not dominated, and within `most_options`
-  std::size_t cut_short = 0;                        ///< distinct parts whose search a limit ended early
-  std::uint64_t work = 0;                           ///< elementary moves of all solves
-  stop_reason stopped = stop_reason::none;          ///< the limit that cut the search short; `none` if no limit did
+  std::vector<std::vector<detail::part_option>> options{};  ///< of a part, in its own indices, by falling saved bytes
+  std::size_t distinct = 0;                                 ///< parts that differ by more than names and times
+  std::size_t reused = 0;                                   ///< of these, known from the cache
+  std::size_t solves = 0;                                   ///< problems that were solved
+  std::size_t proven = 0;                   ///< of these, solved to a proven optimum or proven infeasible
+  std::size_t found = 0;                    ///< options of the solved parts, before any was dropped
+  std::size_t kept = 0;                     ///< of these: not dominated, and within `most_options`
+  std::size_t cut_short = 0;                ///< distinct parts whose search a limit ended early
+  std::uint64_t work = 0;                   ///< elementary moves of all solves
+  stop_reason stopped = stop_reason::none;  ///< the limit that cut the search short; `none` if no limit did
 };
 
 /// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
@@ -91,7 +92,7 @@ struct option_table {
 /// left, a part one by its operations, a save budget an equal share of what its part has left, and at most `moves`. A
 /// part whose work is spent has fewer options. Polls before each problem; the sub-solvers keep the time limit and the
 /// stop token themselves. Throws `bad_argument` without a thorough solver.
-[[nodiscard]] option_table find_options(std::span<const step_part> parts, const option_search& search,
+[[nodiscard]] option_table find_options(std::span<const detail::step_part> parts, const option_search& search,
                                         run_clock& clock);
 
 }  // namespace remat

@@ -12,7 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A part of a graph: some operations, the tensors that they read or write, and the roles of these tensors.
 struct step_part {
@@ -129,7 +129,7 @@ struct group_classes : part_classes {
 [[nodiscard]] group_classes classify(const flat_graph& g, const operation_hierarchy& h,
                                      const isomorphism_options& options = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/hierarchy/impl/isomorphism.hpp"

@@ -14,9 +14,9 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::partitioning {
+namespace partitioning {
 
 inline constexpr std::uint32_t none = operation_hierarchy::none;
 
@@ -260,9 +260,9 @@ class node_merger {
   std::uint32_t clock_ = 0, mark_clock_ = 0, tensor_clock_ = 0;
 };
 
-}  // namespace detail::partitioning
+}  // namespace partitioning
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/hierarchy/impl/node_merger.hpp"

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"

@@ -11,7 +11,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// One way to run a part of a graph: a forward that keeps some of its tensors, and a backward that starts from these.
 /// Operations and tensors are indices of the part's lists, so an option of one part is an option of every part that is
@@ -160,7 +160,7 @@ void keep_pareto_optimal(std::vector<part_option>& options, const part_runs& run
 /// whose saved bytes are farthest from those chosen. Precondition: `most` ≥ 2. O(n · most) time.
 void thin_out(std::vector<part_option>& options, std::size_t most);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/hierarchy/impl/way.hpp"

@@ -15,9 +15,9 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::partitioning {
+namespace partitioning {
 
 REMAT_INLINE repeat longest_repeat(std::span<const std::uint64_t> kinds, std::size_t begin, std::size_t end,
                                    std::size_t least_period, std::size_t most_period) {
@@ -151,6 +151,6 @@ REMAT_INLINE std::vector<std::pair<std::size_t, std::size_t>> sequence_cutter::c
   return out;
 }
 
-}  // namespace detail::partitioning
+}  // namespace partitioning
 
-}  // namespace remat
+}  // namespace remat::detail

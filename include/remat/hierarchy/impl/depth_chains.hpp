@@ -8,7 +8,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE forward_line line_of(const flat_graph& g, const operation_hierarchy& h) {
   std::vector<std::uint32_t> forward(h.order.begin(), h.order.begin() + h.num_forward);
@@ -46,4 +46,4 @@ REMAT_INLINE std::vector<cut_list> chains_of(const operation_hierarchy& h, const
   return short_ones_first(std::move(out));
 }
 
-}  // namespace remat
+}  // namespace remat::detail

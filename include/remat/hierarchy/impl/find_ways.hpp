@@ -312,33 +312,34 @@ class finder {
 
 }  // namespace detail::option_finding
 
-REMAT_INLINE option_table find_options(std::span<const step_part> parts, const option_search& search,
+REMAT_INLINE option_table find_options(std::span<const detail::step_part> parts, const option_search& search,
                                        run_clock& clock) {
   return detail::option_finding::finder(parts, search, clock).run();
 }
 
-REMAT_INLINE std::optional<std::vector<part_option>> option_cache::find(const part_runs& runs,
-                                                                        const settings& with) const {
+REMAT_INLINE std::optional<std::vector<detail::part_option>> option_cache::find(const detail::part_runs& runs,
+                                                                                const settings& with) const {
   const std::uint64_t key = fingerprint(runs.part(), likeness());
   const std::lock_guard lock(mutex_);
   const auto at = entries_.find(key);
   if (at == entries_.end()) return std::nullopt;
   for (const entry& e : at->second) {
     if (e.with != with) continue;
-    const std::optional<part_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
+    const std::optional<detail::part_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
     if (!mapping) continue;
-    std::vector<part_option> out;
-    for (const part_option& o : e.options)
-      if (std::optional<part_option> mine = translate(o, *mapping, runs)) out.push_back(std::move(*mine));
+    std::vector<detail::part_option> out;
+    for (const detail::part_option& o : e.options)
+      if (std::optional<detail::part_option> mine = translate(o, *mapping, runs)) out.push_back(std::move(*mine));
     return out;
   }
   return std::nullopt;
 }
 
-REMAT_INLINE void option_cache::add(const step_part& part, const settings& with, std::vector<part_option> options) {
+REMAT_INLINE void option_cache::add(const detail::step_part& part, const settings& with,
+                                    std::vector<detail::part_option> options) {
   const std::uint64_t key = fingerprint(part, likeness());
   const std::lock_guard lock(mutex_);
-  entries_[key].push_back({std::make_shared<const step_part>(part), with, std::move(options)});
+  entries_[key].push_back({std::make_shared<const detail::step_part>(part), with, std::move(options)});
 }
 
 REMAT_INLINE std::size_t option_cache::size() const {
@@ -348,8 +349,8 @@ REMAT_INLINE std::size_t option_cache::size() const {
   return count;
 }
 
-REMAT_INLINE isomorphism_options option_cache::likeness() {
-  isomorphism_options options;
+REMAT_INLINE detail::isomorphism_options option_cache::likeness() {
+  detail::isomorphism_options options;
   options.times = false;
   return options;
 }

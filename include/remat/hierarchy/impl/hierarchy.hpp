@@ -339,7 +339,7 @@ class arranger {
 
 REMAT_INLINE std::vector<std::uint8_t> forward_operations(const flat_graph& graph) {
   std::vector<std::uint8_t> forward(graph.needed);
-  std::fill(forward.begin() + find_forward_end(graph), forward.end(), std::uint8_t{0});
+  std::fill(forward.begin() + detail::find_forward_end(graph), forward.end(), std::uint8_t{0});
   return std::find(forward.begin(), forward.end(), std::uint8_t{1}) == forward.end() ? graph.needed : forward;
 }
 

@@ -18,9 +18,9 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::isomorphism {
+namespace isomorphism {
 
 using color = std::uint64_t;
 
@@ -221,7 +221,7 @@ class matcher {
   std::uint32_t left_;
 };
 
-}  // namespace detail::isomorphism
+}  // namespace isomorphism
 
 REMAT_INLINE part_extractor::part_extractor(const flat_graph& g, std::span<const std::uint32_t> order,
                                             std::uint32_t num_forward)
@@ -356,4 +356,4 @@ REMAT_INLINE group_classes classify(const flat_graph& graph, const operation_hie
   return out;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -17,9 +17,9 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::partitioning {
+namespace partitioning {
 
 /// The kind of a list of `count` operations of kind `last` behind one of kind `first`: however the operations are
 /// divided into lists, the kind of all is the same.
@@ -649,6 +649,6 @@ REMAT_INLINE void node_merger::close(std::uint32_t v) {
   parts_.push_back(std::move(group));
 }
 
-}  // namespace detail::partitioning
+}  // namespace partitioning
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/chain/detail/forward_line.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/cut_sequence.hpp"
@@ -170,15 +171,15 @@ REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::v
   std::vector<std::uint32_t> first, second;
   for (std::uint32_t o = 0; o < g.num_operations; ++o)
     if (g.needed[o]) (forward[o] ? first : second).push_back(o);
-  const forward_line line = make_forward_line(g, std::move(first), std::move(second));
+  const detail::forward_line line = detail::make_forward_line(g, std::move(first), std::move(second));
   const auto n = static_cast<std::uint32_t>(line.operations.size());
   std::vector<std::uint32_t> group_of(g.num_operations, none), parent;
   // From the coarsest level down: the innermost group so far of each place of the line, and its segment.
   std::vector<std::uint32_t> inside(n, none);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> segment_of_group;
-  const std::vector<cut_list> levels = cut_levels(line, n);
+  const std::vector<detail::cut_list> levels = cut_levels(line, n);
   for (std::size_t k = levels.size(); k-- > 0;) {
-    cut_list ends = levels[k];
+    detail::cut_list ends = levels[k];
     ends.push_back(n);
     std::uint32_t begin = 0;
     for (const std::uint32_t end : ends) {

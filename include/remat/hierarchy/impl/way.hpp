@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE bool has_mixed_sums(const flat_graph& g, std::span<const std::uint8_t> forward) {
   for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
@@ -363,4 +363,4 @@ REMAT_INLINE void thin_out(std::vector<part_option>& options, std::size_t most) 
   options = std::move(out);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

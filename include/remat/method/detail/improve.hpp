@@ -9,7 +9,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The part of the limits that a solver's own method gets where its schedule is to be improved (`improve`); less where
 /// the method ends by itself.
@@ -34,7 +34,7 @@ void record_own_method(solution& best);
 stop_reason improve(const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
                     std::string_view solver);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/improve.hpp"

@@ -156,9 +156,9 @@ REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best, name)) {
-    for (forward_line& line : find_forward_lines(p.graph())) {
+    for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
       detail::segments::cut_search search(p, std::move(line), name, clock, best);
-      for (const cut_list& level : cut_levels(search.line(), search.line().operations.size())) {
+      for (const detail::cut_list& level : cut_levels(search.line(), search.line().operations.size())) {
         if (stopped == stop_reason::none) stopped = search.attempt(detail::segments::every_sqrt(level));
       }
     }
@@ -176,7 +176,7 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
   const stop_reason stopped = clock.poll();
   if (stopped == stop_reason::none) {
     clock.work();
-    cut_list cuts;
+    detail::cut_list cuts;
     for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
     std::vector<std::uint32_t> begins = detail::segments::every_sqrt(cuts);
     begins.insert(begins.begin(), 1);
@@ -192,7 +192,7 @@ REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const che
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best, name)) {
-    for (forward_line& line : find_forward_lines(p.graph()))
+    for (detail::forward_line& line : detail::find_forward_lines(p.graph()))
       if (stopped == stop_reason::none) {
         detail::segments::cut_search search(p, std::move(line), name, clock, best);
         stopped = search.attempt_all(options.sizes);

@@ -14,8 +14,8 @@
 
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -498,10 +498,10 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   }
   if (options.start_from_heuristic) {
     evict_options first;
-    first.run = in_evictions(clock.part(0.25));
-    first.run.on_progress = relay_progress(name, clock, best);
+    first.run = detail::in_evictions(clock.part(0.25));
+    first.run.on_progress = detail::relay_progress(name, clock, best);
     solution s = evict(p.with_known_bound(best.lower_bound), first);
-    clock.work(work_of_evictions(s.statistics.work));
+    clock.work(detail::work_of_evictions(s.statistics.work));
     if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
     stopped = clock.poll();
   }

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
+#include "remat/core/run.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/detail/parts.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE run_control limits_of_own_method(run_clock& clock, bool is_improved) {
   run_control own = clock.part(is_improved ? share_of_own_method : 1.0);
@@ -50,4 +50,4 @@ REMAT_INLINE stop_reason improve(const problem& p, solution& best, std::vector<s
   return clock.poll();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

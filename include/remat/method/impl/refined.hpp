@@ -13,7 +13,6 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"

@@ -124,10 +124,10 @@ REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best, name)) {
-    for (const forward_line& line : find_forward_lines(p.graph()))
-      for (const cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
+    for (const detail::forward_line& line : detail::find_forward_lines(p.graph()))
+      for (const detail::cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
         if (stopped == stop_reason::none)
-          stopped = detail::binomial::try_stages(p, stage_chain(p.graph(), line, cuts), clock, best);
+          stopped = detail::binomial::try_stages(p, detail::stage_chain(p.graph(), line, cuts), clock, best);
       }
   }
   conclude(p, best, clock, stopped);

@@ -13,7 +13,7 @@
 #include "remat/core/run.hpp"
 #include "remat/mip/detail/row_writer.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// \file
 /// Shared parts of the two integer programs in phases, `checkmate_model` and `level_model`.
@@ -120,13 +120,13 @@ template <class FindUses, class FirstThatDoesNotFit, class Stop>
   }
 }
 
-namespace detail::phase_programs {
+namespace phase_programs {
 
 /// Refuses options that no program in phases can use: throws `bad_argument` for `at_most` or `most_columns` that is
 /// NaN, and for `units` below 1. The message begins with `model`, the name of the program.
 void require_valid_options(std::string_view model, double at_most, std::int64_t units, double most_columns);
 
-}  // namespace detail::phase_programs
+}  // namespace phase_programs
 
 /// How a tensor's presence changes at an event: its values before and after.
 struct held_change {
@@ -209,7 +209,7 @@ class phase_model : public row_writer {
   std::uint32_t start_memory_ = none;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/mip/impl/phase_model.hpp"

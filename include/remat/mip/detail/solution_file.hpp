@@ -8,7 +8,7 @@
 
 #include "remat/mip/concepts.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// What a MIP solver has written into its solution file.
 struct mip_solution_file {
@@ -29,7 +29,7 @@ struct mip_solution_file {
 /// messages. Throws `bad_argument` with the number of the line for anything else. O(length of the text).
 [[nodiscard]] mip_solution_file read_mip_solution(std::istream& in, std::size_t num_columns, std::string_view file);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/mip/impl/solution_file.hpp"

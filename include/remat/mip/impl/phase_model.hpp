@@ -15,7 +15,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE size_units::size_units(std::int64_t budget, std::int64_t divisor, std::int64_t most_units)
     : unit_(std::max<std::int64_t>(divisor, 1)) {
@@ -27,7 +27,7 @@ REMAT_INLINE size_units::size_units(std::int64_t budget, std::int64_t divisor, s
   for (std::int64_t c = capacity_; c > 1024; c /= 2) weight_ /= 2;
 }
 
-namespace detail::phase_programs {
+namespace phase_programs {
 
 REMAT_INLINE void require_valid_options(std::string_view model, double at_most, std::int64_t units,
                                         double most_columns) {
@@ -37,7 +37,7 @@ REMAT_INLINE void require_valid_options(std::string_view model, double at_most, 
   if (std::isnan(most_columns)) refuse("most_columns is NaN; it must be a number of columns");
 }
 
-}  // namespace detail::phase_programs
+}  // namespace phase_programs
 
 REMAT_INLINE phase_model::phase_model(std::span<const std::int64_t> bytes, double most_columns, const run_control& run)
     : bytes_(bytes), most_columns_(most_columns), run_(run), clock_(run_), held_(bytes.size()) {}
@@ -131,4 +131,4 @@ REMAT_INLINE std::uint32_t phase_model::carry_memory(std::span<const held_change
   return after.column;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

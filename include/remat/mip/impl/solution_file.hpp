@@ -17,9 +17,9 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::mip_solution_reading {
+namespace mip_solution_reading {
 
 /// Splits a line into its words.
 inline std::vector<std::string_view> words_of(std::string_view line) {
@@ -212,10 +212,10 @@ class solution_reader {
   mip_solution_file out_;
 };
 
-}  // namespace detail::mip_solution_reading
+}  // namespace mip_solution_reading
 
 REMAT_INLINE mip_solution_file read_mip_solution(std::istream& in, std::size_t num_columns, std::string_view file) {
   return detail::mip_solution_reading::solution_reader(in, num_columns, file).read();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -5,7 +5,7 @@
 
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Returns the *turn*: the position in the listed order where the forward pass ends. Operations listed before it belong
 /// to the forward pass and the loss; the first operation at or after it belongs to the backward pass.
@@ -21,7 +21,7 @@ namespace remat {
 /// reads and writes) time.
 [[nodiscard]] std::uint32_t estimate_forward_end(const flat_graph& g);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/problem/impl/phase.hpp"

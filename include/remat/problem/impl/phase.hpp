@@ -10,7 +10,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE std::uint32_t find_forward_end(const flat_graph& g) {
   const auto is_backward = [](op_phase p) { return p == op_phase::backward; };
@@ -47,4 +47,4 @@ REMAT_INLINE std::uint32_t estimate_forward_end(const flat_graph& g) {
   return turn;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -12,7 +12,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// How a pass chooses the tensor to evict: the one of the least
 ///
@@ -221,7 +221,7 @@ class eviction_pass {
   std::uint32_t stamp_ = 0, mark_ = 0, hold_ = 0;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/refine/impl/eviction_pass.hpp"

@@ -10,7 +10,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/timeline.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The moves of refinement on one timeline.
 ///
@@ -79,7 +79,7 @@ class refine_moves {
   bool stopped_ = false;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/refine/impl/moves.hpp"

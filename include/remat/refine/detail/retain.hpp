@@ -8,7 +8,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Options of `retain`.
 struct retain_options {
@@ -28,7 +28,7 @@ struct retain_options {
 /// recomputation and every 4096 steps of a repair's search.
 [[nodiscard]] schedule retain(const problem& p, schedule start, run_clock& clock, const retain_options& options = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/refine/impl/retain.hpp"

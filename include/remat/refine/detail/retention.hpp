@@ -9,7 +9,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A schedule from which recomputations can be removed. A tensor that is not recomputed any more is held from its last
 /// use on instead.
@@ -87,7 +87,7 @@ class retention {
   std::vector<std::uint32_t> removed_;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/refine/impl/retention.hpp"

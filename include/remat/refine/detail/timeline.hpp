@@ -11,7 +11,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A schedule that can be edited and keeps its memory exact after every edit.
 ///
@@ -185,7 +185,7 @@ class timeline {
   std::vector<node> exceeding_;  // nodes that have exceeded the budget; some of them no longer do
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/refine/impl/timeline.hpp"

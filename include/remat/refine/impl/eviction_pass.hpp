@@ -14,7 +14,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE eviction_pass::eviction_pass(const problem& p) : graph_(p.graph()) {
   const std::size_t n = graph_.num_operations, m = graph_.num_tensors;
@@ -425,4 +425,4 @@ REMAT_INLINE void eviction_pass::take_back(std::int64_t need) {
   }
 }
 
-}  // namespace remat
+}  // namespace remat::detail

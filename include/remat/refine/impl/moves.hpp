@@ -13,7 +13,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/timeline.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE refine_moves::refine_moves(timeline& plan, std::uint64_t seed)
     : plan_(plan), graph_(plan.graph()), random_(seed) {
@@ -195,4 +195,4 @@ REMAT_INLINE bool refine_moves::random_shift() {
   return false;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"

@@ -18,9 +18,9 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::retaining {
+namespace retaining {
 
 /// A recomputation and its rank, the least first: minus the time that its removal saves per byte and step.
 using ranked_compute = std::pair<double, std::uint32_t>;
@@ -61,7 +61,7 @@ inline void rank_computes(const timeline& plan, std::vector<ranked_compute>& com
   std::sort(computes.begin(), computes.end());
 }
 
-}  // namespace detail::retaining
+}  // namespace retaining
 
 REMAT_INLINE schedule retain(const problem& p, schedule start, run_clock& clock, const retain_options& options) {
   if (options.rounds > 0) start = detail::retaining::fill_free_memory(p, std::move(start), clock);
@@ -86,4 +86,4 @@ REMAT_INLINE schedule retain(const problem& p, schedule start, run_clock& clock,
   return start;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -15,7 +15,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE retention::retention(const problem& p, const schedule& plan)
     : graph_(p.graph()), budget_(p.budget()), op_(computes_of(plan)), gone_(op_.size(), 0) {
@@ -180,4 +180,4 @@ REMAT_INLINE void retention::add(std::size_t from, std::size_t to, std::int64_t 
   climb(high);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -15,7 +15,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE timeline::timeline(const problem& p) : graph_(&p.graph()), budget_(p.budget()) {
   const flat_graph& g = *graph_;
@@ -329,4 +329,4 @@ REMAT_INLINE void timeline::take_out(node x) {
   time_ -= graph_->time[o];
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -9,7 +9,7 @@
 #include "remat/core/run.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// \file
 /// Helpers of solvers that run other solvers as parts.
@@ -49,4 +49,4 @@ inline constexpr std::uint64_t evictions_per_work = 64;
   return operations / evictions_per_work + (operations % evictions_per_work != 0);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

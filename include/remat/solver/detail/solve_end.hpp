@@ -3,14 +3,13 @@
 
 #include <string_view>
 
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::solve_end {
+namespace solve_end {
 
 /// Sets the status and the figures of a finished solve: the common part of both functions `conclude`.
 ///
@@ -32,6 +31,6 @@ void record(Solution& s, const run_clock& clock, stop_reason stopped, std::strin
   }
 }
 
-}  // namespace detail::solve_end
+}  // namespace solve_end
 
-}  // namespace remat
+}  // namespace remat::detail

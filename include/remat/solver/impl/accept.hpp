@@ -10,8 +10,8 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/solver/detail/solve_end.hpp"
 
 namespace remat {

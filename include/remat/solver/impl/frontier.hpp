@@ -16,7 +16,6 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/solver/accept.hpp"

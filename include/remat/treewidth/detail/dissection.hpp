@@ -7,7 +7,7 @@
 
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Options of `dissection_ranks`.
 struct dissection_options {
@@ -29,7 +29,7 @@ struct dissection_options {
 /// was stopped. O(pairs · depth · edges · separator) time.
 [[nodiscard]] std::vector<std::uint32_t> dissection_ranks(const undirected_graph& g, const dissection_options& options);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/dissection.hpp"

@@ -8,7 +8,7 @@
 #include "remat/treewidth/detail/elimination_rule.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// \file
 /// Elimination orders. To eliminate a vertex is to remove it and to make its neighbours a clique. The width of an order
@@ -36,7 +36,7 @@ namespace remat {
 [[nodiscard]] std::uint32_t elimination_width(const undirected_graph& g, std::span<const std::uint32_t> order,
                                               std::vector<std::uint32_t>* width_at = nullptr);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/elimination_order.hpp"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace remat {
+namespace remat::detail {
 
 /// The score of a vertex in a greedy elimination: a vertex of least score is eliminated next.
 enum class elimination_rule : std::uint8_t {
@@ -13,4 +13,4 @@ enum class elimination_rule : std::uint8_t {
   sparsest          ///< added edges in proportion to the square of the number of neighbours
 };
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -9,7 +9,7 @@
 #include "remat/core/detail/random.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Separators of a connected graph between two ends that grow, from small and uneven to larger and even (FlowCutter,
 /// Hamann and Strasser \cite hamann2018flowcutter, here with vertices in place of edges).
@@ -86,7 +86,7 @@ class flow_cutter {
   std::uint64_t work_ = 0;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/flow_cutter.hpp"

@@ -10,9 +10,9 @@
 #include "remat/treewidth/detail/elimination_rule.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::eliminating {
+namespace eliminating {
 
 struct greedy_options {
   elimination_rule rule = elimination_rule::min_fill;
@@ -30,9 +30,9 @@ struct greedy_options {
 /// Time and memory as `elimination_order`.
 [[nodiscard]] std::vector<std::uint32_t> greedy_order(const undirected_graph& g, const greedy_options& options);
 
-}  // namespace detail::eliminating
+}  // namespace eliminating
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/greedy_order.hpp"

@@ -15,7 +15,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Improves a tree decomposition part by part: takes out a connected set of bags around a largest one, decomposes the
 /// graph on their vertices anew with less width, and puts the result in their place. It is a large-neighbourhood
@@ -90,7 +90,7 @@ class decomposition_improver {
   std::uint64_t work_ = 0;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/improve.hpp"

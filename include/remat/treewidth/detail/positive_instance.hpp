@@ -9,7 +9,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The outcome of a search for a decomposition of a given width.
 enum class width_verdict : std::uint8_t {
@@ -54,7 +54,7 @@ inline constexpr std::size_t most_for_exact_width = 1024;
 [[nodiscard]] width_decision decide_width(const undirected_graph& g, std::uint32_t k,
                                           const width_search_limits& limits = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/positive_instance.hpp"

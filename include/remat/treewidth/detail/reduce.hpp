@@ -8,7 +8,7 @@
 
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A graph from which some vertices have been eliminated, without a change of its treewidth.
 struct reduced_graph {
@@ -34,7 +34,7 @@ struct reduced_graph {
 [[nodiscard]] reduced_graph reduce(const undirected_graph& g, std::uint32_t lower_bound = 0,
                                    const std::function<bool()>* stop = nullptr);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/reduce.hpp"

@@ -11,7 +11,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A decomposition whose bags are the maximal cliques of a *minimal* triangulation of g within the bags of `t`: no edge
 /// that the bags add to g can be removed. It is never wider than `t`. The common vertices of two bags beside each other
@@ -71,7 +71,7 @@ struct torso {
 [[nodiscard]] torso torso_of(const undirected_graph& g, const tree_decomposition& t, const index_rows& links,
                              std::span<const std::uint32_t> chosen, std::vector<std::uint32_t>& number);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/safe_separators.hpp"

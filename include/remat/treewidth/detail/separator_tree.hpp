@@ -9,7 +9,7 @@
 
 #include "remat/core/index_rows.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Nested separators of an undirected graph. Every vertex belongs to one node of a rooted tree. Taking out the vertices
 /// of a node separates the subtrees below it: no edge joins two of them.
@@ -42,7 +42,7 @@ struct separator_tree {
 [[nodiscard]] separator_tree separate(const index_rows& neighbours, const index_rows& bags, const index_rows& links,
                                       std::span<const double> weight);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/separator_tree.hpp"

@@ -6,7 +6,7 @@
 
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A lower bound on the treewidth (minor-min-width, also called contraction degeneracy).
 ///
@@ -20,7 +20,7 @@ namespace remat {
 [[nodiscard]] std::uint32_t contraction_bound(const undirected_graph& g, std::uint64_t seed = 0,
                                               const std::function<bool()>* stop = nullptr);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/width_bound.hpp"

@@ -11,9 +11,9 @@
 #include "remat/core/detail/random.hpp"
 #include "remat/treewidth/detail/flow_cutter.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::dissecting {
+namespace dissecting {
 
 /// The best separator of a connected graph among those between some random pairs of vertices; empty if there is none.
 inline std::vector<std::uint32_t> separate(const undirected_graph& g, const dissection_options& options,
@@ -141,10 +141,10 @@ class dissector {
   std::uint32_t stamp_ = 0, deepest_ = 0;
 };
 
-}  // namespace detail::dissecting
+}  // namespace dissecting
 
 REMAT_INLINE std::vector<std::uint32_t> dissection_ranks(const undirected_graph& g, const dissection_options& options) {
   return detail::dissecting::dissector(g, options).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -10,9 +10,9 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/treewidth/detail/greedy_order.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::elimination_trees {
+namespace elimination_trees {
 
 inline constexpr std::uint32_t none = undirected_graph::none;
 
@@ -60,7 +60,7 @@ inline std::vector<std::uint32_t> postorder(std::span<const std::uint32_t> paren
   return post;
 }
 
-}  // namespace detail::elimination_trees
+}  // namespace elimination_trees
 
 REMAT_INLINE std::vector<std::uint32_t> elimination_order(const undirected_graph& g, elimination_rule rule,
                                                           std::uint64_t seed) {
@@ -138,4 +138,4 @@ REMAT_INLINE std::uint32_t elimination_width(const undirected_graph& g, std::spa
   return static_cast<std::uint32_t>(width);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -8,7 +8,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE std::vector<flow_cutter::separator> flow_cutter::run(std::uint32_t s, std::uint32_t t, std::uint32_t most,
                                                                   random_source& random,
@@ -199,4 +199,4 @@ REMAT_INLINE void flow_cutter::augment(std::uint32_t state) {
   }
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -13,9 +13,9 @@
 #include "remat/treewidth/detail/adjacency.hpp"
 #include "remat/treewidth/detail/stop_poll.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::eliminating {
+namespace eliminating {
 
 /// Pairs of neighbours of each vertex that are not joined; meaningless where `poll` stopped the count. O(edges ·
 /// √edges) time.
@@ -206,6 +206,6 @@ REMAT_INLINE std::vector<std::uint32_t> greedy_order(const undirected_graph& g, 
   return greedy<sparse_adjacency>(g, options).run();
 }
 
-}  // namespace detail::eliminating
+}  // namespace eliminating
 
-}  // namespace remat
+}  // namespace remat::detail

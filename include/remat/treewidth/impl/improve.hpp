@@ -16,7 +16,7 @@
 #include "remat/treewidth/detail/positive_instance.hpp"
 #include "remat/treewidth/detail/reduce.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE void decomposition_improver::reset(tree_decomposition tree) {
   tree_ = std::move(tree);
@@ -214,4 +214,4 @@ REMAT_INLINE void decomposition_improver::replace(const torso& part, const std::
   reset(without_subsets(next));
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -10,9 +10,9 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/treewidth/detail/vertex_set.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::positive_instances {
+namespace positive_instances {
 
 inline constexpr std::uint32_t none = undirected_graph::none;
 
@@ -323,7 +323,7 @@ inline width_decision decide_connected(const undirected_graph& g, std::uint32_t 
   return {};
 }
 
-}  // namespace detail::positive_instances
+}  // namespace positive_instances
 
 REMAT_INLINE width_decision decide_width(const undirected_graph& g, std::uint32_t k,
                                          const width_search_limits& limits) {
@@ -371,4 +371,4 @@ REMAT_INLINE width_decision decide_width(const undirected_graph& g, std::uint32_
   return out;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -12,9 +12,9 @@
 #include "remat/treewidth/detail/adjacency.hpp"
 #include "remat/treewidth/detail/stop_poll.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::reducing {
+namespace reducing {
 
 class reducer {
  public:
@@ -179,7 +179,7 @@ class reducer {
   std::vector<std::uint32_t> queue_, order_, around_, second_, third_, row_;
 };
 
-}  // namespace detail::reducing
+}  // namespace reducing
 
 REMAT_INLINE std::vector<std::uint32_t> reduced_graph::lift(std::span<const std::uint32_t> order) const {
   std::vector<std::uint32_t> out(eliminated);
@@ -192,4 +192,4 @@ REMAT_INLINE reduced_graph reduce(const undirected_graph& g, std::uint32_t lower
   return detail::reducing::reducer(g, lower_bound, stop).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

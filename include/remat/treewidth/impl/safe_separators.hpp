@@ -12,9 +12,9 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::minimal_filling {
+namespace minimal_filling {
 
 /// A filled graph: a graph with the edges that make each bag of a tree decomposition a clique. Removes fill edges,
 /// those that the graph itself lacks, as long as the filled graph stays chordal.
@@ -128,7 +128,7 @@ class filled_graph {
   std::vector<std::uint32_t> members_;                         // the same, as a list
 };
 
-}  // namespace detail::minimal_filling
+}  // namespace minimal_filling
 
 REMAT_INLINE tree_decomposition minimal_decomposition(const undirected_graph& g, const tree_decomposition& t,
                                                       const std::function<bool()>* stop) {
@@ -292,4 +292,4 @@ REMAT_INLINE torso torso_of(const undirected_graph& g, const tree_decomposition&
   return out;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -10,9 +10,9 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::separating {
+namespace separating {
 
 /// Takes bags out of a tree decomposition, the most central first.
 class builder {
@@ -180,11 +180,11 @@ class builder {
   std::uint32_t parts_ = 0, stamp_ = 0;
 };
 
-}  // namespace detail::separating
+}  // namespace separating
 
 REMAT_INLINE separator_tree separate(const index_rows& neighbours, const index_rows& bags, const index_rows& links,
                                      std::span<const double> weight) {
   return detail::separating::builder(neighbours, bags, links, weight).build();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -14,9 +14,9 @@
 #include "remat/core/detail/random.hpp"
 #include "remat/treewidth/detail/stop_poll.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::bounding {
+namespace bounding {
 
 /// Contracts edges of a graph until no better bound can be met.
 class contractor {
@@ -124,11 +124,11 @@ class contractor {
   polling::stop_poll poll_;
 };
 
-}  // namespace detail::bounding
+}  // namespace bounding
 
 REMAT_INLINE std::uint32_t contraction_bound(const undirected_graph& g, std::uint64_t seed,
                                              const std::function<bool()>* stop) {
   return detail::bounding::contractor(g, seed, stop).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

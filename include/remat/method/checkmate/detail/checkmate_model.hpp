@@ -16,9 +16,9 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::checkmate_program {
+namespace checkmate_program {
 class program;
 }
 
@@ -124,7 +124,7 @@ class checkmate_model {
   std::shared_ptr<const detail::checkmate_program::program> program_;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/checkmate/impl/checkmate_model.hpp"

@@ -8,7 +8,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The phases in which an operation may run again, if the schedule may take at most a given time.
 ///
@@ -51,7 +51,7 @@ class rerun_limits {
   bool complete_ = true;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/checkmate/impl/rerun_limits.hpp"

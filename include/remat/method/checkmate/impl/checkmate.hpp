@@ -30,7 +30,6 @@
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/mip/detail/backend_ref.hpp"
 #include "remat/mip/model.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"

@@ -26,9 +26,9 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::checkmate_program {
+namespace checkmate_program {
 
 /// The needed operations of a problem by their positions 0 … T − 1 in the listed order, and the phases in which each
 /// may run again.
@@ -693,7 +693,7 @@ inline void require_valid(const problem& p, const checkmate_model_options& optio
                          std::to_string(p.graph().num_operations));
 }
 
-}  // namespace detail::checkmate_program
+}  // namespace checkmate_program
 
 REMAT_INLINE checkmate_model::checkmate_model(const problem& p, const checkmate_model_options& options) {
   detail::checkmate_program::require_valid(p, options);
@@ -733,4 +733,4 @@ REMAT_INLINE std::optional<std::vector<double>> checkmate_model::encode(const sc
   return program_->encode(plan);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

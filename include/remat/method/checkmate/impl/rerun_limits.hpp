@@ -14,9 +14,9 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::rerun_limit_search {
+namespace rerun_limit_search {
 
 /// The search for the best price of a byte at one moment: the bound is concave in the price.
 class price_search {
@@ -70,7 +70,7 @@ inline std::vector<std::vector<std::size_t>> candidates_of_operations(const mome
   return of;
 }
 
-}  // namespace detail::rerun_limit_search
+}  // namespace rerun_limit_search
 
 REMAT_INLINE rerun_limits::rerun_limits(const problem& p, double at_most, const run_control& run) {
   using detail::rerun_limit_search::price_search;
@@ -111,4 +111,4 @@ REMAT_INLINE rerun_limits::rerun_limits(const problem& p, double at_most, const 
   complete_ = !clock.should_stop();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -20,7 +20,7 @@
 #include "remat/solver/figures.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// How `hierarchy_chains` searches.
 struct hierarchy_chains_options {
@@ -127,7 +127,7 @@ class hierarchy_chains {
   std::vector<chain_entry> good_{};  // solved chains with a schedule
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/chains.hpp"

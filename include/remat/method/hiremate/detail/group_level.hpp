@@ -12,7 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The level of one group within budgets in bytes: the problem of its children, and the way back to a schedule of
 /// `part_runs::problem_within(peak, save)`.
@@ -39,7 +39,7 @@ class group_level {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> place_;  // operation of the graph, operation of `flat_`
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/group_level.hpp"

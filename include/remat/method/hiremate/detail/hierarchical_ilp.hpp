@@ -10,9 +10,8 @@
 #include "remat/core/run.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/mip/detail/backend_ref.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Options of `hierarchical_ilp`.
 struct hierarchical_ilp_options {
@@ -57,7 +56,7 @@ struct level_solution {
 [[nodiscard]] level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level, std::int64_t budget,
                                               const hierarchical_ilp_options& options = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/hierarchical_ilp.hpp"

@@ -13,7 +13,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A child of a level: a group, or a forward operation with the backward operations anchored at it.
 struct level_child {
@@ -127,7 +127,7 @@ class level_builder {
   std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/level_builder.hpp"

@@ -13,9 +13,9 @@
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::level_program {
+namespace level_program {
 class program;
 }
 
@@ -108,7 +108,7 @@ class level_model {
   std::shared_ptr<const detail::level_program::program> program_;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/level_model.hpp"

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace remat {
+namespace remat::detail {
 
 /// One level of a hierarchy: the forwards and backwards of sub-graphs, each of which can be run in several ways.
 ///
@@ -67,4 +67,4 @@ struct level_problem {
   }
 };
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -11,7 +11,7 @@
 #include "remat/method/hiremate/detail/level_builder.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// Options of `search_level`.
 struct level_search_options {
@@ -34,7 +34,7 @@ using level_judge = std::function<double(std::vector<level_problem::choice>)>;
 void search_level(const level_builder& builder, std::span<const level_child> children, std::int64_t budget,
                   run_clock& clock, const level_search_options& options, const level_judge& judge);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/level_search.hpp"

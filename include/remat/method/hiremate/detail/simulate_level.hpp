@@ -9,7 +9,7 @@
 
 #include "remat/method/hiremate/detail/level_problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// For each tensor of a level the first and the last run that writes it; `level_problem::none` for a tensor that no run
 /// writes.
@@ -51,7 +51,7 @@ struct level_report {
 [[nodiscard]] std::vector<level_problem::choice> without_runs_in_vain(const level_problem& level,
                                                                       std::span<const level_problem::choice> choices);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/simulate_level.hpp"

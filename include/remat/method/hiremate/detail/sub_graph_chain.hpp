@@ -13,7 +13,7 @@
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// A child of a part: consecutive forward operations of the part, the backward operations that belong to them, and
 /// ways to run both. Operations are indices of `step_part::operations`.
@@ -55,7 +55,7 @@ struct part_chain_result {
 [[nodiscard]] part_chain_result find_chain_options(const step_part& part, std::span<const part_segment> segments,
                                                    const part_chain_search& search, run_clock& clock);
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/sub_graph_chain.hpp"

@@ -70,8 +70,8 @@ using sub_method_rule = std::function<std::vector<sub_method>(const sub_graph_fa
 
 /// A sub-graph whose options are wanted.
 struct sub_graph {
-  step_part part{};                     ///< operations and tensors
-  std::vector<level_child> children{};  ///< with their options; empty: not divided
+  detail::step_part part{};                     ///< operations and tensors
+  std::vector<detail::level_child> children{};  ///< with their options; empty: not divided
 };
 
 /// How `find_sub_graph_options` searches.
@@ -83,7 +83,9 @@ struct sub_graph_search {
   part_solvers solvers{};         ///< with `thorough`: takes the place of all methods
   /// H-ILP on a backend, called by several threads at once. Where it is empty, or the sub-graph is not divided, `rotor`
   /// takes the place of `h_ilp`.
-  std::function<level_solution(const level_problem&, std::int64_t budget, const hierarchical_ilp_options&)> program{};
+  std::function<detail::level_solution(const detail::level_problem&, std::int64_t budget,
+                                       const detail::hierarchical_ilp_options&)>
+      program{};
   double most_columns = 6'000;  ///< of an integer program
   std::uint64_t nodes = 100;    ///< of an integer program
   /// Options are looked up in it, and those that no limit cut short are added to it. Null: no cache. It does not tell
@@ -93,15 +95,16 @@ struct sub_graph_search {
 
 /// The options of several sub-graphs.
 struct sub_graph_table {
-  std::vector<std::vector<part_option>> options{};  ///< of a sub-graph, in its own indices, by falling saved bytes
-  std::size_t distinct = 0;                         ///< sub-graphs that differ by more than names and times
-  std::size_t reused = 0;                           ///< of these, known from the cache
-  std::size_t solves = 0;                           ///< problems of sub-graphs that were solved, tables included
-  std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
-  std::size_t tables = 0;                           ///< of the solves, tables of Rotor's program
-  std::size_t tables_refused = 0;                   ///< tables larger than `chain_program_options::table_bytes`
-  std::size_t programs = 0;                         ///< of the solves, integer programs
-  std::size_t refused = 0;                          ///< integer programs not begun: `most_columns`, or the work left
+  std::vector<std::vector<detail::part_option>>
+      options{};                   ///< of a sub-graph, in its own indices, by falling saved bytes
+  std::size_t distinct = 0;        ///< sub-graphs that differ by more than names and times
+  std::size_t reused = 0;          ///< of these, known from the cache
+  std::size_t solves = 0;          ///< problems of sub-graphs that were solved, tables included
+  std::size_t proven = 0;          ///< of these, solved to a proven optimum or proven infeasible
+  std::size_t tables = 0;          ///< of the solves, tables of Rotor's program
+  std::size_t tables_refused = 0;  ///< tables larger than `chain_program_options::table_bytes`
+  std::size_t programs = 0;        ///< of the solves, integer programs
+  std::size_t refused = 0;         ///< integer programs not begun: `most_columns`, or the work left
   /// Distinct sub-graphs whose search a limit ended early. Where `find_options` ends early for one of those that it
   /// solves by one method, all of these count.
   std::size_t cut_short = 0;

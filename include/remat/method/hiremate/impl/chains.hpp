@@ -13,7 +13,7 @@
 #include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE hierarchy_chains::hierarchy_chains(const problem& p, const hierarchy_chains_options& options)
     : p_(p), options_(options) {}
@@ -298,4 +298,4 @@ REMAT_INLINE figures hierarchy_chains::figures_of(std::string_view name) const {
   return out;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -9,7 +9,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE group_level::group_level(const flat_graph& g, std::span<const level_child> children, const part_runs& runs,
                                       std::int64_t peak_bytes, std::int64_t save_bytes)
@@ -45,4 +45,4 @@ REMAT_INLINE void group_level::append(std::span<const level_problem::choice> cho
     order.push_back(std::lower_bound(place_.begin(), place_.end(), std::pair{o, std::uint32_t{0}})->second);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -13,19 +13,17 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/mip/detail/backend_ref.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::level_search_by_program {
+namespace level_search_by_program {
 
 class search {
  public:
@@ -164,7 +162,7 @@ class search {
   std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
 };
 
-}  // namespace detail::level_search_by_program
+}  // namespace level_search_by_program
 
 REMAT_INLINE level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level, std::int64_t budget,
                                              const hierarchical_ilp_options& options) {
@@ -178,4 +176,4 @@ REMAT_INLINE level_solution hierarchical_ilp(mip_backend_ref backend, const leve
   return detail::level_search_by_program::search(backend, level, budget, options).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -17,7 +17,6 @@
 
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/check.hpp"

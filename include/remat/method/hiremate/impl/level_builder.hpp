@@ -13,7 +13,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
                                                   part_extractor& extract) {
@@ -377,4 +377,4 @@ REMAT_INLINE bool level_builder::has_backward(std::uint32_t child) const {
   return !part.operation.empty() && !part.operation.back().forward;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -26,9 +26,9 @@
 #include "remat/mip/detail/row_writer.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::level_program {
+namespace level_program {
 
 inline bool is_subset(const std::vector<std::uint32_t>& part, const std::vector<std::uint32_t>& whole) {
   return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
@@ -430,7 +430,7 @@ inline void require_valid_options(const level_problem& level, const level_model_
                          std::to_string(level.runs.size()));
 }
 
-}  // namespace detail::level_program
+}  // namespace level_program
 
 REMAT_INLINE level_model::level_model(level_problem level, std::int64_t budget, const level_model_options& options) {
   require_valid(level);
@@ -471,4 +471,4 @@ REMAT_INLINE std::optional<std::vector<double>> level_model::encode(
   return program_->encode(choices);
 }
 
-}  // namespace remat
+}  // namespace remat::detail

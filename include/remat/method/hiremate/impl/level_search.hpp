@@ -16,9 +16,9 @@
 #include "remat/core/error.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::level_searching {
+namespace level_searching {
 
 using chosen_options = std::vector<std::uint32_t>;  // of each child
 
@@ -134,11 +134,11 @@ class searcher {
   double best_value_ = infinite;
 };
 
-}  // namespace detail::level_searching
+}  // namespace level_searching
 
 REMAT_INLINE void search_level(const level_builder& builder, std::span<const level_child> children, std::int64_t budget,
                                run_clock& clock, const level_search_options& options, const level_judge& judge) {
   detail::level_searching::searcher(builder, children, budget, clock, options, judge).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

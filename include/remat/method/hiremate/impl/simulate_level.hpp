@@ -15,7 +15,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE level_writers::level_writers(const level_problem& level)
     : first(level.bytes.size(), level_problem::none), last(level.bytes.size(), level_problem::none) {
@@ -27,7 +27,7 @@ REMAT_INLINE level_writers::level_writers(const level_problem& level)
       }
 }
 
-namespace detail::level_checking {
+namespace level_checking {
 
 /// The checks of `require_valid`, one function for each kind of mistake. Each throws `bad_argument`. They are called in
 /// the order in which they stand here: `readers` and `shared_tensors` rely on the others.
@@ -146,7 +146,7 @@ class checker {
   const level_problem& level_;
 };
 
-}  // namespace detail::level_checking
+}  // namespace level_checking
 
 REMAT_INLINE void require_valid(const level_problem& level) {
   const detail::level_checking::checker check(level);
@@ -238,4 +238,4 @@ REMAT_INLINE std::vector<level_problem::choice> without_runs_in_vain(const level
   return kept;
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -14,9 +14,9 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::part_chains {
+namespace part_chains {
 
 /// The chains of one part.
 class searcher {
@@ -141,7 +141,7 @@ class searcher {
   part_chain_result out_{};
 };
 
-}  // namespace detail::part_chains
+}  // namespace part_chains
 
 REMAT_INLINE part_chain_result find_chain_options(const step_part& part, std::span<const part_segment> segments,
                                                   const part_chain_search& search, run_clock& clock) {
@@ -150,4 +150,4 @@ REMAT_INLINE part_chain_result find_chain_options(const step_part& part, std::sp
   return detail::part_chains::searcher(part, segments, search, clock).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -19,8 +19,8 @@
 #include "remat/chain/detail/slot_table.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/method/detail/improve.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/refine/detail/retain.hpp"
@@ -476,17 +476,17 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
   solution best;
   stop_reason stopped = stop_reason::none;
   if (!settled_by_listed_order(p, best, name)) {
-    const run_control limits = limits_of_own_method(clock, options.improve);
+    const run_control limits = detail::limits_of_own_method(clock, options.improve);
     run_clock own(limits);
     detail::rotors::graph_search search(p, options, own, best);
     stopped = search.run();
     search.record(best.statistics.own);
-    if (options.improve) record_own_method(best);
+    if (options.improve) detail::record_own_method(best);
     const std::uint32_t rounds =
         options.improve ? std::max(options.retain_rounds, improving_rounds) : options.retain_rounds;
     if (rounds != 0) search.retain_left(rounds);
     clock.work(own.work_done());
-    if (options.improve) stopped = improve(p, best, search.take_schedules(most_starts), clock, name);
+    if (options.improve) stopped = detail::improve(p, best, search.take_schedules(most_starts), clock, name);
   }
   conclude(p, best, clock, stopped);
   return best;

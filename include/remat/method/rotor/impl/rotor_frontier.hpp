@@ -142,9 +142,9 @@ REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& 
 }
 
 REMAT_INLINE std::int64_t least_budget(const chain& c) {
-  const sized_chain timeless = without_times(size_chain(c, false));
-  const excess_bound bound(timeless);
-  breakpoint_table table(timeless, store_all_room(timeless), bound);
+  const detail::sized_chain timeless = detail::without_times(detail::size_chain(c, false));
+  const detail::excess_bound bound(timeless);
+  detail::breakpoint_table table(timeless, store_all_room(timeless), bound);
   const run_control run;
   table.fill(run_clock(run), 1, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max(),
              nullptr);

@@ -13,7 +13,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/treewidth/detail/separator_tree.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 /// The rule by which `separator_recursion::hold_less` ranks tensors.
 enum class hold_rule : std::uint8_t {
@@ -134,7 +134,7 @@ class separator_recursion {
   std::uint32_t stamp_ = 0, trial_stamp_ = 0, closure_ = 0;
 };
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/twremat/impl/separator_recursion.hpp"

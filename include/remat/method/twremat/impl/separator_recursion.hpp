@@ -11,7 +11,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace remat::detail {
 
 REMAT_INLINE separator_recursion::separator_recursion(const flat_graph& graph, separator_tree tree)
     : graph_(graph), tree_(std::move(tree)) {
@@ -426,7 +426,7 @@ REMAT_INLINE void separator_recursion::hold_all() {
   for (std::uint32_t o = 0; o < graph_.num_operations; ++o) kept_[o] = graph_.once[o] != 0;
 }
 
-namespace detail::holding_less {
+namespace holding_less {
 
 /// The state of a schedule while the first of its steps with the highest peak runs.
 struct peak_state {
@@ -471,7 +471,7 @@ inline peak_state find_peak(const flat_graph& g, const schedule& plan) {
   return peak;
 }
 
-}  // namespace detail::holding_less
+}  // namespace holding_less
 
 REMAT_INLINE bool separator_recursion::hold_less(const schedule& plan, std::int64_t budget, hold_rule rule) {
   const detail::holding_less::peak_state peak = detail::holding_less::find_peak(graph_, plan);
@@ -502,4 +502,4 @@ REMAT_INLINE bool separator_recursion::hold_less(const schedule& plan, std::int6
   return !idle.empty();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

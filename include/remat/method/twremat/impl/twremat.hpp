@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/rounding.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/method/detail/improve.hpp"
 #include "remat/method/twremat/detail/separator_recursion.hpp"
 #include "remat/refine/detail/moves.hpp"

@@ -20,18 +20,18 @@ class cuda_captured_step {
  public:
   /// Makes `graph` executable, for the executor that owns `arena`. `seed` is written before each launch; null: none is.
   /// Throws `cuda_error`.
-  cuda_captured_step(cuda_graph graph, const cuda_seed* seed, const cuda_arena& arena)
+  cuda_captured_step(cuda_graph graph, const cuda_seed* seed, const detail::cuda_arena& arena)
       : graph_(std::move(graph)),
         exec_(make_cuda_graph_exec(graph_)),
         seed_(seed),
         arena_(&arena),
-        device_(cuda::current_device()) {}
+        device_(detail::cuda::current_device()) {}
 
   /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
   /// has one; `kernel_call::seed` stays as at the capture. `stream` may be any but a capturing one.
   /// Throws `bad_argument` if another device is current than at the capture, `cuda_error`.
   void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
-    cuda::require_current(device_);
+    detail::cuda::require_current(device_);
     arena_->acquire(stream);
     if (seed_ != nullptr) seed_->set(step_seed, stream);
     throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
@@ -56,7 +56,7 @@ class cuda_captured_step {
   }
 
   /// True when the executor that owns `arena` has captured the step.
-  [[nodiscard]] bool is_of(const cuda_arena& arena) const noexcept { return arena_ == &arena; }
+  [[nodiscard]] bool is_of(const detail::cuda_arena& arena) const noexcept { return arena_ == &arena; }
   /// The captured graph, for the runtime's own functions; this object owns it.
   [[nodiscard]] cudaGraph_t graph() const noexcept { return graph_.get(); }
   /// The executable graph, for the runtime's own functions; this object owns it.
@@ -66,7 +66,7 @@ class cuda_captured_step {
   cuda_graph graph_;
   cuda_graph_exec exec_;
   const cuda_seed* seed_;
-  const cuda_arena* arena_;
+  const detail::cuda_arena* arena_;
   int device_;
 };
 

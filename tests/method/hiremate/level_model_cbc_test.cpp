@@ -15,7 +15,8 @@
 
 namespace {
 
-using namespace remat;  // NOLINT: a test
+using namespace remat;
+using namespace remat::detail;  // NOLINT: a test
 
 /// Six tenths of what the level takes with the first variant of every run.
 std::int64_t budget_of(const level_problem& p) { return simulate_level(p, test::run_once(p, 0)).peak_bytes * 6 / 10; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/detail/backend_ref.hpp"
+#include "remat/mip/concepts.hpp"
 
 #include <doctest/doctest.h>
 

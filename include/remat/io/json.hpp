@@ -14,10 +14,6 @@
 
 namespace remat {
 
-/// `text` for a message of one line: control characters and bytes that are not UTF-8 become a backslash, an x and two
-/// hexadecimal digits, and the text is cut after `longest` bytes. O(min(|text|, longest)).
-[[nodiscard]] std::string printable(std::string_view text, std::size_t longest = 60);
-
 class json_document;
 
 /// One value of a `json_document`: a handle of two words, valid as long as the document.

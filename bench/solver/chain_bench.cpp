@@ -58,8 +58,8 @@ BENCHMARK_CAPTURE(on_graph, rotor_gpt2_medium, remat::rotor, "gpt2-medium-b4-s51
 void cut_into_stages(benchmark::State& state, const std::string& name) {
   const remat::problem p = remat::read_training_step(data + "/graphs/" + name + ".json").instance;
   for (auto _ : state) {
-    const remat::detail::forward_line line = remat::find_forward_line(p.graph());
-    const remat::detail::stage_chain stages(p.graph(), line, remat::cut_levels(line, 149).front());
+    const remat::detail::forward_line line = remat::detail::find_forward_line(p.graph());
+    const remat::detail::stage_chain stages(p.graph(), line, remat::detail::cut_levels(line, 149).front());
     benchmark::DoNotOptimize(stages.length());
   }
 }

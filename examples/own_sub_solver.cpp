@@ -7,7 +7,6 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/hiremate.hpp"
-#include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 
 /// Integer programs where children are few, Rotor's dynamic program where they are many.
@@ -17,10 +16,8 @@ std::vector<remat::sub_method> few_by_program(const remat::sub_graph_facts& sub_
 }
 
 /// The exact search, for as many states as the work limit allows.
-remat::sub_solution exactly(const remat::problem& p, std::span<const remat::schedule>, const remat::run_control& run) {
-  remat::exact_options options;
-  options.run = run;
-  return remat::to_sub_solution(remat::exact(p, options));
+remat::solution exactly(const remat::problem& p, std::span<const remat::schedule>, const remat::run_control& run) {
+  return remat::exact(p, {.run = run});
 }
 
 // Run it with tests/data/graphs/rk/fno1d.json
@@ -33,7 +30,7 @@ int main(int argc, char** arguments) {
   options.rule = few_by_program;
   const remat::solution by_rule = remat::hiremate_with(remat::branch_and_bound)(tight, options);
   std::cout << "by the rule: " << to_string(by_rule.status) << ", found by " << by_rule.by << '\n';
-  options.solvers.thorough = exactly;
+  options.own_sub_solver = exactly;
   const remat::solution by_own = remat::hiremate_with(remat::branch_and_bound)(tight, options);
   std::cout << "by the own solver: " << to_string(by_own.status) << ", found by " << by_own.by << '\n';
 }

@@ -201,7 +201,7 @@ void on_graphs(double limit, const std::string& only) {
     if (!only.empty() && file.stem() != only) continue;
     const problem step = read(file);
     // Options do not depend on the budget.
-    const auto cache = std::make_shared<option_cache>();
+    const auto cache = make_way_cache();
     for (const double part : {0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
       const problem p =
           step.with_budget(static_cast<std::int64_t>(part * static_cast<double>(step.graph().baseline_peak)));

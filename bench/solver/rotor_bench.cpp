@@ -63,13 +63,15 @@ void all_budgets_in_slots(benchmark::State& state) {
   const remat::chain c = some_chain(static_cast<std::size_t>(state.range(0)), static_cast<std::size_t>(state.range(2)));
   const auto slots = static_cast<std::uint32_t>(state.range(1));
   const std::int64_t unit = c.store_all_peak_bytes() / 2 / slots;
-  const remat::detail::sized_chain sizes = remat::detail::size_chain(c, false, {unit, slots, remat::detail::slot_rounding::up});
+  const remat::detail::sized_chain sizes =
+      remat::detail::size_chain(c, false, {unit, slots, remat::detail::slot_rounding::up});
   const remat::detail::excess_bound bound(sizes);
   const remat::run_control run;
   std::int64_t bytes = 0;
   for (auto _ : state) {
     remat::detail::slot_table table(sizes, slots, bound);
-    table.fill(remat::run_clock(run), 1, std::numeric_limits<std::int64_t>::max(), [](std::uint64_t, std::uint64_t) {});
+    remat::run_clock clock({});
+    table.fill(clock, std::numeric_limits<std::int64_t>::max());
     bytes = table.bytes();
   }
   state.counters["bytes"] = static_cast<double>(bytes);

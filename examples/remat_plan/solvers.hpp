@@ -110,7 +110,7 @@ struct graph_solver_options {
   remat::automatic_options automatic{};
 
   graph_solver_options() {
-    rockmate.cache = std::make_shared<remat::option_cache>();  // for all budgets
+    rockmate.cache = remat::make_way_cache();  // for all budgets
     hiremate.cache = rockmate.cache;
 #ifndef REMAT_HAVE_CBC
     hiremate.most_columns = 300;  // the library's own branch and bound is for small programs

@@ -10,10 +10,10 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/chain/detail/chain_search.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/block_stack.hpp"
@@ -44,34 +44,6 @@ std::vector<std::vector<stage_way>> lean_ways(const flat_graph& g, const forward
 
 }  // namespace
 
-TEST_CASE("the chain of a depth: cuts at the borders of its groups, finer with each depth") {
-  std::size_t deep = 0;
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const test::divided_step d = test::random_divided_step(seed);
-    const operation_hierarchy& h = d.hierarchy;
-    INFO("seed ", seed);
-    CHECK(cuts_at_depth(h, 0).empty());
-    CHECK(cuts_at_depth(h, 1).size() + 1 == std::max<std::size_t>(h.children[0].size(), 1));
-    cut_list before;
-    for (std::uint32_t depth = 1; depth <= h.depth() + 1; ++depth) {
-      const cut_list cuts = cuts_at_depth(h, depth);
-      REQUIRE(std::is_sorted(cuts.begin(), cuts.end()));
-      REQUIRE(std::includes(cuts.begin(), cuts.end(), before.begin(), before.end()));
-      for (const operation_hierarchy::group& g : h.groups)
-        if (g.depth == depth && g.forward_begin > 0)
-          REQUIRE(std::count(cuts.begin(), cuts.end(), g.forward_begin) == 1);
-      before = cuts;
-      deep += depth > 1 && depth <= h.depth();
-    }
-    // Below the deepest groups every operation is a stage.
-    if (h.num_forward > 0) CHECK(before.size() + 1 == h.num_forward);
-    const forward_line line = line_of(d.whole.graph(), h);
-    CHECK(line.operations == std::vector<std::uint32_t>(h.order.begin(), h.order.begin() + h.num_forward));
-    CHECK(line.operations.size() + line.rest.size() == h.order.size());
-  }
-  CHECK(deep > 20);
-}
-
 TEST_CASE("one table has schedules for all budgets: faster ones need more memory, all are legal") {
   std::size_t entries = 0, of_options = 0;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
@@ -93,19 +65,19 @@ TEST_CASE("one table has schedules for all budgets: faster ones need more memory
       CHECK(clock.work_done() > 0);
       double lost = -program.flat_time();  // the last stage need not run its forward twice
       std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
-      program.visit([&](const chain_program::entry& e) -> std::int64_t {
-        CHECK(e.lost >= lost);
-        CHECK(e.bytes < bytes);
-        CHECK(program.lost_within(e.bytes) == doctest::Approx(e.lost));
-        lost = e.lost;
-        bytes = e.bytes;
+      for (auto e = program.fastest(); e; e = program.slower_than(*e)) {
+        CHECK(e->lost >= lost);
+        CHECK(e->time == doctest::Approx(program.flat_time() + e->lost));
+        CHECK(e->bytes < bytes);
+        CHECK(program.lost_within(e->bytes) == doctest::Approx(e->lost));
+        lost = e->lost;
+        bytes = e->bytes;
         for (const bool whole : {true, false}) {
-          const schedule plan = schedule_computes(p, program.expand(e.steps, whole));
+          const schedule plan = schedule_computes(p, program.expand(program.steps(*e), whole));
           CHECK(check(p.with_budget(problem::unlimited), plan).valid());
         }
         ++entries;
-        return 0;
-      });
+      }
       CHECK(program.lost_within(-1) == std::numeric_limits<double>::infinity());
     }
   }
@@ -113,7 +85,7 @@ TEST_CASE("one table has schedules for all budgets: faster ones need more memory
   CHECK(of_options > 50);
 }
 
-TEST_CASE("visit passes over budgets as it is told, and ends") {
+TEST_CASE("the next schedule takes at least so many bytes less") {
   const problem p = test::stack_problem(test::stack_kind::residual, 6);
   const operation_hierarchy h = partition_at_levels(p.graph());
   chain_program program(p.graph(), line_of(p.graph(), h), cuts_at_depth(h, h.depth()));
@@ -121,24 +93,15 @@ TEST_CASE("visit passes over budgets as it is told, and ends") {
   run_clock clock(run);
   REQUIRE(program.fill(clock, {}) == fill_outcome::filled);
   std::vector<std::int64_t> all, some;
-  program.visit([&](const chain_program::entry& e) -> std::int64_t {
-    all.push_back(e.bytes);
-    return 0;
-  });
+  for (auto e = program.fastest(); e; e = program.slower_than(*e)) all.push_back(e->bytes);
   REQUIRE(all.size() > 4);
   const std::int64_t step = (all.front() - all.back()) / 2;
-  program.visit([&](const chain_program::entry& e) -> std::int64_t {
-    if (!some.empty()) CHECK(e.bytes <= some.back() - step + 1 + program.flat_bytes() / 500);
-    some.push_back(e.bytes);
-    return step;
-  });
+  for (auto e = program.fastest(); e; e = program.slower_than(*e, step)) {
+    if (!some.empty()) CHECK(e->bytes <= some.back() - step + 1 + program.flat_bytes() / 500);
+    some.push_back(e->bytes);
+  }
+  CHECK(some.front() == all.front());
   CHECK(some.size() < all.size());
-  std::size_t calls = 0;
-  program.visit([&](const chain_program::entry&) -> std::int64_t {
-    ++calls;
-    return -1;
-  });
-  CHECK(calls == 1);
 }
 
 TEST_CASE("a table that is too large, a stop, and limits on memory and time") {
@@ -153,31 +116,24 @@ TEST_CASE("a table that is too large, a stop, and limits on memory and time") {
   std::stop_source source;
   source.request_stop();
   run.stop = source.get_token();
-  CHECK(program.fill(clock, {}) == fill_outcome::stopped);
-  run.stop = {};
+  run_clock stopped(run);
+  CHECK(program.fill(stopped, {}) == fill_outcome::stopped);
   options = {};
-  options.most_bytes = p.graph().baseline_peak / 2;
+  options.max_bytes = p.graph().baseline_peak / 2;
   REQUIRE(program.fill(clock, options) == fill_outcome::filled);
-  program.visit([&](const chain_program::entry& e) -> std::int64_t {
-    CHECK(e.bytes <= options.most_bytes);
-    return 0;
-  });
+  for (auto e = program.fastest(); e; e = program.slower_than(*e)) CHECK(e->bytes <= options.max_bytes);
   // A limit on the time lost leaves out the slow schedules alone.
   options = {};
   REQUIRE(program.fill(clock, options) == fill_outcome::filled);
   std::size_t fast = 0, all = 0, limited = 0;
   const double most = program.flat_time() * 0.05;
-  program.visit([&](const chain_program::entry& e) -> std::int64_t {
+  for (auto e = program.fastest(); e; e = program.slower_than(*e)) {
     ++all;
-    fast += e.lost <= most;
-    return 0;
-  });
-  options.most_lost = most;
+    fast += e->lost <= most;
+  }
+  options.max_lost = most;
   REQUIRE(program.fill(clock, options) == fill_outcome::filled);
-  program.visit([&](const chain_program::entry& e) -> std::int64_t {
-    limited += e.lost <= most;
-    return 0;
-  });
+  for (auto e = program.fastest(); e; e = program.slower_than(*e)) limited += e->lost <= most;
   CHECK(limited == fast);
   CHECK(fast < all);
 }

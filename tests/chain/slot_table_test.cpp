@@ -127,11 +127,8 @@ class recurrence {
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>, double> known_{};
 };
 
-const auto silent = [](std::uint64_t, std::uint64_t) {};
-
 TEST_CASE("random chains: both tables are the recurrence, for every memory, limit, vector and number of threads") {
-  const remat::run_control run;
-  const remat::run_clock clock(run);
+  remat::run_clock clock({});
   int finite = 0, infeasible = 0, cut = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     CAPTURE(seed);
@@ -147,9 +144,9 @@ TEST_CASE("random chains: both tables are the recurrence, for every memory, limi
       const excess_bound bound(c, limit);
       slot_table table(c, slots, bound);
       table.limit_lanes(std::size_t{1} << seed % 4);
-      REQUIRE(table.fill(clock, 1, any_size, silent) == fill_outcome::filled);
+      REQUIRE(table.fill(clock, any_size) == fill_outcome::filled);
       breakpoint_table lists(c, slots, bound);
-      REQUIRE(lists.fill(clock, 1, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
+      REQUIRE(lists.fill(clock, any_size, ~std::uint64_t{0}) == fill_outcome::filled);
       const std::span<const breakpoint> front = lists.frontier();
       for (std::uint32_t m = 0; m <= slots; ++m) {
         CAPTURE(m);
@@ -176,8 +173,7 @@ TEST_CASE("random chains: both tables are the recurrence, for every memory, limi
 }
 
 TEST_CASE("any number of threads and any vectors: the same costs, the same steps") {
-  const remat::run_control run;
-  const remat::run_clock clock(run);
+  remat::run_clock clock({});
   for (const int kind : {0, 1, 2, 3}) {
     CAPTURE(kind);
     const sized_chain c = random_sized(77, 60, kind, 6);
@@ -185,18 +181,19 @@ TEST_CASE("any number of threads and any vectors: the same costs, the same steps
     for (const double limit : {std::numeric_limits<double>::max(), 60.0}) {
       const excess_bound bound(c, limit);
       slot_table one(c, slots, bound);
-      REQUIRE(one.fill(clock, 1, any_size, silent) == fill_outcome::filled);
+      REQUIRE(one.fill(clock, any_size) == fill_outcome::filled);
       breakpoint_table exact(c, slots, bound);
-      REQUIRE(exact.fill(clock, 1, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
+      REQUIRE(exact.fill(clock, any_size, ~std::uint64_t{0}) == fill_outcome::filled);
       for (const unsigned threads : {1U, 2U, 3U, 7U}) {
         CAPTURE(threads);
+        remat::run_clock team({.threads = threads});
         slot_table many(c, slots, bound);
         many.limit_lanes(threads);
-        REQUIRE(many.fill(clock, threads, any_size, silent) == fill_outcome::filled);
+        REQUIRE(many.fill(team, any_size) == fill_outcome::filled);
         CHECK(many.bytes() == one.bytes());
         breakpoint_table lists(c, slots, bound);
-        REQUIRE(lists.fill(clock, threads, any_size, ~std::uint64_t{0}, silent) == fill_outcome::filled);
-        CHECK(lists.work() == exact.work());
+        REQUIRE(lists.fill(team, any_size, ~std::uint64_t{0}) == fill_outcome::filled);
+        CHECK(lists.visits() == exact.visits());
         for (std::uint32_t m = 0; m <= slots; m += 3) {
           CHECK(many.cost(m) == one.cost(m));
           if (m < one.first()) continue;
@@ -205,9 +202,9 @@ TEST_CASE("any number of threads and any vectors: the same costs, the same steps
         }
         // What is too much is so for any number of threads.
         slot_table small(c, slots, bound);
-        CHECK(small.fill(clock, threads, one.bytes() - 1, silent) == fill_outcome::too_large);
+        CHECK(small.fill(team, one.bytes() - 1) == fill_outcome::too_large);
         breakpoint_table lazy(c, slots, bound);
-        CHECK(lazy.fill(clock, threads, any_size, exact.work() - 1, silent) == fill_outcome::too_large);
+        CHECK(lazy.fill(team, any_size, exact.visits() - 1) == fill_outcome::too_large);
       }
     }
   }
@@ -220,17 +217,19 @@ TEST_CASE("what stops a fill: the token, and what the caller's function throws")
     std::stop_source source;
     remat::run_control run;
     run.stop = source.get_token();
-    const remat::run_clock clock(run);
+    run.threads = threads;
+    run.on_progress = [&](const remat::progress& news) {
+      CHECK(news.done <= news.total);
+      if (news.done > 0) source.request_stop();
+    };
+    remat::run_clock clock(run);
     slot_table table(c, 300, bound);
-    CHECK(table.fill(clock, threads, any_size, [&](std::uint64_t done, std::uint64_t total) {
-      CHECK(done <= total);
-      if (done > 0) source.request_stop();
-    }) == fill_outcome::stopped);
-    const remat::run_control free;
+    CHECK(table.fill(clock, any_size) == fill_outcome::stopped);
+    run.stop = {};
+    run.on_progress = [](const remat::progress&) { throw 3; };
+    remat::run_clock thrown(run);
     slot_table again(c, 300, bound);
-    CHECK_THROWS_AS(
-        (void)again.fill(remat::run_clock(free), threads, any_size, [](std::uint64_t, std::uint64_t) { throw 3; }),
-        int);
+    CHECK_THROWS_AS((void)again.fill(thrown, any_size), int);
   }
 }
 

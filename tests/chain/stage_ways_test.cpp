@@ -58,14 +58,12 @@ std::vector<std::vector<stage_way>> options_of(const problem& p, const forward_l
       parts.pop_back();
     }
   }
-  remat::option_search search;
+  option_search search;
   search.moves = 50;
-  search.solvers = remat::default_part_solvers();
   search.peaks = 1;
-  search.most_budgets = 5;
-  const remat::run_control run;
-  remat::run_clock clock(run);
-  const remat::option_table table = remat::find_options(parts, search, clock);
+  search.max_budgets = 5;
+  remat::run_clock clock({});
+  const option_table table = find_options(parts, search, default_sub_solvers{}, clock);
   std::vector<std::vector<stage_way>> out(chain.length() + 1);
   for (std::size_t i = 0; i < parts.size(); ++i)
     for (const part_option& o : table.options[i]) {
@@ -167,8 +165,8 @@ TEST_CASE("a schedule of stages with options takes no more time, and hardly ever
     const auto sizes = size_chain(ways, {1, slots, slot_rounding::up});
     const excess_bound bound(sizes);
     slot_table table(sizes, slots, bound);
-    const remat::run_control run;
-    table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
+    remat::run_clock clock({});
+    table.fill(clock, std::int64_t{1} << 32);
     for (std::uint32_t m = table.first(); m <= std::min(table.last(), slots); ++m) {
       if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;
       CAPTURE(m);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "remat/hierarchy/detail/isomorphism.hpp"
+#include "remat/hierarchy/way_cache.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
@@ -49,25 +51,40 @@ bool same(const option_table& a, const option_table& b) {
   return true;
 }
 
-option_search quick(std::uint64_t moves = 200) {
-  option_search search;
+/// A call of `find_options`: its settings, its limits, and schedules to start from.
+struct question : option_search {
+  run_control run{};
+  std::function<std::vector<schedule>(std::size_t, const part_runs&, std::int64_t, std::int64_t, run_clock&)> starts{};
+};
+
+/// The default solvers, with the schedules of a question to start from.
+struct solvers_from : default_sub_solvers {
+  const question& asked;
+  explicit solvers_from(const question& q) : asked(q) {}
+  [[nodiscard]] std::vector<schedule> starts(std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save,
+                                             run_clock& clock) const {
+    return asked.starts ? asked.starts(i, runs, peak, save, clock) : std::vector<schedule>{};
+  }
+};
+
+question quick(std::uint64_t moves = 200) {
+  question search;
   search.moves = moves;
-  search.solvers = default_part_solvers();
   return search;
 }
-option_table options_of(std::span<const step_part> parts, const option_search& search) {
+option_table options_of(std::span<const step_part> parts, const question& search) {
   run_clock clock(search.run);
-  return find_options(parts, search, clock);
+  return find_options(parts, search, solvers_from(search), clock);
 }
 
 /// What holds of every table.
-void check_table(const option_table& table, std::span<const step_part> parts, const option_search& search) {
+void check_table(const option_table& table, std::span<const step_part> parts, const question& search) {
   REQUIRE(table.options.size() == parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const part_runs runs(parts[i]);
     const std::vector<part_option>& options = table.options[i];
     REQUIRE(!options.empty());
-    REQUIRE(options.size() <= std::max<std::size_t>(search.most_options, 2));
+    REQUIRE(options.size() <= std::max<std::size_t>(search.max_options, 2));
     // The fastest way is to run everything once, and what saves most comes first.
     const part_option all = runs.keep_everything();
     REQUIRE(std::any_of(options.begin(), options.end(),
@@ -99,8 +116,8 @@ TEST_CASE("random parts: options are measured, sorted, and each is the fastest f
   for (std::uint64_t seed = 0; seed < (long_run() ? 800 : 120); ++seed) {
     std::vector<step_part> parts = random_parts(seed);
     std::erase_if(parts, [](const step_part& p) { return p.operations.size() > 10; });
-    option_search search = quick();
-    search.most_options = 30;
+    question search = quick();
+    search.max_options = 30;
     const option_table table = options_of(parts, search);
     check_table(table, parts, search);
     REQUIRE(table.stopped == stop_reason::none);
@@ -141,7 +158,7 @@ TEST_CASE("the same for any number of threads") {
   std::vector<step_part> parts;
   for (std::uint64_t seed = 0; seed < 12; ++seed)
     for (step_part& p : random_parts(seed)) parts.push_back(std::move(p));
-  option_search search = quick(60);
+  question search = quick(60);
   const option_table one = options_of(parts, search);
   for (const unsigned threads : {0U, 2U, 4U}) {
     search.run.threads = threads;
@@ -157,9 +174,9 @@ TEST_CASE("the same for any number of threads") {
 TEST_CASE("equal parts are solved once, and have the same options") {
   const test::divided_step d = bundled("gpt2-small-b8-s1024", 12);
   const std::vector<step_part> parts = d.parts();
-  const group_classes classes = classify(d.whole.graph(), d.hierarchy, option_cache::likeness());
-  option_search search = quick(30);
-  search.most_budgets = 4;
+  const group_classes classes = classify(d.whole.graph(), d.hierarchy, way_cache::likeness());
+  question search = quick(30);
+  search.max_budgets = 4;
   const option_table table = options_of(parts, search);
   check_table(table, parts, search);
   CHECK(table.distinct == classes.part.size() - 1);  // without the whole step
@@ -181,9 +198,9 @@ TEST_CASE("a cache: the second time nothing is solved, and the options are the s
   std::size_t reused = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const std::vector<step_part> parts = random_parts(seed);
-    option_search search = quick();
+    question search = quick();
     const option_table without = options_of(parts, search);
-    search.cache = std::make_shared<option_cache>();
+    search.cache = make_way_cache();
     const option_table first = options_of(parts, search), second = options_of(parts, search);
     INFO("seed ", seed);
     REQUIRE(same(first, without));
@@ -198,10 +215,10 @@ TEST_CASE("a cache: the second time nothing is solved, and the options are the s
     if (parts.empty()) continue;
     // Other settings are another question, which is then known as well.
     for (const int change : {0, 1, 2, 3, 4}) {
-      option_search other = search;
+      question other = search;
       if (change == 0) other.peaks = 1;
-      if (change == 1) other.most_budgets = 3;
-      if (change == 2) other.most_options = 2;
+      if (change == 1) other.max_budgets = 3;
+      if (change == 2) other.max_options = 2;
       if (change == 3) other.moves = 50;
       if (change == 4) other.run.seed = 9;
       const option_table third = options_of(parts, other);
@@ -217,8 +234,8 @@ TEST_CASE("parts that differ in times alone share what the cache knows, measured
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     std::vector<step_part> parts = random_parts(seed);
     if (parts.empty()) continue;
-    option_search search = quick();
-    search.cache = std::make_shared<option_cache>();
+    question search = quick();
+    search.cache = make_way_cache();
     const option_table first = options_of(parts, search);
     for (step_part& p : parts)
       for (auto& o : p.operation) o.time *= 2;
@@ -236,8 +253,8 @@ TEST_CASE("stopped: what it has by then, and everything kept in any case") {
   const std::vector<step_part> parts = d.parts();
   for (const unsigned threads : {1U, 3U})
     for (const int kind : {0, 1, 2, 3}) {
-      option_search search = quick(1000000);
-      search.cache = std::make_shared<option_cache>();
+      question search = quick(1000000);
+      search.cache = make_way_cache();
       search.run.threads = threads;
       std::stop_source source;
       search.run.stop = source.get_token();
@@ -267,7 +284,7 @@ TEST_CASE("progress on the caller's thread; what it throws leaves the search") {
   for (std::uint64_t seed = 0; seed < 40; ++seed)
     for (step_part& p : random_parts(seed)) parts.push_back(std::move(p));
   for (const unsigned threads : {1U, 3U}) {
-    option_search search = quick();
+    question search = quick();
     search.run.threads = threads;
     std::size_t calls = 0, last = 0;
     const auto caller = std::this_thread::get_id();
@@ -291,8 +308,8 @@ TEST_CASE("starts: asked for within the budgets of each solve; good ones are tak
   const test::divided_step d = bundled("rk/fno1d", 20);
   const std::vector<step_part> parts = d.parts();
   REQUIRE(!parts.empty());
-  option_search search = quick(50);
-  search.most_budgets = 4;
+  question search = quick(50);
+  search.max_budgets = 4;
   search.run.threads = 2;
   std::atomic<std::size_t> calls{0}, wrong{0};
   search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save, run_clock&) {
@@ -318,9 +335,9 @@ TEST_CASE("a limit on work: kept, and the same options for any number of threads
   for (const step_part& p : parts) operations += p.operations.size();
   std::uint64_t before = 0;
   for (const std::uint64_t limit : {0U, 100U, 5000U, 50000U}) {
-    option_search search = quick(400);
+    question search = quick(400);
     search.run.work_limit = limit;
-    search.cache = std::make_shared<option_cache>();
+    search.cache = make_way_cache();
     const option_table one = options_of(parts, search);
     INFO("limit ", limit, ", work ", one.work, ", solves ", one.solves);
     check_table(one, parts, search);
@@ -335,12 +352,6 @@ TEST_CASE("a limit on work: kept, and the same options for any number of threads
     CHECK(same(one, three));
     CHECK(one.work == three.work);
   }
-}
-
-TEST_CASE("a search without a solver is refused") {
-  CHECK_THROWS_WITH_AS((void)options_of({}, option_search{}),
-                       "find_options: option_search::solvers has no thorough solver; see default_part_solvers()",
-                       bad_argument);
 }
 
 TEST_CASE("no parts, no options") {

@@ -16,6 +16,7 @@
 #include "remat/cost/measured.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/check.hpp"
+#include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/node_merger.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
@@ -23,6 +24,7 @@
 #include "support/block_stack.hpp"
 #include "support/data.hpp"
 #include "support/random_graph.hpp"
+#include "support/random_parts.hpp"
 
 namespace {
 
@@ -509,4 +511,38 @@ TEST_CASE("unusable options") {
     options.forward.assign(1, 1);
     CHECK_THROWS_AS(make(p.graph(), options), bad_argument);
   }
+}
+
+TEST_CASE("the levels of cuts are a hierarchy, each level a part of the cuts of the finer one") {
+  std::size_t groups = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const problem p = test::random_divided_step(seed).whole;
+    const operation_hierarchy h = partition_at_levels(p.graph());
+    INFO("seed ", seed);
+    REQUIRE(check_hierarchy(p.graph(), h).valid());
+    groups += h.groups.size() - 1;
+    std::vector<std::uint32_t> listed;
+    for (std::uint32_t i = 0; i < h.num_forward; ++i) listed.push_back(h.order[i]);
+    CHECK(std::is_sorted(listed.begin(), listed.end()));
+    const forward_line line = line_of(p.graph(), h);
+    // Every group is a segment of one of Rotor's levels.
+    const std::vector<cut_list> levels = cut_levels(line, line.operations.size());
+    for (std::size_t k = 1; k < h.groups.size(); ++k) {
+      const operation_hierarchy::group& g = h.groups[k];
+      const bool is_segment = std::any_of(levels.begin(), levels.end(), [&](const cut_list& cuts) {
+        const auto at = std::lower_bound(cuts.begin(), cuts.end(), g.forward_begin);
+        const auto next = g.forward_begin == 0 ? cuts.begin() : at == cuts.end() ? at : at + 1;
+        const bool begins = g.forward_begin == 0 || (at != cuts.end() && *at == g.forward_begin);
+        const bool ends = next == cuts.end() ? g.forward_end == h.num_forward : *next == g.forward_end;
+        return begins && ends;
+      });
+      CHECK(is_segment);
+    }
+  }
+  CHECK(groups > 100);
+}
+
+TEST_CASE("forward marks of a wrong number are refused") {
+  const problem p = test::stack_problem(test::stack_kind::residual, 4);
+  CHECK_THROWS_AS(static_cast<void>(partition_at_levels(p.graph(), {1, 0})), bad_argument);
 }

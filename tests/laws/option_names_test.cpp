@@ -66,7 +66,7 @@ TEST_CASE("every scalar option can be reached by its name") {
   check_names<chen_greedy_options>("chen", "chen_greedy_options");
   check_names<revolve_options>("revolve", "revolve_options");
   check_names<checkmate_options>("checkmate", "checkmate_options");
-  check_names<hiremate_options>("hiremate", "hiremate_options");
+  check_names<hiremate_options>("hiremate_options", "hiremate_options");
   check_names<automatic_options>("automatic", "automatic_options");
   // Without a scalar field, there is nothing to visit.
   CHECK(declared(header("chen"), "chen_sqrt_options").empty());

@@ -280,7 +280,7 @@ TEST_CASE("figures of each level; a given hierarchy; like groups are solved once
   options.good_enough = 0;
   options.top_solver = hiremate_top::search_level;
   options.hierarchy = partition_at_repeats(p.graph());
-  options.cache = std::make_shared<option_cache>();
+  options.cache = make_way_cache();
   const solution first = hiremate_own(p, options);
   test::check_answer(p, first);
   REQUIRE(first.has_schedule());
@@ -345,7 +345,7 @@ TEST_CASE("a rule of the user's chooses the methods of sub-graphs") {
   options.rule = [&](const sub_graph_facts& facts) {
     ++asked;
     CHECK(facts.operations >= facts.forward_operations);
-    CHECK(facts.like >= 1);
+    CHECK(facts.copies >= 1);
     large += facts.operations > 40;
     return std::vector<sub_method>{facts.operations > 40 ? sub_method::rotor : sub_method::twremat};
   };

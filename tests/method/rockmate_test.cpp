@@ -16,6 +16,7 @@
 #include "../support/csv.hpp"
 #include "../support/exhaustive.hpp"
 #include "../support/random_graph.hpp"
+#include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/solver/concepts.hpp"
 
@@ -109,7 +110,7 @@ TEST_CASE("any number of threads, and a cache that knows all blocks: the same an
   REQUIRE(one.has_schedule());
   options.run.threads = 3;
   CHECK(remat::rockmate(p, options).plan == one.plan);
-  options.cache = std::make_shared<remat::option_cache>();
+  options.cache = remat::make_way_cache();
   CHECK(remat::rockmate(p, options).plan == one.plan);
   const std::size_t known = options.cache->size();
   CHECK(known > 0);
@@ -157,13 +158,13 @@ TEST_CASE("no slower than Rockmate's own plans that keep their budget, before me
   const bool all = std::getenv("REMAT_LONG") != nullptr;
   int compared = 0;
   std::string last;
-  std::shared_ptr<remat::option_cache> cache;
+  std::shared_ptr<remat::way_cache> cache;
   for (const auto& row : rows) {
     if (row[1] != "rockmate-highs" || row.size() < 7 || row[5] != "1") continue;
     if (!all && row[0] != "fno1d" && row[0] != "mixer") continue;
     CAPTURE(row[0]);
     CAPTURE(row[2]);
-    if (row[0] != last) cache = std::make_shared<remat::option_cache>();
+    if (row[0] != last) cache = remat::make_way_cache();
     last = row[0];
     const problem p = remat::read_training_step(REMAT_TEST_DATA "/graphs/rk/" + row[0] + ".json")
                           .instance.with_budget(std::stoll(row[3]));

@@ -233,8 +233,8 @@ int check_frontier(const problem& p, const remat::detail::stage_chain& stages, s
   const auto sizes = remat::detail::size_chain(stages, {unit, slots, remat::detail::slot_rounding::up});
   const remat::detail::excess_bound bound(sizes);
   remat::detail::slot_table table(sizes, slots, bound);
-  const remat::run_control run;
-  table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
+  remat::run_clock clock({});
+  table.fill(clock, std::int64_t{1} << 32);
   int points = 0;
   for (std::uint32_t m = table.first(); m <= std::min(table.last(), slots); ++m) {
     if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;
@@ -311,8 +311,8 @@ TEST_CASE("no answer for a graph is slower than the optimum of a chain that it i
         const auto sizes = remat::detail::size_chain(stages, {unit, options.slots, remat::detail::slot_rounding::up});
         const remat::detail::excess_bound bound(sizes);
         remat::detail::slot_table table(sizes, options.slots, bound);
-        const remat::run_control run;
-        table.fill(remat::run_clock(run), 1, std::int64_t{1} << 32, [](std::uint64_t, std::uint64_t) {});
+        remat::run_clock clock({});
+        table.fill(clock, std::int64_t{1} << 32);
         for (std::size_t k = 0; k < answers.size(); ++k) {
           const std::int64_t room = (budgets[k].budget() - stages.standing_bytes()) / unit;
           if (room < table.first()) continue;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <stop_token>
 #include <string_view>
+#include <utility>
 
 namespace remat {
 
@@ -17,9 +18,15 @@ inline constexpr double rounding_error = 1e-12;
 /// Returns `limit`, raised by the rounding error of a sum that equals it.
 [[nodiscard]] constexpr double with_rounding(double limit) noexcept { return limit * (1 + rounding_error); }
 
-/// The one test of optimality: returns true when `value` exceeds its proven lower bound by no more than rounding.
+/// The one stop rule of all searches: returns true if `value` is at most (1 + gap) × its proven lower bound, up to
+/// rounding.
+[[nodiscard]] constexpr bool is_within_gap(double value, double lower_bound, double gap) noexcept {
+  return value <= with_rounding(lower_bound * (1 + gap));
+}
+
+/// The one test of optimality: returns true if `value` exceeds its proven lower bound by no more than rounding.
 [[nodiscard]] constexpr bool is_optimal(double value, double lower_bound) noexcept {
-  return value <= with_rounding(lower_bound);
+  return is_within_gap(value, lower_bound, 0);
 }
 
 /// A report of a long solve to its caller.
@@ -54,97 +61,144 @@ struct run_control {
   unsigned threads = 1;                      ///< 0 means 1
   /// Called now and then with the state of the solve. May be empty.
   std::function<void(const progress&)> on_progress{};
+
+  /// Returns the number of threads, at least 1.
+  [[nodiscard]] unsigned thread_count() const noexcept { return std::max(threads, 1U); }
 };
 
-/// Returns the share of a time limit: all of it for a share of 1 or more, and no limit where there is none.
+/// Returns the share of a time limit: all of it for a share of 1 or more, and no limit if there is none.
 [[nodiscard]] inline std::chrono::nanoseconds share_of(std::chrono::nanoseconds time, double share) {
   if (time == std::chrono::nanoseconds::max() || share >= 1) return time;
   return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * share));
 }
 
-/// Returns the share of a work limit, at least 1: all of it for a share of 1 or more, and no limit where there is none.
+/// Returns the share of a work limit, at least 1: all of it for a share of 1 or more, and no limit if there is none.
 [[nodiscard]] inline std::uint64_t share_of(std::uint64_t work, double share) {
   if (work == run_control::no_work_limit || share >= 1) return work;
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(work) * share));
 }
 
-/// The reason why a solver stopped early; `none` where it did not.
+/// The reason why a solver stopped early; `none` if it did not.
 enum class stop_reason : std::uint8_t { none, cancelled, deadline, work };
 
-/// The clock of one solve: tests the limits, counts work, and reports progress at most once in `report_every`.
+/// The clock of one solve, or of one part of a solve: tests the limits, counts work, and reports progress at most once
+/// in `report_every`.
 ///
-/// Not thread-safe. A solver with threads gives each thread a clock of its own with the same start.
+/// A part has a clock of its own, which `part` makes. Its work counts in the clock that made it, too, so the work of
+/// the parts is the work of the whole, and its progress passes through that clock.
+///
+/// Not thread-safe. A solver with threads gives each thread a clock of its own (`limits`).
+///
+///     run_clock clock(options.run, "solver");
+///     clock.watch(best.time, best.lower_bound);
+///     run_clock part = clock.part(0.25, "chains");  // a quarter of what is left
+///     search(part);
 class run_clock {
  public:
   using clock = std::chrono::steady_clock;  ///< The clock that is read.
   /// The least time between two calls of `on_progress`.
   static constexpr std::chrono::milliseconds report_every{50};
 
-  /// Starts the clock at `start`. `control` must outlive this object.
-  explicit run_clock(const run_control& control, clock::time_point start = clock::now())
-      : control_(&control), start_(start) {}
+  /// Starts the clock of a solve at `start`. Reports of progress bear the name `solver`, unless it is empty.
+  explicit run_clock(run_control control, std::string_view solver = {}, clock::time_point start = clock::now())
+      : control_(std::move(control)), start_(start), solver_(solver) {}
+  run_clock(const run_clock&) = delete;
+  run_clock& operator=(const run_clock&) = delete;
+
+  /// Starts the clock of a part, which gets `share` of the time and the work that are left, the same stop token, seed
+  /// and threads. Its progress goes through this clock, with `stage` as the stage unless that is empty. All solvers
+  /// share their limits by this rule. This clock must outlive the part's.
+  [[nodiscard]] run_clock part(double share, std::string_view stage = {}) { return run_clock(*this, share, stage); }
+
+  /// Returns `share` of what is left of the limits, for a solver of a sub-problem: its progress, of which nobody hears,
+  /// would be that of another objective. The caller counts its work (`work`).
+  [[nodiscard]] run_control limits(double share = 1) const {
+    run_control out = control_;
+    out.time_limit = share_of(left(), share);
+    out.work_limit = share_of(work_left(), share);
+    out.on_progress = nullptr;
+    return out;
+  }
 
   /// Returns the wall clock time since the start.
   [[nodiscard]] std::chrono::nanoseconds elapsed() const { return clock::now() - start_; }
   /// Returns the wall clock time since the start, in seconds.
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(elapsed()).count(); }
-  /// Returns the time of the start.
-  [[nodiscard]] clock::time_point start() const noexcept { return start_; }
-  /// Returns the control that was given.
-  [[nodiscard]] const run_control& control() const noexcept { return *control_; }
-  /// Returns the time up to the deadline, at least 0; the largest duration where there is no deadline.
+  /// Returns the control of this solve or part: what a solver that runs within these limits gets as its `run`. The
+  /// work of such a solver is to be counted here (`work`).
+  [[nodiscard]] const run_control& control() const noexcept { return control_; }
+  /// Returns the time up to the deadline, at least 0; the largest duration if there is no deadline.
   [[nodiscard]] std::chrono::nanoseconds left() const {
-    if (control_->time_limit == std::chrono::nanoseconds::max()) return control_->time_limit;
-    return std::max(std::chrono::nanoseconds(0), control_->time_limit - elapsed());
+    if (control_.time_limit == std::chrono::nanoseconds::max()) return control_.time_limit;
+    return std::max(std::chrono::nanoseconds(0), control_.time_limit - elapsed());
   }
-
-  /// Returns the work up to the limit, at least 0; `no_work_limit` where there is no limit.
+  /// Returns the work up to the limit, at least 0; `no_work_limit` if there is no limit.
   [[nodiscard]] std::uint64_t work_left() const noexcept {
-    if (control_->work_limit == run_control::no_work_limit) return control_->work_limit;
-    return control_->work_limit - std::min(control_->work_limit, work_);
-  }
-  /// Returns the control of a part of this solve. The part gets `share` of the time and the work that are left, the
-  /// same stop token, seed and threads, and no progress callback. All solvers share their limits by this rule.
-  [[nodiscard]] run_control part(double share) const {
-    run_control run = *control_;
-    run.time_limit = share_of(left(), share);
-    run.work_limit = share_of(work_left(), share);
-    run.on_progress = nullptr;
-    return run;
+    if (control_.work_limit == run_control::no_work_limit) return control_.work_limit;
+    return control_.work_limit - std::min(control_.work_limit, work_);
   }
 
-  /// Counts `n` elementary moves.
-  void work(std::uint64_t n = 1) noexcept { work_ += n; }
-  /// Returns the number of elementary moves that have been counted.
+  /// Counts `n` units of work, here and in the clocks of which this is a part.
+  void work(std::uint64_t n = 1) noexcept {
+    for (run_clock* c = this; c != nullptr; c = c->whole_) c->work_ += n;
+  }
+  /// Returns the units of work that have been counted.
   [[nodiscard]] std::uint64_t work_done() const noexcept { return work_; }
 
   /// Returns the reason to stop now, if there is one. Reads the clock, which takes some 30 ns.
   [[nodiscard]] stop_reason poll() const {
-    if (control_->stop.stop_requested()) return stop_reason::cancelled;
-    if (work_ >= control_->work_limit) return stop_reason::work;
-    if (control_->time_limit != std::chrono::nanoseconds::max() && elapsed() >= control_->time_limit)
+    if (control_.stop.stop_requested()) return stop_reason::cancelled;
+    if (work_ >= control_.work_limit) return stop_reason::work;
+    if (control_.time_limit != std::chrono::nanoseconds::max() && elapsed() >= control_.time_limit)
       return stop_reason::deadline;
     return stop_reason::none;
   }
-  /// Returns true where `poll` gives a reason to stop.
+  /// Returns true if `poll` gives a reason to stop.
   [[nodiscard]] bool should_stop() const { return poll() != stop_reason::none; }
 
-  /// Calls `on_progress`, unless there is none or the last call is less than `report_every` ago.
-  void report(progress p) {
-    if (!control_->on_progress) return;
+  /// Reports of this clock and of its parts hold at least what these variables say from now on: the objective of the
+  /// best answer so far, and a proven lower bound. Both must outlive the clock, or the next call of `watch`.
+  void watch(const double& best_objective, const double& lower_bound) noexcept {
+    best_objective_ = &best_objective;
+    lower_bound_ = &lower_bound;
+  }
+  void watch(double&&, const double&) = delete;
+  void watch(const double&, double&&) = delete;
+  /// True if anybody listens to the progress.
+  [[nodiscard]] bool is_heard() const noexcept { return static_cast<bool>(control_.on_progress); }
+  /// Reports progress to the caller of the solve, unless nobody listens or the last report is less than `report_every`
+  /// ago. The clock fills in who reports, the time, and the better of the figures given and those that it watches.
+  void report(progress news) {
+    if (!is_heard()) return;
+    if (best_objective_ != nullptr) {
+      news.best_objective = std::min(news.best_objective, *best_objective_);
+      news.lower_bound = std::max(news.lower_bound, *lower_bound_);
+    }
+    if (!stage_.empty()) news.stage = stage_;
+    if (!solver_.empty()) news.solver = solver_;
+    if (whole_ != nullptr) return whole_->report(news);
     const auto now = clock::now();
     if (reported_ && now - last_report_ < report_every) return;
     reported_ = true;
     last_report_ = now;
-    p.elapsed = now - start_;
-    p.time_limit = control_->time_limit;
-    control_->on_progress(p);
+    news.elapsed = now - start_;
+    news.time_limit = control_.time_limit;
+    control_.on_progress(news);
   }
 
  private:
-  const run_control* control_;
+  run_clock(run_clock& whole, double share, std::string_view stage)
+      : control_(whole.limits(share)), start_(clock::now()), stage_(stage), whole_(&whole) {
+    if (whole.is_heard()) control_.on_progress = [this](const progress& news) { report(news); };
+  }
+
+  run_control control_;
   clock::time_point start_;
   clock::time_point last_report_{};
+  std::string_view solver_{}, stage_{};
+  run_clock* whole_ = nullptr;  // of which this is a part
+  const double* best_objective_ = nullptr;
+  const double* lower_bound_ = nullptr;
   bool reported_ = false;
   std::uint64_t work_ = 0;
 };

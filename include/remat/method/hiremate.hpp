@@ -1,107 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "remat/core/run.hpp"
-#include "remat/hierarchy/detail/find_ways.hpp"
-#include "remat/hierarchy/detail/sub_solver.hpp"
-#include "remat/hierarchy/hierarchy.hpp"
-#include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/method/hiremate/detail/sub_graph_ways.hpp"
+#include "remat/method/hiremate_options.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
 
-/// The hierarchies that `hiremate` uses.
-enum class hiremate_partition : std::uint8_t {
-  all,          ///< all of those below, in competition
-  h_partition,  ///< `h_partition`
-  repeats,      ///< `partition_at_repeats`
-  cuts,         ///< `partition_at_cuts`
-  levels        ///< `partition_at_levels`
-};
+namespace detail {
 
-/// Who solves the top levels of hierarchies in `hiremate`.
-enum class hiremate_top : std::uint8_t {
-  automatic,     ///< all of those below, in competition
-  rotor,         ///< Rotor's dynamic program on the chains of a hierarchy (`hierarchy_chains`)
-  search_level,  ///< options by a price on saved bytes, the runs by eviction (`search_level`)
-  h_ilp          ///< the hierarchical integer program (`hierarchical_ilp`)
-};
+/// The body of `hiremate_solver`, for a backend of any type.
+[[nodiscard]] solution solve_hiremate(mip_backend_ref backend, const problem& p, const hiremate_options& options);
 
-/// Options of `hiremate_solver`.
-struct hiremate_options {
-  /// The only hierarchy to use; without one, those of `partition`.
-  std::optional<operation_hierarchy> hierarchy{};
-  hiremate_partition partition = hiremate_partition::all;  ///< how hierarchies are made
-  std::uint32_t max_group = 20;                            ///< `partition_options::max_group`, at least 2
-  std::uint32_t max_top = 30;                              ///< `partition_options::max_top`, at least 1
-  hiremate_top top_solver = hiremate_top::automatic;       ///< who solves the top levels
-  /// Who finds the options of sub-graphs; `automatic`: what `rule` says.
-  sub_method sub_solver = sub_method::automatic;
-  sub_method_rule rule{};           ///< chooses methods for each sub-graph; empty: `default_sub_methods`
-  std::size_t most_options = 12;    ///< of a sub-graph
-  std::size_t level_options = 100;  ///< N_o: of all sub-graphs in one group together; each has at least 2
-  /// Your own solver of sub-graphs. With `thorough` set, it takes the place of `sub_solver` and `rule`.
-  part_solvers solvers{};
-  /// Shared by solves for several budgets, or of several graphs, with the same backend, `solvers`, `rule`,
-  /// `most_columns` and `nodes`: the cache does not tell these apart.
-  std::shared_ptr<option_cache> cache{};
-  std::uint64_t moves = 4000;       ///< `option_search::moves`, for groups of a level that is no chain
-  std::uint64_t chain_moves = 300;  ///< `option_search::moves`, for stages of chains
-  std::uint32_t slots = 500;        ///< parts of the memory in Rotor's program, 1 … 2^24
-  std::size_t max_stages = 150;     ///< of a chain, at least 1
-  /// `hierarchy_chains_options::most_effort`
-  std::uint64_t chain_effort = 500'000;
-  /// Nothing more is begun once the best time exceeds the proven bound by at most this part of the bound.
-  double good_enough = 1e-3;
-  double most_columns = 6'000;  ///< larger integer programs are not begun
-  std::uint64_t nodes = 100;    ///< of the backend's search at most, unless the only limit is one on time
-  bool improve = false;         ///< improve the schedule by eviction and refinement (`improve`)
-  run_control run{};            ///< Limits, seed, threads, progress.
-
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("partition", self.partition, "how hierarchies are made");
-    visit("max_group", self.max_group, "M_l: most children of a group");
-    visit("max_top", self.max_top, "M_t: most children of the whole graph");
-    visit("top_solver", self.top_solver, "who solves the top levels");
-    visit("sub_solver", self.sub_solver, "who finds the options of sub-graphs");
-    visit("most_options", self.most_options, "of a sub-graph");
-    visit("level_options", self.level_options, "N_o: of all sub-graphs in one group together");
-    visit("moves", self.moves, "work of each pair of budgets of a sub-graph");
-    visit("chain_moves", self.chain_moves, "the same, for the stages of chains");
-    visit("slots", self.slots, "parts of the memory in Rotor's program");
-    visit("max_stages", self.max_stages, "of a chain");
-    visit("chain_effort", self.chain_effort, "largest sum of n * min(n, 200) over distinct stages of n operations");
-    visit("good_enough", self.good_enough, "nothing is begun within this of the proven bound");
-    visit("most_columns", self.most_columns, "larger integer programs are not begun");
-    visit("nodes", self.nodes, "of the integer program's search, unless the only limit is one on time");
-    visit("improve", self.improve, "improve the schedule by eviction and refinement");
-  }
-};
-
-namespace detail::hierarchical {
-
-/// H-ILP on a backend.
-using level_program =
-    std::function<level_solution(const level_problem&, std::int64_t budget, const hierarchical_ilp_options&)>;
-
-/// `hiremate_solver`, for any backend.
-[[nodiscard]] solution solve(const problem& p, const hiremate_options& options, const level_program& program);
-
-}  // namespace detail::hierarchical
+}  // namespace detail
 
 /// HiRemate: nested groups of operations, each distinct group solved once for many budgets, and a schedule put together
 /// from the options that these give. \cite gusak2025hiremate
@@ -163,11 +78,7 @@ struct hiremate_solver {
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const hiremate_options& options = {}) const {
-    return detail::hierarchical::solve(p, options,
-                                       [this](const detail::level_problem& level, std::int64_t budget,
-                                              const detail::hierarchical_ilp_options& solving) {
-                                         return hierarchical_ilp(backend, level, budget, solving);
-                                       });
+    return detail::solve_hiremate(backend, p, options);
   }
 };
 

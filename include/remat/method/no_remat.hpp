@@ -12,11 +12,6 @@
 
 namespace remat {
 
-/// Tries to solve a problem without a search. Returns true where the listed order fits the budget, which is optimal, or
-/// where an operation or the end of the training step alone needs more than the budget, which is infeasible; `best`
-/// then holds the answer, found by `no_remat` as a part of `solver`. O(reads and writes) time.
-bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver);
-
 /// Options of `no_remat`.
 struct no_remat_options {
   bool reorder = false;          ///< search for the order of least peak; otherwise the listed order

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "remat/core/run.hpp"
-#include "remat/hierarchy/detail/find_ways.hpp"
+#include "remat/hierarchy/way_cache.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
@@ -24,7 +24,7 @@ struct rockmate_options {
   /// would exceed it is given none. One unit takes some 15 µs.
   std::uint64_t block_effort = 36'000;
   /// Options of blocks that were solved before, for other budgets of the same training step. Null: one for this solve.
-  std::shared_ptr<option_cache> cache{};
+  std::shared_ptr<way_cache> cache{};
   std::int64_t table_bytes = std::int64_t{4} << 30;  ///< a chain with a larger table is left out; at least 0
   std::uint32_t finer_chains = 16;                   ///< the best chains, which are solved again with more slots
   /// `retain_options::rounds` for the best schedule of each of the best `finer_chains` chains, with which it is no

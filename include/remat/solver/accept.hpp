@@ -47,6 +47,11 @@ acceptance accept(const problem& p, solution& best, schedule plan, std::string_v
 /// stop token of `run`.
 bool prove(const problem& p, solution& s, const run_control& run = {});
 
+/// Tries to solve a problem without a search. Returns true if the listed order fits the budget, which is optimal, or if
+/// an operation or the end of the training step alone needs more than the budget, which is infeasible. `best` then
+/// holds the answer, found by `no_remat` as a part of `solver`. O(reads and writes) time.
+bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver);
+
 /// Ends a solve: proves the lower bound, if that has not been done (`prove`), and sets the status: `optimal` where the
 /// time meets the bound, otherwise how the solve ended (`stopped`).
 ///

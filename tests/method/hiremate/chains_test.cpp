@@ -33,7 +33,7 @@ hierarchy_chains_options quick() {
   hierarchy_chains_options options;
   options.sub_graphs.peaks = 1;
   options.sub_graphs.moves = 50;
-  options.sub_graphs.cache = std::make_shared<option_cache>();
+  options.sub_graphs.cache = make_way_cache();
   return options;
 }
 

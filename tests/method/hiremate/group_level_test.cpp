@@ -33,7 +33,6 @@ TEST_CASE("a schedule of a group's level is one of the group as a problem of ope
       CHECK(level.builder().num_children() == children.size());
       CHECK(level.flat().budget() == peak);
       level_search_options searching;
-      searching.solvers = default_level_solvers();
       run_control run;
       run_clock clock(run);
       search_level(level.builder(), children, peak, clock, searching,

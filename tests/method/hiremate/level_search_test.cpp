@@ -43,19 +43,12 @@ std::vector<level_child> children_of_step(const test::divided_step& d, std::uint
   for (const level_child& c : children) parts.push_back(c.part);
   option_search search;
   search.moves = moves;
-  search.solvers = default_part_solvers();
-  search.most_budgets = 6;
-  search.most_options = 5;
-  run_clock clock(search.run);
-  option_table table = find_options(parts, search, clock);
+  search.max_budgets = 6;
+  search.max_options = 5;
+  run_clock clock({});
+  option_table table = find_options(parts, search, default_sub_solvers{}, clock);
   for (std::size_t i = 0; i < children.size(); ++i) children[i].options = std::move(table.options[i]);
   return children;
-}
-
-level_search_options standard() {
-  level_search_options options;
-  options.solvers = default_level_solvers();
-  return options;
 }
 
 struct result {
@@ -73,38 +66,34 @@ result search(const test::divided_step& d, const std::vector<level_child>& child
   const problem p = d.whole.with_budget(budget);
   run_clock clock(limits);
   result out;
-  for (sub_solver* solver : {&options.solvers.quick, &options.solvers.escalate})
-    *solver = [&out, wrapped = *solver](const problem& q, std::span<const schedule> starts, const run_control& run) {
-      ++out.problems;
-      return wrapped(q, starts, run);
-    };
-  search_level(builder, children, budget, clock, options, [&](std::vector<level_problem::choice> choices) {
-    ++out.calls;
-    schedule plan = schedule_computes(p, builder.expand(choices));
-    const check_report report = check(p, plan);
-    REQUIRE((report.valid() || report.what == violation::over_budget));
-    // Every run of the level is among them.
-    std::vector<int> runs(builder.level().runs.size(), 0);
-    for (const level_problem::choice& c : choices) {
-      REQUIRE(c.run < runs.size());
-      REQUIRE(c.variant < builder.level().runs[c.run].variants.size());
-      ++runs[c.run];
-    }
-    REQUIRE(std::find(runs.begin(), runs.end(), 0) == runs.end());
-    const level_report level = simulate_level(builder.level(), choices);
-    if (level.legal) REQUIRE(level.time >= report.time * (1 - 1e-12));
-    out.illegal += !level.legal;  // a backward ran twice, which the contracted problem may allow
-    out.all.push_back(choices);
-    if (!report.valid()) {
-      ++out.invalid;
-      return infinite;
-    }
-    if (report.time < out.best) {
-      out.best = report.time;
-      out.plan = std::move(plan);
-    }
-    return report.time;
-  });
+  out.problems =
+      search_level(builder, children, budget, clock, options, [&](std::vector<level_problem::choice> choices) {
+        ++out.calls;
+        schedule plan = schedule_computes(p, builder.expand(choices));
+        const check_report report = check(p, plan);
+        REQUIRE((report.valid() || report.what == violation::over_budget));
+        // Every run of the level is among them.
+        std::vector<int> runs(builder.level().runs.size(), 0);
+        for (const level_problem::choice& c : choices) {
+          REQUIRE(c.run < runs.size());
+          REQUIRE(c.variant < builder.level().runs[c.run].variants.size());
+          ++runs[c.run];
+        }
+        REQUIRE(std::find(runs.begin(), runs.end(), 0) == runs.end());
+        const level_report level = simulate_level(builder.level(), choices);
+        if (level.legal) REQUIRE(level.time >= report.time * (1 - 1e-12));
+        out.illegal += !level.legal;  // a backward ran twice, which the contracted problem may allow
+        out.all.push_back(choices);
+        if (!report.valid()) {
+          ++out.invalid;
+          return infinite;
+        }
+        if (report.time < out.best) {
+          out.best = report.time;
+          out.plan = std::move(plan);
+        }
+        return report.time;
+      });
   out.work = clock.work_done();
   return out;
 }
@@ -120,10 +109,10 @@ TEST_CASE("random steps: what is taken is legal, and the search ends within its 
     if (d.mixed_sums()) continue;
     const std::vector<level_child> children = children_of_step(d, 100);
     const std::int64_t low = largest_working_set(d.whole).bytes, high = d.whole.graph().baseline_peak;
-    REQUIRE(search(d, children, problem::unlimited, standard()).best == d.whole.graph().needed_time);
+    REQUIRE(search(d, children, problem::unlimited, level_search_options{}).best == d.whole.graph().needed_time);
     for (int f = 0; f < 3; ++f) {
       const std::int64_t budget = low + (high - low) * f / 2;
-      level_search_options options = standard();
+      level_search_options options = level_search_options{};
       const result r = search(d, children, budget, options);
       INFO("seed ", seed, ", budget ", budget);
       REQUIRE(r.problems <= 2 * (options.prices + 2 + options.rounds * 2 * children.size()));
@@ -141,7 +130,7 @@ TEST_CASE("random steps: what is taken is legal, and the search ends within its 
       REQUIRE(r.best <= less.best);
       better += r.best < less.best;
       // The same every time.
-      REQUIRE(search(d, children, budget, standard()).all == r.all);
+      REQUIRE(search(d, children, budget, level_search_options{}).all == r.all);
     }
   }
   MESSAGE(found, " found, ", better, " of them better for the search, in ", calls, " calls, ", invalid,
@@ -155,7 +144,7 @@ TEST_CASE("a stop: no further problem") {
   const test::divided_step d = bundled("rk/gpt2-like-2l");
   const std::vector<level_child> children = children_of_step(d, 20);
   const std::int64_t budget = d.whole.graph().baseline_peak * 6 / 10;
-  const result free = search(d, children, budget, standard());
+  const result free = search(d, children, budget, level_search_options{});
   REQUIRE(free.best < infinite);
   REQUIRE(free.problems > 4);
 
@@ -163,13 +152,13 @@ TEST_CASE("a stop: no further problem") {
   run_control limits;
   limits.stop = source.get_token();
   source.request_stop();
-  result r = search(d, children, budget, standard(), limits);
+  result r = search(d, children, budget, level_search_options{}, limits);
   CHECK(r.calls == 0);
   CHECK(r.work == 0);
 
   limits = {};
   limits.time_limit = std::chrono::nanoseconds(0);
-  r = search(d, children, budget, standard(), limits);
+  r = search(d, children, budget, level_search_options{}, limits);
   CHECK(r.calls == 0);
   CHECK(r.work == 0);
 
@@ -180,11 +169,12 @@ TEST_CASE("a stop: no further problem") {
   const level_builder builder(d.whole.graph(), children);
   run_clock clock(limits);
   std::size_t calls = 0;
-  search_level(builder, children, budget, clock, standard(), [&](const std::vector<level_problem::choice>&) {
-    ++calls;
-    later.request_stop();
-    return 1.0;
-  });
+  search_level(builder, children, budget, clock, level_search_options{},
+               [&](const std::vector<level_problem::choice>&) {
+                 ++calls;
+                 later.request_stop();
+                 return 1.0;
+               });
   CHECK(calls == 1);
   CHECK(clock.work_done() <= free.work);
 
@@ -192,22 +182,10 @@ TEST_CASE("a stop: no further problem") {
   for (const std::uint64_t most : {std::uint64_t{1}, free.work / 2}) {
     limits = {};
     limits.work_limit = most;
-    r = search(d, children, budget, standard(), limits);
+    r = search(d, children, budget, level_search_options{}, limits);
     CHECK(r.problems >= 1);
     CHECK(r.work <= most + free.work / 4);
   }
-}
-
-TEST_CASE("a search without a solver is refused") {
-  const test::divided_step d = bundled("rk/fno1d");
-  const std::vector<level_child> children = children_of_step(d, 20);
-  const level_builder builder(d.whole.graph(), children);
-  const level_search_options options;
-  const run_control unlimited;
-  run_clock clock(unlimited);
-  CHECK_THROWS_AS(search_level(builder, children, 0, clock, options,
-                               [](const std::vector<level_problem::choice>&) { return infinite; }),
-                  bad_argument);
 }
 
 TEST_CASE("what the caller throws leaves the search; what it says decides") {
@@ -215,7 +193,7 @@ TEST_CASE("what the caller throws leaves the search; what it says decides") {
   const std::vector<level_child> children = children_of_step(d, 20);
   const std::int64_t budget = d.whole.graph().baseline_peak * 8 / 10;
   const level_builder builder(d.whole.graph(), children);
-  const level_search_options options = standard();
+  const level_search_options options = level_search_options{};
   const run_control unlimited;
   run_clock clock(unlimited);
   CHECK_THROWS_WITH_AS(
@@ -239,7 +217,7 @@ TEST_CASE("bundled steps: within a budget that eviction alone meets") {
     const std::vector<level_child> children = children_of_step(d, 20);
     for (const int percent : {60, 80}) {
       const std::int64_t budget = d.whole.graph().baseline_peak / 100 * percent;
-      const result r = search(d, children, budget, standard());
+      const result r = search(d, children, budget, level_search_options{});
       INFO(std::string(name), " at ", percent, " %: ", r.best, " of ", d.whole.graph().needed_time);
       if (!evict(d.whole.with_budget(budget)).plan) continue;
       REQUIRE(r.best < infinite);

@@ -153,7 +153,8 @@ TEST_CASE("options are as they are measured; those of segments are used; a stop 
     std::stop_source source;
     source.request_stop();
     run.stop = source.get_token();
-    const part_chain_result stopped = find_chain_options(part, segments, {}, clock);
+    run_clock cancelled(run);
+    const part_chain_result stopped = find_chain_options(part, segments, {}, cancelled);
     CHECK(!stopped.whole);
     CHECK(stopped.options.size() == 1);
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: threads slow
 #include "remat/method/hiremate/detail/sub_graph_ways.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/block_stack.hpp"
@@ -75,6 +75,19 @@ bool are_equal(const sub_graph_table& a, const sub_graph_table& b) {
                     });
 }
 
+/// Branch and bound that counts its calls, and the nodes that they may use.
+struct counting_backend {
+  static constexpr std::string_view name = "counting";
+  mutable std::atomic<std::size_t> calls{0};
+  mutable std::atomic<std::uint64_t> nodes{0};
+
+  [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options) const {
+    ++calls;
+    nodes += options.run.work_limit;
+    return branch_and_bound.solve(model, options);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("every method gives options that are as they are measured; like sub-graphs are solved once") {
@@ -97,7 +110,7 @@ TEST_CASE("every method gives options that are as they are measured; like sub-gr
     const part_classes classes = [&] {
       std::vector<step_part> parts;
       for (const sub_graph& s : wanted) parts.push_back(s.part);
-      return classify(parts, option_cache::likeness());
+      return classify(parts, way_cache::likeness());
     }();
     std::vector<sub_graph> one_each;
     for (const std::uint32_t i : classes.representative) one_each.push_back(wanted[i]);
@@ -115,17 +128,14 @@ TEST_CASE("integer programs: solved on the backend, refused by their columns, Ro
   REQUIRE(!wanted.empty());
   sub_graph_search search = by(sub_method::h_ilp);
   CHECK(find(p, wanted, search).tables > 0);
-  std::size_t calls = 0;
-  search.program = [&](const level_problem& level, std::int64_t budget, const hierarchical_ilp_options& options) {
-    ++calls;
-    return hierarchical_ilp(branch_and_bound, level, budget, options);
-  };
+  const counting_backend backend;
+  search.backend = backend;
   search.nodes = 2;
   const sub_graph_table solved = find(p, wanted, search);
   check_options(wanted, solved, search.most_options);
   CHECK(solved.tables == 0);
-  CHECK(solved.programs == calls);
-  CHECK(calls > 0);
+  CHECK(solved.programs >= backend.calls);
+  CHECK(backend.calls > 0);
   search.most_columns = 0;
   const sub_graph_table refused = find(p, wanted, search);
   CHECK(refused.refused > 0);
@@ -137,16 +147,16 @@ TEST_CASE("the rule sees the facts; several methods compete; an empty list leave
   const std::vector<sub_graph> wanted = deepest_groups(p.graph(), partition_at_cuts(p.graph()));
   REQUIRE(!wanted.empty());
   sub_graph_search search = by(sub_method::refined);
-  std::size_t like = 0, asked = 0;
+  std::size_t copies = 0, asked = 0;
   search.rule = [&](const sub_graph_facts& facts) {
     ++asked;
-    like += facts.like;
+    copies += facts.copies;
     CHECK(facts.operations >= facts.forward_operations);
     CHECK(facts.children > 0);
     return std::vector<sub_method>{sub_method::rotor, sub_method::refined, sub_method::rotor};
   };
   const sub_graph_table both = find(p, wanted, search);
-  CHECK(like == wanted.size());
+  CHECK(copies == wanted.size());
   CHECK(asked == both.distinct);
   const sub_graph_table rotor = find(p, wanted, by(sub_method::rotor)),
                         refined = find(p, wanted, by(sub_method::refined));
@@ -164,20 +174,17 @@ TEST_CASE("integer programs under a work limit: the same options for any number 
   const std::vector<sub_graph> wanted = deepest_groups(p.graph(), h_partition(p.graph(), dividing));
   sub_graph_search search = by(sub_method::h_ilp);
   search.peaks = 2;
-  search.nodes = 1'000'000;             // the work binds first
-  std::atomic<std::uint64_t> nodes{0};  // that the programs may use
-  search.program = [&](const level_problem& level, std::int64_t budget, const hierarchical_ilp_options& options) {
-    nodes += options.run.work_limit;
-    return hierarchical_ilp(branch_and_bound, level, budget, options);
-  };
+  search.nodes = 1'000'000;  // the work binds first
+  const counting_backend backend;
+  search.backend = backend;
   const sub_graph_table one = find(p, wanted, search, 1, 1'000'000);
-  const std::uint64_t allowed = nodes;
+  const std::uint64_t allowed = backend.nodes;
   CHECK(one.distinct > 2);
   CHECK(one.programs > 0);
   for (int k = 0; k < 4; ++k) {
-    nodes = 0;
+    backend.nodes = 0;
     CHECK(are_equal(one, find(p, wanted, search, 2, 1'000'000)));
-    CHECK(nodes.load() == allowed);
+    CHECK(backend.nodes.load() == allowed);
   }
 }
 
@@ -187,7 +194,7 @@ TEST_CASE("the same options for any number of threads; caches; a stop") {
   sub_graph_search search = by(sub_method::automatic);
   const sub_graph_table one = find(p, wanted, search, 1), two = find(p, wanted, search, 2);
   CHECK(are_equal(one, two));
-  search.cache = std::make_shared<option_cache>();
+  search.cache = make_way_cache();
   CHECK(find(p, wanted, search).reused == 0);
   const sub_graph_table known = find(p, wanted, search);
   CHECK(known.reused == known.distinct);

@@ -43,13 +43,12 @@ class breakpoint_table {
   /// Bytes of the table so far.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   /// Breakpoints visited so far, about 4 ns each.
-  [[nodiscard]] std::uint64_t work() const noexcept { return work_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t visits() const noexcept { return work_.load(std::memory_order_relaxed); }
 
   /// Fills the table as `slot_table::fill` does. Each thread also polls `clock` after a million breakpoints of a row.
-  /// `too_large`: the table would take more than `most_bytes`, or more than `most_work` breakpoints were visited; the
+  /// `too_large`: the table would take more than `max_bytes`, or more than `max_visits` breakpoints were visited; the
   /// latter is the same for any number of threads.
-  fill_outcome fill(const run_clock& clock, unsigned threads, std::int64_t most_bytes, std::uint64_t most_work,
-                    const fill_report& report);
+  fill_outcome fill(run_clock& clock, std::int64_t max_bytes, std::uint64_t max_visits);
 
   /// D(1, n, ·): memory ascending, excess falling. Empty: no schedule within the bound. Precondition of this and the
   /// rest: filled.

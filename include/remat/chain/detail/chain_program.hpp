@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "remat/chain/chain_schedule.hpp"
@@ -22,36 +22,35 @@ namespace remat::detail {
 
 /// Options of `chain_program::fill`.
 struct chain_program_options {
-  std::uint32_t slots = 500;  ///< parts of the memory with which every stage is kept whole, 1 … 2^24
+  std::uint32_t slots = 500;    ///< that hold every stage whole, 1 … 2^24
+  std::int64_t slot_bytes = 0;  ///< bytes of a slot; 0: such that `slots` of them hold every stage whole
   /// Budgets above this many bytes are of no interest.
-  std::int64_t most_bytes = std::numeric_limits<std::int64_t>::max();
+  std::int64_t max_bytes = std::numeric_limits<std::int64_t>::max();
   /// The most time beyond `chain_program::flat_time` that is of interest.
-  double most_lost = std::numeric_limits<double>::max();
+  double max_lost = std::numeric_limits<double>::max();
   std::int64_t table_bytes = std::int64_t{1} << 30;  ///< a larger table is not filled
-  unsigned threads = 1;                              ///< that fill the table
 };
 
 /// Rotor's dynamic program over a chain of sub-graphs, each of which runs in one of several ways: one table holds the
 /// fastest memory-persistent schedules for all budgets at once. \cite beaumont2019rotor \cite zhao2023rockmate
 ///
 /// The chain is cut from a line of operations, such as a level of a hierarchy (`cuts_at_depth`). Memory is counted in
-/// slots, and sizes are rounded to the nearest one, so a schedule may need slightly more memory than the table says, or
-/// less: the caller checks what it expands to.
+/// slots, and sizes are rounded to the nearest one. So a schedule may need slightly more memory than the table says, or
+/// less: the caller checks the schedule of operations (`expand`).
 ///
 ///     chain_program program(graph, line, cuts);
-///     program.set_ways(options_of_stages);
+///     program.set_ways(ways_of_stages);
 ///     if (program.fill(clock, {}) == fill_outcome::filled)
-///       program.visit([&](const chain_program::entry& e) { … });
+///       for (auto e = program.fastest(); e; e = program.slower_than(*e)) use(program.steps(*e));
 class chain_program {
  public:
-  /// What `visit` is called with.
+  /// One of the schedules of the table.
   struct entry {
-    double lost = 0;                  ///< time beyond `flat_time`, as the table counts it; may be below 0
-    std::int64_t bytes = 0;           ///< the budget, as the table counts it
-    std::vector<chain_step> steps{};  ///< the schedule of the chain
+    double time = 0;         ///< as the table counts it
+    double lost = 0;         ///< time beyond `flat_time`, as the table counts it; may be below 0
+    std::int64_t bytes = 0;  ///< the budget, as the table counts it
+    std::int64_t slots = 0;  ///< the budget beside what always stands, in slots
   };
-  /// Tells `visit` how to go on: the number of bytes by which the next budget is to be lower at least; negative: end.
-  using visitor = std::function<std::int64_t(const entry&)>;
 
   /// Keeps a reference to the graph. O(operations + reads and writes + L²) time for L stages. With
   /// `stage_order::least_peak` sizes are rounded up, so that a schedule never needs more than the table says.
@@ -76,19 +75,27 @@ class chain_program {
   /// begun: it uses that work up, and the answer is `stopped`. Polls after each row. `too_large`: the table would take
   /// more than `table_bytes`.
   [[nodiscard]] fill_outcome fill(run_clock& clock, const chain_program_options& options);
+  /// The slots of the table. Precondition of this and the rest: filled.
+  [[nodiscard]] std::uint32_t slots() const noexcept { return slots_; }
+  /// The ways of all stages that the table distinguishes.
+  [[nodiscard]] std::size_t num_ways() const noexcept { return sizes_.options.size(); }
 
-  /// Calls `visitor` with the schedules of the table that differ in time, fastest first. Precondition: filled.
-  void visit(const visitor& visitor) const;
-
-  /// The time beyond `flat_time` of the table's fastest schedule within `bytes`; infinite where there is none.
-  /// Precondition: filled.
+  /// The fastest schedule of the table, with the least memory of those; nothing if there is none.
+  [[nodiscard]] std::optional<entry> fastest() const;
+  /// The fastest schedule that takes more time than `e`, and at least `bytes_less` bytes less.
+  [[nodiscard]] std::optional<entry> slower_than(const entry& e, std::int64_t bytes_less = 0) const;
+  /// The time beyond `flat_time` of the table's fastest schedule within `bytes`; infinite if there is none.
   [[nodiscard]] double lost_within(std::int64_t bytes) const;
+  /// The schedule of an entry. O(steps · (stages + ways of a stage)) time.
+  [[nodiscard]] std::vector<chain_step> steps(const entry& e) const;
 
   /// The operations of a schedule of the chain, in order, for `schedule_computes`: each forward for its purpose, or
   /// (`whole`) each with all of its operations. Either may need less memory.
-  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps, bool whole) const;
+  [[nodiscard]] std::vector<std::uint32_t> expand(const std::vector<chain_step>& steps, bool whole) const;
 
  private:
+  [[nodiscard]] std::optional<entry> within(std::int64_t slots) const;
+
   const flat_graph& graph_;
   stage_chain chain_;
   slot_rounding rounding_;

@@ -1,49 +1,123 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "remat/chain/detail/chain_program.hpp"
+#include "remat/chain/detail/row_sweep.hpp"
+#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
 
 namespace remat::detail {
+
+/// How the forwards of a chain's schedule become operations (`chain_program::expand`).
+enum class chain_expansion : std::uint8_t {
+  whole,        ///< each runs all operations of its stage
+  for_purpose,  ///< each runs what its purpose needs
+  both          ///< both are tried
+};
 
 /// Options of `search_chain`.
 struct chain_search_options {
   std::uint32_t slots = 500;                         ///< `chain_program_options::slots`
+  std::int64_t slot_bytes = 0;                       ///< `chain_program_options::slot_bytes`
   std::int64_t table_bytes = std::int64_t{1} << 30;  ///< `chain_program_options::table_bytes`
-  /// The chain's own count of the memory of schedules that are tried, at most, in budgets. Expanded schedules are freed
-  /// early, so they need less than the chain counts.
-  double most_memory = 4.0 / 3;
-  /// Schedules are tried whose lost time, in the chain's count, is at most this times that of the best schedule known.
+  /// Schedules are tried for which the chain counts at most this many budgets of memory. A schedule of operations is
+  /// freed early, so it needs less than the chain counts. Tuned on the bundled graphs: no schedule over 1.27 fitted; no
+  /// other data was held out.
+  double max_memory = 4.0 / 3;
+  /// Schedules are tried whose lost time, in the chain's count, is at most this times that of the best schedule known:
+  /// a schedule of operations recomputes less than the chain counts.
   double allowance = 1.3;
+  chain_expansion expansion = chain_expansion::both;  ///< what is tried of each schedule
+  /// After a schedule that exceeds the budget, the search goes on with one that is smaller by this part of the excess.
+  double leap = 0;
 };
 
-/// The result of `search_chain`.
-struct chain_search_result {
-  std::optional<schedule> plan{};                         ///< the fastest schedule that fits; none: none was found
-  double time = std::numeric_limits<double>::infinity();  ///< of the plan
-  double table_time = std::numeric_limits<double>::infinity();  ///< of the table's schedule within the budget
-  double flat_time = 0;    ///< of the chain without recomputation, in the same count
-  std::size_t tried = 0;   ///< schedules that were expanded and checked
-  bool too_large = false;  ///< the table was not filled, because of `table_bytes`
+/// How `search_chain` ended.
+struct chain_search_end {
+  fill_outcome table = fill_outcome::filled;  ///< `stopped` also for a stop after the table was filled
+  bool is_filled = false;                     ///< the table was filled; not if the budget is too small for the chain
+  /// The time of the table's schedule within the budget, in the chain's count; infinite if there is none.
+  double table_time = std::numeric_limits<double>::infinity();
 };
 
-/// Fills the table of a chain, expands its schedules to operations, fastest first, and returns the fastest one that
-/// passes the exact checker within the budget of `p`. Stops where the others cannot be much faster than `best_time`,
-/// the time of the best schedule that is known, or than its own best. One unit of work is a row of the table or an
-/// expanded schedule. Polls after each of them.
-[[nodiscard]] chain_search_result search_chain(const problem& p, chain_program& program, double best_time,
-                                               run_clock& clock, const chain_search_options& options = {});
+/// The search over the schedules of one chain, of every method that solves chains: fills the table, expands its
+/// schedules to operations, fastest first, and ends when the others cannot be much faster than the best one known.
+///
+/// `best_time()` is the time of the best schedule known, infinite if there is none. `offer(plan, report, entry)` is
+/// called with every schedule that passes the exact checker within the budget of `p`. One unit of work is a row of the
+/// table or an expanded schedule. Polls after each of them. Throws `internal_error` for a schedule that is illegal.
+template <class BestTime, class Offer>
+chain_search_end search_chain(const problem& p, chain_program& program, const chain_search_options& options,
+                              run_clock& clock, BestTime&& best_time, Offer&& offer) {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  const auto max_lost = [&] {
+    const double best = best_time();
+    return best < infinite ? (best - p.graph().needed_time) * options.allowance : std::numeric_limits<double>::max();
+  };
+  chain_program_options filling;
+  filling.slots = options.slots;
+  filling.slot_bytes = options.slot_bytes;
+  filling.table_bytes = options.table_bytes;
+  filling.max_lost = max_lost();
+  if (const double most = static_cast<double>(p.budget()) * options.max_memory; most < 9e18)
+    filling.max_bytes = static_cast<std::int64_t>(most);
+  chain_search_end end;
+  if (filling.max_bytes < program.chain().standing_bytes()) return end;
+  end.table = program.fill(clock, filling);
+  if (end.table != fill_outcome::filled) return end;
+  end.is_filled = true;
+  end.table_time = program.flat_time() + program.lost_within(p.budget());
+  for (std::optional<chain_program::entry> e = program.fastest(); e && e->lost <= max_lost();) {
+    if (clock.should_stop()) {
+      end.table = fill_outcome::stopped;
+      break;
+    }
+    clock.work();
+    const std::vector<chain_step> steps = program.steps(*e);
+    std::int64_t over = std::numeric_limits<std::int64_t>::max();
+    for (const bool whole : {true, false}) {
+      if (options.expansion == (whole ? chain_expansion::for_purpose : chain_expansion::whole)) continue;
+      schedule plan = schedule_computes(p.graph(), program.expand(steps, whole));
+      const check_report report = check(p, plan);
+      if (report.what == violation::over_budget) {
+        over = std::min(over, report.peak_bytes - p.budget());
+        continue;
+      }
+      if (!report.valid()) throw internal_error("a solver made an invalid schedule: " + report.message());
+      over = 0;
+      offer(std::move(plan), report, *e);
+    }
+    e = program.slower_than(*e, static_cast<std::int64_t>(static_cast<double>(over) * options.leap));
+  }
+  return end;
+}
+
+/// The best schedule of one chain: what an `offer` to `search_chain` may keep.
+struct chain_best {
+  std::optional<schedule> plan{};   ///< the fastest one; of equal times, the one of the lowest peak
+  check_report report{};            ///< of `plan`
+  chain_program::entry of_table{};  ///< what the table says of `plan`
+
+  /// The time of the plan; infinite if there is none.
+  [[nodiscard]] double time() const noexcept { return plan ? report.time : std::numeric_limits<double>::infinity(); }
+  /// Takes `candidate` if it is better.
+  void take(schedule candidate, const check_report& r, const chain_program::entry& e) {
+    if (plan && (r.time > report.time || (r.time == report.time && r.peak_bytes >= report.peak_bytes))) return;
+    plan = std::move(candidate);
+    report = r;
+    of_table = e;
+  }
+};
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/chain/impl/chain_search.hpp"
-#endif

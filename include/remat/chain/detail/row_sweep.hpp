@@ -15,9 +15,6 @@ namespace remat::detail {
 /// How the filling of a table ended.
 enum class fill_outcome : std::uint8_t { filled, stopped, too_large };
 
-/// Told while a table is filled: rows filled, of so many.
-using fill_report = std::function<void(std::uint64_t done, std::uint64_t total)>;
-
 namespace tables {
 
 /// The pairs (s, t), 1 ≤ s ≤ t ≤ n, for which a table has a row: those whose D may be of use under a bound, and all
@@ -72,21 +69,20 @@ using sweep_poll = std::function<bool(std::uint64_t filled)>;
 /// of them fills about as many rows.
 class fill_progress {
  public:
-  /// For a sweep of `rows` rows on `threads` threads. Keeps references to `clock` and `report`, which may be empty.
-  fill_progress(const run_clock& clock, const fill_report& report, unsigned threads, std::uint64_t rows) noexcept
-      : clock_(&clock), report_(&report), threads_(threads), rows_(rows) {}
+  /// For a sweep of `rows` rows on `threads` threads. Keeps a reference to `clock`.
+  fill_progress(run_clock& clock, unsigned threads, std::uint64_t rows) noexcept
+      : clock_(&clock), threads_(threads), rows_(rows) {}
 
-  /// Counts the rows filled, and returns true where the clock says to stop.
+  /// Counts the rows filled, and returns true if the clock says to stop.
   bool operator()(std::uint64_t filled) {
     if (clock_->should_stop()) return true;
     filled_ += filled;
-    if (*report_) (*report_)(std::min(filled_ * threads_, rows_), rows_);
+    clock_->report({.stage = "table", .done = std::min(filled_ * threads_, rows_), .total = rows_});
     return false;
   }
 
  private:
-  const run_clock* clock_;
-  const fill_report* report_;
+  run_clock* clock_;
   unsigned threads_;
   std::uint64_t rows_;
   std::uint64_t filled_ = 0;

@@ -53,9 +53,9 @@ class slot_table {
   /// Bytes of the table so far.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
-  /// Fills the table on up to `threads` threads, the caller's among them. That thread polls `clock` and calls `report`
-  /// after each of its rows. `too_large`: the table would take more than `most_bytes`.
-  fill_outcome fill(const run_clock& clock, unsigned threads, std::int64_t most_bytes, const fill_report& report);
+  /// Fills the table on up to as many threads as `clock` allows, the caller's among them. That thread polls `clock`
+  /// after each of its rows, and reports progress there. `too_large`: the table would take more than `max_bytes`.
+  fill_outcome fill(run_clock& clock, std::int64_t max_bytes);
 
   /// C(1, n, m); infinite where there is no schedule within the bound. Precondition of this and the rest: filled.
   [[nodiscard]] double cost(std::uint32_t m) const { return excess(m) + bound_->least[n_]; }

@@ -34,9 +34,9 @@ class row_filler {
   /// True when the clock said to stop during the last row, which is not complete then.
   [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
-  /// Fills row (s, t), and returns how many breakpoints it has. Beyond `most_work` visited breakpoints the row is left
+  /// Fills row (s, t), and returns how many breakpoints it has. Beyond `max_visits` visited breakpoints the row is left
   /// incomplete: the fill ends.
-  std::size_t fill(std::uint32_t s, std::uint32_t t, std::uint64_t most_work, const run_clock& clock) {
+  std::size_t fill(std::uint32_t s, std::uint32_t t, std::uint64_t max_visits, const run_clock& clock) {
     const sized_chain& c = *table_->c_;
     breakpoint_table::row& out = table_->rows_[table_->layout_.place(s, t)];
     frame f;
@@ -61,7 +61,7 @@ class row_filler {
     if (s < t && t < table_->n_ && c.stages[t].idle)  // no forward of t
       offer_moved(c.stages[t].backward - c.least_time(t), f.before[t - 1 - s].steps, c.stages[t].outputs,
                   c.stages[s - 1].transient + c.stages[t].idle_need, f.end, f.most);
-    offer_inputs(f, most_work, clock);
+    offer_inputs(f, max_visits, clock);
     out.steps.assign(best_.begin(), best_.end());
     column_[s] = &out;
     return out.steps.size();
@@ -99,7 +99,7 @@ class row_filler {
   }
 
   /// Keeps the input of j alone, for each j.
-  void offer_inputs(const frame& f, std::uint64_t most_work, const run_clock& clock) {
+  void offer_inputs(const frame& f, std::uint64_t max_visits, const run_clock& clock) {
     constexpr std::uint64_t stride = 1'000'000;
     const sized_chain& c = *table_->c_;
     const excess_bound& bound = *table_->bound_;
@@ -121,7 +121,7 @@ class row_filler {
       const std::int64_t until = settled == best_.end() ? f.end : settled->memory;
       if (from >= until) continue;
       offer_sum(add, a, kept, b, made, from, until, f.most);
-      if (work_ > most_work) return;
+      if (work_ > max_visits) return;
       if (work_ - polled > stride) {
         polled = work_;
         stopped_ = clock.should_stop();
@@ -211,26 +211,25 @@ class row_filler {
 
 }  // namespace breakpoints
 
-REMAT_INLINE fill_outcome breakpoint_table::fill(const run_clock& clock, unsigned threads, std::int64_t most_bytes,
-                                                 std::uint64_t most_work, const fill_report& report) {
+REMAT_INLINE fill_outcome breakpoint_table::fill(run_clock& clock, std::int64_t max_bytes, std::uint64_t max_visits) {
   bytes_ = static_cast<std::int64_t>(layout_.rows() * sizeof(row));
-  if (bytes() > most_bytes) return fill_outcome::too_large;
+  if (bytes() > max_bytes) return fill_outcome::too_large;
   if (!detail::tables::make_rows(rows_, layout_.rows(), clock)) return fill_outcome::stopped;
   const double cells = static_cast<double>(rows()) * n_;
-  threads = std::clamp(threads, 1U, cells < 2e5 ? 1 : n_ / 4 + 1);
+  const unsigned threads = std::clamp(clock.control().thread_count(), 1U, cells < 2e5 ? 1 : n_ / 4 + 1);
   std::vector<detail::breakpoints::row_filler> fillers;
   for (unsigned k = 0; k < threads; ++k) fillers.emplace_back(*this);
   return detail::tables::sweep_rows(
       layout_, threads,
       [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
         detail::breakpoints::row_filler& own = fillers[thread];
-        const auto size = static_cast<std::int64_t>(own.fill(s, t, most_work, clock) * sizeof(breakpoint));
+        const auto size = static_cast<std::int64_t>(own.fill(s, t, max_visits, clock) * sizeof(breakpoint));
         const std::int64_t bytes = bytes_.fetch_add(size, std::memory_order_relaxed) + size;
         const std::uint64_t visited = work_.fetch_add(own.work(), std::memory_order_relaxed) + own.work();
         if (own.stopped()) return fill_outcome::stopped;
-        return bytes > most_bytes || visited > most_work ? fill_outcome::too_large : fill_outcome::filled;
+        return bytes > max_bytes || visited > max_visits ? fill_outcome::too_large : fill_outcome::filled;
       },
-      detail::tables::fill_progress(clock, report, threads, rows()));
+      detail::tables::fill_progress(clock, threads, rows()));
 }
 
 REMAT_INLINE std::vector<chain_step> breakpoint_table::steps(std::int64_t m) const {

@@ -328,15 +328,14 @@ REMAT_INLINE double* slot_table::pool::take(std::size_t count) {
   return chunks.back().get() + (used - count);
 }
 
-REMAT_INLINE fill_outcome slot_table::fill(const run_clock& clock, unsigned threads, std::int64_t most_bytes,
-                                           const fill_report& report) {
+REMAT_INLINE fill_outcome slot_table::fill(run_clock& clock, std::int64_t max_bytes) {
   bytes_ = static_cast<std::int64_t>(layout_.rows() * sizeof(row));
-  if (bytes() > most_bytes) return fill_outcome::too_large;
+  if (bytes() > max_bytes) return fill_outcome::too_large;
   if (!detail::tables::make_rows(rows_, layout_.rows(), clock)) return fill_outcome::stopped;
   pools_.resize(n_ + std::size_t{1});
   // A thread costs some 20 µs, a row a fraction of one for every hundred slots.
   const double work = static_cast<double>(rows()) * n_ * (slots_ + 64.0);
-  threads = std::clamp(threads, 1U, work < 2e7 ? 1 : n_ / 4 + 1);
+  const unsigned threads = std::clamp(clock.control().thread_count(), 1U, work < 2e7 ? 1 : n_ / 4 + 1);
   std::vector<detail::slots::row_filler> fillers;
   for (unsigned k = 0; k < threads; ++k) fillers.emplace_back(*this);
   const detail::slots::fill_function fill_row = detail::slots::widest_fill(most_lanes_);
@@ -344,10 +343,10 @@ REMAT_INLINE fill_outcome slot_table::fill(const run_clock& clock, unsigned thre
       layout_, threads,
       [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
         const auto size = static_cast<std::int64_t>(fill_row(fillers[thread], s, t) * sizeof(double));
-        return bytes_.fetch_add(size, std::memory_order_relaxed) + size > most_bytes ? fill_outcome::too_large
-                                                                                     : fill_outcome::filled;
+        return bytes_.fetch_add(size, std::memory_order_relaxed) + size > max_bytes ? fill_outcome::too_large
+                                                                                    : fill_outcome::filled;
       },
-      detail::tables::fill_progress(clock, report, threads, rows()));
+      detail::tables::fill_progress(clock, threads, rows()));
 }
 
 REMAT_INLINE std::vector<chain_step> slot_table::steps(std::uint32_t m) const {

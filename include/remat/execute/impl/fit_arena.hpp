@@ -94,15 +94,14 @@ class arena_search {
 
   /// Solves within `budget` for the peak, packs the schedule, and notes the result.
   void attempt(std::int64_t budget, double share) {
-    run_control part = clock_.part(share);
-    part.on_progress = options_.run.on_progress;
-    const run_clock solving(part);
-    solution answer = solve_(rounded_.with_budget(budget), part);
-    clock_.work(answer.statistics.work);
-    const bool timed = part.time_limit != std::chrono::nanoseconds::max();
-    const bool counted = part.work_limit != run_control::no_work_limit;
-    cut_ = (timed && solving.elapsed() >= share_of(part.time_limit, 0.9)) ||
-           (counted && answer.statistics.work >= share_of(part.work_limit, 0.9));
+    run_clock part = clock_.part(share);
+    const run_control& limits = part.control();
+    solution answer = solve_(rounded_.with_budget(budget), limits);
+    part.work(answer.statistics.work);
+    const bool timed = limits.time_limit != std::chrono::nanoseconds::max();
+    const bool counted = limits.work_limit != run_control::no_work_limit;
+    cut_ = (timed && part.elapsed() >= share_of(limits.time_limit, 0.9)) ||
+           (counted && answer.statistics.work >= share_of(limits.work_limit, 0.9));
     ++best_.solves;
     if (budget == most_) note_proofs(answer);
     if (!best_.memory) best_.solved_budget = budget;
@@ -192,7 +191,7 @@ class arena_search {
       out.enough = 0;
       work = run_control::no_work_limit;
     }
-    const run_control part = clock_.part(share);
+    const run_control part = clock_.limits(share);
     if (part.work_limit <= run_control::no_work_limit / packing_per_work)
       work = std::min(work, std::max(part.work_limit * packing_per_work, least_packing));
     out.run.stop = options_.run.stop;

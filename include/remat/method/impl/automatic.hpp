@@ -16,6 +16,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/chen.hpp"
+#include "remat/method/detail/solve_part.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/no_remat.hpp"
@@ -28,7 +29,6 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/detail/parts.hpp"
 #include "remat/solver/figures.hpp"
 
 namespace remat {
@@ -38,7 +38,8 @@ namespace detail::automatic_solve {
 class portfolio {
  public:
   portfolio(const problem& p, const automatic_options& options)
-      : clock_(options.run), problem_(p), gap_(options.gap), further_(options.further) {
+      : clock_(options.run, automatic_solver::name), problem_(p), gap_(options.gap), further_(options.further) {
+    clock_.watch(best_.time, best_.lower_bound);
     if (!(gap_ >= 0)) throw bad_argument("auto: gap is " + std::to_string(gap_) + "; it must be 0 or more");
     for (const automatic_part& part : further_)
       if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
@@ -48,7 +49,7 @@ class portfolio {
 
   solution run() {
     stopped_ = clock_.poll();
-    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.part(share_of_bound))) return finish();
+    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.limits(share_of_bound))) return finish();
     problem_ = problem_.with_known_bound(best_.lower_bound);
     run_part(no_remat, no_remat_options{}, share_of_listed_order);
     run_part(evict, evict_options{}, share_of_evict);
@@ -76,7 +77,7 @@ class portfolio {
   void run_chains() {
     const bool is_large = problem_.graph().num_operations >= large_graph;
     hiremate_options groups;
-    groups.cache = std::make_shared<option_cache>();
+    groups.cache = make_way_cache();
     groups.most_columns = most_columns;
     if (!is_large) {
       rotor_options chains;
@@ -123,17 +124,9 @@ class portfolio {
   template <class Solver, class Options>
   void run_part(const Solver& solver, Options options, double share) {
     if (is_over()) return;
-    constexpr bool is_evict = std::is_same_v<Solver, evict_solver>;
-    options.run = is_evict ? in_evictions(clock_.part(share)) : clock_.part(share);
-    options.run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
-    solution s = solver(problem_, options);
-    clock_.work(is_evict ? work_of_evictions(s.statistics.work) : s.statistics.work);
+    solution s = solve_part(clock_, share, solver, problem_, std::move(options));
     record(Solver::name, s);
-    best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
-    if (s.status == solve_status::infeasible) {  // a proof that the bound above did not find
-      best_.message = std::move(s.message);
-      best_.obstacle = s.obstacle;
-    }
+    take_bound(best_, s);
     if (!s.plan) return;
     starts_.push_back(*s.plan);
     accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, s.by));
@@ -142,10 +135,9 @@ class portfolio {
   /// Runs a part of the user's. Only its schedule counts.
   void run_further(const automatic_part& part) {
     if (is_over()) return;
-    run_control run = clock_.part(share_of_further);
-    run.on_progress = relay_progress(automatic_solver::name, clock_, best_);
-    solution s = part.solve(problem_, run);
-    clock_.work(std::min(s.statistics.work, run.work_limit));
+    run_clock clock = clock_.part(share_of_further, part.name);
+    solution s = part.solve(problem_, clock.control());
+    clock.work(std::min(s.statistics.work, clock.control().work_limit));
     record(part.name, s);
     if (!s.plan) return;
     if (check(problem_, *s.plan).valid()) starts_.push_back(*s.plan);
@@ -160,6 +152,7 @@ class portfolio {
     own.set("time", s.time);
     own.set("by", s.by);
     own.set("seconds", s.statistics.seconds);
+    own.set("work", s.statistics.work);
     own.set("figures", figures::group_list{s.statistics.own});
     parts_.push_back(std::move(own));
   }

@@ -16,7 +16,7 @@
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/method/no_remat.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
@@ -113,7 +113,7 @@ class cut_search {
     const std::vector<chain_step> plan = make_steps(stages.length(), begins);
     accept(p_, best_, schedule_computes(p_.graph(), stages.expand_whole(plan)), solver_);
     accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)), solver_);
-    report();
+    clock_.report({.stage = "segments", .done = clock_.work_done()});
     return stop_reason::none;
   }
 
@@ -132,16 +132,6 @@ class cut_search {
   }
 
  private:
-  void report() {
-    progress news;
-    news.solver = solver_;
-    news.stage = "segments";
-    news.best_objective = best_.time;
-    news.lower_bound = p_.graph().needed_time;
-    news.done = clock_.work_done();
-    clock_.report(news);
-  }
-
   const problem& p_;
   std::string_view solver_;
   run_clock& clock_;
@@ -152,19 +142,16 @@ class cut_search {
 }  // namespace detail::segments
 
 REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_sqrt_options& options) const {
-  run_clock clock(options.run);
-  solution best;
-  stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best, name)) {
-    for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
-      detail::segments::cut_search search(p, std::move(line), name, clock, best);
-      for (const detail::cut_list& level : cut_levels(search.line(), search.line().operations.size())) {
-        if (stopped == stop_reason::none) stopped = search.attempt(detail::segments::every_sqrt(level));
-      }
-    }
-  }
-  conclude(p, best, clock, stopped);
-  return best;
+  return detail::solve_by_own_method(
+      p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
+        for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
+          detail::segments::cut_search search(p, std::move(line), name, clock, best);
+          for (const detail::cut_list& level : cut_levels(search.line(), search.line().operations.size()))
+            if (const stop_reason why = search.attempt(detail::segments::every_sqrt(level)); why != stop_reason::none)
+              return {why};
+        }
+        return {};
+      });
 }
 
 REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
@@ -188,18 +175,14 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
 
 REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const chen_greedy_options& options) const {
   if (options.sizes == 0) throw bad_argument("sizes is 0; there must be at least one");
-  run_clock clock(options.run);
-  solution best;
-  stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best, name)) {
-    for (detail::forward_line& line : detail::find_forward_lines(p.graph()))
-      if (stopped == stop_reason::none) {
-        detail::segments::cut_search search(p, std::move(line), name, clock, best);
-        stopped = search.attempt_all(options.sizes);
-      }
-  }
-  conclude(p, best, clock, stopped);
-  return best;
+  return detail::solve_by_own_method(
+      p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
+        for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
+          detail::segments::cut_search search(p, std::move(line), name, clock, best);
+          if (const stop_reason why = search.attempt_all(options.sizes); why != stop_reason::none) return {why};
+        }
+        return {};
+      });
 }
 
 }  // namespace remat

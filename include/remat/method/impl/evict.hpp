@@ -17,6 +17,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/eviction_pass.hpp"
 #include "remat/refine/detail/moves.hpp"
@@ -72,12 +73,7 @@ class eviction_search {
     const double longest = into.plan ? into.time + 0.1 * (into.time - needed) : first;
     const bool complete = pass_.run(budget, weights, factor_, longest, clock_);
     if (complete) accept(p_.with_budget(budget), into, schedule_computes(p_, pass_.computes()), evict_solver::name);
-    progress news;
-    news.solver = evict_solver::name;
-    news.stage = "eviction";
-    news.best_objective = into.time;
-    news.lower_bound = needed;
-    clock_.report(news);
+    clock_.report({.stage = "eviction"});
     return complete;
   }
 
@@ -195,16 +191,13 @@ REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_opt
   for (const tensor_id t : options.keep)
     if (index(t) >= p.graph().num_tensors)
       throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
-  run_clock clock(options.run);
-  solution best;
-  stop_reason stopped = clock.poll();
-  if (stopped == stop_reason::none && !prove(p, best, options.run)) {
-    detail::eviction::eviction_search search(p, options, clock, best);
-    search.run();
-    stopped = search.reason();
-  }
-  conclude(p, best, clock, stopped);
-  return best;
+  return detail::solve_by_own_method(p, name, options.run, false, false,
+                                     [&](run_clock& clock, solution& best) -> detail::method_end {
+                                       if (prove(p, best, clock.limits())) return {};
+                                       detail::eviction::eviction_search search(p, options, clock, best);
+                                       search.run();
+                                       return {search.reason()};
+                                     });
 }
 
 }  // namespace remat

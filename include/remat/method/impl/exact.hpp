@@ -16,11 +16,11 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/solve_part.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/detail/parts.hpp"
 
 namespace remat {
 
@@ -100,7 +100,7 @@ class backward_search {
 
   /// Searches until it finds the least time below the incumbent's, proves that none exists, or reaches a limit.
   /// `at_least` is a proven lower bound of the whole problem.
-  stop_reason run(run_clock& clock, double at_least, progress news) {
+  stop_reason run(run_clock& clock, double at_least) {
     table_.emplace_back(key_words_);
     state_table& table = table_.front();
     work_.assign(key_words_, 0);
@@ -120,9 +120,7 @@ class backward_search {
       bound_ = std::max(bound_, std::min(top.total, limit_));
       if (top.total >= limit_) break;
       if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
-      news.lower_bound = bound_;
-      news.done = table.size();
-      clock.report(news);
+      clock.report({.stage = "search", .lower_bound = bound_, .done = table.size(), .total = options_.most_states});
       if (table.size() >= options_.most_states) return stop_reason::work;
       work_.assign(table.key(i), table.key(i) + key_words_);
       if (std::all_of(work_.begin(), work_.end(), [](std::uint64_t w) { return w == 0; })) {
@@ -488,20 +486,17 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   if (options.most_states == 0 || options.most_states >= detail::exact_search::none)
     throw bad_argument("exact: most_states is " + std::to_string(options.most_states) +
                        "; it must be at least 1 and less than 2^32 - 1");
-  run_clock clock(options.run);
+  run_clock clock(options.run, name);
   solution best;
+  clock.watch(best.time, best.lower_bound);
   stop_reason stopped = clock.poll();
   const auto met = [&] { return best.plan && is_optimal(best.time, best.lower_bound); };
-  if (stopped != stop_reason::none || prove(p, best, clock.part(0.25))) {
+  if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
     conclude(p, best, clock, stopped);
     return best;
   }
   if (options.start_from_heuristic) {
-    evict_options first;
-    first.run = detail::in_evictions(clock.part(0.25));
-    first.run.on_progress = detail::relay_progress(name, clock, best);
-    solution s = evict(p.with_known_bound(best.lower_bound), first);
-    clock.work(detail::work_of_evictions(s.statistics.work));
+    solution s = detail::solve_part(clock, 0.25, evict, p.with_known_bound(best.lower_bound), {});
     if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
     stopped = clock.poll();
   }
@@ -509,12 +504,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
     best.message = "too many operations for an exact search";
   } else if (stopped == stop_reason::none && !met()) {
     detail::exact_search::backward_search search(p, options, best.time);
-    progress news;
-    news.solver = name;
-    news.stage = "search";
-    news.best_objective = best.time;
-    news.total = options.most_states;
-    stopped = search.run(clock, best.lower_bound, news);
+    stopped = search.run(clock, best.lower_bound);
     if (search.found()) accept(p, best, search.schedule_found(), name);
     if (search.complete())
       best.lower_bound = best.time;  // infinite where there is no schedule

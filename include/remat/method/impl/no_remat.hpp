@@ -21,28 +21,8 @@
 
 namespace remat {
 
-REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver) {
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
-    if (p.graph().needed[o]) order.push_back(o);
-  if (accept(p, best, schedule_computes(p.graph(), order),
-             solver == no_remat_solver::name ? std::string(solver) : by_part(solver, no_remat_solver::name))) {
-    best.lower_bound = p.graph().needed_time;
-    best.proven = true;
-    return true;
-  }
-  const least_memory_result least = largest_working_set(p);
-  if (least.bytes <= p.budget()) return false;
-  best.status = solve_status::infeasible;
-  best.lower_bound = std::numeric_limits<double>::infinity();
-  best.proven = true;
-  best.obstacle = least.operation;
-  best.message = least.message();
-  return true;
-}
-
 REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_remat_options& options) const {
-  const run_clock clock(options.run);
+  const run_clock clock(options.run, name);
   solution best;
   stop_reason stopped = stop_reason::none;
   const bool settled = settled_by_listed_order(p, best, name);
@@ -68,7 +48,7 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
 }
 
 REMAT_INLINE chain_solution no_remat_solver::operator()(const chain_problem& p, const no_remat_options& options) const {
-  const run_clock clock(options.run);
+  const run_clock clock(options.run, name);
   chain_solution best;
   accept(p, best, store_all_steps(p.stages()));
   conclude(p, best, clock, stop_reason::none);

@@ -15,12 +15,12 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/solve_part.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/detail/parts.hpp"
 
 namespace remat {
 namespace detail::refined_solve {
@@ -29,7 +29,8 @@ namespace detail::refined_solve {
 class refinement_solve {
  public:
   refinement_solve(const problem& p, const refined_options& options)
-      : options_(options), clock_(options.run), problem_(p), analysis_(p) {
+      : options_(options), clock_(options.run, refined_solver::name), problem_(p), analysis_(p) {
+    clock_.watch(best_.time, best_.lower_bound);
     if (!(options.gap >= 0))
       throw bad_argument("refined: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
   }
@@ -70,16 +71,11 @@ class refinement_solve {
     return std::move(best_);
   }
 
-  [[nodiscard]] run_control part(double share) const {
-    run_control run = clock_.part(share);
-    run.on_progress = relay_progress(refined_solver::name, clock_, best_);
-    return run;
-  }
-
   /// The turnaround bound, with branch and bound. True: no schedule is within the budget.
   bool prove_bound() {
     bounding_.branch_nodes = options_.branch_nodes;
-    bounding_.run = part(bound_share);
+    run_clock part = clock_.part(bound_share);
+    bounding_.run = part.control();
     bound_ = analysis_.bound(problem_.budget(), bounding_);
     best_.proven = true;
     best_.lower_bound =
@@ -104,9 +100,7 @@ class refinement_solve {
   }
 
   void run_eviction(evict_options options, double share) {
-    options.run = in_evictions(part(share));
-    const solution s = evict(problem_, options);
-    clock_.work(work_of_evictions(s.statistics.work));
+    const solution s = solve_part(clock_, share, evict, problem_, std::move(options));
     if (!s.plan) return;
     starts_.push_back(*s.plan);
     accept(problem_, best_, *s.plan, by_part(refined_solver::name, s.by));
@@ -127,7 +121,8 @@ class refinement_solve {
       if (room == 1.0) {
         guided.keep = bound_.saved;
       } else {
-        bounding_.run = part(guided_share);
+        run_clock part = clock_.part(guided_share);
+        bounding_.run = part.control();
         turnaround_result cut =
             analysis_.bound(static_cast<std::int64_t>(room * static_cast<double>(problem_.budget())), bounding_);
         if (cut.infeasible) break;
@@ -146,17 +141,16 @@ class refinement_solve {
     if (problem_.graph().num_operations > refined_solver::medium_step || is_within(1.001)) return false;
     exact_options searching;
     searching.start_from_heuristic = !is_small();
+    run_clock part = clock_.part(is_small() ? 1 : exact_share, exact_solver::name);
+    searching.run = part.control();
     if (is_small()) {
       searching.most_states = 50000;
-      searching.run = part(1);
       searching.run.work_limit = run_control::no_work_limit;
-    } else {
-      searching.run = part(exact_share);
-      if (options_.run.work_limit == run_control::no_work_limit && !is_timed())
-        searching.run.work_limit = refine_options{}.default_moves / 4;
+    } else if (options_.run.work_limit == run_control::no_work_limit && !is_timed()) {
+      searching.run.work_limit = refine_options{}.default_moves / 4;
     }
     solution s = exact(problem_, searching);
-    if (!is_small()) clock_.work(s.statistics.work);
+    if (!is_small()) part.work(s.statistics.work);
     best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
     if (s.plan) accept(problem_, best_, std::move(*s.plan), by_part(refined_solver::name, s.by));
     if (s.status == solve_status::infeasible) best_.message = std::move(s.message);
@@ -169,9 +163,10 @@ class refinement_solve {
     refining.lower_bound = best_.lower_bound;
     refining.searches = options_.searches;
     refining.gap = options_.gap;
-    refining.run = part(1);
+    run_clock part = clock_.part(1);
+    refining.run = part.control();
     refine_result better = refine(problem_, starts_, refining);
-    clock_.work(better.moves);
+    part.work(better.moves);
     stopped_ = better.stopped;
     accept(problem_, best_, std::move(better.plan), by_part(refined_solver::name, "search"));
   }

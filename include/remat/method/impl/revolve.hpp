@@ -14,7 +14,7 @@
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/method/no_remat.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -23,23 +23,12 @@ namespace remat {
 
 namespace detail::binomial {
 
-/// Tells the caller about the search.
-inline void report(run_clock& clock, double best, double bound) {
-  progress news;
-  news.solver = revolve_solver::name;
-  news.stage = "checkpoint slots";
-  news.best_objective = best;
-  news.lower_bound = bound;
-  news.done = clock.work_done();
-  clock.report(news);
-}
-
 /// Tries numbers of slots on one chain of a graph, the largest first, until a schedule fits. Returns why it stopped.
 inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_clock& clock, solution& best) {
   for (std::uint32_t slots = stages.length(); slots-- > 0;) {
     if (const stop_reason why = clock.poll(); why != stop_reason::none) return why;
     clock.work();
-    report(clock, best.time, p.graph().needed_time);
+    clock.report({.stage = "checkpoint slots", .done = clock.work_done()});
     const std::vector<chain_step> steps = revolve_steps(stages.length(), slots);
     bool fits = false;
     for (const bool whole : {true, false}) {
@@ -120,24 +109,23 @@ REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::ui
 
 REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve_options& options) const {
   if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
-  run_clock clock(options.run);
-  solution best;
-  stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best, name)) {
-    for (const detail::forward_line& line : detail::find_forward_lines(p.graph()))
-      for (const detail::cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
-        if (stopped == stop_reason::none)
-          stopped = detail::binomial::try_stages(p, detail::stage_chain(p.graph(), line, cuts), clock, best);
-      }
-  }
-  conclude(p, best, clock, stopped);
-  return best;
+  return detail::solve_by_own_method(
+      p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
+        for (const detail::forward_line& line : detail::find_forward_lines(p.graph()))
+          for (const detail::cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
+            const detail::stage_chain stages(p.graph(), line, cuts);
+            if (const stop_reason why = detail::binomial::try_stages(p, stages, clock, best); why != stop_reason::none)
+              return {why};
+          }
+        return {};
+      });
 }
 
 REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, const revolve_options& options) const {
   if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
-  run_clock clock(options.run);
+  run_clock clock(options.run, name);
   chain_solution best;
+  clock.watch(best.time, best.lower_bound);
   stop_reason stopped = stop_reason::none;
   const auto length = static_cast<std::uint32_t>(p.stages().length());
   if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget())
@@ -145,7 +133,7 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
       stopped = clock.poll();
       if (stopped != stop_reason::none) break;
       clock.work();
-      detail::binomial::report(clock, best.time, p.stages().store_all_time());
+      clock.report({.stage = "checkpoint slots", .done = clock.work_done()});
       if (accept(p, best, revolve_steps(length, slots))) break;
     }
   conclude(p, best, clock, stopped);

@@ -6,12 +6,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/detail/solve_end.hpp"
 
 namespace remat {
@@ -68,10 +74,30 @@ REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
   return true;
 }
 
+REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+    if (p.graph().needed[o]) order.push_back(o);
+  if (accept(p, best, schedule_computes(p.graph(), order),
+             solver == "no_remat" ? std::string(solver) : by_part(solver, "no_remat"))) {
+    best.lower_bound = p.graph().needed_time;
+    best.proven = true;
+    return true;
+  }
+  const least_memory_result least = largest_working_set(p);
+  if (least.bytes <= p.budget()) return false;
+  best.status = solve_status::infeasible;
+  best.lower_bound = std::numeric_limits<double>::infinity();
+  best.proven = true;
+  best.obstacle = least.operation;
+  best.message = least.message();
+  return true;
+}
+
 REMAT_INLINE void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped) {
   constexpr std::chrono::milliseconds time_for_bound(50);
-  run_control proving = clock.part(1);
-  proving.time_limit = std::max<std::chrono::nanoseconds>(proving.time_limit, time_for_bound);
+  run_control proving = clock.control();
+  proving.time_limit = std::max<std::chrono::nanoseconds>(clock.left(), time_for_bound);
   prove(p, s, proving);
   detail::solve_end::record(s, clock, stopped, "the heuristic found no schedule; that is no proof that there is none");
 }

@@ -27,10 +27,9 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
                                                const run_control& run) {
   run_clock clock(run);
   const auto solve_one = [&](std::int64_t budget, std::size_t position) {
-    run_control part = clock.part(1.0 / static_cast<double>(budgets.size() - position));
-    part.on_progress = run.on_progress;
-    solution answer = solve(p.with_budget(budget), part);
-    clock.work(answer.statistics.work);
+    run_clock part = clock.part(1.0 / static_cast<double>(budgets.size() - position));
+    solution answer = solve(p.with_budget(budget), part.control());
+    part.work(answer.statistics.work);
     return answer;
   };
   const auto is_better = [](const solution& before, const solution& now) {
@@ -67,7 +66,7 @@ REMAT_INLINE bool bisect_budgets(
 
     std::stop_source stop;
     const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
-    run_control part = clock.part(1.0 / std::max<std::uint32_t>(2, 11 - std::min<std::uint32_t>(i, 9)));
+    run_control part = clock.limits(1.0 / std::max<std::uint32_t>(2, 11 - std::min<std::uint32_t>(i, 9)));
     part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
     part.stop = stop.get_token();
     part.on_progress = [&](const progress& news) {
@@ -104,7 +103,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double most_time,
     return best;
   }
   least_memory_options bounding;
-  bounding.run = clock.part(0.1);
+  bounding.run = clock.limits(0.1);
   const std::int64_t least = least_memory_bound(p, bounding).bytes;
   std::uint64_t work = 0;
   const auto probe = [&](std::int64_t budget, const run_control& part) -> std::optional<std::int64_t> {

@@ -26,7 +26,8 @@
 #include "remat/core/run.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/checkmate/detail/rerun_limits.hpp"
-#include "remat/method/detail/improve.hpp"
+#include "remat/method/detail/own_method.hpp"
+#include "remat/method/detail/solve_part.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/mip/concepts.hpp"
@@ -138,12 +139,12 @@ class near_table {
 /// The solver's own method.
 class search {
  public:
-  search(mip_backend_ref backend, const problem& p, const checkmate_options& options, run_control run)
-      : backend_(backend), problem_(p), options_(options), run_(std::move(run)), clock_(run_) {}
+  search(mip_backend_ref backend, const problem& p, const checkmate_options& options, run_clock& clock, solution& best)
+      : backend_(backend), problem_(p), options_(options), clock_(clock), best_(best) {}
 
-  /// The best schedule, without its conclusion.
-  solution run() {
-    if (clock_.should_stop() || prove(problem_, best_, clock_.part(1))) return std::move(best_);
+  /// Finds the best schedule. Returns why it stopped early.
+  stop_reason run() {
+    if (prove(problem_, best_, clock_.limits())) return clock_.poll();
     for (const schedule& s : options_.starts) take(s, by_part(name, "start"));
     if (options_.warm_start) warm_up();
     if (!is_settled()) {
@@ -153,9 +154,8 @@ class search {
         best_.message += (best_.message.empty() ? "" : "; ") + std::to_string(wrong_) +
                          " solutions of the backend were no schedules";
     }
-    return std::move(best_);
+    return clock_.poll();
   }
-  [[nodiscard]] std::uint64_t work() const noexcept { return clock_.work_done(); }
 
  private:
   [[nodiscard]] bool is_settled() const {
@@ -187,20 +187,14 @@ class search {
 
   /// The schedules of `rockmate` and `refined` as a start.
   void warm_up() {
-    const run_control all = clock_.part(share_of_warm_start);
-    run_clock part(all);
+    run_clock part = clock_.part(share_of_warm_start);
     const auto keep = [&](solution found) {
-      part.work(found.statistics.work);
       if (found.plan) take(std::move(*found.plan), by_part(by_part(name, "start"), found.by));
     };
-    rockmate_options blocks;
-    blocks.run = part.part(share_of_rockmate);
-    keep(rockmate(problem_, blocks));
+    keep(solve_part(part, share_of_rockmate, rockmate, problem_, {}));
     refined_options refining;
     if (best_.plan) refining.starts.push_back(*best_.plan);
-    refining.run = part.part(1);
-    keep(refined(problem_, refining));
-    clock_.work(part.work_done());
+    keep(solve_part(part, 1, refined, problem_, std::move(refining)));
   }
 
   // ---- The steps
@@ -229,27 +223,22 @@ class search {
     return around_ ? std::max(best_.time, problem_.graph().needed_time + around_->time()) : best_.time;
   }
 
-  /// The limits of a step. What another step has cut short is done again.
-  [[nodiscard]] run_control begin_step(double share) {
+  /// The clock of a step. What another step has cut short is done again.
+  [[nodiscard]] run_clock begin_step(double share) {
     if (limits_ && !limits_->is_complete()) limits_.reset();
     return clock_.part(share);
-  }
-  /// Counts moves of a step.
-  void spend(run_clock& part, std::uint64_t moves) {
-    part.work(moves);
-    clock_.work(moves);
   }
 
   /// The runs again that no schedule within `at_most()` has. Found once for each such time.
   const rerun_limits& limits(run_clock& part) {
     const double time = at_most();
     if (limits_ && limits_time_ == time) return *limits_;
-    run_control run = part.part(share_of_one);
+    run_control run = part.limits(share_of_one);
     if (run.work_limit != run_control::no_work_limit)
       run.work_limit = std::min(run.work_limit, run_control::no_work_limit / flows_per_move - 1) * flows_per_move;
     limits_.emplace(problem_, time, run);
     limits_time_ = time;
-    spend(part, limits_->work() / flows_per_move);
+    part.work(limits_->work() / flows_per_move);
     return *limits_;
   }
 
@@ -267,7 +256,7 @@ class search {
     building.moments = moments_;
     building.rule = std::move(rule);
     building.most_columns = most_columns();
-    building.run = part.part(1);
+    building.run = part.limits();
     building.run.work_limit = run_control::no_work_limit;
     return checkmate_model(p, building);
   }
@@ -280,40 +269,35 @@ class search {
   /// Solves a model within a share of what is left of `part`, and stops when a schedule is good enough.
   mip_result solve(const mip_model& m, mip_options solving, run_clock& part, double share, std::string_view stage) {
     const std::uint64_t price = moves_per_node(m);
-    solving.run = part.part(share);
+    solving.run = part.limits(share);
     if (solving.run.work_limit != run_control::no_work_limit)
       solving.run.work_limit = std::max<std::uint64_t>(1, solving.run.work_limit / price);
     const std::uint64_t most = std::min(solving.run.work_limit, solving.most_nodes);
     std::stop_source good;
-    const std::stop_callback pass_on(run_.stop, [&good] { good.request_stop(); });
+    const std::stop_callback pass_on(clock_.control().stop, [&good] { good.request_stop(); });
     solving.run.stop = good.get_token();
     const auto listener = std::move(solving.on_incumbent);
     solving.on_incumbent = [&](std::span<const double> values, double objective) {
       if (listener) listener(values, objective);
       if (is_settled()) good.request_stop();
     };
-    if (run_.on_progress) solving.run.on_progress = [&](const progress& news) { report(stage, news.done); };
+    if (part.is_heard())
+      solving.run.on_progress = [&](const progress& news) { part.report({.stage = stage, .done = news.done}); };
     mip_result r = backend_.solve(m, solving);
     const bool ended = r.status == mip_status::optimal || r.status == mip_status::infeasible;
     const std::uint64_t nodes = std::max<std::uint64_t>(1, r.nodes);
     // A search that a limit has ended may have spent all of it on linear programs.
-    const bool is_limited = run_.work_limit != run_control::no_work_limit;
-    spend(part, price * (ended || !is_limited ? nodes : std::max(nodes, most)));
-    report(stage, r.nodes);
+    const bool is_limited = clock_.control().work_limit != run_control::no_work_limit;
+    part.work(price * (ended || !is_limited ? nodes : std::max(nodes, most)));
+    part.report({.stage = stage, .done = r.nodes});
     return r;
-  }
-
-  void report(std::string_view stage, std::uint64_t done) {
-    clock_.report(
-        {.solver = name, .stage = stage, .best_objective = best_.time, .lower_bound = best_.lower_bound, .done = done});
   }
 
   // ---- The relaxation, and its rounding
 
   /// Returns false if the program has no solution, or nothing to decide.
   bool round_relaxations() {
-    const run_control all = begin_step(share_of_relaxations);
-    run_clock part(all);
+    run_clock part = begin_step(share_of_relaxations);
     const double start = clock_.seconds();
     for (std::uint32_t i = 0; i < std::max(options_.allowances, 1U) && !part.should_stop() && !is_settled(); ++i) {
       const double allowance = options_.allowance_step * i;
@@ -379,7 +363,7 @@ class search {
       take_order(order, "rounding");
     };
     for (const double threshold : thresholds) attempt([&](double x) { return x > threshold; });
-    random_source random(run_.seed);
+    random_source random(clock_.control().seed);
     // Roundings are no moves: only the time of the step ends them.
     const auto is_over = [&] { return clock_.should_stop() || part.left() <= std::chrono::nanoseconds(0); };
     for (std::uint32_t i = 0; i < options_.random_roundings && !is_over(); ++i)
@@ -392,7 +376,7 @@ class search {
   // ---- Programs with fewer decisions
 
   /// Solves a program for a better schedule, whose part is `part_name`. `program` must outlive the call.
-  mip_result solve_part(const checkmate_model& program, run_clock& part, std::string_view part_name) {
+  mip_result solve_program_part(const checkmate_model& program, run_clock& part, std::string_view part_name) {
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
@@ -404,8 +388,7 @@ class search {
   }
 
   void solve_near() {
-    const run_control all = begin_step(share_of_near);
-    run_clock part(all);
+    run_clock part = begin_step(share_of_near);
     figures::group_list programs;
     const std::uint32_t most = std::min(options_.distance, most_operations);  // no operation is farther away
     for (std::uint32_t d = 1; d <= most && !part.should_stop() && !is_settled(); d += d < 4 ? 1 : d / 2) {
@@ -436,7 +419,7 @@ class search {
       programs.push_back(std::move(f));
       return false;
     }
-    const mip_result r = solve_part(program, part, "near");
+    const mip_result r = solve_program_part(program, part, "near");
     f.set("decisions", program.decisions());
     f.set("columns", program.model().num_columns());
     f.set("rows", program.model().num_rows());
@@ -450,8 +433,7 @@ class search {
   /// Windows of half of the phases and of a quarter of the operations, then larger ones, from the end to the beginning,
   /// until none helps.
   void solve_windows() {
-    const run_control all = begin_step(share_of_windows);
-    run_clock part(all);
+    run_clock part = begin_step(share_of_windows);
     const std::uint32_t n = problem_.graph().num_operations;
     for (double scale = 1; scale <= 3 && around_; scale *= 1.5)
       for (bool better = true; better;) {
@@ -480,7 +462,7 @@ class search {
     }
     if (program.decisions() == 0) return false;
     const double before = best_.time;
-    const mip_result r = solve_part(program, part, "window");
+    const mip_result r = solve_program_part(program, part, "window");
     window_improvements_ += best_.time < before;
     note("window_programs", ++windows_);
     note("window_improvements", window_improvements_);
@@ -492,8 +474,7 @@ class search {
   // ---- The whole program
 
   void solve_program() {
-    const run_control all = begin_step(1);
-    run_clock part(all);
+    run_clock part = begin_step(1);
     const rerun_limits& known = limits(part);
     const checkmate_model program = build(problem_, at_most(), part, [&](op_id phase, op_id o) {
       return known.allows(phase, o) ? rerun::free : rerun::never;
@@ -506,7 +487,8 @@ class search {
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
-    if (run_.work_limit == run_control::no_work_limit && run_.time_limit == std::chrono::nanoseconds::max())
+    if (clock_.control().work_limit == run_control::no_work_limit &&
+        clock_.control().time_limit == std::chrono::nanoseconds::max())
       solving.most_nodes = options_.default_nodes;
     solving.on_incumbent = [&](std::span<const double> values, double) {
       if (!take_order(program.order(values), "program")) ++wrong_;
@@ -556,7 +538,7 @@ class search {
       if (clock_.should_stop()) break;
       const double factor = 1 + 0.04 * ((i + 1) / 2) * (i % 2 == 0 ? -1 : 1);
       const auto budget = static_cast<std::int64_t>(factor * static_cast<double>(problem_.budget()));
-      bounding.run = clock_.part(1);
+      bounding.run = clock_.limits();
       const turnaround_result r = analysis.bound(budget, bounding);
       if (!r.infeasible && r.recomputation > 0 && std::find(moments.begin(), moments.end(), r.moment) == moments.end())
         moments.push_back(r.moment);
@@ -567,9 +549,8 @@ class search {
   mip_backend_ref backend_;
   const problem& problem_;
   const checkmate_options& options_;
-  run_control run_;
-  run_clock clock_;
-  solution best_;
+  run_clock& clock_;
+  solution& best_;
   std::optional<rerun_table>
       around_{};  // the runs again of the best schedule, if its first runs are in the listed order
   std::vector<op_id> moments_{};
@@ -605,13 +586,9 @@ inline void require_legal(const problem& p, std::span<const schedule> starts) {
 REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
   require_valid(options);
   require_legal(p, options.starts);
-  run_clock clock(options.run);
-  search own(backend, p, options, limits_of_own_method(clock, options.improve));
-  solution best = own.run();
-  clock.work(own.work());
-  const stop_reason stopped = options.improve ? improve(p, best, options.starts, clock, name) : clock.poll();
-  conclude(p, best, clock, stopped);
-  return best;
+  return solve_by_own_method(p, name, options.run, options.improve, false, [&](run_clock& clock, solution& best) {
+    return method_end{search(backend, p, options, clock, best).run(), options.starts};
+  });
 }
 
 }  // namespace remat::detail::checkmate_search

@@ -11,6 +11,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
+#include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace remat::detail {
@@ -142,7 +143,7 @@ REMAT_INLINE std::size_t hierarchy_chains::stage_of(std::vector<std::uint32_t> o
   if (at != stage_index_.end()) return at->second;
   stage s;
   s.part = extract(operations);
-  s.key = fingerprint(s.part, option_cache::likeness());
+  s.key = fingerprint(s.part, way_cache::likeness());
   const part_runs runs(s.part);
   std::vector<std::uint32_t> all(s.part.operations.size());
   for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
@@ -242,33 +243,37 @@ REMAT_INLINE std::vector<std::vector<stage_way>> hierarchy_chains::ways_of(const
 REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_options, std::uint32_t slots, run_clock& clock,
                                           solution& best, std::string_view solver) {
   if (clock.should_stop()) return;
-  clock.report({.solver = solver, .stage = "chains", .best_objective = best.time, .lower_bound = best.lower_bound});
+  clock.report({});
   chain_program program(p_.graph(), lines_[c.line].line, c.cuts, c.order);
   if (with_options) program.set_ways(ways_of(c));
   chain_search_options searching;
   searching.slots = slots;
   searching.table_bytes = options_.table_bytes;
-  chain_search_result found = search_chain(p_, program, best.time, clock, searching);
+  searching.leap = 0.5;
+  chain_best found;
+  const chain_search_end end = search_chain(
+      p_, program, searching, clock, [&] { return std::min(best.time, found.time()); },
+      [&](schedule plan, const check_report& r, const chain_program::entry& e) { found.take(std::move(plan), r, e); });
   counts& mine = counts_[c.name];
-  if (found.too_large) ++mine.tables_refused;
+  if (end.table == fill_outcome::too_large) ++mine.tables_refused;
   if (!found.plan) return;
   c.with_options = with_options;
-  c.time = found.time;
+  c.time = found.time();
   const bool first = std::none_of(good_.begin(), good_.end(), [&](const chain_entry& k) {
     return k.line == c.line && k.cuts == c.cuts && k.order == c.order && k.with_options == with_options;
   });
   if (first) good_.push_back(c);
-  if (mine.time == 0 || found.time < mine.time) {
-    mine.time = found.time;
-    mine.table_time = found.table_time;
-    mine.flat_time = found.flat_time;
+  if (mine.time == 0 || found.time() < mine.time) {
+    mine.time = found.time();
+    mine.table_time = end.table_time;
+    mine.flat_time = program.flat_time();
     mine.stages = program.chain().length();
     std::set<std::uint64_t> keys;
     for (const std::size_t s : c.stages) keys.insert(stages_[s].key);
     mine.distinct = keys.size();
     mine.options = program.num_further();
   }
-  accept(p_, best, std::move(*found.plan), by_part(by_part(solver, c.name), "chain"));
+  keep_if_better(best, std::move(*found.plan), found.report, by_part(by_part(solver, c.name), "chain"));
 }
 
 REMAT_INLINE figures hierarchy_chains::figures_of(std::string_view name) const {

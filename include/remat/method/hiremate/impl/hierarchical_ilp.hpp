@@ -83,7 +83,7 @@ class search {
     building.again_from = options_.again_from;
     building.moments = options_.moments;
     building.most_columns = options_.most_columns;
-    building.run = clock_.part(1);
+    building.run = clock_.limits();
     return level_model(level_, budget_, building);
   }
 
@@ -109,7 +109,7 @@ class search {
     solving.relative_gap = options_.good_enough;
     if (best_.found && options_.warm_start)
       if (auto values = program.encode(best_.choices)) solving.start = std::move(*values);
-    solving.run = clock_.part(1);
+    solving.run = clock_.limits();
     if (solving.run.work_limit == run_control::no_work_limit &&
         solving.run.time_limit == std::chrono::nanoseconds::max())
       solving.run.work_limit = options_.default_nodes;

@@ -24,7 +24,7 @@
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/method/detail/improve.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/hiremate/detail/chains.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
@@ -38,23 +38,23 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/figures.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::hierarchical {
+namespace hiremate_solve {
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// How the options of groups are searched for. `moves`: for each pair of budgets.
-inline sub_graph_search sub_graphs_of(const hiremate_options& options, const level_program& program,
-                                      std::shared_ptr<option_cache> cache, std::uint64_t moves) {
+inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backend_ref backend,
+                                      std::shared_ptr<way_cache> cache, std::uint64_t moves) {
   sub_graph_search out;
   out.most_options = options.most_options;
   out.moves = moves;
   out.rule = options.rule;
   if (options.sub_solver != sub_method::automatic)
     out.rule = [method = options.sub_solver](const sub_graph_facts&) { return std::vector<sub_method>{method}; };
-  out.solvers = options.solvers;
-  out.program = program;
+  out.own_solver = options.own_sub_solver;
+  out.backend = backend;
   out.most_columns = options.most_columns;
   out.nodes = options.nodes;
   out.cache = std::move(cache);
@@ -77,11 +77,8 @@ class group_options {
         left_ = depth;
         break;
       }
-      run_control part = clock.part(1.0 / depth);
-      part.on_progress = clock.control().on_progress;
-      run_clock part_clock(part);
-      solve(depth, part_clock);
-      clock.work(part_clock.work_done());
+      run_clock part = clock.part(1.0 / depth);
+      solve(depth, part);
     }
   }
 
@@ -152,16 +149,14 @@ class group_options {
 class search {
  public:
   /// `p` has a known bound, and `best` is what is known of its schedules.
-  search(const problem& p, const hiremate_options& options, const level_program& program, run_clock& clock,
-         solution& best)
-      : p_(p),
+  search(mip_backend_ref backend, const problem& p, const hiremate_options& options, run_clock& clock, solution& best)
+      : backend_(backend),
+        p_(p),
         options_(options),
-        program_(program),
         clock_(clock),
         best_(best),
-        groups_(sub_graphs_of(options, program, options.cache ? options.cache : std::make_shared<option_cache>(),
-                              options.moves)) {
-    chaining_.sub_graphs = sub_graphs_of(options, program, groups_.cache, options.chain_moves);
+        groups_(sub_graphs_of(options, backend, options.cache ? options.cache : make_way_cache(), options.moves)) {
+    chaining_.sub_graphs = sub_graphs_of(options, backend, groups_.cache, options.chain_moves);
     chaining_.sub_graphs.peaks = 1;
     chaining_.slots = options.slots;
     chaining_.most_stages = options.max_stages;
@@ -257,19 +252,21 @@ class search {
       if (c.name != "levels" || c.hierarchy.num_forward > longest_line || clock_.should_stop()) continue;
       chains.add_line(narrow = "narrow", find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
     }
-    const double shares[] = {0.25, 0.5, 0.25};
-    for (int pass = 0; pass < 3 && !good_enough(); ++pass) {  // without time the chains are counted
-      run_control part = clock_.part(shares[pass]);
-      part.on_progress = pass_on("chains");
-      run_clock part_clock(part);
-      if (pass == 0) {
-        chains.solve_plain(part_clock, best_, "hiremate");
+    // Without time the chains are counted.
+    if (!good_enough()) {
+      run_clock part = clock_.part(0.25, "chains");
+      chains.solve_plain(part, best_, "hiremate");
+      if (!narrow.empty())
         for (const std::string_view name : {narrow, std::string_view("levels")})
-          if (!narrow.empty()) chains.solve_narrow(name, part_clock, best_, "hiremate");
-      }
-      if (pass == 1) chains.solve_with_options(part_clock, best_, "hiremate");
-      if (pass == 2) chains.solve_finer(part_clock, best_, "hiremate");
-      clock_.work(std::min(part_clock.work_done(), clock_.work_left()));
+          chains.solve_narrow(name, part, best_, "hiremate");
+    }
+    if (!good_enough()) {
+      run_clock part = clock_.part(0.5, "chains");
+      chains.solve_with_options(part, best_, "hiremate");
+    }
+    if (!good_enough()) {
+      run_clock part = clock_.part(0.25, "chains");
+      chains.solve_finer(part, best_, "hiremate");
     }
     for (candidate& c : hierarchies) {
       figures::group_list own{chains.figures_of(c.name)};
@@ -288,11 +285,8 @@ class search {
       c.own.set("chains_alone", true);
       return;
     }
-    run_control solving = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share);
-    solving.on_progress = pass_on("sub-graphs");
-    run_clock options_clock(solving);
-    group_options groups(p_, c.hierarchy, groups_, options_.level_options, options_clock);
-    clock_.work(std::min(options_clock.work_done(), clock_.work_left()));
+    run_clock part = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share, "sub-graphs");
+    group_options groups(p_, c.hierarchy, groups_, options_.level_options, part);
 
     top_level top;
     top.of = i;
@@ -309,23 +303,19 @@ class search {
   void search_top(candidate& c, top_level& top, double share) {
     const level_builder builder(p_.graph(), top.children);
     level_search_options searching;
-    searching.solvers = default_level_solvers();
-    const run_control limits = clock_.part(0.33 * share);
-    run_clock level_clock(limits);
+    run_clock part = clock_.part(0.33 * share, "top level");
     schedule best_plan;
-    search_level(builder, top.children, p_.budget(), level_clock, searching,
-                 [&](std::vector<level_problem::choice> choices) {
-                   schedule plan = schedule_computes(p_, builder.expand(choices));
-                   const check_report r = check(p_, plan);
-                   if (!r.valid()) return infinite;
-                   if (r.time < top.time) {
-                     top.time = r.time;
-                     top.choices = std::move(choices);
-                     best_plan = std::move(plan);
-                   }
-                   return r.time;
-                 });
-    clock_.work(std::min(level_clock.work_done(), clock_.work_left()));
+    search_level(builder, top.children, p_.budget(), part, searching, [&](std::vector<level_problem::choice> choices) {
+      schedule plan = schedule_computes(p_, builder.expand(choices));
+      const check_report r = check(p_, plan);
+      if (!r.valid()) return infinite;
+      if (r.time < top.time) {
+        top.time = r.time;
+        top.choices = std::move(choices);
+        best_plan = std::move(plan);
+      }
+      return r.time;
+    });
     if (best_plan.steps.empty()) return;
     c.own.set("search_level_time", top.time);
     accept(p_, best_, std::move(best_plan), by_part(by_part("hiremate", c.name), "search_level"));
@@ -349,8 +339,8 @@ class search {
     solving.most_columns = options_.most_columns;
     solving.default_nodes = options_.nodes;
     solving.good_enough = options_.good_enough;
-    solving.run = clock_.part(share);
-    solving.run.on_progress = pass_on("integer program");
+    run_clock part = clock_.part(share, "integer program");
+    solving.run = part.control();
     double moves_per_node = 1;
     if (solving.run.work_limit != run_control::no_work_limit) {
       // The first linear program takes time in proportion to the square of the columns, or more.
@@ -368,9 +358,8 @@ class search {
       }
     }
     const double begin = clock_.seconds();
-    const level_solution found = program_(builder.level(), p_.budget(), solving);
-    const auto spent = static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node);
-    clock_.work(std::min(spent, clock_.work_left()));
+    const level_solution found = hierarchical_ilp(backend_, builder.level(), p_.budget(), solving);
+    part.work(static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node));
     figures own;
     own.set("refused", found.refused);
     own.set("columns", found.columns);
@@ -429,21 +418,9 @@ class search {
     best_.statistics.own.set("hierarchies", std::move(all));
   }
 
-  /// Passes on the progress of a part under the name of this solver; empty where nobody listens.
-  [[nodiscard]] std::function<void(const progress&)> pass_on(std::string_view stage) {
-    if (!options_.run.on_progress) return nullptr;
-    return [this, stage](progress news) {
-      news.solver = "hiremate";
-      news.stage = stage;
-      news.best_objective = best_.time;
-      news.lower_bound = best_.lower_bound;
-      clock_.report(news);
-    };
-  }
-
+  mip_backend_ref backend_;
   const problem& p_;
   const hiremate_options& options_;
-  const level_program& program_;
   run_clock& clock_;
   solution& best_;
   sub_graph_search groups_;
@@ -470,28 +447,16 @@ inline void require_valid(const problem& p, const hiremate_options& options) {
     throw bad_argument("hiremate: the given hierarchy is not one of the problem's graph: " + r.violations.front());
 }
 
-REMAT_INLINE solution solve(const problem& p, const hiremate_options& options, const level_program& program) {
-  require_valid(p, options);
-  run_clock clock(options.run);
-  solution best;
-  stop_reason stopped = clock.poll();
-  if (stopped == stop_reason::none && !settled_by_listed_order(p, best, "hiremate")) {
-    run_control proving;
-    proving.stop = options.run.stop;
-    proving.time_limit = share_of(clock.left(), 0.1);
-    if (!prove(p, best, proving)) {
-      const problem bounded = p.with_known_bound(best.lower_bound);
-      const run_control own = limits_of_own_method(clock, options.improve);
-      run_clock own_clock(own);
-      stopped = search(bounded, options, program, own_clock, best).run();
-      clock.work(std::min(own_clock.work_done(), clock.work_left()));
-      if (options.improve) stopped = improve(bounded, best, {}, clock, "hiremate");
-    }
-  }
-  conclude(p, best, clock, stopped);
-  return best;
+}  // namespace hiremate_solve
+
+REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, const hiremate_options& options) {
+  hiremate_solve::require_valid(p, options);
+  return solve_by_own_method(p, "hiremate", options.run, options.improve, true,
+                             [&](run_clock& clock, solution& best) -> method_end {
+                               if (prove(p, best, clock.limits(0.1))) return {};
+                               const problem bounded = p.with_known_bound(best.lower_bound);
+                               return {hiremate_solve::search(backend, bounded, options, clock, best).run(), {}};
+                             });
 }
 
-}  // namespace detail::hierarchical
-
-}  // namespace remat
+}  // namespace remat::detail

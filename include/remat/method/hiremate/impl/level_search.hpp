@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
+#include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat::detail {
@@ -26,16 +29,14 @@ class searcher {
  public:
   searcher(const level_builder& builder, std::span<const level_child> children, std::int64_t budget, run_clock& clock,
            const level_search_options& options, const level_judge& judge)
-      : builder_(builder), children_(children), budget_(budget), clock_(clock), options_(options), judge_(judge) {
-    if (!options.solvers.quick)
-      throw bad_argument(
-          "search_level: level_search_options::solvers has no quick solver; see default_level_solvers()");
-  }
+      : builder_(builder), children_(children), budget_(budget), clock_(clock), options_(options), judge_(judge) {}
 
-  void run() {
+  /// Returns the number of problems solved.
+  std::size_t run() {
     try_prices();
     for (std::uint32_t round = 0; round < options_.rounds && !best_.empty(); ++round)
-      if (!exchange_options()) return;
+      if (!exchange_options()) break;
+    return problems_;
   }
 
  private:
@@ -102,15 +103,12 @@ class searcher {
   /// Solves the level with these options. Returns whether the schedule is the best so far.
   bool attempt(const chosen_options& chosen, bool escalate) {
     if (!tried_.insert(chosen).second) return false;
-    const sub_solver& solver =
-        escalate && options_.solvers.escalate ? options_.solvers.escalate : options_.solvers.quick;
     // The careful count of memory is for levels where the other count said too little.
     for (const bool careful : {false, true}) {
       if (clock_.should_stop()) return false;
       const problem p = builder_.with_options(chosen, budget_, careful);
-      run_control run = clock_.part(1);
-      run.threads = 1;
-      const sub_solution s = solver(p, {}, run);
+      ++problems_;
+      const sub_solution s = solve(p, escalate);
       clock_.work(std::max<std::uint64_t>(s.work, p.graph().num_operations));
       if (!s.plan) return false;
       const double value = judge_(builder_.choices_of(*s.plan, chosen));
@@ -123,12 +121,32 @@ class searcher {
     return false;
   }
 
+  /// A schedule by `evict`; to escalate, with its last resorts, and then by `twremat`.
+  [[nodiscard]] sub_solution solve(const problem& p, bool escalate) const {
+    run_control run = clock_.limits();
+    run.threads = 1;
+    run_clock mine(run);
+    evict_options options;
+    options.insist = escalate;
+    options.run = run;
+    sub_solution first = to_sub_solution(evict(p, options));
+    mine.work(first.work);
+    if (!escalate || first.plan || first.infeasible() || mine.should_stop()) return first;
+    twremat_options other;
+    other.attempts = 2;
+    other.run = mine.limits();
+    sub_solution second = to_sub_solution(twremat(p, other));
+    second.work += first.work;
+    return second;
+  }
+
   const level_builder& builder_;
   std::span<const level_child> children_;
   std::int64_t budget_;
   run_clock& clock_;
   const level_search_options& options_;
   const level_judge& judge_;
+  std::size_t problems_ = 0;
   std::set<chosen_options> tried_;
   chosen_options best_;
   double best_value_ = infinite;
@@ -136,9 +154,10 @@ class searcher {
 
 }  // namespace level_searching
 
-REMAT_INLINE void search_level(const level_builder& builder, std::span<const level_child> children, std::int64_t budget,
-                               run_clock& clock, const level_search_options& options, const level_judge& judge) {
-  detail::level_searching::searcher(builder, children, budget, clock, options, judge).run();
+REMAT_INLINE std::size_t search_level(const level_builder& builder, std::span<const level_child> children,
+                                      std::int64_t budget, run_clock& clock, const level_search_options& options,
+                                      const level_judge& judge) {
+  return detail::level_searching::searcher(builder, children, budget, clock, options, judge).run();
 }
 
 }  // namespace remat::detail

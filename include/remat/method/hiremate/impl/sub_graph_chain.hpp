@@ -114,24 +114,23 @@ class searcher {
     if (!segments_.empty()) program.set_ways(ways_of(program.chain()));
     chain_program_options filling;
     filling.slots = search_.slots;
-    filling.threads = 1;
     const fill_outcome end = program.fill(clock_, filling);
     if (end == fill_outcome::stopped) out_.whole = false;
     if (end == fill_outcome::too_large) ++out_.refused;
     if (end != fill_outcome::filled) return;
     ++out_.tables;
-    program.visit([&](const chain_program::entry& e) -> std::int64_t {
+    for (auto e = program.fastest(); e; e = program.slower_than(*e)) {
       if (clock_.should_stop()) {
         out_.whole = false;
-        return -1;
+        return;
       }
       clock_.work();
+      const std::vector<chain_step> steps = program.steps(*e);
       for (const bool whole : {true, false})
-        if (std::optional<part_option> way = runs_.option_of(schedule_computes(p, program.expand(e.steps, whole))))
+        if (std::optional<part_option> way = runs_.option_of(schedule_computes(p, program.expand(steps, whole))))
           out_.options.push_back(std::move(*way));
       if (out_.options.size() > 200) keep_pareto_optimal(out_.options, runs_);
-      return 0;
-    });
+    }
   }
 
   const part_runs runs_;

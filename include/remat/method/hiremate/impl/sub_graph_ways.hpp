@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/method/hiremate/detail/group_level.hpp"
+#include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/hiremate/detail/sub_graph_chain.hpp"
@@ -21,15 +23,9 @@
 #include "remat/method/twremat.hpp"
 #include "remat/schedule/check.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-REMAT_INLINE std::vector<sub_method> default_sub_methods(const sub_graph_facts& facts) {
-  if (facts.operations > 200) return {sub_method::rotor};
-  if (facts.operations > 60 && facts.groups > 0) return {sub_method::rotor, sub_method::refined};
-  return {sub_method::refined};
-}
-
-namespace detail::sub_graphs {
+namespace sub_graphs {
 
 /// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
 inline std::vector<part_segment> segments_of(const sub_graph& s) {
@@ -70,7 +66,7 @@ class finder {
       : graph_(g), all_(all), search_(search), clock_(clock) {
     std::vector<step_part> parts;
     for (const sub_graph& s : all) parts.push_back(s.part);
-    classes_ = classify(parts, option_cache::likeness());
+    classes_ = classify(parts, way_cache::likeness());
   }
 
   [[nodiscard]] sub_graph_table run() {
@@ -83,11 +79,8 @@ class finder {
     for (std::uint32_t c = 0; c < count; ++c) prepare(c);
     std::size_t left = by_method_.size();
     for (const auto& [method, classes] : by_method_) {
-      run_control limits = clock_.part(1.0 / static_cast<double>(left--));
-      limits.on_progress = clock_.control().on_progress;
-      run_clock part(limits);
+      run_clock part = clock_.part(1.0 / static_cast<double>(left--));
       solve(method, classes, part);
-      clock_.work(part.work_done());
     }
     finish();
     return std::move(out_);
@@ -96,7 +89,7 @@ class finder {
  private:
   [[nodiscard]] const sub_graph& of_class(std::uint32_t c) const { return all_[classes_.representative[c]]; }
 
-  [[nodiscard]] option_cache::settings settings(std::uint32_t c) const {
+  [[nodiscard]] way_cache::settings settings(std::uint32_t c) const {
     constexpr std::uint64_t several = 256;  // unlike the keys of single solvers
     std::uint64_t key = several;
     for (const sub_method m : methods_[c]) key |= std::uint64_t{1} << static_cast<unsigned>(m);
@@ -118,7 +111,7 @@ class finder {
       facts.groups += child.options.size() > 1 || child.part.operations.size() > 4 ? 1U : 0U;
       facts.child_options += child.options.size();
     }
-    facts.like = static_cast<std::size_t>(std::count(classes_.class_of.begin(), classes_.class_of.end(), c));
+    facts.copies = static_cast<std::size_t>(std::count(classes_.class_of.begin(), classes_.class_of.end(), c));
     choose(c, facts);
     found_[c].push_back(runs.keep_everything());
     if (search_.cache)
@@ -147,8 +140,8 @@ class finder {
 
   void choose(std::uint32_t c, const sub_graph_facts& facts) {
     std::vector<sub_method>& methods = methods_[c];
-    if (search_.solvers.thorough) {
-      methods = {sub_method::automatic};  // stands for the given solvers
+    if (search_.own_solver) {
+      methods = {sub_method::automatic};  // stands for the given solver
       return;
     }
     if (search_.rule) methods = search_.rule(facts);
@@ -158,7 +151,7 @@ class finder {
       std::erase(methods, sub_method::automatic);
     }
     for (sub_method& m : methods)
-      if (m == sub_method::h_ilp && (!search_.program || facts.children == 0)) m = sub_method::rotor;
+      if (m == sub_method::h_ilp && (!search_.backend || facts.children == 0)) m = sub_method::rotor;
     std::sort(methods.begin(), methods.end());
     methods.erase(std::unique(methods.begin(), methods.end()), methods.end());
   }
@@ -175,13 +168,11 @@ class finder {
     for (const std::uint32_t c : classes) operations += of_class(c).part.operations.size();
     for (const std::uint32_t c : classes) {
       const std::size_t mine = of_class(c).part.operations.size();
-      const run_control limits = clock.part(static_cast<double>(mine) / static_cast<double>(operations));
+      run_clock part = clock.part(static_cast<double>(mine) / static_cast<double>(operations));
       operations -= mine;
-      run_clock part(limits);
       part_chain_search search;
       search.most_options = search_.most_options;
       part_chain_result r = find_chain_options(of_class(c).part, segments_of(of_class(c)), search, part);
-      clock.work(part.work_done());
       out_.tables += r.tables;
       out_.tables_refused += r.refused;
       out_.solves += r.tables;
@@ -196,23 +187,13 @@ class finder {
     for (const std::uint32_t c : classes) parts.push_back(of_class(c).part);
     option_search search;
     search.peaks = search_.peaks;
-    search.most_options = search_.most_options;
+    search.max_options = search_.most_options;
     search.moves = search_.moves;
-    search.run = clock.control();
-    search.solvers = solvers_of(method);
     if (method == sub_method::h_ilp) {
-      search.most_budgets = budgets_of_programs;
-      programs_left_ = classes.size() * (search.peaks + 1) * search.most_budgets;
+      search.max_budgets = budgets_of_programs;
+      programs_left_ = classes.size() * (search.peaks + 1) * search.max_budgets;
     }
-    if (method != sub_method::twremat)
-      search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save, run_clock& mine) {
-        const std::vector<level_child>& children = of_class(classes[i]).children;
-        const bool divided = std::any_of(children.begin(), children.end(),
-                                         [](const level_child& child) { return child.options.size() > 1; });
-        if (method == sub_method::h_ilp) return solve_program(children, runs, peak, save, mine);
-        return divided ? search_group(children, runs, peak, save, mine) : std::vector<schedule>{};
-      };
-    option_table table = find_options(parts, search, clock);
+    option_table table = find_options(parts, search, method_solvers{*this, method, classes}, clock);
     out_.solves += table.solves;
     out_.proven += table.proven;
     for (std::size_t i = 0; i < classes.size(); ++i) take(classes[i], std::move(table.options[i]));
@@ -220,26 +201,46 @@ class finder {
       for (const std::uint32_t c : classes) whole_[c] = 0;
   }
 
-  [[nodiscard]] part_solvers solvers_of(sub_method method) const {
-    if (search_.solvers.thorough) return search_.solvers;
-    part_solvers out = default_part_solvers();
-    if (method == sub_method::twremat) out.thorough = std::exchange(out.tight, nullptr);
-    if (method == sub_method::h_ilp) {
+  /// The solvers of one method for the sub-graphs of some classes, a `sub_solver_set`.
+  struct method_solvers {
+    finder& search;
+    sub_method method;
+    const std::vector<std::uint32_t>& classes;
+
+    [[nodiscard]] sub_solution thorough(const problem& p, std::span<const schedule> starts,
+                                        const run_control& run) const {
+      if (search.search_.own_solver) return to_sub_solution(search.search_.own_solver(p, starts, run));
+      if (method == sub_method::twremat) return solve_twremat(p, run);
       // The program's schedules are the starts: the best one is the answer.
-      out.tight = nullptr;
-      out.thorough = [](const problem& p, std::span<const schedule> starts, const run_control&) {
-        sub_solution best;
-        for (const schedule& plan : starts) {
-          const check_report r = check(p, plan);
-          if (!r.valid() || r.time >= best.time) continue;
-          best.time = r.time;
-          best.plan = plan;
-        }
-        return best;
-      };
+      if (method == sub_method::h_ilp) return best_of(p, starts);
+      return solve_refined(p, starts, run);
     }
-    return out;
-  }
+    [[nodiscard]] bool has_tight() const noexcept {
+      return !search.search_.own_solver && method != sub_method::twremat && method != sub_method::h_ilp;
+    }
+    [[nodiscard]] sub_solution tight(const problem& p, const run_control& run) const { return solve_twremat(p, run); }
+    [[nodiscard]] std::vector<schedule> starts(std::size_t i, const part_runs& runs, std::int64_t peak,
+                                               std::int64_t save, run_clock& clock) const {
+      if (method == sub_method::twremat) return {};
+      const std::vector<level_child>& children = search.of_class(classes[i]).children;
+      if (method == sub_method::h_ilp) return search.solve_program(children, runs, peak, save, clock);
+      const bool divided = std::any_of(children.begin(), children.end(),
+                                       [](const level_child& child) { return child.options.size() > 1; });
+      return divided ? search.search_group(children, runs, peak, save, clock) : std::vector<schedule>{};
+    }
+
+   private:
+    [[nodiscard]] static sub_solution best_of(const problem& p, std::span<const schedule> starts) {
+      sub_solution best;
+      for (const schedule& plan : starts) {
+        const check_report r = check(p, plan);
+        if (!r.valid() || r.time >= best.time) continue;
+        best.time = r.time;
+        best.plan = plan;
+      }
+      return best;
+    }
+  };
 
   /// The best schedule of a divided sub-graph that the options of its children give by eviction.
   [[nodiscard]] std::vector<schedule> search_group(const std::vector<level_child>& children, const part_runs& runs,
@@ -249,12 +250,10 @@ class finder {
     searching.prices = 4;
     searching.rounds = 0;
     searching.escalate = false;
-    searching.solvers = default_level_solvers();
-    const run_control limits = clock.part(0.25);
-    run_clock level_clock(limits);
+    run_clock part = clock.part(0.25);
     std::vector<schedule> best;
     double least = std::numeric_limits<double>::infinity();
-    search_level(level.builder(), children, peak, level_clock, searching,
+    search_level(level.builder(), children, peak, part, searching,
                  [&](const std::vector<level_problem::choice>& choices) {
                    schedule plan = level.expand(choices);
                    const check_report r = check(level.flat(), plan);
@@ -265,7 +264,6 @@ class finder {
                    }
                    return r.time;
                  });
-    clock.work(level_clock.work_done());
     return best;
   }
 
@@ -281,8 +279,8 @@ class finder {
     // Most programs end early, and many of the grid are not needed: each may take several equal shares. The time is
     // that of all classes, the work that of one; what other threads have done must not count there.
     const std::size_t left = programs_left_ > 1 ? programs_left_-- : 1;
-    solving.run = clock.part(0.25);
-    solving.run.time_limit = clock.part(std::min(0.25, 8.0 / static_cast<double>(left))).time_limit;
+    solving.run = clock.limits(0.25);
+    solving.run.time_limit = clock.limits(std::min(0.25, 8.0 / static_cast<double>(left))).time_limit;
     solving.run.threads = 1;
     const double columns = std::min(search_.most_columns, level_model::size_estimate(level.builder().level()));
     const double moves_per_node = moves_of_node(columns);
@@ -293,7 +291,7 @@ class finder {
         return {};
       }
     }
-    const level_solution found = search_.program(level.builder().level(), peak, solving);
+    const level_solution found = hierarchical_ilp(*search_.backend, level.builder().level(), peak, solving);
     clock.work(static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node));
     ++programs_;
     if (found.refused) ++refused_;
@@ -343,11 +341,11 @@ class finder {
   sub_graph_table out_{};
 };
 
-}  // namespace detail::sub_graphs
+}  // namespace sub_graphs
 
 REMAT_INLINE sub_graph_table find_sub_graph_options(const flat_graph& g, std::span<const sub_graph> sub_graphs,
                                                     const sub_graph_search& search, run_clock& clock) {
-  return detail::sub_graphs::finder(g, sub_graphs, search, clock).run();
+  return sub_graphs::finder(g, sub_graphs, search, clock).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -14,24 +14,22 @@
 #include <variant>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/detail/chain_program.hpp"
+#include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"
-#include "remat/chain/detail/sized_chain.hpp"
-#include "remat/chain/detail/slot_table.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
-#include "remat/method/detail/improve.hpp"
-#include "remat/method/no_remat.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/rotor.hpp"
-#include "remat/refine/detail/retain.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/figures.hpp"
 
@@ -47,10 +45,9 @@ class chain_search {
         options_(options),
         clock_(clock),
         best_(best),
-        needed_(p.graph().needed_time),
         line_(find_forward_line(p.graph())),
         order_(line_.operations),
-        cache_(options.cache ? options.cache : std::make_shared<option_cache>()) {
+        cache_(options.cache ? options.cache : make_way_cache()) {
     order_.insert(order_.end(), line_.rest.begin(), line_.rest.end());
   }
 
@@ -72,23 +69,12 @@ class chain_search {
     return stopped;
   }
 
-  /// Spends the memory that the best schedules of several chains leave, in so many rounds.
-  void retain_left(std::uint32_t rounds) {
-    retain_options spending;
-    spending.rounds = rounds;
-    spending.enough = with_rounding(needed_);
-    for (const schedule& plan : best_schedules()) {
-      if (clock_.should_stop()) break;
-      accept(p_, best_, retain(p_, plan, clock_, spending), by_part(rockmate_solver::name, "retain"));
-    }
-  }
-
   /// The best schedules, one of each chain and each once.
   [[nodiscard]] std::vector<schedule> best_schedules() const {
     std::vector<schedule> out;
     for (const candidate& c : candidates_) {
       if (out.size() == options_.finer_chains) break;
-      if (std::find(out.begin(), out.end(), *c.answer.plan) == out.end()) out.push_back(*c.answer.plan);
+      if (std::find(out.begin(), out.end(), *c.best.plan) == out.end()) out.push_back(*c.best.plan);
     }
     return out;
   }
@@ -113,7 +99,7 @@ class chain_search {
   struct candidate {
     cut_list cuts{};
     bool with_options = false;
-    solution answer{};
+    chain_best best{};
   };
   /// The blocks of a chain that `find_options` can solve.
   struct block_list {
@@ -155,7 +141,7 @@ class chain_search {
       operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
       step_part part = extract(std::move(operations));
       if (!stands_alone(part)) continue;
-      const std::uint64_t key = fingerprint(part, option_cache::likeness());
+      const std::uint64_t key = fingerprint(part, way_cache::likeness());
       const std::uint64_t size = part.operations.size();
       if (seen_.count(key) == 0 && out.fresh.insert(key).second) out.effort += size * size;
       out.parts.push_back(std::move(part));
@@ -176,23 +162,13 @@ class chain_search {
     seen_.merge(blocks.fresh);
     option_search search;
     search.peaks = options_.peaks;
-    search.most_options = options_.options_per_stage;
+    search.max_options = options_.options_per_stage;
     search.moves = options_.moves;
-    search.solvers = default_part_solvers();
     search.cache = cache_;
-    search.run = clock_.part(1);
-    if (options_.run.on_progress)
-      search.run.on_progress = [this](progress news) {
-        news.solver = rockmate_solver::name;
-        news.best_objective = best_.time;
-        news.lower_bound = needed_;
-        news.elapsed = clock_.elapsed();
-        news.time_limit = options_.run.time_limit;
-        options_.run.on_progress(news);
-      };
-    run_clock part_clock(search.run);
-    const option_table table = find_options(blocks.parts, search, part_clock);
-    clock_.work(std::min(part_clock.work_done(), clock_.work_left()));
+    const option_table table = [&] {
+      run_clock part = clock_.part(1);
+      return find_options(blocks.parts, search, default_sub_solvers{}, part);
+    }();
     blocks_ += blocks.parts.size();
     distinct_ += table.distinct - table.reused;
     solves_ += table.solves;
@@ -223,80 +199,50 @@ class chain_search {
   /// Solves a chain for all budgets, and keeps the best of its schedules. Returns why it stopped.
   stop_reason solve(const cut_list& cuts, bool with_options, std::uint32_t slots) {
     if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-    const stage_chain chain(p_.graph(), line_, cuts);
-    std::vector<std::vector<stage_way>> further;
+    chain_program program(p_.graph(), line_, cuts);
     if (with_options) {
-      further = find_ways(chain);
+      std::vector<std::vector<stage_way>> further = find_ways(program.chain());
       if (further.empty()) return stop_reason::none;
+      program.set_ways(std::move(further));
     }
-    const staged_ways ways(p_.graph(), chain, std::move(further));
-    double whole = 0;  // the model's time without recomputation
-    for (std::uint32_t s = 1; s <= chain.length(); ++s) whole += chain.forward_time(s) + chain.backward_time(s);
-    const std::int64_t unit = std::max<std::int64_t>(store_all_bytes(chain) / slots + 1, 1);
-    const sized_chain sizes = size_chain(ways, {unit, slots, slot_rounding::nearest});
-    double limit = std::numeric_limits<double>::max();
-    if (best_.plan) limit = std::max(0.0, whole + allowance(best_) - excess_bound(sizes).least.back());
-    const excess_bound bound(sizes, limit);
-    slot_table table(sizes, slots, bound);
-    clock_.work(std::min(table.rows(), clock_.work_left()));
-    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-    const fill_outcome end = table.fill(clock_, options_.run.threads, options_.table_bytes,
-                                        [&](std::uint64_t done, std::uint64_t total) { report(done, total); });
-    if (end == fill_outcome::stopped) return clock_.poll();
-    if (end == fill_outcome::too_large) {
+    chain_search_options searching;
+    searching.slots = slots;
+    searching.table_bytes = options_.table_bytes;
+    searching.max_memory = std::numeric_limits<double>::infinity();
+    candidate mine{cuts, with_options, {}};
+    const chain_search_end end = search_chain(
+        p_, program, searching, clock_, [&] { return std::min(best_.time, mine.best.time()); },
+        [&](schedule plan, const check_report& r, const chain_program::entry& e) {
+          mine.best.take(std::move(plan), r, e);
+        });
+    if (end.table == fill_outcome::too_large) {
       ++tables_refused_;
       return stop_reason::none;
     }
-    ++chains_;
-    chains_with_options_ += with_options ? 1U : 0U;
-    if (table.first() > slots) return stop_reason::none;
-    candidate mine{cuts, with_options, {}};
-    const stop_reason stopped = try_schedules(ways, table, whole, mine.answer);
-    if (mine.answer.plan) {
-      if (accept(p_, best_, *mine.answer.plan, rockmate_solver::name)) {
+    chains_ += end.is_filled ? 1U : 0U;
+    chains_with_options_ += end.is_filled && with_options ? 1U : 0U;
+    if (mine.best.plan) {
+      const chain_best& found = mine.best;
+      if (keep_if_better(best_, *found.plan, found.report, rockmate_solver::name)) {
         of_best_ = {};
         of_best_.set("with_options", with_options);
-        of_best_.set("stages", chain.length());
-        of_best_.set("distinct_stages", count_distinct_stages(chain));
-        of_best_.set("stage_options", sizes.options.size());
+        of_best_.set("stages", program.chain().length());
+        of_best_.set("distinct_stages", count_distinct_stages(program.chain()));
+        of_best_.set("stage_options", program.num_ways());
         of_best_.set("slots", slots);
-        of_best_.set("table_time", table_time_of_best_);
-        of_best_.set("flat_time", mine.answer.time);
-        of_best_.set("table_bytes", unit * slots_of_best_ + chain.standing_bytes());
-        of_best_.set("flat_peak_bytes", mine.answer.peak_bytes);
+        of_best_.set("table_time", found.of_table.time);
+        of_best_.set("flat_time", found.report.time);
+        of_best_.set("table_bytes", found.of_table.bytes);
+        of_best_.set("flat_peak_bytes", found.report.peak_bytes);
       }
       candidates_.push_back(std::move(mine));
     }
-    return stopped;
-  }
-
-  /// The time that the model may lose in a schedule that is still tried: an expanded schedule recomputes less than the
-  /// model says. Precondition: `s` has a schedule.
-  [[nodiscard]] double allowance(const solution& s) const { return (s.time - needed_) * 1.3; }
-
-  /// Expands the schedules of a table, fastest first, until one fits and the others cannot be much faster.
-  stop_reason try_schedules(const staged_ways& ways, const slot_table& table, double whole, solution& answer) {
-    for (std::uint32_t m = table.last() + 1; m-- > table.first();) {
-      if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;  // the same time with less memory
-      const double lost = table.cost(m) - whole;
-      if (best_.plan && lost > allowance(best_)) break;
-      if (answer.plan && lost > allowance(answer)) break;
-      if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-      clock_.work();
-      const std::vector<chain_step> steps = table.steps(m);
-      for (const bool is_whole : {true, false})
-        if (accept(p_, answer, schedule_computes(p_.graph(), is_whole ? ways.expand_whole(steps) : ways.expand(steps)),
-                   rockmate_solver::name)) {
-          table_time_of_best_ = table.cost(m);
-          slots_of_best_ = m;
-        }
-    }
-    return stop_reason::none;
+    return end.table == fill_outcome::stopped ? clock_.poll() : stop_reason::none;
   }
 
   void sort_candidates() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const candidate& a, const candidate& b) { return a.answer.time < b.answer.time; });
+                     [](const candidate& a, const candidate& b) { return a.best.report.time < b.best.report.time; });
   }
 
   /// Solves the best chains again, with more slots.
@@ -311,31 +257,17 @@ class chain_search {
     return stop_reason::none;
   }
 
-  void report(std::uint64_t done, std::uint64_t total) {
-    progress news;
-    news.solver = rockmate_solver::name;
-    news.stage = "table";
-    news.best_objective = best_.time;
-    news.lower_bound = needed_;
-    news.done = done;
-    news.total = total;
-    clock_.report(news);
-  }
-
   const problem& p_;
   const rockmate_options& options_;
   run_clock& clock_;
   solution& best_;
-  double needed_;  // the time of every needed operation once
   forward_line line_;
   std::vector<std::uint32_t> order_;  // all needed operations
-  std::shared_ptr<option_cache> cache_;
+  std::shared_ptr<way_cache> cache_;
   std::vector<candidate> candidates_{};
   std::size_t chains_ = 0, chains_with_options_ = 0, chains_refused_ = 0, tables_refused_ = 0;
   std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, options_found_ = 0, options_kept_ = 0;
-  figures of_best_{};              // of the chain of the best schedule
-  double table_time_of_best_ = 0;  // the table's time of the present chain's best schedule
-  std::int64_t slots_of_best_ = 0;
+  figures of_best_{};               // of the chain of the best schedule
   std::set<std::uint64_t> seen_{};  // fingerprints of the blocks that have been given options
   std::uint64_t effort_ = 0;
 };
@@ -356,25 +288,17 @@ inline void check_options(const rockmate_options& options) {
 
 REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockmate_options& options) const {
   detail::blocks::check_options(options);
-  run_clock clock(options.run);
-  solution best;
-  stop_reason stopped = stop_reason::none;
-  if (!settled_by_listed_order(p, best, name)) {
-    constexpr std::uint32_t improving_rounds = 3;
-    const run_control limits = detail::limits_of_own_method(clock, options.improve);
-    run_clock own(limits);
-    detail::blocks::chain_search search(p, options, own, best);
-    stopped = search.run();
-    search.record(best.statistics.own);
-    if (options.improve) detail::record_own_method(best);
-    const std::uint32_t rounds =
-        options.improve ? std::max(options.retain_rounds, improving_rounds) : options.retain_rounds;
-    if (rounds != 0) search.retain_left(rounds);
-    clock.work(own.work_done());
-    if (options.improve) stopped = detail::improve(p, best, search.best_schedules(), clock, name);
-  }
-  conclude(p, best, clock, stopped);
-  return best;
+  return detail::solve_by_own_method(
+      p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
+        detail::blocks::chain_search search(p, options, clock, best);
+        detail::method_end end{search.run(), {}};
+        search.record(best.statistics.own);
+        if (options.improve) detail::record_own_method(best);
+        end.starts = search.best_schedules();
+        detail::retain_all(p, end.starts, detail::retain_rounds_of(options.retain_rounds, options.improve), clock, best,
+                           name);
+        return end;
+      });
 }
 
 }  // namespace remat

@@ -41,7 +41,7 @@ class frontier_solve {
   frontier_solve(const chain& c, const rotor_options& options, double most_time)
       : chain_(c),
         options_(options),
-        clock_(options.run),
+        clock_(options.run, rotor_solver::name),
         most_time_(most_time),
         most_excess_(std::min(std::numeric_limits<double>::max(), std::max(0.0, most_time - c.least_time()))) {}
   frontier_solve(const frontier_solve&) = delete;  // the callback refers to it
@@ -65,9 +65,8 @@ class frontier_solve {
     const bool is_only = options_.form == rotor_form::exact;
     const auto solved = std::make_shared<solved_table>(std::move(sizes), most_excess_);
     breakpoint_table& table = solved->bytes.emplace(solved->sizes, room, solved->bound);
-    const fill_outcome end =
-        table.fill(clock_, options_.run.threads, options_.table_bytes,
-                   is_only ? options_.max_breakpoints : std::min(few, options_.max_breakpoints), report_);
+    const fill_outcome end = table.fill(clock_, options_.table_bytes,
+                                        is_only ? options_.max_breakpoints : std::min(few, options_.max_breakpoints));
     if (!record(end, table.rows())) return end == fill_outcome::stopped || is_only;
     for (const breakpoint& b : table.frontier()) {
       out_.points_.push_back({b.memory + chain_.input_bytes(), table.cost(b)});
@@ -87,7 +86,7 @@ class frontier_solve {
     const auto solved =
         std::make_shared<solved_table>(size_chain(chain_, false, {unit, slots, slot_rounding::up}), most_excess_);
     slot_table& table = solved->slots.emplace(solved->sizes, slots, solved->bound);
-    if (!record(table.fill(clock_, options_.run.threads, options_.table_bytes, report_), table.rows())) return;
+    if (!record(table.fill(clock_, options_.table_bytes), table.rows())) return;
     const chain_problem p(chain_);
     for (std::uint32_t m = std::min(table.last(), slots) + 1; m-- > table.first();) {
       if (m > table.first() && table.excess(m - 1) == table.excess(m)) continue;
@@ -117,15 +116,6 @@ class frontier_solve {
   run_clock clock_;
   double most_time_;
   double most_excess_;  ///< beyond the least time of the chain
-  fill_report report_ = [this](std::uint64_t done, std::uint64_t total) {
-    progress news;
-    news.solver = rotor_solver::name;
-    news.stage = "table";
-    news.lower_bound = chain_.least_time();
-    news.done = done;
-    news.total = total;
-    clock_.report(news);
-  };
   chain_frontier out_;
 };
 
@@ -145,9 +135,8 @@ REMAT_INLINE std::int64_t least_budget(const chain& c) {
   const detail::sized_chain timeless = detail::without_times(detail::size_chain(c, false));
   const detail::excess_bound bound(timeless);
   detail::breakpoint_table table(timeless, store_all_room(timeless), bound);
-  const run_control run;
-  table.fill(run_clock(run), 1, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max(),
-             nullptr);
+  run_clock clock({});
+  table.fill(clock, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max());
   return table.frontier().front().memory + c.input_bytes();
 }
 

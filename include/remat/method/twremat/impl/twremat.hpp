@@ -20,7 +20,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/detail/improve.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/twremat/detail/separator_recursion.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/retention.hpp"
@@ -221,17 +221,12 @@ class tree_search {
     if (options.tree) require_decomposition(graph_, *options.tree);
   }
 
-  /// Runs the method. `outer` is told about each attempt.
-  void run(run_clock& outer) {
+  /// Runs the method.
+  void run() {
     if (options_.by_width) choose_by_width();
     for (std::uint32_t i = 0; !is_over(i); ++i) {
       attempt(i);
-      outer.report({.solver = twremat_solver::name,
-                    .stage = "separators",
-                    .best_objective = best_.time,
-                    .lower_bound = best_.lower_bound,
-                    .done = i + 1,
-                    .total = options_.attempts});
+      clock_.report({.stage = "separators", .done = i + 1, .total = options_.attempts});
     }
     record();
   }
@@ -450,25 +445,6 @@ class tree_search {
   std::int64_t nearest_peak_ = 0;
 };
 
-/// `twremat_solver::operator()`.
-inline solution solve_by_separators(const problem& p, const twremat_options& options) {
-  run_clock clock(options.run);
-  solution best;
-  const run_control own = limits_of_own_method(clock, options.improve);
-  run_clock own_clock(own);
-  tree_search search(p, options, own_clock, best);
-  stop_reason stopped = clock.poll();
-  if (stopped == stop_reason::none && !prove(p, best, options.run)) {
-    search.run(clock);
-    std::vector<schedule> starts;
-    if (options.improve) starts = search.repaired();
-    clock.work(own_clock.work_done());
-    stopped = options.improve ? improve(p, best, std::move(starts), clock, twremat_solver::name) : own_clock.poll();
-  }
-  conclude(p, best, clock, stopped);
-  return best;
-}
-
 }  // namespace detail::treewidth
 
 REMAT_INLINE undirected_graph operation_graph(const flat_graph& graph, operation_edges which) {
@@ -504,7 +480,13 @@ REMAT_INLINE undirected_graph operation_graph(const flat_graph& graph, operation
 }
 
 REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat_options& options) const {
-  return detail::treewidth::solve_by_separators(p, options);
+  return detail::solve_by_own_method(
+      p, name, options.run, options.improve, false, [&](run_clock& clock, solution& best) -> detail::method_end {
+        detail::treewidth::tree_search search(p, options, clock, best);
+        if (prove(p, best, clock.limits())) return {};
+        search.run();
+        return {clock.poll(), options.improve ? search.repaired() : std::vector<schedule>{}};
+      });
 }
 
 }  // namespace remat

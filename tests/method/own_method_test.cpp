@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/detail/improve.hpp"
+#include "remat/method/detail/own_method.hpp"
 
 #include <doctest/doctest.h>
 
@@ -51,4 +51,30 @@ TEST_CASE("improve begins without a schedule, too, and obeys the limits") {
   solution none;
   CHECK(detail::improve(p, none, {}, clock, "mine") == stop_reason::work);
   CHECK_FALSE(none.plan);
+}
+
+TEST_CASE("the frame: the listed order first, then the method within its share, then improvement") {
+  const problem all = test::random_problem(3, {.operations = 14, .once = 0});
+  std::size_t calls = 0;
+  const auto method = [&](run_clock& clock, solution&) -> detail::method_end {
+    ++calls;
+    CHECK(clock.work_left() == (calls == 1 ? 1000U : 500U));
+    clock.work(10);
+    return {};
+  };
+  const run_control run{.work_limit = 1000};
+  const solution whole =
+      detail::solve_by_own_method(all.with_budget(problem::unlimited), "mine", run, false, true, method);
+  CHECK(whole.by == "mine/no_remat");
+  CHECK(whole.status == solve_status::optimal);
+  CHECK(calls == 0);
+  const problem tight = all.with_budget(all.graph().baseline_peak * 9 / 10);
+  const solution own = detail::solve_by_own_method(tight, "mine", run, false, true, method);
+  CHECK(calls == 1);
+  CHECK_FALSE(own.plan);
+  CHECK(own.statistics.work == 10);
+  const solution better = detail::solve_by_own_method(tight, "mine", run, true, false, method);
+  CHECK(calls == 2);
+  if (better.plan) CHECK(better.by.rfind("mine/refined/", 0) == 0);
+  CHECK(better.statistics.work >= 10);
 }

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/method/detail/improve.hpp"
+#include "remat/method/detail/own_method.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/run.hpp"
+#include "remat/method/detail/solve_part.hpp"
 #include "remat/method/refined.hpp"
-#include "remat/solver/accept.hpp"
-#include "remat/solver/detail/parts.hpp"
+#include "remat/refine/detail/retain.hpp"
 
 namespace remat::detail {
-
-REMAT_INLINE run_control limits_of_own_method(run_clock& clock, bool is_improved) {
-  run_control own = clock.part(is_improved ? share_of_own_method : 1.0);
-  if (clock.control().on_progress) own.on_progress = [&clock](const progress& news) { clock.report(news); };
-  return own;
-}
 
 REMAT_INLINE void record_own_method(solution& best) {
   if (!best.plan || best.statistics.own.find<double>("own_time")) return;
@@ -27,25 +20,29 @@ REMAT_INLINE void record_own_method(solution& best) {
   best.statistics.own.set("own_by", best.by);
 }
 
+REMAT_INLINE void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, run_clock& clock,
+                             solution& best, std::string_view solver) {
+  if (rounds == 0) return;
+  retain_options spending;
+  spending.rounds = rounds;
+  spending.enough = with_rounding(p.graph().needed_time);
+  for (const schedule& plan : plans) {
+    if (clock.should_stop()) return;
+    accept(p, best, retain(p, plan, clock, spending), by_part(solver, "retain"));
+  }
+}
+
 REMAT_INLINE stop_reason improve(const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
                                  std::string_view solver) {
   record_own_method(best);
-  stop_reason stopped = clock.poll();
+  const stop_reason stopped = clock.poll();
   if (stopped != stop_reason::none || best.status == solve_status::infeasible) return stopped;
   if (best.plan && best.proven && is_optimal(best.time, best.lower_bound)) return stopped;
   refined_options last;
   last.starts = std::move(starts);
   if (best.plan) last.starts.push_back(*best.plan);
-  last.run = clock.part(1);
-  last.run.on_progress = relay_progress(solver, clock, best);
-  solution s = refined(p, last);
-  clock.work(s.statistics.work);
-  best.lower_bound = std::max(best.lower_bound, s.lower_bound);
-  best.proven = best.proven || s.proven;
-  if (s.status == solve_status::infeasible) {
-    best.message = std::move(s.message);
-    best.obstacle = s.obstacle;
-  }
+  solution s = solve_part(clock, 1, refined, p, std::move(last));
+  take_bound(best, s);
   if (s.plan) accept(p, best, std::move(*s.plan), by_part(solver, s.by));
   return clock.poll();
 }

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,14 +18,12 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::option_finding {
+namespace find_ways {
 
 /// The answers for one part under one peak budget.
 struct finding {
@@ -43,26 +40,28 @@ struct finding {
 
 /// The staircase of save budgets of one part under one peak budget: from the bytes of everything, each save budget just
 /// below what the last answer held.
+template <class Solvers>
 class staircase {
  public:
   /// `limits`: time and work for the whole staircase.
-  staircase(const part_runs& runs, std::size_t part, const option_search& search, const run_control& limits)
-      : runs_(runs), part_(part), search_(search), limits_(limits), clock_(limits_) {}
+  staircase(const part_runs& runs, std::size_t part, const option_search& search, const Solvers& solvers,
+            const run_control& limits)
+      : runs_(runs), part_(part), search_(search), solvers_(solvers), clock_(limits) {}
 
   /// `before`: the staircase of a larger peak budget; its answers that fit here as well are not searched for again.
   [[nodiscard]] finding climb_down(std::uint32_t level, const finding& before) {
     const std::int64_t everything = runs_.held_at_turn(runs_.keep_everything());
     if (!choose_peak(level, everything)) return std::move(out_);
     std::int64_t save = level == 0 ? everything - 1 : everything;
-    for (std::size_t k = 1; k <= search_.most_budgets && save >= 0; ++k) {
-      std::optional<finding::answer> found = answer_within(save, before, search_.most_budgets - k + 1);
+    for (std::size_t k = 1; k <= search_.max_budgets && save >= 0; ++k) {
+      std::optional<finding::answer> found = answer_within(save, before, search_.max_budgets - k + 1);
       if (!found) break;
       const std::int64_t held = found->held;
       out_.answers.push_back(std::move(*found));
       if (held == 0) break;
       // Down to the next step, and at least by an equal share.
       const auto step = static_cast<std::int64_t>(static_cast<double>(everything) * static_cast<double>(k) /
-                                                  static_cast<double>(search_.most_budgets));
+                                                  static_cast<double>(search_.max_budgets));
       save = std::max<std::int64_t>(0, std::min({held - 1, save - 1, everything - step}));
     }
     if (clock_.should_stop()) out_.whole = false;
@@ -114,12 +113,10 @@ class staircase {
   }
 
   [[nodiscard]] std::optional<schedule> solve(const problem& p, std::int64_t save, std::size_t budgets_left) {
-    std::vector<schedule> starts;
-    if (search_.starts) starts = search_.starts(part_, runs_, peak_, std::min(save, peak_), clock_);
+    std::vector<schedule> starts = solvers_.starts(part_, runs_, peak_, std::min(save, peak_), clock_);
     sub_solution s = ask_thorough(p, starts, budgets_left);
-    if (search_.solvers.tight && !s.infeasible() && (!s.plan || s.time > s.lower_bound * far) &&
-        !clock_.should_stop()) {
-      sub_solution t = ask(search_.solvers.tight, p, {}, clock_.work_left());
+    if (solvers_.has_tight() && !s.infeasible() && (!s.plan || s.time > s.lower_bound * far) && !clock_.should_stop()) {
+      sub_solution t = ask(p, clock_.work_left(), [&](const run_control& run) { return solvers_.tight(p, run); });
       if (t.plan && (!s.plan || t.time < s.time)) {
         starts.push_back(*t.plan);
         sub_solution again = ask_thorough(p, starts, budgets_left);
@@ -136,14 +133,15 @@ class staircase {
                                           std::size_t budgets_left) {
     const std::uint64_t share = share_of(clock_.work_left(), 1.0 / static_cast<double>(budgets_left));
     if (share < search_.moves) out_.whole = false;
-    return ask(search_.solvers.thorough, p, starts, std::min(share, search_.moves));
+    return ask(p, std::min(share, search_.moves),
+               [&](const run_control& run) { return solvers_.thorough(p, starts, run); });
   }
-  [[nodiscard]] sub_solution ask(const sub_solver& solver, const problem& p, std::span<const schedule> starts,
-                                 std::uint64_t work) {
-    run_control run = clock_.part(1);
+  template <class Solve>
+  [[nodiscard]] sub_solution ask(const problem& p, std::uint64_t work, Solve&& solve) {
+    run_control run = clock_.limits();
     run.threads = 1;
     run.work_limit = work;
-    sub_solution s = solver(p, starts, run);
+    sub_solution s = solve(run);
     ++out_.solves;
     clock_.work(std::max(s.work, least_work(p)));
     return s;
@@ -153,19 +151,22 @@ class staircase {
   const part_runs& runs_;
   std::size_t part_;
   const option_search& search_;
-  run_control limits_;
+  const Solvers& solvers_;
   run_clock clock_;
   std::int64_t peak_ = 0;
   finding out_{};
 };
 
 /// One call of `find_options`.
+template <class Solvers>
 class finder {
  public:
-  finder(std::span<const step_part> parts, const option_search& search, run_clock& clock)
-      : parts_(parts), search_(search), clock_(clock), classes_(classify(parts, option_cache::likeness())) {
-    if (!search.solvers.thorough)
-      throw bad_argument("find_options: option_search::solvers has no thorough solver; see default_part_solvers()");
+  finder(std::span<const step_part> parts, const option_search& search, const Solvers& solvers, run_clock& clock)
+      : parts_(parts),
+        search_(search),
+        solvers_(solvers),
+        clock_(clock),
+        classes_(classify(parts, way_cache::likeness())) {
     runs_.reserve(parts.size());
     for (const step_part& part : parts) runs_.emplace_back(part);
     out_.options.resize(parts.size());
@@ -190,9 +191,9 @@ class finder {
   }
 
  private:
-  [[nodiscard]] option_cache::settings settings() const {
-    return {search_.peaks, search_.most_budgets, search_.most_options,
-            search_.moves, search_.run.seed,     search_.solvers_key};
+  [[nodiscard]] way_cache::settings settings() const {
+    return {search_.peaks, search_.max_budgets,   search_.max_options,
+            search_.moves, clock_.control().seed, search_.solvers_key};
   }
 
   /// Options that the cache knows; the other classes are to be solved.
@@ -228,7 +229,7 @@ class finder {
       }
     };
     const std::size_t threads =
-        std::clamp<std::size_t>(search_.run.threads, 1, std::max<std::size_t>(to_solve_.size(), 1));
+        std::clamp<std::size_t>(clock_.control().thread_count(), 1, std::max<std::size_t>(to_solve_.size(), 1));
     std::vector<std::exception_ptr> failed(threads);
     const auto guarded = [&](std::size_t k) {
       try {
@@ -251,27 +252,20 @@ class finder {
   void solve_class(std::uint32_t c, std::uint32_t level, std::uint64_t work) {
     static const finding nothing;
     const std::uint32_t i = classes_.representative[c];
-    run_control limits;
-    limits.stop = search_.run.stop;
-    limits.seed = search_.run.seed;
-    limits.time_limit = clock_.left();
+    run_control limits = clock_.limits();
     limits.work_limit =
         share_of(work, static_cast<double>(parts_[i].operations.size()) / static_cast<double>(operations_));
-    staircase stairs(runs_[i], i, search_, limits);
+    staircase stairs(runs_[i], i, search_, solvers_, limits);
     found_[c][level] = stairs.climb_down(level, level == 0 ? nothing : found_[c][level - 1]);
     if (out_of_time()) cut_short_ = true;
   }
 
   [[nodiscard]] bool out_of_time() const {
-    return search_.run.stop.stop_requested() || clock_.left() <= std::chrono::nanoseconds(0);
+    return clock_.control().stop.stop_requested() || clock_.left() <= std::chrono::nanoseconds(0);
   }
 
   void report(std::size_t finished) {
-    progress news;
-    news.stage = "sub-graphs";
-    news.done = finished / (search_.peaks + 1);
-    news.total = to_solve_.size();
-    clock_.report(news);
+    clock_.report({.stage = "sub-graphs", .done = finished / (search_.peaks + 1), .total = to_solve_.size()});
   }
 
   /// The options of the solved classes, from all peak budgets.
@@ -290,7 +284,7 @@ class finder {
       }
       out_.found += options.size();
       keep_pareto_optimal(options, runs_[i]);
-      thin_out(options, std::max<std::size_t>(search_.most_options, 2));
+      thin_out(options, std::max<std::size_t>(search_.max_options, 2));
       out_.kept += options.size();
       out_.cut_short += whole ? 0U : 1U;
       if (search_.cache && whole) search_.cache->add(parts_[i], settings(), options);
@@ -299,6 +293,7 @@ class finder {
 
   std::span<const step_part> parts_;
   const option_search& search_;
+  const Solvers& solvers_;
   run_clock& clock_;
   part_classes classes_;
   std::vector<part_runs> runs_;
@@ -310,49 +305,12 @@ class finder {
   option_table out_{};
 };
 
-}  // namespace detail::option_finding
+}  // namespace find_ways
 
-REMAT_INLINE option_table find_options(std::span<const detail::step_part> parts, const option_search& search,
-                                       run_clock& clock) {
-  return detail::option_finding::finder(parts, search, clock).run();
+template <sub_solver_set Solvers>
+option_table find_options(std::span<const step_part> parts, const option_search& search, const Solvers& solvers,
+                          run_clock& clock) {
+  return find_ways::finder<Solvers>(parts, search, solvers, clock).run();
 }
 
-REMAT_INLINE std::optional<std::vector<detail::part_option>> option_cache::find(const detail::part_runs& runs,
-                                                                                const settings& with) const {
-  const std::uint64_t key = fingerprint(runs.part(), likeness());
-  const std::lock_guard lock(mutex_);
-  const auto at = entries_.find(key);
-  if (at == entries_.end()) return std::nullopt;
-  for (const entry& e : at->second) {
-    if (e.with != with) continue;
-    const std::optional<detail::part_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
-    if (!mapping) continue;
-    std::vector<detail::part_option> out;
-    for (const detail::part_option& o : e.options)
-      if (std::optional<detail::part_option> mine = translate(o, *mapping, runs)) out.push_back(std::move(*mine));
-    return out;
-  }
-  return std::nullopt;
-}
-
-REMAT_INLINE void option_cache::add(const detail::step_part& part, const settings& with,
-                                    std::vector<detail::part_option> options) {
-  const std::uint64_t key = fingerprint(part, likeness());
-  const std::lock_guard lock(mutex_);
-  entries_[key].push_back({std::make_shared<const detail::step_part>(part), with, std::move(options)});
-}
-
-REMAT_INLINE std::size_t option_cache::size() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t count = 0;
-  for (const auto& [key, list] : entries_) count += list.size();
-  return count;
-}
-
-REMAT_INLINE detail::isomorphism_options option_cache::likeness() {
-  detail::isomorphism_options options;
-  options.times = false;
-  return options;
-}
-
-}  // namespace remat
+}  // namespace remat::detail

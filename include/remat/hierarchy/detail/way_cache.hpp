@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "remat/hierarchy/detail/isomorphism.hpp"
+#include "remat/hierarchy/detail/way.hpp"
+
+namespace remat {
+
+/// The inside of the public type: ways to run sub-graphs that have been solved before.
+class way_cache {
+ public:
+  /// The settings on which ways depend, beside the sub-graph.
+  struct settings {
+    std::uint32_t peaks = 0;        ///< `option_search::peaks`
+    std::size_t max_budgets = 0;    ///< `option_search::max_budgets`
+    std::size_t max_options = 0;    ///< `option_search::max_options`
+    std::uint64_t moves = 0;        ///< `option_search::moves`
+    std::uint64_t seed = 0;         ///< of the random numbers
+    std::uint64_t solvers_key = 0;  ///< tells the ways of different solvers apart
+    friend bool operator==(const settings&, const settings&) = default;
+  };
+
+  /// The options of a known part that is equal to `runs.part()` up to renaming and times, measured for `runs`. Nothing
+  /// for an unknown part.
+  [[nodiscard]] std::optional<std::vector<detail::part_option>> find(const detail::part_runs& runs,
+                                                                     const settings& with) const;
+  /// Keeps the options of `part`, and a copy of it.
+  void add(const detail::step_part& part, const settings& with, std::vector<detail::part_option> options);
+  /// The number of parts.
+  [[nodiscard]] std::size_t size() const;
+
+  /// The test of equality: times are not compared, since no two measured times are equal. An option of a part is good
+  /// for another part with about the same times; it is measured anew there.
+  [[nodiscard]] static detail::isomorphism_options likeness();
+
+ private:
+  struct entry {
+    std::shared_ptr<const detail::step_part> part;
+    settings with;
+    std::vector<detail::part_option> options;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, std::vector<entry>> entries_;
+};
+
+}  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/hierarchy/impl/way_cache.hpp"
+#endif

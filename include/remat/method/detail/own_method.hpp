@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace remat::detail {
+
+/// The share of the limits that a solver's own method gets if its schedule is to be improved; less if the method ends
+/// by itself.
+inline constexpr double share_of_own_method = 0.5;
+
+/// How the own method of a named solver ended.
+struct method_end {
+  stop_reason stopped = stop_reason::none;  ///< why it stopped early
+  std::vector<schedule> starts{};           ///< legal schedules to improve beside the best one; may exceed the budget
+};
+
+/// Notes in `best.statistics.own` what a solver's own method found, before others help: `own_time`, `own_peak_bytes`
+/// and `own_by`, of the schedule that `best` holds. Nothing if it holds none, or if that has been noted before.
+void record_own_method(solution& best);
+
+/// Rounds of retention over the schedules of a method: at least 3 if they are to be improved afterwards.
+[[nodiscard]] inline std::uint32_t retain_rounds_of(std::uint32_t rounds, bool improves) noexcept {
+  return improves && rounds < 3 ? 3 : rounds;
+}
+
+/// Spends the memory that each of `plans` leaves free in `rounds` rounds (`retain`), and offers the results to `best`
+/// as the part "SOLVER/retain". Polls before each schedule.
+void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, run_clock& clock,
+                solution& best, std::string_view solver);
+
+/// Runs the last part of a solver with the option `improve`, after its own method: `refined`, which evicts and refines,
+/// starts from `starts` and from the schedule of `best`, with what is left of the limits of `clock`. Polls before it
+/// begins, and as `refined` does.
+///
+/// Notes first what the own method found (`record_own_method`). Does no more if `best` is proven to be optimal or the
+/// budget to be infeasible. A better schedule is that of the part "SOLVER/refined/…" (`solution::by`). Schedules of
+/// `starts` over the budget are ignored. Returns why the solve stopped early.
+stop_reason improve(const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
+                    std::string_view solver);
+
+/// The frame of every named solver: the limits of its own method, the method, improvement, and the proofs.
+///
+/// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. It is not run
+/// if the listed order settles the problem (unless `opens_with_listed_order` is false), or if a limit is spent already.
+/// `improves`: the schedule is improved afterwards (`improve`).
+template <class Method>
+[[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
+                                           bool improves, bool opens_with_listed_order, Method&& method) {
+  run_clock clock(run, solver);
+  solution best;
+  best.lower_bound = p.graph().needed_time;
+  clock.watch(best.time, best.lower_bound);
+  stop_reason stopped = stop_reason::none;
+  if (!(opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
+      (stopped = clock.poll()) == stop_reason::none) {
+    method_end end;
+    {
+      run_clock own = clock.part(improves ? share_of_own_method : 1.0);
+      end = method(own, best);
+    }
+    stopped = improves ? improve(p, best, std::move(end.starts), clock, solver) : end.stopped;
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace remat::detail
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/own_method.hpp"
+#endif

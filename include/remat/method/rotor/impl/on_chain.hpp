@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/detail/breakpoint_table.hpp"
+#include "remat/chain/detail/sized_chain.hpp"
+#include "remat/chain/detail/slot_table.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/rotor.hpp"
+#include "remat/solver/chain_solution.hpp"
+
+/// Rotor's dynamic program on a chain, in slots and in bytes.
+namespace remat::detail::on_chain {
+
+/// The end of the search for a schedule within a limit.
+enum class verdict : std::uint8_t { found, none, stopped, too_large };
+
+/// Counts the rows of a table as work before the table is filled, since an incomplete table is of no use.
+inline stop_reason spend(run_clock& clock, std::uint64_t rows) {
+  const std::uint64_t left = clock.work_left();
+  const bool enough = rows < left;
+  clock.work(enough ? rows : left);
+  return enough ? clock.poll() : stop_reason::work;
+}
+
+/// Calls `attempt(limit)` with growing limits on D until it returns anything but `none`, or the limit was `known`. The
+/// first limit is a little above `from`, a lower bound; from most of the time of all forwards on there is no limit.
+template <class Attempt>
+verdict deepen(const sized_chain& c, double from, double known, Attempt&& attempt) {
+  constexpr double unlimited = std::numeric_limits<double>::max();
+  double forwards = 0;
+  for (const sized_stage& s : c.stages) forwards += s.fast;
+  for (double limit = from * 1.08 + forwards * 0.01;; limit *= 1.35) {
+    if (!(limit < forwards * 0.9)) limit = unlimited;
+    limit = std::min(limit, known);
+    const verdict end = attempt(limit);
+    if (end != verdict::none || limit == known || limit == unlimited) return end;
+  }
+}
+
+/// The search for a schedule of one chain.
+class chain_search {
+ public:
+  chain_search(const chain_problem& p, const rotor_options& options, run_clock& clock, chain_solution& best)
+      : p_(p), options_(options), clock_(clock), best_(best), sizes_(size_chain(p.stages(), false)) {}
+
+  /// Runs the search that `form` asks for. Returns why it stopped early.
+  stop_reason run() {
+    constexpr std::uint64_t few = 2'000'000;
+    switch (options_.form) {
+      case rotor_form::slots:
+        by_slots();
+        break;
+      case rotor_form::exact:
+        if (by_bytes(options_.max_breakpoints) == verdict::too_large) explain_too_large();
+        break;
+      case rotor_form::automatic:
+        if (by_bytes(std::min(few, options_.max_breakpoints)) != verdict::too_large) break;
+        if (by_slots() == verdict::stopped || options_.max_breakpoints <= few) break;
+        by_bytes(options_.max_breakpoints);
+    }
+    best_.statistics.own.set("stages", p_.stages().length());
+    best_.statistics.own.set("options", sizes_.options.size());
+    if (best_.plan) best_.statistics.own.set("form", in_bytes_ ? "exact" : "slots");
+    best_.lower_bound = p_.stages().least_time() + recompute_bound(sizes_, free_bytes());
+    if (best_.persistent_optimum && best_.time < best_.lower_bound) best_.lower_bound = best_.time;  // rounding
+    return stopped_;
+  }
+
+ private:
+  /// Bytes of the budget beside the input of the chain.
+  [[nodiscard]] std::int64_t free_bytes() const { return p_.budget() - p_.stages().input_bytes(); }
+
+  verdict judge(fill_outcome end) {
+    if (end == fill_outcome::filled) return verdict::found;
+    if (end == fill_outcome::too_large) return verdict::too_large;
+    stopped_ = clock_.poll();
+    return verdict::stopped;
+  }
+
+  verdict fill(slot_table& table) {
+    stopped_ = spend(clock_, table.rows());
+    if (stopped_ != stop_reason::none) return verdict::stopped;
+    return judge(table.fill(clock_, options_.table_bytes));
+  }
+
+  /// Visits at most `max_visits` breakpoints, and no more than the work that is left pays for.
+  verdict fill(breakpoint_table& table, std::uint64_t max_visits) {
+    constexpr std::uint64_t each = 1000;  // breakpoints in a unit of work
+    stopped_ = spend(clock_, table.rows());
+    if (stopped_ != stop_reason::none) return verdict::stopped;
+    const std::uint64_t left = clock_.work_left();
+    const bool limited = left < max_visits / each;
+    const fill_outcome end = table.fill(clock_, options_.table_bytes, limited ? left * each : max_visits);
+    clock_.work(std::min(left, table.visits() / each));
+    if (end == fill_outcome::too_large && limited && table.visits() > left * each) {
+      stopped_ = stop_reason::work;
+      return verdict::stopped;
+    }
+    return judge(end);
+  }
+
+  /// With half as many slots as long as the table is too large.
+  verdict by_slots() {
+    constexpr std::uint32_t fewest = 32;
+    for (std::uint32_t slots = options_.slots;; slots /= 2) {
+      const std::int64_t unit = std::max<std::int64_t>(p_.budget() / slots, 1);
+      verdict end = in_slots(slots, unit, options_.exact_gradient);
+      // Charged the gradient of its own output, a schedule may exceed the budget; charged the waiting one, it cannot.
+      if (end == verdict::found && !best_.plan) end = in_slots(slots, unit, true);
+      if (end == verdict::none)
+        best_.message = "no memory-persistent schedule fits when sizes are rounded up to slots of " +
+                        std::to_string(unit) + " bytes; that is no proof that there is none";
+      if (end != verdict::too_large) return end;
+      if (slots < fewest) {
+        explain_too_large();
+        return end;
+      }
+    }
+  }
+
+  verdict in_slots(std::uint32_t slots, std::int64_t unit, bool exact_gradient) {
+    const sized_chain c = size_chain(p_.stages(), !exact_gradient, {unit, slots, slot_rounding::up});
+    const std::int64_t input = p_.stages().input_bytes();
+    // A budget of fewer bytes than slots has slots of one byte, and fewer of them.
+    const std::int64_t slots_left =
+        std::min<std::int64_t>(slots, p_.budget() / unit) - (input / unit + (input % unit != 0));
+    if (slots_left < 0) return verdict::none;
+    const auto m = static_cast<std::uint32_t>(slots_left);
+    return deepen(c, recompute_bound(c, m), std::numeric_limits<double>::infinity(), [&](double limit) {
+      const excess_bound bound(c, limit);
+      slot_table table(c, m, bound);
+      if (const verdict end = fill(table); end != verdict::found) return end;
+      if (table.first() > m) return verdict::none;
+      if (accept(p_, best_, table.steps(m))) in_bytes_ = false;
+      return verdict::found;
+    });
+  }
+
+  /// Proves that the best schedule is the fastest or that none exists, or gives up after `max_visits` breakpoints.
+  verdict by_bytes(std::uint64_t max_visits) {
+    const double least = excess_bound(sizes_).least.back();
+    const auto try_limit = [&](double limit) {
+      const excess_bound bound(sizes_, limit);
+      breakpoint_table table(sizes_, free_bytes(), bound);
+      const verdict end = fill(table, max_visits);
+      max_visits -= std::min(max_visits, table.visits());
+      if (end != verdict::found) return end;
+      if (table.frontier().empty()) return verdict::none;
+      if (accept(p_, best_, table.steps(free_bytes()))) in_bytes_ = true;
+      return verdict::found;
+    };
+    const auto known = [&] { return best_.plan ? best_.time - least : std::numeric_limits<double>::infinity(); };
+    verdict end = deepen(sizes_, recompute_bound(sizes_, free_bytes()), known(), [&](double limit) {
+      if (limit < std::numeric_limits<double>::max()) return try_limit(limit);
+      // Without a limit: the schedule of least memory, if there is one, bounds the others.
+      const verdict any = find_least_memory();
+      return any == verdict::found ? try_limit(known()) : any;
+    });
+    if (end == verdict::none && best_.plan) end = verdict::found;  // the known one
+    if (end == verdict::found) best_.persistent_optimum = true;
+    return end;
+  }
+
+  /// A schedule of least memory, if it fits.
+  verdict find_least_memory() {
+    const sized_chain c = without_times(sizes_);
+    const excess_bound bound(c);
+    breakpoint_table table(c, free_bytes(), bound);
+    const verdict end = fill(table, std::numeric_limits<std::uint64_t>::max());
+    if (end != verdict::found) return end;
+    if (table.frontier().empty()) {
+      best_.message = "no memory-persistent schedule fits; that is no proof that no other does";
+      return verdict::none;
+    }
+    if (accept(p_, best_, table.steps(free_bytes()))) in_bytes_ = true;
+    return verdict::found;
+  }
+
+  void explain_too_large() {
+    if (best_.plan) return;
+    best_.status = solve_status::error;
+    best_.message = "the chain is too long: its table does not fit in " + std::to_string(options_.table_bytes) +
+                    " bytes (table_bytes), or takes more than " + std::to_string(options_.max_breakpoints) +
+                    " breakpoints (max_breakpoints)";
+  }
+
+  const chain_problem& p_;
+  const rotor_options& options_;
+  run_clock& clock_;
+  chain_solution& best_;
+  sized_chain sizes_;      // in bytes
+  bool in_bytes_ = false;  // the best schedule is one of the exact form
+  stop_reason stopped_ = stop_reason::none;
+};
+
+}  // namespace remat::detail::on_chain

@@ -141,7 +141,7 @@ TEST_CASE("random parts: options are measured, sorted, and each is the fastest f
         REQUIRE(report.time == doctest::Approx(o.time()));
         // … is enough for none that is faster.
         const solution best = exact(runs.problem_within(std::max(report.peak_bytes, held + gradients), held),
-                                    {.run = {.work_limit = 200000}});
+                                    {.run = {.work_limit = 3'200'000}});
         if (best.status != solve_status::optimal) continue;
         REQUIRE(best.time == doctest::Approx(o.time()));
         ++compared;

@@ -268,7 +268,7 @@ TEST_CASE(
         const std::int64_t save = std::min(peak, everything * (3 - i) / 3);
         const problem p = runs.problem_within(peak, save);
         CHECK(p.budget() == peak);
-        const solution s = part.operations.size() <= 6 ? exact(p, {.run = {.work_limit = 20000}}) : evict(p);
+        const solution s = part.operations.size() <= 6 ? exact(p, {.run = {.work_limit = 320'000}}) : evict(p);
         if (!s.plan) continue;
         const std::optional<part_option> o = runs.option_of(*s.plan);
         INFO("seed ", seed, ", part that begins at operation ", part.operations[0], ", peak ", peak, ", save ", save);

@@ -69,7 +69,7 @@ void check_law(const problem& p, const solution& s, double least, const std::str
 
 TEST_CASE("on random graphs whose optimum is known") {
   run_control run;
-  run.work_limit = 500;
+  run.work_limit = 8000;
   run.seed = 1;
   std::map<std::string, int> schedules;
   int cases = 0, impossible = 0;
@@ -105,7 +105,7 @@ TEST_CASE("on random graphs whose optimum is known") {
 
 TEST_CASE("on bundled graphs") {
   run_control run;
-  run.work_limit = 100;
+  run.work_limit = 1600;
   run.seed = 1;
   for (const char* name : {"toy-skip-3", "mlp-chain-8", "fno1d-b32-8192", "rk/gpt2-like-2l"}) {
     const problem whole = bundled_problem(name);
@@ -124,7 +124,7 @@ TEST_CASE("on bundled graphs") {
 TEST_CASE("without a budget the needed operations, each once, are optimal") {
   const problem p = bundled_problem("unet5-b16-256");
   run_control run;
-  run.work_limit = 300;
+  run.work_limit = 4800;
   for (const law_solver& solver : all_solvers()) {
     CAPTURE(solver.name);
     const solution s = solver.solve(p, run);

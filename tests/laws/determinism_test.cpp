@@ -27,7 +27,7 @@ TEST_CASE("the same schedule with one thread and with two, and again") {
         CAPTURE(part);
         CAPTURE(solver.name);
         run_control run;
-        run.work_limit = 400;
+        run.work_limit = 6400;
         run.seed = 3;
         const solution first = solver.solve(p, run);
         for (const unsigned threads : {1U, 2U}) {
@@ -46,14 +46,14 @@ TEST_CASE("the same schedule with one thread and with two, and again") {
 TEST_CASE("a work limit bounds the work that is counted") {
   const problem p = within(deep_stack(20, 1), 0.4);
   for (const law_solver& solver : all_solvers())
-    for (const std::uint64_t limit : {1U, 100U, 2000U}) {
+    for (const std::uint64_t limit : {16U, 1600U, 32'000U}) {
       CAPTURE(solver.name);
       CAPTURE(limit);
       run_control run;
       run.work_limit = limit;
       const solution s = solver.solve(p, run);
-      // A stride between two polls, a node of an integer program (50 moves) and a part's minimum of 1 may come on top.
-      CHECK(s.statistics.work <= limit + limit / 2 + 300);
+      // A stride between two polls, or a schedule that is expanded, may come on top.
+      CHECK(s.statistics.work <= limit + limit / 2 + 5000);
     }
 }
 

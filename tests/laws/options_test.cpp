@@ -68,7 +68,7 @@ TEST_CASE("zero threads are one thread") {
   for (const law_solver& solver : all_solvers()) {
     CAPTURE(solver.name);
     run_control run;
-    run.work_limit = 200;
+    run.work_limit = 3200;
     const solution one = solver.solve(p, run);
     run.threads = 0;
     const solution none = solver.solve(p, run);

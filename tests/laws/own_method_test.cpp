@@ -30,7 +30,7 @@ template <class Solver>
 void check_own_method(const Solver& solver, const problem& p, std::uint64_t work, int& improved) {
   CAPTURE(Solver::name);
   typename Solver::options_type options;
-  options.run.work_limit = work;
+  options.run.work_limit = 16 * work;
   const solution own = solver(p, options);
   for (const std::string& part : parts_of(own.by)) {
     CAPTURE(own.by);

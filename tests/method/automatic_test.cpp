@@ -99,7 +99,7 @@ TEST_CASE("under a limit of work the seed alone decides") {
   std::vector<solution> answers;
   for (const unsigned threads : {1U, 2U, 4U}) {
     automatic_options options;
-    options.run.work_limit = 50000;
+    options.run.work_limit = 800'000;
     options.run.seed = 11;
     options.run.threads = threads;
     answers.push_back(automatic(p, options));
@@ -117,7 +117,7 @@ TEST_CASE("a small share of the work is enough for a pass of evict") {
   const solution by_evict = evict(p);
   REQUIRE(by_evict.plan);
   automatic_options options;
-  options.run.work_limit = 5000;
+  options.run.work_limit = 80'000;
   options.run.seed = 1;
   const solution s = automatic(p, options);
   check_valid(p, s);
@@ -198,7 +198,7 @@ TEST_CASE("what the callback throws leaves the solver") {
 TEST_CASE("its figures say what each part did") {
   const problem p = within(read("unet5-b16-256"), 0.5);
   automatic_options options;
-  options.run.work_limit = 20'000;
+  options.run.work_limit = 320'000;
   const solution s = automatic(p, options);
   const figures::group_list* parts = s.statistics.own.find<figures::group_list>("parts");
   REQUIRE(parts != nullptr);
@@ -214,10 +214,10 @@ TEST_CASE("its figures say what each part did") {
 
 TEST_CASE("a part of the user's joins: its schedule is checked and counts, its bounds do not") {
   const problem p = within(read("unet5-b16-256"), 0.6);
-  const solution known = refined(p, {.run = {.work_limit = 30'000}});
+  const solution known = refined(p, {.run = {.work_limit = 480'000}});
   REQUIRE(known.plan);
   automatic_options options;
-  options.run.work_limit = 3000;
+  options.run.work_limit = 48'000;
   std::uint64_t limit = 0;
   options.further = {{"oracle", [&](const problem& asked, const run_control& run) {
                         limit = run.work_limit;

@@ -176,7 +176,7 @@ TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way"
 TEST_CASE("the same answer every time") {
   const problem free = bundled("rk/unet");
   const problem p = free.with_budget(free.graph().baseline_peak / 2);
-  const exact_options options{.most_states = 3000, .run = {.work_limit = 1500}};
+  const exact_options options{.most_states = 3000, .run = {.work_limit = 24'000}};
   const solution a = exact(p, options), b = exact(p, options);
   CHECK(a.plan == b.plan);
   CHECK(a.lower_bound == b.lower_bound);
@@ -206,7 +206,7 @@ TEST_CASE("a stop ends the search of a large graph, the work is bounded, and opt
   (void)exact(p, {.run = {.time_limit = std::chrono::milliseconds(100)}});
   CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 0.3);
   const problem unet = bundled("rk/unet");
-  CHECK(exact(unet.with_budget(unet.graph().baseline_peak / 2), {.run = {.work_limit = 300}}).statistics.work <= 300);
+  CHECK(exact(unet.with_budget(unet.graph().baseline_peak / 2), {.run = {.work_limit = 4800}}).statistics.work <= 300);
   CHECK_THROWS_AS((void)exact(p, {.most_states = 0}), bad_argument);
   CHECK_THROWS_AS((void)exact(p, {.most_states = std::uint64_t{1} << 32}), bad_argument);
 }

@@ -44,7 +44,7 @@ TEST_CASE("small random steps: never better than the optimum, and optimal only w
     options.max_group = 2;
     options.max_top = 2;
     options.nodes = 20;
-    options.run.work_limit = 500;
+    options.run.work_limit = 8000;
     const solution s = hiremate(p, options);
     const double least = test::least_time(p);
     INFO("seed ", seed + 6000, ": ", s.message, ", least ", least);

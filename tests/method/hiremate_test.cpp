@@ -50,7 +50,7 @@ hiremate_options limited(std::uint64_t work) {
   options.chain_moves = 60;
   options.nodes = 10;
   options.most_columns = 600;
-  options.run.work_limit = work;
+  options.run.work_limit = work == run_control::no_work_limit ? work : 16 * work;
   return options;
 }
 

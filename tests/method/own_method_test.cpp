@@ -22,7 +22,7 @@ TEST_CASE("improve says what the own method found, and what refinement gained") 
     solution s = chen_sqrt(p);
     if (!s.plan) continue;
     const double before = s.time;
-    const run_control run{.work_limit = 2000};
+    const run_control run{.work_limit = 32'000};
     run_clock clock(run);
     CHECK(detail::improve(p, s, {}, clock, "mine") != stop_reason::cancelled);
     REQUIRE(s.plan);
@@ -41,7 +41,7 @@ TEST_CASE("improve begins without a schedule, too, and obeys the limits") {
   const problem all = test::random_problem(3, {.operations = 14, .once = 0});
   const problem p = all.with_budget(all.graph().baseline_peak * 9 / 10);
   solution s;
-  const run_control run{.work_limit = 1000};
+  const run_control run{.work_limit = 16'000};
   run_clock clock(run);
   detail::improve(p, s, {}, clock, "mine");
   CHECK_FALSE(s.statistics.own.find<double>("own_time"));
@@ -62,7 +62,7 @@ TEST_CASE("the frame: the listed order first, then the method within its share, 
     clock.work(10);
     return {};
   };
-  const run_control run{.work_limit = 1000};
+  const run_control run{.work_limit = 16'000};
   const solution whole =
       detail::solve_by_own_method(all.with_budget(problem::unlimited), "mine", run, false, true, method);
   CHECK(whole.by == "mine/no_remat");

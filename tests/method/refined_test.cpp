@@ -39,7 +39,7 @@ TEST_CASE("random graphs: the optimum, with the proof") {
       const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       const double least = test::least_time(p);
       const bool feasible = least < std::numeric_limits<double>::infinity();
-      const solution s = refined(p, {.run = {.work_limit = 1000}});
+      const solution s = refined(p, {.run = {.work_limit = 16'000}});
       INFO("seed ", seed, " at ", percent, " %, optimum ", least);
       REQUIRE(s.lower_bound <= least);
       if (s.status == solve_status::infeasible) REQUIRE_FALSE(feasible);
@@ -87,7 +87,7 @@ TEST_CASE("infeasible is said with the operation that stands in the way") {
 TEST_CASE("the seed decides under a work limit, whatever the threads") {
   const problem p = bundled("unet5-b16-256").with_budget(bundled("unet5-b16-256").graph().baseline_peak / 2);
   const auto with = [&](unsigned threads, std::uint64_t seed) {
-    return refined(p, {.run = {.work_limit = 20000, .seed = seed, .threads = threads}}).plan;
+    return refined(p, {.run = {.work_limit = 320'000, .seed = seed, .threads = threads}}).plan;
   };
   CHECK(with(1, 1) == with(2, 1));
   CHECK(with(1, 1) == with(4, 1));
@@ -106,7 +106,7 @@ TEST_CASE("schedules to start from: those over the budget are ignored, illegal o
   std::vector<std::uint32_t> order(free.graph().num_operations);
   for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
   refined_options options;
-  options.run.work_limit = 100;
+  options.run.work_limit = 1600;
   options.starts = {schedule_computes(free, order)};
   const problem p = free.with_budget(free.graph().baseline_peak / 2);
   const solution s = refined(p, options);

@@ -116,7 +116,7 @@ TEST_CASE("any number of threads, and a cache that knows all blocks: the same an
   CHECK(known > 0);
   CHECK(remat::rockmate(p, options).plan == one.plan);
   CHECK(options.cache->size() == known);
-  options.run.work_limit = 4000;
+  options.run.work_limit = 64'000;
   const solution some = remat::rockmate(p, options);
   options.run.threads = 1;
   CHECK(remat::rockmate(p, options).plan == some.plan);
@@ -199,7 +199,7 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(*figures.find<std::int64_t>("options_kept") <= *figures.find<std::int64_t>("options_found"));
   CHECK(*figures.find<std::int64_t>("stage_options") > *figures.find<std::int64_t>("stages"));
   options.improve = true;
-  options.run.work_limit = 60'000;
+  options.run.work_limit = 960'000;
   const solution better = remat::rockmate(p, options);
   CHECK(better.by.rfind("rockmate/refined/", 0) == 0);
   CHECK(better.time < own.time);

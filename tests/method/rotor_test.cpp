@@ -378,7 +378,7 @@ TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {
   options.run = {};
   options.run.work_limit = 0;
   CHECK(remat::rotor(p, options).status == solve_status::timeout);
-  options.run.work_limit = 2000;  // some chains are done by then
+  options.run.work_limit = 32'000;  // some chains are done by then
   const solution some = remat::rotor(p, options);
   CHECK(some.plan == remat::rotor(p, options).plan);
   remat::test::check_answer(p, some);
@@ -434,7 +434,7 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(held.time < own.time);
   options.retain_rounds = 0;
   options.improve = true;
-  options.run.work_limit = 60'000;
+  options.run.work_limit = 960'000;
   const solution better = remat::rotor(p, options);
   CHECK(better.by.rfind("rotor/refined/", 0) == 0);
   CHECK(better.time < held.time);

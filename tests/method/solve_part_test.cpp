@@ -16,7 +16,7 @@ TEST_CASE("a solver as a part: its work counts in the whole, and its progress be
   const problem p = all.with_budget(all.graph().baseline_peak * 7 / 10);
   std::vector<std::string> solvers, stages;
   run_control run;
-  run.work_limit = 4000;
+  run.work_limit = 64'000;
   run.on_progress = [&](const progress& news) {
     solvers.emplace_back(news.solver);
     stages.emplace_back(news.stage);

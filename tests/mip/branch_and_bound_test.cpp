@@ -121,7 +121,7 @@ TEST_CASE("a start is kept unless something better is found; one that breaks the
 TEST_CASE("limits, a gap that is enough, and what a callback throws") {
   const mip_model m = knapsack(60);
   mip_options options;
-  options.run.work_limit = 200;
+  options.run.work_limit = 3200;
   const mip_result few = branch_and_bound.solve(m, options);
   CHECK(few.nodes == 200);
   CHECK(few.status == mip_status::feasible);

@@ -147,7 +147,7 @@ TEST_CASE("the command reads the model, and its words are replaced") {
                                  "&& { echo status optimal; grep -q '^ c1 cost -2$' {mps} && echo c1 2; } "
                                  "> {solution}; exit 5",
                              .directory = here.path.string()};
-  mip_options options{.relative_gap = 0.25, .most_nodes = 77};
+  mip_options options{.relative_gap = 0.25, .max_nodes = 77};
   options.run.seed = 9;
   const mip_result r = echo.solve(small_model(), options);
   CHECK(r.status == mip_status::feasible);
@@ -239,7 +239,7 @@ TEST_CASE("what cannot work is refused before anything runs") {
                        "command: \"\" has no {mps}; the command needs {mps} and {solution}", remat::bad_argument);
   CHECK_THROWS_AS((void)answering("").solve(m, {.relative_gap = -1}), remat::bad_argument);
   CHECK_THROWS_AS((void)answering("").solve(m, {.relative_gap = std::nan("")}), remat::bad_argument);
-  CHECK_THROWS_WITH_AS((void)command_backend{.command = "a {mps} {solution}"}.solve(m, {.run = {.work_limit = 5}}),
+  CHECK_THROWS_WITH_AS((void)command_backend{.command = "a {mps} {solution}"}.solve(m, {.run = {.work_limit = 80}}),
                        "command: \"a {mps} {solution}\" has no {nodes}, so a limit of work cannot end it; set a time "
                        "limit, too",
                        remat::bad_argument);

@@ -42,7 +42,7 @@ TEST_CASE("never slower than the start, never over the budget, never below the o
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const start s = begin(seed, 4 + static_cast<std::uint32_t>(seed % 4));
     if (s.plans.empty()) continue;
-    const refine_result r = refine(s.p, s.plans, {.run = {.work_limit = 2000, .seed = seed}});
+    const refine_result r = refine(s.p, s.plans, {.run = {.work_limit = 32'000, .seed = seed}});
     const check_report report = check(s.p, r.plan);
     INFO("seed ", seed, ": ", report.message());
     REQUIRE(report.valid());
@@ -66,7 +66,7 @@ TEST_CASE("a seed and a work limit decide the answer, whatever the threads") {
     const start s = begin(seed, 30);
     if (s.plans.empty()) continue;
     const auto with = [&](unsigned threads, std::uint64_t chosen) {
-      return refine(s.p, s.plans, {.run = {.work_limit = 8000, .seed = chosen, .threads = threads}}).plan;
+      return refine(s.p, s.plans, {.run = {.work_limit = 128'000, .seed = chosen, .threads = threads}}).plan;
     };
     const schedule one = with(1, 1);
     CHECK(one == with(1, 1));

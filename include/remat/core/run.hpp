@@ -29,6 +29,18 @@ inline constexpr double rounding_error = 1e-12;
   return is_within_gap(value, lower_bound, 0);
 }
 
+/// The one currency of work, in which all solvers count what they do: how many units some steps take.
+///
+/// A unit is the visit of one operation in a pass over a schedule. The other figures were chosen so that a unit takes 0.05
+/// to 1.4 µs in every solver: measured on one core of an AMD EPYC (Zen 5), on six graphs of tests/data/graphs with 87 to
+/// 1,267 operations.
+struct work_of {
+  static constexpr std::uint64_t visit = 1;      ///< an operation in a pass; a recomputation that is tried to be held
+  static constexpr std::uint64_t flow = 2;       ///< a maximum flow that continues from the one before
+  static constexpr std::uint64_t table_row = 8;  ///< a row of a chain's table in slots; a thousand breakpoints
+  static constexpr std::uint64_t move = 16;      ///< a move of a search around a schedule; 4,096 steps of a repair
+};
+
 /// A report of a long solve to its caller.
 struct progress {
   std::string_view solver{};  ///< name of the solver
@@ -56,7 +68,7 @@ struct run_control {
   /// A request ends the solve at its next poll.
   std::stop_token stop{};
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock
-  std::uint64_t work_limit = no_work_limit;  ///< elementary moves; a limit makes the answer depend on `seed` alone
+  std::uint64_t work_limit = no_work_limit;  ///< units of `work_of`; a limit makes the answer depend on `seed` alone
   std::uint64_t seed = 0;                    ///< of the random numbers
   unsigned threads = 1;                      ///< 0 means 1
   /// Called now and then with the state of the solve. May be empty.

@@ -57,8 +57,8 @@ struct automatic_options {
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its
-/// own `figures`. The answer is never slower than that of a part within its share. A unit of work is one of the part's
-/// units; `evictions_per_work` operations of `evict` count as one, as in `refined`. For a seed and a work limit the
+/// own `figures`. The answer is never slower than that of a part within its share. Its work is the sum of the parts'
+/// (figure `work` of each), and of nothing else. For a seed and a work limit the
 /// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and
 /// for a part of `further` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the
 /// name of `auto`, the part as the stage.

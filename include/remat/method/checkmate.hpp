@@ -14,10 +14,6 @@
 
 namespace remat {
 
-/// Moves of `refined` that count as much as a unit of work of a MIP backend on a large model. A unit on a model of
-/// fewer than 30,000 coefficients counts less, in proportion.
-inline constexpr std::uint64_t checkmate_moves_per_node = 400;
-
 /// Options of `checkmate_solver`.
 struct checkmate_options {
   /// Schedules to start from. Those over the budget are ignored.
@@ -103,10 +99,9 @@ struct checkmate_options {
 /// large" or "stopped" if it was not built, or "nothing to decide"); `wrong_solutions` of the backend, in all steps,
 /// that are no schedules; `own_time`, `own_peak_bytes` and `own_by` with `improve`.
 ///
-/// A unit of work is a move of `refined`; `checkmate_moves_per_node` of them are a unit of the backend's work
-/// (`mip_options`) on a large model, and 16 flows of `rerun_limits` count as one. Under a work limit the answer is the
-/// same for a seed and any number of threads. Without any limit, each search of the backend ends after `window_nodes`
-/// or `default_nodes` nodes.
+/// Work: that of the backend (`mip_result::work`), and `work_of::flow` for each flow of `rerun_limits`; building a
+/// program and rounding count nothing. Under a work limit the answer is the same for a seed and any number of threads.
+/// Without any limit, each search of the backend ends after `window_nodes` or `default_nodes` nodes.
 ///
 /// Throws `bad_argument` for `good_enough` or `most_columns` that is NaN or negative, for `units` below 1, and for
 /// `allowance_step` outside of [0, 1), and for a schedule to start from that is illegal for another reason than the

@@ -23,8 +23,8 @@ struct chen_sqrt_options {
 /// cross; the fastest schedule that fits is the answer. On a chain the cuts are its stages. The baseline is the answer
 /// if it fits. A heuristic.
 ///
-/// O(levels · (operations + reads and writes)) time, with at most log n levels. One unit of work is a try. Polls before
-/// each try.
+/// O(levels · (operations + reads and writes)) time, with at most log n levels. Work: `work_of::visit` for each
+/// operation and schedule tried. Polls before each try.
 struct chen_sqrt_solver {
   using options_type = chen_sqrt_options;                ///< The options of this solver.
   static constexpr std::string_view name = "chen_sqrt";  ///< The solver's name in tables and progress reports.
@@ -54,8 +54,8 @@ struct chen_greedy_options {
 /// as there are cuts; the fastest schedule that fits is the answer.
 ///
 /// The cuts are those of each level of `cut_levels`. The baseline is the answer if it fits. A heuristic.
-/// O(levels · sizes · (operations + reads and writes + segments²)) time. One unit of work is a try. Polls before each
-/// try. Throws `bad_argument` if `sizes` is 0.
+/// O(levels · sizes · (operations + reads and writes + segments²)) time. Work: `work_of::visit` for each operation and
+/// schedule tried. Polls before each try. Throws `bad_argument` if `sizes` is 0.
 struct chen_greedy_solver {
   using options_type = chen_greedy_options;                ///< The options of this solver.
   static constexpr std::string_view name = "chen_greedy";  ///< The solver's name in tables and progress reports.

@@ -44,8 +44,8 @@ struct evict_options {
 /// Time: each pass O(evictions × resident tensors) plus the search for what has to be recomputed; memory O(reads and
 /// writes). Throws `bad_argument` if `keep` names a tensor that the problem does not have.
 /// Cancellation: polls at every pass, and within passes and repairs every 4096 steps of a search, well within 10 ms.
-/// Work: one unit for each listed operation of a pass, each recomputation that is tried for holding, and each 4096
-/// steps of a search.
+/// Work: `work_of::visit` for each listed operation of a pass, `work_of::move` for each recomputation that is tried for
+/// holding and each 4096 steps of a search.
 ///
 /// `solution::by`: "evict" for a pass, "evict/fill" after holding what fits, "evict/squeeze" for a repaired schedule of
 /// a larger budget.

@@ -48,9 +48,9 @@ struct exact_options {
 ///
 /// Graphs of ten operations take well under a millisecond; how much larger graphs can be depends on the budget.
 /// Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `most_states`, a limit of
-/// work (expanded states) or time, or a stop ends the search, it returns the incumbent (`evict`) and the least bound of
-/// the open states. `evict` and the turnaround bound get a quarter of what is left of the limits each. Deterministic
-/// but for a deadline. Throws `bad_argument` for a `most_states` of 0 or above 2³² − 2.
+/// work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it returns the incumbent
+/// (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a quarter of what is left of
+/// the limits each. Deterministic but for a deadline. Throws `bad_argument` for a `most_states` of 0 or above 2³² − 2.
 /// Cancellation: polled at every state and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.

@@ -43,11 +43,10 @@ struct refined_options {
 /// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
 /// within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that meets
 /// it is `optimal`; others are heuristic. Without a limit of time or work, refinement makes
-/// `refine_options::default_moves` moves. A unit of work is a move of refinement; `evictions_per_work` operations of an
-/// eviction pass, or a state of `exact`, count as one. For a seed and a work limit the answer is the same for any
-/// number of threads. Throws `bad_argument` for an illegal schedule to start from, and a `gap` that is NaN or negative.
-/// Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of `refined`, the
-/// part as the stage.
+/// `refine_options::default_moves` moves. Its work is the sum of its parts'. For a seed and a work limit the answer is
+/// the same for any number of threads. Throws `bad_argument` for an illegal schedule to start from, and a `gap` that is
+/// NaN or negative. Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of
+/// `refined`, the part as the stage.
 ///
 /// `solution::by`: "refined/search" for annealing, "refined/start", "refined/evict/…", "refined/exact/…".
 struct refined_solver {

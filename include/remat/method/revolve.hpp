@@ -34,8 +34,9 @@ struct revolve_options {
 /// alike. On a graph the chains are those of `cut_levels`, and the fastest schedule that fits is the answer. The
 /// baseline is the answer if it fits. Differs from the paper in that the number of slots is searched.
 ///
-/// O(L) tries of O(steps) each; on a graph each step takes the operations of a stage. One unit of work is a try. Polls
-/// before each try, and on a graph before each of its two schedules. Throws `bad_argument` if `max_stages` is 0.
+/// O(L) tries of O(steps) each; on a graph each step takes the operations of a stage. Work: `work_of::visit` for each
+/// operation, or each stage, and schedule tried. Polls before each try, and on a graph before each of its two
+/// schedules. Throws `bad_argument` if `max_stages` is 0.
 struct revolve_solver {
   using options_type = revolve_options;                ///< The options of this solver.
   static constexpr std::string_view name = "revolve";  ///< The solver's name in tables and progress reports.

@@ -70,11 +70,11 @@ struct rockmate_options {
 /// Each chain is also solved without options, so options never make the answer before step 4 worse.
 ///
 /// The blocks take time within `block_effort`; each chain takes O(L³ · slots + L² · slots · options) time at worst. The
-/// answer is the same for any number of threads, and for a limit on work. One unit of work is a row of a table, an
-/// expanded schedule, or a move of `find_options`, which shares the work that is left among all budgets of the blocks;
-/// a chain is given no options where less is left than `moves` for each block that no chain before had. Polls before
-/// each problem of a block, after each row, before each schedule, and within `retain`.
-/// Throws `bad_argument` for options out of range.
+/// answer is the same for any number of threads, and for a limit on work. Work: the rows of the tables, the
+/// operations of expanded schedules, and that of the solvers of blocks, which share what is left among all budgets of
+/// the blocks; a chain is given no options if less is left than `moves` for each block that no chain before had. Polls
+/// before each problem of a block, after each row, before each schedule, and within `retain`. Throws `bad_argument` for
+/// options out of range.
 ///
 /// `solution::by`: "rockmate" for a table's schedule, "rockmate/no_remat"; with `retain_rounds` or `improve`
 /// "rockmate/retain" where memory was left to spend, and with `improve` "rockmate/refined/…".

@@ -86,9 +86,10 @@ struct rotor_options {
 /// if the search was not stopped, and every table fitted in `table_bytes`.
 ///
 /// O(L³ · slots) time and O(L² · slots) memory at worst for each chain of L stages, on `run.threads` threads. The
-/// answer is the same for any number of threads. One unit of work is a row of a table, a thousand breakpoints, or an
-/// expanded schedule. Polls after each row, after a million breakpoints, before each schedule, and within `retain`.
-/// Throws `bad_argument` for options out of range.
+/// answer is the same for any number of threads. Work: `work_of::table_row` for each row
+/// of a table and each thousand breakpoints, `work_of::visit` for each operation of an expanded schedule. Polls after
+/// each row, after a million breakpoints, before each schedule, and within `retain`. Throws `bad_argument` for options
+/// out of range.
 ///
 /// `solution::by`: "rotor" for a table's schedule, "rotor/no_remat"; with `retain_rounds` or `improve` "rotor/retain"
 /// where memory was left to spend, and with `improve` "rotor/refined/…".

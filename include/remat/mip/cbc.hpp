@@ -26,7 +26,8 @@ namespace remat {
 /// meet the model within 1e-5. `optimal` and `infeasible` are CBC's word, and CBC has been wrong.
 ///
 /// `run.threads` is not used. Under a work limit and without a time limit, the answer is the same every time: the limit
-/// bounds the nodes, and the iterations of the simplex method.
+/// bounds the nodes, and the iterations of the simplex method. `mip_result::work` is not known of a search that was
+/// stopped from outside.
 struct cbc_backend {
   static constexpr std::string_view name = "cbc";       ///< the backend's name
   std::uint64_t memory_limit = std::uint64_t{8} << 30;  ///< bytes that the child may allocate; 0: no limit

@@ -22,7 +22,7 @@ namespace remat {
 ///  - `{seconds}`: what is left of the time limit, less a twentieth; `{whole_seconds}`: the same rounded down, but not
 ///    to 0. Without a time limit, 10000000;
 ///  - `{gap}`: `mip_options::relative_gap`;
-///  - `{nodes}`: the smaller of `most_nodes` and the limit of work, at most 2147483647;
+///  - `{nodes}`: the smaller of `max_nodes` and what the limit of work pays for, at most 2147483647;
 ///  - `{seed}`: the seed, modulo 2147483647.
 ///
 /// The command is watched as CBC is (`cbc_backend`): polled every 20 ms, and killed with all of its processes at the

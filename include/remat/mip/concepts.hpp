@@ -54,18 +54,23 @@ struct mip_options {
   /// Values to start from, one for every column; empty: none. Values that break the model are not used.
   std::vector<double> start{};
   double relative_gap = 0;  ///< the search ends as optimal when objective − bound ≤ this × |objective|
-  std::uint64_t most_nodes = no_node_limit;  ///< nodes of the search tree
+  std::uint64_t max_nodes = no_node_limit;  ///< nodes of the search tree
   /// Called with every better solution (values, objective).
   std::function<void(std::span<const double>, double)> on_incumbent{};
   /// Called with every better bound on the objective.
   std::function<void(double)> on_bound{};
-  /// A unit of work is a node of the search tree, or `mip_operations_per_work` elementary operations of the linear
-  /// programs of a node that takes more of them. `on_progress` gets the objective and the bound.
+  /// Work: a unit of `work_of` for each `mip_operations_per_work`, and `work_of::move` for each node of the search
+  /// tree. `on_progress` gets the objective and the bound.
   run_control run{};
 };
 
-/// About 10 ms of a linear program by the simplex method: operations on single coefficients.
-inline constexpr std::uint64_t mip_operations_per_work = std::uint64_t{1} << 24;
+/// Operations of the simplex method on single coefficients that make a unit of work.
+inline constexpr std::uint64_t mip_operations_per_work = 512;
+
+/// Returns the operations of one iteration of the simplex method, some passes over the coefficients, on a model.
+[[nodiscard]] inline std::uint64_t mip_operations_of_iteration(const mip_model& m) noexcept {
+  return 4 * static_cast<std::uint64_t>(m.num_terms() + m.num_rows() + m.num_columns());
+}
 
 /// A backend's answer. Objective and bound are floating point and hold within the backend's tolerances: they prove
 /// nothing.
@@ -75,6 +80,7 @@ struct mip_result {
   double objective = std::numeric_limits<double>::infinity();  ///< of the values
   double bound = -std::numeric_limits<double>::infinity();     ///< on the objective of all solutions; +∞: none exists
   std::uint64_t nodes = 0;                                     ///< of the search tree
+  std::uint64_t work = 0;                                      ///< that the search has taken (`mip_options::run`)
   double seconds = 0;                                          ///< wall clock
   std::string message{};                                       ///< one line for people; may be empty
 };

@@ -124,6 +124,7 @@ struct least_peak_order_result {
   std::vector<std::uint32_t> operations;  ///< the needed operations, in order
   std::int64_t peak_bytes = 0;            ///< of that order
   bool proven = false;                    ///< no order of the needed operations, each once, has a lower peak
+  std::uint64_t work = 0;                 ///< that was counted
 };
 
 /// Finds an order of the needed operations, each once, with a low peak: never above the peak of the listed order.
@@ -132,7 +133,7 @@ struct least_peak_order_result {
 /// operations that may have run (exact, for few operations), then moves single operations across the peak (local
 /// search). It ends as soon as the peak meets `largest_working_set`, a lower bound.
 /// O(n · ready operations + moves · n) time, where n counts reads and writes. Polls at every placed operation, every
-/// expanded set, and every 16 moves; each of them counts as one unit of work, so a seed and a work limit determine the
+/// expanded set (each `work_of::visit`), and every 16 moves (each four of them). A seed and a work limit determine the
 /// order.
 [[nodiscard]] least_peak_order_result least_peak_order(const problem& p, const least_peak_options& options = {});
 

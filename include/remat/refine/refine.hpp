@@ -39,8 +39,8 @@ struct refine_result {
 /// Preconditions: `starts` holds at least one schedule, and each is legal and within the budget of `p`. Throws
 /// `bad_argument` where that is not so, or where the lower bound is not a number. The result has passed the exact
 /// checker.
-/// Work: one unit for each move; a work limit is never exceeded. For a seed and a work limit the result is the same for
-/// any number of threads. Cancellation: polls every 32 moves, and within a move every 4096 steps of a search.
+/// Work: `work_of::move` for each move; a work limit is never exceeded. For a seed and a work limit the result is the
+/// same for any number of threads. Cancellation: polls every 32 moves, and within a move every 4096 steps of a search.
 /// `on_progress` is called between moves on the calling thread.
 [[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,
                                    const refine_options& options = {});

@@ -40,7 +40,7 @@ enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout,
 /// Figures of a solve, for tables and benchmarks.
 struct solve_statistics {
   double seconds = 0;            ///< wall clock time
-  std::uint64_t work = 0;        ///< in the solver's unit of work
+  std::uint64_t work = 0;        ///< in units of `work_of`
   std::uint64_t computes = 0;    ///< runs of operations in the plan
   std::uint64_t recomputes = 0;  ///< runs in the plan beyond the first of each operation
   figures own{};                 ///< what the parts of the solver did; the solver's header names them

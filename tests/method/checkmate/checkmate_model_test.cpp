@@ -132,9 +132,9 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
       for (std::uint32_t o = 0; o < p.graph().num_operations; ++o) options.moments.push_back(static_cast<op_id>(o));
     const checkmate_model program(p, options);
     mip_options solving;
-    if (!long_run()) solving.most_nodes = 1000;
+    if (!long_run()) solving.max_nodes = 1000;
     const mip_result r = branch_and_bound.solve(program.model(), solving);
-    if (r.nodes == solving.most_nodes) {
+    if (r.nodes == solving.max_nodes) {
       ++unsettled;
       continue;
     }
@@ -239,7 +239,7 @@ TEST_CASE("the rows of the turnaround bound lift the relaxation to it") {
 TEST_CASE("real graphs: the model is as large as was estimated at most, and a heuristic schedule is a solution of it") {
   for (const char* name : {"rk/fno1d", "rk/unet", "rk/gpt2-like-2l", "unet5-b16-256", "fno1d-b32-8192"}) {
     const problem p = at(bundled(name), 0.6);
-    const solution heuristic = refined(p, {.run = {.work_limit = 2000}});
+    const solution heuristic = refined(p, {.run = {.work_limit = 32'000}});
     REQUIRE(heuristic.has_schedule());
     const checkmate_model program(p, {.at_most = heuristic.time});
     INFO(name);
@@ -265,7 +265,7 @@ TEST_CASE(
     const std::int64_t low = largest_working_set(free).bytes;
     const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 3);
     const checkmate_model whole(p);
-    const mip_result best = branch_and_bound.solve(whole.model(), {.most_nodes = 500});
+    const mip_result best = branch_and_bound.solve(whole.model(), {.max_nodes = 500});
     if (best.status != mip_status::optimal) continue;
     ++looked;
     const std::vector<std::uint32_t> order = whole.order(best.values);
@@ -291,7 +291,7 @@ TEST_CASE(
         p, {.rule = [&](op_id a, op_id o) {
           return index(o) % 3 == 0 ? rerun::free : runs_again(a, o) ? rerun::always : rerun::never;
         }});
-    const mip_result r = branch_and_bound.solve(part.model(), {.most_nodes = 500});
+    const mip_result r = branch_and_bound.solve(part.model(), {.max_nodes = 500});
     INFO("seed ", seed, " ", to_string(r.status), " ", r.objective, " of ", best.objective);
     REQUIRE(r.status == mip_status::optimal);
     REQUIRE(part.time(r.objective) == doctest::Approx(whole.time(best.objective)).epsilon(1e-7));
@@ -319,7 +319,7 @@ TEST_CASE("two-phase rounding: whole values give their own schedule back, and mo
     const std::int64_t low = largest_working_set(free).bytes;
     const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
     const checkmate_model program(p);
-    const mip_result best = branch_and_bound.solve(program.model(), {.most_nodes = 500});
+    const mip_result best = branch_and_bound.solve(program.model(), {.max_nodes = 500});
     if (best.status != mip_status::optimal || program.decisions() == 0) continue;
     ++looked;
     const auto half = [](double x) { return x > 0.5; };

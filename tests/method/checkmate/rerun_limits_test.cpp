@@ -23,7 +23,7 @@ TEST_CASE("limits of runs again: the optimum of the program stays, decisions go"
     const std::int64_t low = largest_working_set(free).bytes;
     const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
     const checkmate_model whole(p);
-    const mip_result best = branch_and_bound.solve(whole.model(), {.most_nodes = 500});
+    const mip_result best = branch_and_bound.solve(whole.model(), {.max_nodes = 500});
     if (best.status != mip_status::optimal) continue;
     ++looked;
     const double time = whole.time(best.objective);
@@ -31,7 +31,7 @@ TEST_CASE("limits of runs again: the optimum of the program stays, decisions go"
     CHECK(p.graph().needed_time + limits.recomputation() <= time * (1 + 1e-9));
     const auto rule = [&](op_id a, op_id o) { return limits.allows(a, o) ? rerun::free : rerun::never; };
     const checkmate_model part(p, {.at_most = time, .rule = rule});
-    const mip_result r = branch_and_bound.solve(part.model(), {.most_nodes = 500});
+    const mip_result r = branch_and_bound.solve(part.model(), {.max_nodes = 500});
     INFO("seed ", seed);
     REQUIRE(r.status == mip_status::optimal);
     REQUIRE(part.time(r.objective) == doctest::Approx(time).epsilon(1e-7));

@@ -46,7 +46,7 @@ TEST_CASE("options of stages make better schedules; like stages share them; ever
   chains.add("levels", partition_at_levels(p.graph()), true);
   chains.add("repeats", partition_at_repeats(p.graph()));
   run_control run;
-  run.work_limit = 500'000;
+  run.work_limit = 8'000'000;
   run_clock clock(run);
   solution plain;
   chains.solve_plain(clock, plain, "mine");
@@ -107,7 +107,7 @@ TEST_CASE("nothing is left out silently") {
     hierarchy_chains_options options = quick();
     hierarchy_chains chains(p, options);
     chains.add("levels", partition_at_levels(p.graph()), true);
-    run.work_limit = 1;
+    run.work_limit = 16;
     run_clock clock(run);
     solution best;
     chains.solve_plain(clock, best, "mine");

@@ -55,7 +55,7 @@ TEST_CASE("the solver: starts count, the answer is never worse, and the same eve
     const std::int64_t budget = test::budget_of(p, 40);
     INFO("seed ", seed);
     hierarchical_ilp_options options;
-    options.run.work_limit = 3000;
+    options.run.work_limit = 48'000;
     const level_solution plain = hierarchical_ilp(branch_and_bound, p, budget, options);
     check_answer(p, budget, plain);
     options.starts = {test::run_once(p, 0), test::run_once(p, 1), plain.choices};

@@ -44,7 +44,7 @@ sub_graph_table find(const problem& p, const std::vector<sub_graph>& wanted, con
                      unsigned threads = 1, std::uint64_t work = 1'000'000) {
   run_control run;
   run.threads = threads;
-  run.work_limit = work;
+  run.work_limit = 16 * work;
   run_clock clock(run);
   return find_sub_graph_options(p.graph(), wanted, search, clock);
 }

@@ -71,9 +71,9 @@ class chain_program {
   /// The bytes with which every stage is kept whole, as the table counts them.
   [[nodiscard]] std::int64_t flat_bytes() const noexcept { return flat_bytes_; }
 
-  /// Fills the table. Its rows count as work on the clock. A table of no fewer rows than there is work left is not
-  /// begun: it uses that work up, and the answer is `stopped`. Polls after each row. `too_large`: the table would take
-  /// more than `table_bytes`.
+  /// Fills the table. Its rows count as work on the clock (`work_of::table_row`). A table that needs all of the work
+  /// left, or more, is not begun: it uses that work up, and the answer is `stopped`. Polls after each row. `too_large`:
+  /// the table would take more than `table_bytes`.
   [[nodiscard]] fill_outcome fill(run_clock& clock, const chain_program_options& options);
   /// The slots of the table. Precondition of this and the rest: filled.
   [[nodiscard]] std::uint32_t slots() const noexcept { return slots_; }

@@ -55,8 +55,9 @@ struct chain_search_end {
 /// schedules to operations, fastest first, and ends when the others cannot be much faster than the best one known.
 ///
 /// `best_time()` is the time of the best schedule known, infinite if there is none. `offer(plan, report, entry)` is
-/// called with every schedule that passes the exact checker within the budget of `p`. One unit of work is a row of the
-/// table or an expanded schedule. Polls after each of them. Throws `internal_error` for a schedule that is illegal.
+/// called with every schedule that passes the exact checker within the budget of `p`. Work: the rows of the table, and
+/// `work_of::visit` for each operation of the graph and expanded schedule. Polls after each of them. Throws
+/// `internal_error` for a schedule that is illegal.
 template <class BestTime, class Offer>
 chain_search_end search_chain(const problem& p, chain_program& program, const chain_search_options& options,
                               run_clock& clock, BestTime&& best_time, Offer&& offer) {
@@ -83,7 +84,7 @@ chain_search_end search_chain(const problem& p, chain_program& program, const ch
       end.table = fill_outcome::stopped;
       break;
     }
-    clock.work();
+    clock.work(p.graph().num_operations * work_of::visit);
     const std::vector<chain_step> steps = program.steps(*e);
     std::int64_t over = std::numeric_limits<std::int64_t>::max();
     for (const bool whole : {true, false}) {

@@ -38,7 +38,7 @@ REMAT_INLINE fill_outcome chain_program::fill(run_clock& clock, const chain_prog
     limit = std::max(0.0, flat_time_ + options.max_lost - excess_bound(sizes_).least.back());
   bound_ = excess_bound(sizes_, limit);
   table_ = std::make_unique<slot_table>(sizes_, slots_, bound_);
-  clock.work(std::min<std::uint64_t>(table_->rows(), clock.work_left()));
+  clock.work(std::min(table_->rows() * work_of::table_row, clock.work_left()));
   fill_outcome end = fill_outcome::stopped;
   if (!clock.should_stop()) end = table_->fill(clock, options.table_bytes);
   if (end != fill_outcome::filled) table_.reset();

@@ -74,7 +74,7 @@ class arena_search {
 
   // In units of work of `plan_memory`: for an arena that is near; and under a limit of work, for each unit of the part
   // of a packing, and at least.
-  static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work, packing_per_work = 4096,
+  static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work, packing_per_work = 256,
                                  least_packing = memory_plan_options::default_work / 4;
 
   /// A schedule, and what is known of it. `intervals` is empty if its arena is within the budget.

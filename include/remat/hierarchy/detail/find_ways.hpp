@@ -35,7 +35,7 @@ struct option_table {
   std::size_t found = 0;                    ///< options of the solved parts, before any was dropped
   std::size_t kept = 0;                     ///< of these: not dominated, and within `most_options`
   std::size_t cut_short = 0;                ///< distinct parts whose search a limit ended early
-  std::uint64_t work = 0;                   ///< elementary moves of all solves
+  std::uint64_t work = 0;                   ///< of all solves
   stop_reason stopped = stop_reason::none;  ///< the limit that cut the search short; `none` if no limit did
 };
 

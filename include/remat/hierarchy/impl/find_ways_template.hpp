@@ -132,9 +132,9 @@ class staircase {
   [[nodiscard]] sub_solution ask_thorough(const problem& p, std::span<const schedule> starts,
                                           std::size_t budgets_left) {
     const std::uint64_t share = share_of(clock_.work_left(), 1.0 / static_cast<double>(budgets_left));
-    if (share < search_.moves) out_.whole = false;
-    return ask(p, std::min(share, search_.moves),
-               [&](const run_control& run) { return solvers_.thorough(p, starts, run); });
+    const std::uint64_t most = search_.moves * work_of::move;
+    if (share < most) out_.whole = false;
+    return ask(p, std::min(share, most), [&](const run_control& run) { return solvers_.thorough(p, starts, run); });
   }
   template <class Solve>
   [[nodiscard]] sub_solution ask(const problem& p, std::uint64_t work, Solve&& solve) {

@@ -17,11 +17,8 @@ template <class Solver>
                                   typename Solver::options_type options) {
   run_clock part = clock.part(share, Solver::name);
   options.run = part.control();
-  const bool evicts = Solver::name == "evict";
-  if (evicts && options.run.work_limit != run_control::no_work_limit)
-    options.run.work_limit = std::min(options.run.work_limit, run_control::no_work_limit / 64 - 1) * 64;
   solution s = solver(p, options);
-  part.work(evicts ? (s.statistics.work + 63) / 64 : s.statistics.work);
+  part.work(s.statistics.work);
   return s;
 }
 

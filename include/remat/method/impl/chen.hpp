@@ -106,7 +106,7 @@ class cut_search {
   /// Takes the schedule of `cuts` if it fits and is faster than the best. Returns why the search must stop.
   stop_reason attempt(const cut_list& cuts) {
     if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-    clock_.work();
+    clock_.work(2 * p_.graph().num_operations * work_of::visit);
     const stage_chain stages(p_.graph(), line_, cuts);
     std::vector<std::uint32_t> begins;
     for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
@@ -162,7 +162,7 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
   accept(p, best, store_all_steps(p.stages()));
   const stop_reason stopped = clock.poll();
   if (stopped == stop_reason::none) {
-    clock.work();
+    clock.work(length * work_of::visit);
     detail::cut_list cuts;
     for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
     std::vector<std::uint32_t> begins = detail::segments::every_sqrt(cuts);

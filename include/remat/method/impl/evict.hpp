@@ -166,9 +166,9 @@ class eviction_search {
     }
   }
 
-  /// Counts one unit of work. Returns whether the search must stop.
+  /// Counts a move. Returns true if the search must stop.
   bool count_work() {
-    clock_.work();
+    clock_.work(work_of::move);
     stopped_ = clock_.poll();
     return stopped();
   }

@@ -129,7 +129,7 @@ class backward_search {
         return stop_reason::none;
       }
       if (!table[i].cut && raise(i, clock)) continue;
-      clock.work();
+      clock.work(s_.num_operations * work_of::visit);
       expand(i);
     }
     complete_ = true;

@@ -22,15 +22,16 @@
 namespace remat {
 
 REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_remat_options& options) const {
-  const run_clock clock(options.run, name);
+  run_clock clock(options.run, name);
   solution best;
   stop_reason stopped = stop_reason::none;
   const bool settled = settled_by_listed_order(p, best, name);
   if (options.reorder && best.status != solve_status::infeasible) {
     least_peak_options search;
     search.moves = options.moves;
-    search.run = options.run;
+    search.run = clock.control();
     const least_peak_order_result found = least_peak_order(p, search);
+    clock.work(found.work);
     if (accept(p, best, schedule_computes(p.graph(), found.operations), by_part(name, "reorder"))) {
       best.lower_bound = p.graph().needed_time;
       best.proven = true;

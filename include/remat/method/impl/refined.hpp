@@ -52,7 +52,7 @@ class refinement_solve {
 
  private:
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
-                          exact_share = 0.25;
+                          exact_share = 0.25, small_share = 0.75;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_timed() const noexcept {
@@ -141,16 +141,14 @@ class refinement_solve {
     if (problem_.graph().num_operations > refined_solver::medium_step || is_within(1.001)) return false;
     exact_options searching;
     searching.start_from_heuristic = !is_small();
-    run_clock part = clock_.part(is_small() ? 1 : exact_share, exact_solver::name);
+    run_clock part = clock_.part(is_small() ? small_share : exact_share, exact_solver::name);
     searching.run = part.control();
-    if (is_small()) {
+    if (is_small())
       searching.most_states = 50000;
-      searching.run.work_limit = run_control::no_work_limit;
-    } else if (options_.run.work_limit == run_control::no_work_limit && !is_timed()) {
-      searching.run.work_limit = refine_options{}.default_moves / 4;
-    }
+    else if (options_.run.work_limit == run_control::no_work_limit && !is_timed())
+      searching.run.work_limit = refine_options{}.default_moves / 4 * problem_.graph().num_operations;
     solution s = exact(problem_, searching);
-    if (!is_small()) part.work(s.statistics.work);
+    part.work(s.statistics.work);
     best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
     if (s.plan) accept(problem_, best_, std::move(*s.plan), by_part(refined_solver::name, s.by));
     if (s.status == solve_status::infeasible) best_.message = std::move(s.message);
@@ -166,7 +164,7 @@ class refinement_solve {
     run_clock part = clock_.part(1);
     refining.run = part.control();
     refine_result better = refine(problem_, starts_, refining);
-    part.work(better.moves);
+    part.work(better.moves * work_of::move);
     stopped_ = better.stopped;
     accept(problem_, best_, std::move(better.plan), by_part(refined_solver::name, "search"));
   }

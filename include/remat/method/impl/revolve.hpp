@@ -27,7 +27,7 @@ namespace detail::binomial {
 inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_clock& clock, solution& best) {
   for (std::uint32_t slots = stages.length(); slots-- > 0;) {
     if (const stop_reason why = clock.poll(); why != stop_reason::none) return why;
-    clock.work();
+    clock.work(2 * p.graph().num_operations * work_of::visit);
     clock.report({.stage = "checkpoint slots", .done = clock.work_done()});
     const std::vector<chain_step> steps = revolve_steps(stages.length(), slots);
     bool fits = false;
@@ -132,7 +132,7 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
     for (std::uint32_t slots = length; slots-- > 0;) {
       stopped = clock.poll();
       if (stopped != stop_reason::none) break;
-      clock.work();
+      clock.work(length * work_of::visit);
       clock.report({.stage = "checkpoint slots", .done = clock.work_done()});
       if (accept(p, best, revolve_steps(length, slots))) break;
     }

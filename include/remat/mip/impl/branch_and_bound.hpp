@@ -24,35 +24,36 @@ namespace remat {
 
 namespace detail::branch_and_bound_search {
 
-/// Counts operations of linear programs as work, and polls while they run.
+/// Counts operations of linear programs and nodes as work, and polls while they run.
 class effort {
  public:
   explicit effort(run_clock& clock) : clock_(clock) {}
 
   /// Counts operations. Returns false once the search must stop.
   bool spend(std::size_t operations) {
-    of_node_ += operations;
     since_poll_ += operations;
-    if (of_node_ >= mip_operations_per_work) {
-      clock_.work(of_node_ / mip_operations_per_work);
-      of_node_ %= mip_operations_per_work;
-    }
     if (since_poll_ >= poll_every) {
-      since_poll_ = 0;
+      count();
       stopped_ = stopped_ || clock_.should_stop();
     }
     return !stopped_;
   }
   /// Counts a node.
   void end_node() {
-    clock_.work();
-    of_node_ = 0;
+    count();
+    clock_.work(work_of::move);
   }
 
  private:
   static constexpr std::uint64_t poll_every = std::uint64_t{1} << 19;
+
+  void count() {
+    clock_.work(since_poll_ / mip_operations_per_work);
+    since_poll_ %= mip_operations_per_work;
+  }
+
   run_clock& clock_;
-  std::uint64_t of_node_ = 0, since_poll_ = 0;
+  std::uint64_t since_poll_ = 0;  // operations that are not counted yet
   bool stopped_ = false;
 };
 
@@ -323,7 +324,7 @@ class tree_search {
         pruned_bound_ = std::min(pruned_bound_, now.bound);
         continue;
       }
-      if (best_.nodes >= options_.most_nodes || clock_.should_stop()) break;
+      if (best_.nodes >= options_.max_nodes || clock_.should_stop()) break;
       open_.pop_back();
       if (!visit(lp, now)) break;
       if (is_unbounded_) return finish(mip_status::unbounded);
@@ -350,6 +351,7 @@ class tree_search {
   mip_result finish(mip_status status) {
     best_.status = status;
     best_.seconds = clock_.seconds();
+    best_.work = clock_.work_done();
     return std::move(best_);
   }
   [[nodiscard]] double gap() const {

@@ -41,7 +41,7 @@ struct message {
   message_kind kind = message_kind::failed;
   std::uint32_t bytes = 0;
   double bound = -mip_model::infinite;
-  std::uint64_t nodes = 0;
+  std::uint64_t nodes = 0, iterations = 0;
   mip_status status = mip_status::failed;
 };
 
@@ -177,7 +177,7 @@ struct child_task {
     if (options.run.work_limit == run_control::no_work_limit) return std::numeric_limits<int>::max();
     const double operations =
         static_cast<double>(options.run.work_limit) * static_cast<double>(mip_operations_per_work);
-    const double of_one = 4 * static_cast<double>(model.num_terms() + model.num_rows() + model.num_columns());
+    const auto of_one = static_cast<double>(mip_operations_of_iteration(model));
     return static_cast<int>(std::clamp(operations / of_one, 1.0, most));
   }
 };
@@ -188,6 +188,7 @@ inline bool solve_relaxation(const child_task& task, OsiClpSolverInterface& solv
   solver.setHintParam(OsiDoPresolveInInitial, true);
   solver.setIntParam(OsiMaxNumIteration, task.most_iterations());
   solver.initialSolve();
+  last.iterations = static_cast<std::uint64_t>(std::max(0, solver.getIterationCount()));
   solver.setHintParam(OsiDoPresolveInInitial, false, OsiHintIgnore);  // CBC crashes with this hint
   const bool is_at_limit = solver.isIterationLimitReached();
   solver.setIntParam(OsiMaxNumIteration, std::numeric_limits<int>::max());
@@ -245,7 +246,7 @@ inline void search_tree(const child_task& task, CbcModel& cbc, CbcSolverUsefulDa
   };
   if (std::isfinite(task.seconds)) set("-seconds", std::to_string(std::max(0.01, task.seconds)));
   if (task.options.relative_gap > 0) set("-ratioGap", std::to_string(task.options.relative_gap));
-  if (const std::uint64_t nodes = std::min(run.work_limit, task.options.most_nodes); nodes < 0x7fffffff)
+  if (const std::uint64_t nodes = std::min(run.work_limit / work_of::move, task.options.max_nodes); nodes < 0x7fffffff)
     set("-maxNodes", std::to_string(nodes));
   if (run.seed != 0) set("-randomCbcSeed", std::to_string(run.seed % 0x7fffffff));
   if (!task.preprocess) set("-preprocess", "off");
@@ -282,6 +283,7 @@ inline void solve_with_cbc(const child_task& task, const child_processes::child_
   search_tree(task, cbc, data);
 
   last.nodes = static_cast<std::uint64_t>(std::max(0, cbc.getNodeCount()));
+  last.iterations += static_cast<std::uint64_t>(std::max(0, cbc.getIterationCount()));
   last.bound = cbc.getBestPossibleObjValue();
   if (const double* best = cbc.bestSolution()) {
     message m;
@@ -386,6 +388,9 @@ class conversation {
   void act_on(const message& m, const char* payload) {
     heard_ = true;
     best_.result.nodes = std::max(best_.result.nodes, m.nodes);
+    best_.result.work =
+        std::max(best_.result.work, best_.result.nodes * work_of::move +
+                                        m.iterations * mip_operations_of_iteration(model_) / mip_operations_per_work);
     switch (m.kind) {
       case message_kind::bound:
         if (m.bound > best_.result.bound) {

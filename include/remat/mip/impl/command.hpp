@@ -155,7 +155,7 @@ class command_run {
     replace_all(line, "{whole_seconds}", decimal(std::max(std::floor(seconds), 1.0)));
     replace_all(line, "{gap}", decimal(options_.relative_gap));
     replace_all(line, "{nodes}",
-                std::to_string(std::min({most, options_.most_nodes, std::uint64_t{options_.run.work_limit}})));
+                std::to_string(std::min({most, options_.max_nodes, options_.run.work_limit / work_of::move})));
     replace_all(line, "{seed}", std::to_string(options_.run.seed % most));
     replace_all(line, "{mps}", quoted(mps));
     replace_all(line, "{solution}", quoted(answer));

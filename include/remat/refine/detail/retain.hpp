@@ -24,8 +24,8 @@ struct retain_options {
 ///
 /// Preconditions: `start` is legal, within the budget of `p`, and has the form that `schedule_computes` gives. The
 /// result is legal, within the budget and not slower. Deterministic.
-/// O(rounds · recomputations · length of the intervals) time. Polls, and counts one unit of work, before each
-/// recomputation and every 4096 steps of a repair's search.
+/// O(rounds · recomputations · length of the intervals) time. Polls, and counts work, before each recomputation
+/// (`work_of::visit` in the first round, then `work_of::move`) and every 4096 steps of a repair's search.
 [[nodiscard]] schedule retain(const problem& p, schedule start, run_clock& clock, const retain_options& options = {});
 
 }  // namespace remat::detail

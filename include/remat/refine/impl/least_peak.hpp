@@ -414,6 +414,7 @@ class problem_order_search {
     least_peak_order_result result;
     result.peak_bytes = peak_;
     result.proven = proven;
+    result.work = clock_.work_done();
     result.operations.reserve(order_.size());
     for (const std::uint32_t i : order_) result.operations.push_back(operations_[i]);
     return result;
@@ -440,7 +441,7 @@ class problem_order_search {
     local_search search(sequence_, dag_, order_, options_.run.seed);
     for (std::uint64_t m = 0; m < options_.moves && search.peak() > bound_; ++m) {
       if ((m & 15U) == 0 && clock_.should_stop()) break;
-      clock_.work();
+      clock_.work(4 * work_of::visit);
       if (!search.move()) continue;
       peak_ = search.peak();
       report("local search");

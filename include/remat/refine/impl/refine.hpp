@@ -190,8 +190,9 @@ class refinement {
 
   /// The share of one search in one round of all moves. The shares add up to the limit.
   [[nodiscard]] std::uint64_t moves_of(std::uint32_t round, std::size_t search) const {
-    const std::uint64_t total =
-        options_.run.work_limit != run_control::no_work_limit ? options_.run.work_limit : options_.default_moves;
+    const std::uint64_t total = options_.run.work_limit != run_control::no_work_limit
+                                    ? options_.run.work_limit / work_of::move
+                                    : options_.default_moves;
     const std::uint64_t shares = std::uint64_t{searches_} * rounds_;
     return total / shares + (round * std::uint64_t{searches_} + search < total % shares ? 1 : 0);
   }

@@ -25,9 +25,9 @@ namespace retaining {
 /// A recomputation and its rank, the least first: minus the time that its removal saves per byte and step.
 using ranked_compute = std::pair<double, std::uint32_t>;
 
-/// Counts one unit of work. Returns whether to stop.
-inline bool count_work(run_clock& clock) {
-  clock.work();
+/// Counts work. Returns true if the search must stop.
+inline bool count_work(run_clock& clock, std::uint64_t work) {
+  clock.work(work);
   return clock.should_stop();
 }
 
@@ -40,7 +40,7 @@ inline schedule fill_free_memory(const problem& p, schedule start, run_clock& cl
   std::sort(computes.begin(), computes.end());
   bool changed = false;
   for (const ranked_compute& compute : computes) {
-    if (count_work(clock)) break;
+    if (count_work(clock, work_of::visit)) break;
     changed = (line.removable(compute.second) && line.try_remove(compute.second)) || changed;
   }
   return changed ? schedule_computes(p, line.computes()) : std::move(start);
@@ -69,7 +69,7 @@ REMAT_INLINE schedule retain(const problem& p, schedule start, run_clock& clock,
   timeline plan(p);
   refine_moves moves(plan, 0);
   moves.most_repairs = options.most_repairs;
-  moves.must_stop = [&clock] { return detail::retaining::count_work(clock); };
+  moves.must_stop = [&clock] { return detail::retaining::count_work(clock, work_of::move); };
   std::vector<detail::retaining::ranked_compute> computes;
   for (std::uint32_t round = 1; round < options.rounds && !clock.should_stop(); ++round) {
     plan.load(start);
@@ -77,7 +77,7 @@ REMAT_INLINE schedule retain(const problem& p, schedule start, run_clock& clock,
     detail::retaining::rank_computes(plan, computes);
     bool changed = false;
     for (const auto& compute : computes) {
-      if (detail::retaining::count_work(clock)) break;
+      if (detail::retaining::count_work(clock, work_of::move)) break;
       changed = moves.retain(compute.second) || changed;
     }
     if (!changed) break;

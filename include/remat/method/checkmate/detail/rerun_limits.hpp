@@ -21,7 +21,7 @@ namespace remat::detail {
 /// them; docs/checkmate.md says how many decisions go.
 ///
 /// Each bound is the best over some prices of a byte, found by climbing from the best price of the moment before.
-/// Some flows for each moment, and for each pair of a moment and an operation before it. A flow is a unit of work.
+/// Some flows for each moment, and for each pair of a moment and an operation before it. A flow is `work_of::flow`.
 /// Polls the limits of `run` before and within each flow; a search that is stopped forbids less.
 class rerun_limits {
  public:

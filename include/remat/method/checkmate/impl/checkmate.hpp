@@ -47,9 +47,6 @@ inline constexpr double share_of_warm_start = 0.5, share_of_rockmate = 0.25;
 inline constexpr double share_of_relaxations = 0.4, share_of_near = 0.5, share_of_windows = 0.6;
 /// Of what is left of the limits of its step: a near program, a window, and the limits of runs again.
 inline constexpr double share_of_one = 0.3;
-/// Flows of `rerun_limits` that count as one move: they take 0.7 to 1.3 µs each on graphs in tests/data/graphs/rk, a
-/// move 8 to 21.
-inline constexpr std::uint64_t flows_per_move = 16;
 /// Near programs are not built for more operations: their tables are quadratic.
 inline constexpr std::uint32_t most_operations = 1500;
 /// Thresholds of the deterministic rounding; the first is the paper's.
@@ -233,12 +230,9 @@ class search {
   const rerun_limits& limits(run_clock& part) {
     const double time = at_most();
     if (limits_ && limits_time_ == time) return *limits_;
-    run_control run = part.limits(share_of_one);
-    if (run.work_limit != run_control::no_work_limit)
-      run.work_limit = std::min(run.work_limit, run_control::no_work_limit / flows_per_move - 1) * flows_per_move;
-    limits_.emplace(problem_, time, run);
+    limits_.emplace(problem_, time, part.limits(share_of_one));
     limits_time_ = time;
-    part.work(limits_->work() / flows_per_move);
+    part.work(limits_->work());
     return *limits_;
   }
 
@@ -261,18 +255,9 @@ class search {
     return checkmate_model(p, building);
   }
 
-  /// Moves of a unit of the backend's work: fewer for small models, whose nodes take less time.
-  [[nodiscard]] static std::uint64_t moves_per_node(const mip_model& m) {
-    return std::clamp<std::uint64_t>(m.num_terms() / 75, 1, checkmate_moves_per_node);
-  }
-
   /// Solves a model within a share of what is left of `part`, and stops when a schedule is good enough.
   mip_result solve(const mip_model& m, mip_options solving, run_clock& part, double share, std::string_view stage) {
-    const std::uint64_t price = moves_per_node(m);
     solving.run = part.limits(share);
-    if (solving.run.work_limit != run_control::no_work_limit)
-      solving.run.work_limit = std::max<std::uint64_t>(1, solving.run.work_limit / price);
-    const std::uint64_t most = std::min(solving.run.work_limit, solving.most_nodes);
     std::stop_source good;
     const std::stop_callback pass_on(clock_.control().stop, [&good] { good.request_stop(); });
     solving.run.stop = good.get_token();
@@ -284,11 +269,7 @@ class search {
     if (part.is_heard())
       solving.run.on_progress = [&](const progress& news) { part.report({.stage = stage, .done = news.done}); };
     mip_result r = backend_.solve(m, solving);
-    const bool ended = r.status == mip_status::optimal || r.status == mip_status::infeasible;
-    const std::uint64_t nodes = std::max<std::uint64_t>(1, r.nodes);
-    // A search that a limit has ended may have spent all of it on linear programs.
-    const bool is_limited = clock_.control().work_limit != run_control::no_work_limit;
-    part.work(price * (ended || !is_limited ? nodes : std::max(nodes, most)));
+    part.work(r.work);
     part.report({.stage = stage, .done = r.nodes});
     return r;
   }
@@ -380,7 +361,7 @@ class search {
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
-    solving.most_nodes = options_.window_nodes;
+    solving.max_nodes = options_.window_nodes;
     solving.on_incumbent = [&](std::span<const double> values, double) {
       if (!take_order(program.order(values), part_name)) ++wrong_;
     };
@@ -489,7 +470,7 @@ class search {
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
     if (clock_.control().work_limit == run_control::no_work_limit &&
         clock_.control().time_limit == std::chrono::nanoseconds::max())
-      solving.most_nodes = options_.default_nodes;
+      solving.max_nodes = options_.default_nodes;
     solving.on_incumbent = [&](std::span<const double> values, double) {
       if (!take_order(program.order(values), "program")) ++wrong_;
     };

@@ -38,7 +38,7 @@ class price_search {
   double at(double price) {
     if (clock_.should_stop()) return 0;
     const double cost = cut_.price(price, [&] { return clock_.should_stop(); });
-    clock_.work();  // afterwards, since the last unit of the limit is for this flow
+    clock_.work(work_of::flow);  // afterwards, since the last work of the limit is for this flow
     return cost - price * room_;
   }
   /// Multiplies the price as long as the bound rises. Returns false if it does not rise at all.

@@ -26,8 +26,8 @@ struct hierarchical_ilp_options {
   std::vector<std::uint32_t> moments{};        ///< `level_model_options::moments`
   /// A model of more columns is not solved: its first linear program alone would take minutes.
   double most_columns = 60'000;
-  std::uint64_t default_nodes = 100;  ///< nodes of the backend's search if there is no limit at all
-  run_control run{};                  ///< for the whole call; `on_progress` gets the time of the best choices
+  std::uint64_t nodes = 100;  ///< of the backend's search, unless the only limit is one on time
+  run_control run{};          ///< for the whole call; `on_progress` gets the time of the best choices
 };
 
 /// The fastest choices found for a level, and what is known of them.
@@ -41,6 +41,7 @@ struct level_solution {
   mip_status status = mip_status::no_solution;
   double lower_bound = 0;   ///< on the time of schedules of the form; the backend's word, too
   std::uint64_t nodes = 0;  ///< of the backend's search tree
+  std::uint64_t work = 0;   ///< that the backend counted
   std::size_t columns = 0;  ///< of the integer program; 0: none was built
   std::size_t rows = 0;     ///< of the integer program
   bool refused = false;     ///< the integer program was not solved, because of `most_columns`
@@ -49,10 +50,10 @@ struct level_solution {
 
 /// Solves H-ILP (`level_model`) with a MIP backend: the fastest choices found for a level within a budget.
 ///
-/// Each solution of the backend is decoded and counts by what `simulate_level` says of it. A unit of work is a node of
-/// the backend; without any limit, the backend ends after `default_nodes` nodes. For a work limit the answer is the
-/// same every time. Cancellation: building the model polls at every event, and the backend stops as it promises. Throws
-/// `bad_argument` by `require_valid`, and for options that `level_model` refuses or that are NaN or negative.
+/// Each solution of the backend is decoded and counts by what `simulate_level` says of it. Work is that of the backend.
+/// For a work limit the answer is the same every time. Cancellation: building the model polls at every event, and the
+/// backend stops as it promises. Throws `bad_argument` by `require_valid`, and for options that `level_model` refuses
+/// or that are NaN or negative.
 [[nodiscard]] level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level, std::int64_t budget,
                                               const hierarchical_ilp_options& options = {});
 

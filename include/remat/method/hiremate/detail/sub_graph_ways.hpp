@@ -65,20 +65,15 @@ struct sub_graph_table {
 [[nodiscard]] sub_graph_table find_sub_graph_options(const flat_graph& g, std::span<const sub_graph> sub_graphs,
                                                      const sub_graph_search& search, run_clock& clock);
 
-namespace sub_graphs {
+/// Columns² of an integer program that a unit of work pays for: its first linear program takes time in proportion to
+/// the square of the columns, or more.
+inline constexpr double columns_squared_per_work = 12.5;
 
-/// Work of a node of an integer program: its linear program takes time in proportion to the square of the columns.
-inline constexpr double columns_squared_per_move = 200;
-[[nodiscard]] inline double moves_of_node(double columns) {
-  return std::max(1.0, columns * columns / columns_squared_per_move);
+/// True if the limit on work pays for the first linear program of an integer program.
+[[nodiscard]] inline bool pays_for_program(const run_control& run, double columns) noexcept {
+  return run.work_limit == run_control::no_work_limit ||
+         columns * columns <= static_cast<double>(run.work_limit) * columns_squared_per_work;
 }
-/// The nodes that `work` pays for, at most `most`.
-[[nodiscard]] inline std::uint64_t nodes_within(std::uint64_t work, double moves_per_node, std::uint64_t most) {
-  const double nodes = static_cast<double>(work) / moves_per_node;
-  return nodes >= static_cast<double>(most) ? most : static_cast<std::uint64_t>(nodes);
-}
-
-}  // namespace sub_graphs
 
 }  // namespace remat::detail
 

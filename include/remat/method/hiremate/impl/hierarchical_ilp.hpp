@@ -110,9 +110,9 @@ class search {
     if (best_.found && options_.warm_start)
       if (auto values = program.encode(best_.choices)) solving.start = std::move(*values);
     solving.run = clock_.limits();
-    if (solving.run.work_limit == run_control::no_work_limit &&
+    if (solving.run.work_limit != run_control::no_work_limit ||
         solving.run.time_limit == std::chrono::nanoseconds::max())
-      solving.run.work_limit = options_.default_nodes;
+      solving.max_nodes = options_.nodes;
     solving.run.on_progress = [this](const progress& of_backend) {
       clock_.report({.solver = "hierarchical_ilp",
                      .stage = "integer program",
@@ -131,6 +131,7 @@ class search {
 
   void conclude(const level_model& program, const mip_result& r) {
     best_.nodes = r.nodes;
+    best_.work = r.work;
     best_.status = r.status;
     std::string outcome(to_string(r.status));
     if (r.status == mip_status::infeasible && best_.found) {

@@ -337,29 +337,21 @@ class search {
     if (solving.again_from >= builder.level().runs.size()) return;  // nothing to decide
     if (!top.choices.empty()) solving.starts.push_back(top.choices);
     solving.most_columns = options_.most_columns;
-    solving.default_nodes = options_.nodes;
+    solving.nodes = options_.nodes;
     solving.good_enough = options_.good_enough;
     run_clock part = clock_.part(share, "integer program");
     solving.run = part.control();
-    double moves_per_node = 1;
-    if (solving.run.work_limit != run_control::no_work_limit) {
-      // The first linear program takes time in proportion to the square of the columns, or more.
-      const auto work = static_cast<double>(solving.run.work_limit);
-      solving.most_columns = std::min(options_.most_columns, std::sqrt(work * sub_graphs::columns_squared_per_move));
-      const double columns = std::min(solving.most_columns, level_model::size_estimate(builder.level()));
-      moves_per_node = sub_graphs::moves_of_node(columns);
-      solving.run.work_limit = sub_graphs::nodes_within(solving.run.work_limit, moves_per_node, options_.nodes);
-      if (solving.run.work_limit == 0) {
-        figures own;
-        own.set("refused", true);
-        own.set("ending", "not begun: a node is more than the work that is left");
-        c.own.set("h_ilp", {std::move(own)});
-        return;
-      }
+    const double columns = std::min(options_.most_columns, level_model::size_estimate(builder.level()));
+    if (!pays_for_program(solving.run, columns)) {
+      figures own;
+      own.set("refused", true);
+      own.set("ending", "not begun: its first linear program is more than the work that is left");
+      c.own.set("h_ilp", {std::move(own)});
+      return;
     }
     const double begin = clock_.seconds();
     const level_solution found = hierarchical_ilp(backend_, builder.level(), p_.budget(), solving);
-    part.work(static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node));
+    part.work(found.work);
     figures own;
     own.set("refused", found.refused);
     own.set("columns", found.columns);

@@ -124,7 +124,7 @@ class searcher {
         out_.whole = false;
         return;
       }
-      clock_.work();
+      clock_.work(p.graph().num_operations * work_of::visit);
       const std::vector<chain_step> steps = program.steps(*e);
       for (const bool whole : {true, false})
         if (std::optional<part_option> way = runs_.option_of(schedule_computes(p, program.expand(steps, whole))))

@@ -274,7 +274,7 @@ class finder {
     hierarchical_ilp_options solving;
     solving.again_from = static_cast<std::uint32_t>(children.size()) + 1;
     solving.most_columns = search_.most_columns;
-    solving.default_nodes = search_.nodes;
+    solving.nodes = search_.nodes;
     solving.good_enough = 1e-3;
     // Most programs end early, and many of the grid are not needed: each may take several equal shares. The time is
     // that of all classes, the work that of one; what other threads have done must not count there.
@@ -282,17 +282,13 @@ class finder {
     solving.run = clock.limits(0.25);
     solving.run.time_limit = clock.limits(std::min(0.25, 8.0 / static_cast<double>(left))).time_limit;
     solving.run.threads = 1;
-    const double columns = std::min(search_.most_columns, level_model::size_estimate(level.builder().level()));
-    const double moves_per_node = moves_of_node(columns);
-    if (solving.run.work_limit != run_control::no_work_limit) {
-      solving.run.work_limit = nodes_within(solving.run.work_limit, moves_per_node, search_.nodes);
-      if (solving.run.work_limit == 0) {
-        ++refused_;
-        return {};
-      }
+    const double estimate = level_model::size_estimate(level.builder().level());
+    if (!pays_for_program(solving.run, std::min(search_.most_columns, estimate))) {
+      ++refused_;
+      return {};
     }
     const level_solution found = hierarchical_ilp(*search_.backend, level.builder().level(), peak, solving);
-    clock.work(static_cast<std::uint64_t>(static_cast<double>(found.nodes) * moves_per_node));
+    clock.work(found.work);
     ++programs_;
     if (found.refused) ++refused_;
     if (!found.found) return {};

@@ -154,7 +154,7 @@ class chain_search {
   [[nodiscard]] std::vector<std::vector<stage_way>> find_ways(const stage_chain& chain) {
     block_list blocks = find_blocks(chain);
     if (effort_ + blocks.effort > options_.block_effort ||
-        clock_.work_left() / std::max<std::uint64_t>(options_.moves, 1) < blocks.fresh.size()) {
+        clock_.work_left() / std::max<std::uint64_t>(options_.moves * work_of::move, 1) < blocks.fresh.size()) {
       ++chains_refused_;
       return {};
     }

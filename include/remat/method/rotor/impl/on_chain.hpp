@@ -23,9 +23,9 @@ enum class verdict : std::uint8_t { found, none, stopped, too_large };
 
 /// Counts the rows of a table as work before the table is filled, since an incomplete table is of no use.
 inline stop_reason spend(run_clock& clock, std::uint64_t rows) {
-  const std::uint64_t left = clock.work_left();
-  const bool enough = rows < left;
-  clock.work(enough ? rows : left);
+  const std::uint64_t left = clock.work_left(), work = rows * work_of::table_row;
+  const bool enough = work < left;
+  clock.work(enough ? work : left);
   return enough ? clock.poll() : stop_reason::work;
 }
 
@@ -92,7 +92,7 @@ class chain_search {
 
   /// Visits at most `max_visits` breakpoints, and no more than the work that is left pays for.
   verdict fill(breakpoint_table& table, std::uint64_t max_visits) {
-    constexpr std::uint64_t each = 1000;  // breakpoints in a unit of work
+    constexpr std::uint64_t each = 1000 / work_of::table_row;  // breakpoints in a unit of work
     stopped_ = spend(clock_, table.rows());
     if (stopped_ != stop_reason::none) return verdict::stopped;
     const std::uint64_t left = clock_.work_left();

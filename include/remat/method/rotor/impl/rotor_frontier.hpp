@@ -104,7 +104,7 @@ class frontier_solve {
 
   /// Counts the work of a fill, and sets the status if it did not end with a table. Returns whether it did.
   bool record(fill_outcome end, std::uint64_t rows) {
-    clock_.work(rows);
+    clock_.work(rows * work_of::table_row);
     if (end == fill_outcome::too_large) out_.status_ = solve_status::error;
     if (end == fill_outcome::stopped)
       out_.status_ = clock_.poll() == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;

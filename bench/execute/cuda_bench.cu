@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"

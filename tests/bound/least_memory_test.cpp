@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "remat/cost/measured.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/exhaustive.hpp"

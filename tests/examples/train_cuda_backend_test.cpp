@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"

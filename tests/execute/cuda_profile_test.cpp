@@ -18,7 +18,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/training_graph.hpp"

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "remat/cost/concepts.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"

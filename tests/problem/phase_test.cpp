@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "support/random_graph.hpp"
 

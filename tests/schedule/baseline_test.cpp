@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-#include "remat/cost/measured.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"

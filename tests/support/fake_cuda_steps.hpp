@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"

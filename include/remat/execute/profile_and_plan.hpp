@@ -15,8 +15,7 @@
 
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
-#include "remat/cost/callable.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"

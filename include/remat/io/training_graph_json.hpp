@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "remat/cost/spec.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"

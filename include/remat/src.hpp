@@ -5,8 +5,6 @@
 /// The definitions of every declaration that needs the standard library alone. In the compiled form (docs/compiled.md)
 /// exactly one source file of a program includes this.
 #include "remat/bound/impl/least_memory.hpp"
-#include "remat/bound/impl/moment_branch.hpp"
-#include "remat/bound/impl/moment_cut.hpp"
 #include "remat/bound/impl/turnaround.hpp"
 #include "remat/chain/impl/breakpoint_table.hpp"
 #include "remat/chain/impl/chain.hpp"
@@ -83,7 +81,6 @@
 #include "remat/mip/impl/mps.hpp"
 #include "remat/mip/impl/phase_model.hpp"
 #include "remat/mip/impl/solution_file.hpp"
-#include "remat/problem/impl/phase.hpp"
 #include "remat/problem/impl/problem.hpp"
 #include "remat/refine/impl/eviction_pass.hpp"
 #include "remat/refine/impl/least_peak.hpp"

@@ -30,7 +30,7 @@
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/render/trace_json.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"

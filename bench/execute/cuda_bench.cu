@@ -24,7 +24,7 @@
 #include "remat/execute/launch_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "train/gpt.hpp"
 #include "train/host_backend.hpp"
 #include "train/trainer.hpp"

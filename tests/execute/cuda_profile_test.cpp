@@ -24,7 +24,7 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "support/fake_cuda.hpp"
 
 using namespace remat;

@@ -24,8 +24,8 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

@@ -20,6 +20,7 @@
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"

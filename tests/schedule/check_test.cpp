@@ -165,7 +165,7 @@ TEST_CASE("agrees with an independent checker on all graphs") {
         std::string file = name + "-" + std::to_string(i) + ".json";
         std::replace(file.begin(), file.end(), '/', '_');
         std::ofstream out(std::filesystem::path(folder) / file);
-        write_schedule(out, {.graph = read.graph.name(), .solver = "test", .plan = plan});
+        out << to_json({.graph = read.graph.name(), .solver = "test", .plan = plan});
         continue;
       }
       REQUIRE(std::getline(verdicts, line));

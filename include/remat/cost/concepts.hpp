@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <type_traits>
 
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"

@@ -13,7 +13,6 @@
 #include "remat/bound/detail/max_flow.hpp"
 #include "remat/core/id.hpp"
 #include "remat/problem/detail/listed_order.hpp"
-#include "remat/problem/problem.hpp"
 
 namespace remat::detail {
 

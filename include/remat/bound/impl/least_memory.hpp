@@ -4,10 +4,7 @@
 #include "remat/bound/least_memory.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"

@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_cut.hpp"

@@ -5,21 +5,10 @@
 
 #include <Eigen/Core>
 #include <Eigen/QR>
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstddef>
 #include <iterator>
-#include <limits>
 #include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 
 namespace remat {
 

@@ -3,11 +3,7 @@
 
 #include "remat/cost/models.hpp"
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 

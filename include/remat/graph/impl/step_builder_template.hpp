@@ -4,7 +4,6 @@
 #include "remat/graph/step_builder.hpp"
 
 #include "remat/core/error.hpp"
-#include "remat/graph/detail/label.hpp"
 
 namespace remat {
 

@@ -3,11 +3,6 @@
 
 #include "remat/graph/training_graph.hpp"
 
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <utility>
-
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/graph/detail/label.hpp"

@@ -7,11 +7,9 @@
 #include <charconv>
 #include <cstdint>
 #include <fstream>
-#include <istream>
 #include <limits>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"

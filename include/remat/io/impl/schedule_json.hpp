@@ -3,16 +3,10 @@
 
 #include "remat/io/schedule_json.hpp"
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"

@@ -4,12 +4,8 @@
 #include "remat/io/training_graph_json.hpp"
 
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <limits>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -5,18 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/graph/detail/label.hpp"
 #include "remat/graph/detail/topological_order.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 

@@ -3,11 +3,6 @@
 
 #include "remat/schedule/check.hpp"
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"

@@ -4,19 +4,12 @@
 #include "remat/schedule/lifetime.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <map>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace remat {

@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"

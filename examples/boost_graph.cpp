@@ -3,7 +3,7 @@
 #include <iostream>
 #include <vector>
 
-#include "remat/cost/callable.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/boost_view.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/spec.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"

@@ -30,7 +30,7 @@
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/render/trace_json.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
@@ -346,8 +346,7 @@ bool write_files(const input& in, const arguments& args, const std::vector<outco
   const outcome& first = all.front();
   if (!args.out.empty() && first.plan)
     written &= write_file(args.out, [&](std::ostream& file) {
-      remat::write_schedule(file,
-                            remat::schedule_file{in.what.name, first.solver, first.budget, first.peak, *first.plan});
+      file << remat::to_json({in.what.name, first.solver, first.budget, first.peak, *first.plan});
     });
   if (!args.intervals.empty() && first.memory) {
     const std::string text = remat::to_csv(to_intervals(in.step->instance, first));

@@ -66,7 +66,7 @@ std::optional<arguments> parse(int argc, char** argv) {
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--threads", out.threads, "Operations that may run at a time, 1 by default")
       ->type_name("K")
-      ->check(CLI::Range(1U, remat::stream_options::most_streams));
+      ->check(CLI::Range(1U, remat::stream_options::max_streams));
   app.add_option("--burn", out.burn, "Seconds that kernels take for each unit of planned time; 0 (the default): none")
       ->type_name("SCALE")
       ->check(CLI::Range(0.0, 1e9));

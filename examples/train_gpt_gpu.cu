@@ -22,8 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/callable.hpp"
-#include "remat/cost/roofline.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/kernels.hpp"

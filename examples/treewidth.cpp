@@ -20,7 +20,7 @@
 #include <string>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/io/pace.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/twremat.hpp"

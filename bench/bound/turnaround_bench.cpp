@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "remat/bound/turnaround.hpp"
-#include "remat/cost/measured.hpp"
-#include "remat/cost/roofline.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"

@@ -18,13 +18,13 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 
 namespace {
 

@@ -27,8 +27,8 @@
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/refined.hpp"
-#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "support/csv.hpp"
 
 namespace {

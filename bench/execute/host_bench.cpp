@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/roofline.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/block_stack.hpp"

@@ -40,13 +40,13 @@ void read_document(benchmark::State& state) {
 
 void read_graph(benchmark::State& state) {
   const std::string text = text_of(state);
-  for (auto _ : state) benchmark::DoNotOptimize(remat::parse_training_graph(text, "graph"));
+  for (auto _ : state) benchmark::DoNotOptimize(remat::to_training_graph({text, "graph"}));
   finish(state, text);
 }
 
 void read_and_validate(benchmark::State& state) {
   const std::string text = text_of(state);
-  for (auto _ : state) benchmark::DoNotOptimize(remat::to_training_step(remat::json_document(text, "graph")));
+  for (auto _ : state) benchmark::DoNotOptimize(remat::to_training_step({text, "graph"}));
   finish(state, text);
 }
 

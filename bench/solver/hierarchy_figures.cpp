@@ -34,7 +34,7 @@
 
 #include <sys/resource.h>
 
-#include "remat/cost/spec.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/checkmate_cbc.hpp"
 #include "remat/method/exact.hpp"

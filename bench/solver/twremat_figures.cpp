@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/cost/spec.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/method/automatic.hpp"

@@ -205,7 +205,7 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
   out.threads = std::max(1U, std::thread::hardware_concurrency());
   if (given("--threads")) out.threads = whole<unsigned>("--threads", texts.threads, 1, 1024);
   if (given("--streams"))
-    out.streams = whole<std::uint32_t>("--streams", texts.streams, 1, remat::stream_options::most_streams);
+    out.streams = whole<std::uint32_t>("--streams", texts.streams, 1, remat::stream_options::max_streams);
   if (given("--gap")) out.gap = real("--gap", texts.gap, "a number from 0, such as 0.01 for 1 % of the least time");
   if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", texts.slots, 1, 10'000'000);
   if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/profile.hpp"

@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "remat/cost/measured.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/exhaustive.hpp"
@@ -85,7 +84,7 @@ TEST_CASE("the operation and the bytes are named") {
   CHECK(
       once.message() ==
       "operation 2 needs 263 bytes when it first runs: 253 for its inputs, outputs and workspace, the rest for tensors "
-      "that are wanted later and cannot be made again");
+      "that are read later and cannot be computed again");
 }
 
 TEST_CASE("the end of the step: all outputs, and the last operation beside them") {

@@ -48,7 +48,7 @@ struct network {
     f.finish();
     for (std::uint32_t i = 0; i < arcs.size(); ++i) f.set_capacity(i, arcs[i].forward, arcs[i].backward);
     for (std::uint32_t v = 0; v < nodes; ++v) {
-      f.set_source(v, source[v]);
+      f.raise_source(v, source[v]);
       f.set_sink(v, sink[v]);
     }
   }
@@ -162,7 +162,7 @@ TEST_CASE("a long chain, and nodes that are added one by one") {
   }
   f.finish();
   for (std::uint32_t a = 0; a + 1 < n; ++a) f.set_capacity(a, 1000 + a % 7);
-  f.set_source(0, 5000);
+  f.raise_source(0, 5000);
   f.set_sink(n - 1, max_flow::infinite);
   CHECK(f.run());
   CHECK(f.value() == 1000);

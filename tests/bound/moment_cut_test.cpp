@@ -106,19 +106,4 @@ TEST_CASE("rounding is downwards, also for times and sizes that are no whole num
   }
 }
 
-TEST_CASE("working sets and the listed order's memory") {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const problem p = test::random_problem(seed, {.operations = 12, .dead = 0});
-    const flat_graph& s = p.graph();
-    if (std::count(s.needed.begin(), s.needed.end(), 0) > 0) continue;
-    const auto memory = listed_order_sums<std::int64_t>(s, [&](std::uint32_t t) { return s.bytes[t]; });
-    std::int64_t peak = 0;
-    for (std::uint32_t o = 0; o < s.num_operations; ++o) {
-      peak = std::max(peak, memory[o] + s.workspace[o]);
-      CHECK(working_set_bytes(s, o) <= memory[o] + s.workspace[o]);
-    }
-    CHECK(peak == s.baseline_peak);
-  }
-}
-
 }  // namespace

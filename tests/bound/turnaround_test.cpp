@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"
@@ -56,8 +56,8 @@ TEST_CASE("the bound never exceeds the least time of all schedules, and infeasib
         REQUIRE(r.lower_bound >= p.graph().needed_time);
         REQUIRE(r.infeasible == (r.least_memory.bytes > budget));
         if (r.recomputation > 0 && !r.infeasible) {
-          REQUIRE(r.choice.bytes + r.working_set <= budget);
-          REQUIRE(r.choice.time >= r.recomputation * (1 - 1e-12));
+          REQUIRE(r.choice_bytes + r.working_set <= budget);
+          REQUIRE(r.choice_time >= r.recomputation * (1 - 1e-12));
         }
       }
       infeasible += std::isinf(optimum);
@@ -213,7 +213,7 @@ TEST_CASE("limits on time are obeyed in every part of the bound") {
     const turnaround_result r = turnaround_bound(p.with_budget(p.graph().baseline_peak / 2), options);
     CHECK(r.lower_bound >= p.graph().needed_time);
     CHECK(processor_seconds() - start < milliseconds * 1e-3 + 0.2);
-    CHECK((r.choice.bytes > 0 || r.saved.empty()));
+    CHECK((r.choice_bytes > 0 || r.saved.empty()));
   }
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/problem/problem.hpp"
 
 struct my_graph {

@@ -9,13 +9,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/cost/callable.hpp"
-#include "remat/cost/flops.hpp"
-#include "remat/cost/linear.hpp"
-#include "remat/cost/measured.hpp"
-#include "remat/cost/roofline.hpp"
-#include "remat/cost/spec.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 

@@ -33,9 +33,9 @@
 #include "remat/memory/check.hpp"
 #include "remat/memory/interval.hpp"
 #include "remat/memory/plan.hpp"
-#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/simplify.hpp"
 
 namespace fs = std::filesystem;
 

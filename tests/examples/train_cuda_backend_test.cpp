@@ -15,12 +15,12 @@
 #include <span>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "train/gpt.hpp"
 #include "train/host_backend.hpp"
 #include "train/trainer.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/cost/callable.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/run_step.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/cuda_stand_in.cuh"
 #include "remat/execute/stand_in.hpp"

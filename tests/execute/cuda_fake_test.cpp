@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/fake_cuda.hpp"

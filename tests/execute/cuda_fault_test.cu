@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"

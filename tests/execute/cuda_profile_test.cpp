@@ -18,13 +18,13 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "support/fake_cuda.hpp"
 
 using namespace remat;

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda_profile.cuh"
 #include "remat/execute/cuda_stand_in.cuh"
 #include "remat/execute/stand_in.hpp"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/interval.hpp"
@@ -26,9 +26,9 @@
 #include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
-#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive_arena.hpp"
 #include "support/random_graph.hpp"

@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"

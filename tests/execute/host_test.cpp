@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"

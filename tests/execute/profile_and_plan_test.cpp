@@ -20,14 +20,13 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/solution.hpp"
 #include "support/random_graph.hpp"
 #include "support/scripted_executor.hpp"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/stand_in.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"

@@ -14,7 +14,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 

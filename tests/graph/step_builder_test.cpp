@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/callable.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/run_step.hpp"

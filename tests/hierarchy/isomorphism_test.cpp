@@ -16,8 +16,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
-#include "remat/cost/roofline.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/partition.hpp"

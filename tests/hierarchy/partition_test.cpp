@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"

@@ -28,7 +28,7 @@ std::string error_with(const char* where, const nlohmann::json& value) {
   nlohmann::json j = small();
   j[nlohmann::json::json_pointer(where)] = value;
   try {
-    (void)remat::parse_chain(j.dump(), "c.json");
+    (void)remat::to_chain({j.dump(), "c.json"});
   } catch (const remat::bad_file& e) {
     return e.what();
   }
@@ -65,15 +65,15 @@ TEST_CASE("every bundled chain reads to the values in its file") {
 
 TEST_CASE("text and stream give the same; the stated peak may be missing") {
   nlohmann::json j = small();
-  const remat::chain c = remat::parse_chain(j.dump(), "c");
+  const remat::chain c = remat::to_chain({j.dump(), "c"});
   CHECK(c.store_all_peak_bytes() == 140);  // 8 + 24 + 4 + 4 + 100
   std::istringstream in(j.dump());
-  CHECK(remat::read_chain(in, "c") == c);
+  CHECK(remat::to_chain(remat::json_document::read(in, "c")) == c);
   j.erase("store_all_peak_bytes");
-  CHECK(remat::parse_chain(j.dump(), "c") == c);
+  CHECK(remat::to_chain({j.dump(), "c"}) == c);
 }
 
-TEST_CASE("what is not right is a bad_file with its place") {
+TEST_CASE("what is no chain is a bad_file with its place") {
   CHECK(error_with("/format", "training-graph") ==
         "c.json: /format: is \"training-graph\"; it must be \"remat-chain\"");
   CHECK(error_with("/version", 0) == "c.json: /version: is 0; it must be 1, the version that can be read");

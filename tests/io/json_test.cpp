@@ -77,9 +77,6 @@ void check_same(const nlohmann::json& root, const nlohmann::json& expected, cons
     case json_value::type::string:
       CHECK(expected == std::string(value.string()));
       break;
-    case json_value::type::key:
-      CHECK(false);
-      break;
     case json_value::type::array: {
       REQUIRE(expected.is_array());
       CHECK(expected.size() == value.size());
@@ -154,8 +151,8 @@ TEST_CASE("64 levels are read, 65 are not") {
   const auto nested = [](std::size_t levels) {
     return "{\"a\":" + std::string(levels - 1, '[') + std::string(levels - 1, ']') + "}";
   };
-  CHECK(json_document(nested(json_document::deepest), "f").root().size() == 1);
-  CHECK_THROWS_AS(json_document(nested(json_document::deepest + 1), "f"), remat::bad_file);
+  CHECK(json_document(nested(json_document::max_depth), "f").root().size() == 1);
+  CHECK_THROWS_AS(json_document(nested(json_document::max_depth + 1), "f"), remat::bad_file);
 }
 
 TEST_CASE("duplicate keys: in small and large objects, not in different ones") {

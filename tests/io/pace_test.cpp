@@ -53,7 +53,7 @@ TEST_CASE("what is no graph is refused with the line and what would be right") {
   refused_graph("p cnf 1 1\n1 1\n", "p tw VERTICES EDGES");
   refused_graph("p tw 3\n", "p tw VERTICES EDGES");
   refused_graph("p tw -1 0\n", "line 1: `-1` is no number of vertices");
-  refused_graph("p tw 3 1\n1 4\n", "line 2: `4` is no vertex; a whole number from 1 to 3 is right");
+  refused_graph("p tw 3 1\n1 4\n", "line 2: `4` is no vertex; expected a whole number from 1 to 3");
   refused_graph("p tw 3 1\n0 1\n", "line 2: `0` is no vertex");
   refused_graph("p tw 3 1\n1 2x\n", "`2x` is no vertex");
   refused_graph("p tw 3 1\n1 2 3\n", "line 2: an edge is two vertices; here are 3 words");

@@ -36,7 +36,7 @@ remat::schedule_file random_file(std::uint64_t seed) {
 /// The message of the error that reading gives.
 std::string error_of(const std::string& text) {
   try {
-    (void)remat::parse_schedule(text, "s.json");
+    (void)remat::to_schedule({text, "s.json"});
   } catch (const remat::bad_file& e) {
     return e.what();
   }
@@ -55,10 +55,9 @@ TEST_CASE("what is written reads back the same, from text, stream and file") {
     CAPTURE(seed);
     const remat::schedule_file file = random_file(seed);
     const std::string text = remat::to_json(file);
-    CHECK(remat::parse_schedule(text, "s") == file);
-    std::stringstream stream;
-    remat::write_schedule(stream, file);
-    CHECK(remat::read_schedule(stream, "s") == file);
+    CHECK(remat::to_schedule({text, "s"}) == file);
+    std::istringstream stream(text);
+    CHECK(remat::to_schedule(remat::json_document::read(stream, "s")) == file);
     remat::write_schedule(path, file);
     CHECK(remat::read_schedule(path) == file);
   }
@@ -77,10 +76,10 @@ TEST_CASE("the written text is the format") {
 }
 
 TEST_CASE("what may be missing or null, and unknown keys") {
-  const auto file = remat::parse_schedule(
-      R"({"format": "training-schedule", "version": 1, "graph": "g", "solver": null, "budget_bytes": null, "steps": [],
+  const auto file = remat::to_schedule(
+      {R"({"format": "training-schedule", "version": 1, "graph": "g", "solver": null, "budget_bytes": null, "steps": [],
           "time": 1.5})",
-      "s");
+       "s"});
   CHECK(file == remat::schedule_file{"g", "", {}, {}, {}});
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("the small file: all that is optional, and the same from a stream") {
   const std::string text = small().dump();
   CHECK(error_of(text) == "");
   std::istringstream in(text);
-  const remat::training_graph g = remat::read_training_graph(in, "stream");
+  const remat::training_graph g = remat::to_training_graph(remat::json_document::read(in, "stream"));
   CHECK(g.name() == "small");
   CHECK(g.num_operations() == 3);
   CHECK(g.kind(tensor_id{3}) == remat::tensor_kind::saved);
@@ -195,7 +195,7 @@ TEST_CASE("a missing key is named, with its place") {
 }
 
 TEST_CASE("an operation without a phase has an unknown one") {
-  const remat::training_graph g = remat::parse_training_graph(without("/operations/1", "phase"), "g.json");
+  const remat::training_graph g = remat::to_training_graph({without("/operations/1", "phase"), "g.json"});
   CHECK(g.phase(op_id{0}) == remat::op_phase::forward);
   CHECK(g.phase(op_id{1}) == remat::op_phase::unknown);
 }

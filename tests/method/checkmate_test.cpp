@@ -17,7 +17,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"

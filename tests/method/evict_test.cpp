@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"

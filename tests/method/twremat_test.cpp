@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/cost/spec.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"

@@ -130,7 +130,7 @@ TEST_CASE("flat arrays that are no training step") {
         "operation 1: output 1000 is no tensor; there are 3");
   CHECK(error_after<bad_graph>([](flat_graph& g) {
           g.outputs = {{0, 1, 3}, {1, 2, 2}};
-        }) == "operation 1 lists output 2 twice; once is right");
+        }) == "operation 1 lists output 2 twice; it must list it once");
   CHECK(error_after<bad_graph>([](flat_graph& g) { g.inputs.values[0] = 2; }) ==
         "the graph has a cycle: operation 0 → operation 1 → operation 0; a training step has none");
   CHECK(error_after<bad_graph>([](flat_graph& g) {

@@ -16,8 +16,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/cost/callable.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 
 namespace {
@@ -287,7 +286,7 @@ TEST_CASE("graphs that are no training step") {
   }
   SUBCASE("an output twice") {
     operation("f", {w}, {x, y, x});
-    CHECK(error_of(g) == "operation 0 (f) lists output 1 twice; once is right");
+    CHECK(error_of(g) == "operation 0 (f) lists output 1 twice; it must list it once");
   }
   SUBCASE("a read of what nobody writes") {
     operation("f", {x}, {y});

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/partition.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"

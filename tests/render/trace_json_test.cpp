@@ -19,8 +19,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/callable.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"

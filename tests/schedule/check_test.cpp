@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -165,7 +165,7 @@ TEST_CASE("agrees with an independent checker on all graphs") {
         std::string file = name + "-" + std::to_string(i) + ".json";
         std::replace(file.begin(), file.end(), '/', '_');
         std::ofstream out(std::filesystem::path(folder) / file);
-        write_schedule(out, {.graph = read.graph.name(), .solver = "test", .plan = plan});
+        out << to_json({.graph = read.graph.name(), .solver = "test", .plan = plan});
         continue;
       }
       REQUIRE(std::getline(verdicts, line));

@@ -13,7 +13,7 @@
 
 #include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"

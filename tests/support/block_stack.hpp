@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/roofline.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/step_builder.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "remat/core/detail/random.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"

@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/cost/measured.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "support/fake_cuda.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"

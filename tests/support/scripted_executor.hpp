@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/twremat.hpp"

@@ -27,13 +27,13 @@ struct least_memory_result {
   std::int64_t working_set = 0;                ///< bytes of that operation
   std::vector<tensor_id> also_resident{};      ///< beside the working set, for `first_run`
 
-  /// Returns the reason in words, in one line. `name` is the name of `operation`, where it is known.
+  /// Returns the reason in words, in one line. `name` is the name of `operation`, if it is known.
   [[nodiscard]] std::string message(const std::string& name = {}) const;
 };
 
 /// Options of `least_memory_bound`.
 struct least_memory_options {
-  std::uint32_t moments = 64;  ///< most first runs that are tried where some operation must not run twice
+  std::uint32_t moments = 64;  ///< the largest number of first runs that are tried
   run_control run{};           ///< `stop` and `time_limit` end the search; the other fields are not used
 };
 
@@ -47,13 +47,13 @@ struct least_memory_options {
 
 /// Returns a lower bound on the peak of every schedule, whatever time it takes: no budget below it can be met.
 ///
-/// The bound is `largest_working_set` or, where some operations must not run twice, the least memory in use at the
-/// first run of an operation (a minimum cut, `moment_cut::least_bytes`), whichever is larger. First runs are tried in
-/// descending order of the bytes that the listed order holds there and that cannot be computed again. A first run that
-/// takes no more memory than the bound in the listed order is left out: it cannot raise the bound. So the bound is the
-/// largest of its kind, unless `moments` or the run control ends the search; then it is smaller, but valid.
-/// O(operations + reads and writes) time, and one maximum flow for each first run that is tried. Polls before each wave
-/// of a flow. Proofs: docs/bounds.md, section 5.
+/// The bound is `largest_working_set` or, if some operations must not run twice, the least memory in use at the first
+/// run of an operation (a minimum cut), whichever is larger. First runs are tried in descending order of the bytes that
+/// the listed order holds there and that cannot be computed again. A first run that takes no more memory than the bound
+/// in the listed order is left out: it cannot raise the bound. So the bound is the largest of its kind, unless
+/// `moments` or the run control ends the search; then it is smaller, but valid. O(operations + reads and writes) time,
+/// and one maximum flow for each first run that is tried. Polls before each wave of a flow. Proofs: docs/bounds.md,
+/// section 5.
 [[nodiscard]] least_memory_result least_memory_bound(const problem& p, const least_memory_options& options = {});
 
 }  // namespace remat

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <type_traits>
 
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
@@ -34,7 +33,7 @@ concept workspace_cost_model = cost_model<C, G> && requires(const C& c, const G&
   { c.workspace(g, o) } -> std::convertible_to<std::int64_t>;
 };
 
-/// Returns the bytes of tensor `t`: the model's where it gives them, otherwise the graph's.
+/// Returns the bytes of tensor `t`: the model's if it gives them, otherwise the graph's.
 template <class G, class C>
 requires cost_model<C, G> &&(sizing_cost_model<C, G> || sized_graph<G>) [[nodiscard]] constexpr std::int64_t
     bytes_of(const C& c, const G& g, tensor_id t) {
@@ -44,8 +43,7 @@ requires cost_model<C, G> &&(sizing_cost_model<C, G> || sized_graph<G>) [[nodisc
     return g.bytes(t);
 }
 
-/// Returns the bytes of workspace of operation `o`: the model's where it gives them, otherwise the graph's, otherwise
-/// 0.
+/// Returns the bytes of workspace of operation `o`: the model's if it gives them, otherwise the graph's, otherwise 0.
 template <class G, class C>
 requires cost_model<C, G>
 [[nodiscard]] constexpr std::int64_t workspace_of(const C& c, const G& g, op_id o) {

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +17,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
+#include "remat/graph/detail/label.hpp"
 
 namespace remat {
 
@@ -28,8 +27,8 @@ struct operation_work {
   double bytes = std::numeric_limits<double>::quiet_NaN();  ///< bytes of memory traffic
 };
 
-/// Returns the work that a graph states. Where the graph does not know the bytes accessed but knows the sizes of
-/// tensors, the bytes are those of the operation's inputs and outputs: each is read or written at least once.
+/// Returns the work that a graph states. If the graph knows the sizes of tensors but not the bytes accessed, the bytes
+/// are those of the operation's inputs and outputs: each is read or written at least once.
 struct stated_work {
   /// Returns the work of operation `o`.
   template <data_flow_graph G>
@@ -70,7 +69,7 @@ struct cost_terms {
   double flops = 0;    ///< seconds for a floating-point operation
   double bytes = 0;    ///< seconds for a byte of memory traffic
 
-  /// Returns the time of an operation, in seconds; NaN where a term other than 0 needs a figure that is not known.
+  /// Returns the time of an operation, in seconds; NaN if a term other than 0 needs a figure that is not known.
   [[nodiscard]] double operator()(const operation_work& w) const noexcept {
     return latency + (flops == 0 ? 0 : flops * w.flops) + (bytes == 0 ? 0 : bytes * w.bytes);
   }
@@ -93,14 +92,14 @@ struct kind_fit {
   fit_source source = fit_source::own;  ///< the origin of the terms
   std::size_t samples = 0;              ///< measurements of the kind
   std::size_t sizes = 0;                ///< of different work among the samples
-  double r_squared = 0;                 ///< of the seconds, at most 1; also 1 where all are equal and predicted exactly
+  double r_squared = 0;                 ///< of the seconds, at most 1; also 1 if all are equal and predicted exactly
   double mean_relative_error = 0;       ///< |predicted − measured| / measured; a measured 0 counts as `shortest`
   double largest_relative_error = 0;    ///< of one sample
-  /// Mean relative error at sizes that were left out of the fit (for `pooled`, at kinds); NaN where there is only one.
+  /// Mean relative error at sizes that were left out of the fit (for `pooled`, at kinds); NaN if there is only one.
   double held_out_error = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// The errors that a fit makes small. `relative`: errors as a part of the predicted time, so that short operations
+/// The errors that a fit makes small. `relative`: errors as a fraction of the predicted time, so that short operations
 /// count as much as long ones. `absolute`: errors in seconds.
 enum class fit_weighting : std::uint8_t { relative, absolute };
 
@@ -118,7 +117,7 @@ struct cost_fit_options {
   unsigned folds = 8;      ///< of the cross-validation, at least 2
 };
 
-namespace detail::cost_fitting {
+namespace detail::fitted {
 
 /// The fits of all kinds, ascending by name, and of all kinds together.
 struct fits {
@@ -133,7 +132,7 @@ struct fits {
 [[noreturn]] void refuse(const std::string& operation, const std::string& kind, const kind_fit& f,
                          const operation_work& work);
 
-}  // namespace detail::cost_fitting
+}  // namespace detail::fitted
 
 /// Returns the measurements of a graph's operations. Operations whose seconds are NaN were not measured and are left
 /// out. To fit one model to several graphs, for instance to several batch sizes, append their samples.
@@ -146,14 +145,12 @@ requires std::is_invocable_r_v<std::string, const Kind&, const G&, op_id> &&
   const auto n = static_cast<std::size_t>(graph.num_operations());
   if (seconds.size() != n)
     throw bad_argument(std::to_string(seconds.size()) + " seconds for " + std::to_string(n) +
-                       " operations; one for each is right, NaN where there is none");
+                       " operations; expected one for each, NaN for one that was not measured");
   std::vector<cost_sample> samples;
   for (std::size_t i = 0; i < n; ++i) {
     if (std::isnan(seconds[i])) continue;
     const auto o = static_cast<op_id>(i);
-    std::string label = "operation " + std::to_string(i);
-    if constexpr (named_graph<G>) label += " (" + std::string(std::string_view(graph.name(o))) + ")";
-    samples.push_back({kind(graph, o), work(graph, o), seconds[i], std::move(label)});
+    samples.push_back({kind(graph, o), work(graph, o), seconds[i], detail::label(graph, o)});
   }
   return samples;
 }
@@ -176,7 +173,7 @@ class fitted_cost {
   /// Returns the fit of all kinds together.
   [[nodiscard]] const kind_fit& pooled() const noexcept { return pooled_; }
 
-  /// Returns the fit of a kind, or that of all kinds together where the kind was not measured. O(log kinds) time.
+  /// Returns the fit of a kind, or that of all kinds together if the kind was not measured. O(log kinds) time.
   [[nodiscard]] const kind_fit& of(std::string_view kind) const noexcept {
     const auto at = std::lower_bound(kinds_.begin(), kinds_.end(), kind,
                                      [](const kind_fit& f, std::string_view k) { return f.kind.compare(k) < 0; });
@@ -193,10 +190,8 @@ class fitted_cost {
     const operation_work work = work_(g, o);
     const kind_fit& f = of(kind);
     const double seconds = f.terms(work);
-    if (!std::isnan(seconds)) return seconds;
-    std::string operation = "operation " + std::to_string(index(o));
-    if constexpr (named_graph<G>) operation += " (" + std::string(std::string_view(g.name(o))) + ")";
-    detail::cost_fitting::refuse(operation, kind, f, work);
+    if (std::isnan(seconds)) detail::fitted::refuse(detail::label(g, o), kind, f, work);
+    return seconds;
   }
 
  private:
@@ -220,12 +215,12 @@ class fitted_cost {
 template <class Kind = operation_name, class Work = stated_work>
 [[nodiscard]] fitted_cost<Kind, Work> fit_cost(std::span<const cost_sample> samples,
                                                const cost_fit_options& options = {}, Kind kind = {}, Work work = {}) {
-  detail::cost_fitting::fits found = detail::cost_fitting::fit_kinds(samples, options);
+  detail::fitted::fits found = detail::fitted::fit_kinds(samples, options);
   return {std::move(found.kinds), std::move(found.pooled), std::move(kind), std::move(work)};
 }
 
-/// Fits a cost model to the measured times of one graph's operations; NaN where an operation was not measured. Throws
-/// as `cost_samples` and the function above do.
+/// Fits a cost model to the measured times of one graph's operations; NaN for one that was not measured. Throws as
+/// `cost_samples` and the function above do.
 ///
 ///     const auto model = fit_cost(graph, times.seconds);
 ///     const problem larger(graph_of_batch_64, model);

@@ -15,8 +15,7 @@
 
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
-#include "remat/cost/callable.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
@@ -25,8 +24,8 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/baseline.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "remat/core/id.hpp"
+#include "remat/graph/detail/label.hpp"
 #include "remat/graph/training_graph.hpp"
 
 namespace remat {
@@ -54,9 +54,9 @@ struct backward_operation {
   std::string name{};  ///< if empty, the forward operation's name and " backward"
   std::vector<backward_input> inputs = detail::backward_rule::no_inputs();  ///< what it reads
   std::vector<gradient> outputs = detail::backward_rule::no_outputs();      ///< the gradients that it writes or adds to
-  /// Floating-point operations of one run; NaN where they are not known.
+  /// Floating-point operations of one run; NaN if they are not known.
   double flops = std::numeric_limits<double>::quiet_NaN();
-  /// Bytes of memory traffic of one run; NaN where they are not known.
+  /// Bytes of memory traffic of one run; NaN if they are not known.
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
   std::int64_t workspace = 0;  ///< bytes in use while it runs
   bool deterministic = true;   ///< false: random; it runs again with the same seed
@@ -70,9 +70,9 @@ struct forward_operation {
   std::string name{};                ///< for messages and reports
   std::vector<tensor_id> inputs{};   ///< the tensors that it reads
   std::vector<tensor_id> outputs{};  ///< `saved` tensors included
-  /// Floating-point operations of one run; NaN where they are not known.
+  /// Floating-point operations of one run; NaN if they are not known.
   double flops = std::numeric_limits<double>::quiet_NaN();
-  /// Bytes of memory traffic of one run; NaN where they are not known.
+  /// Bytes of memory traffic of one run; NaN if they are not known.
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();
   std::int64_t workspace = 0;                          ///< bytes in use while it runs
   bool deterministic = true;                           ///< false: random; it runs again with the same seed
@@ -83,7 +83,7 @@ struct forward_operation {
   std::vector<tensor_id> pass_gradient_to{};
 };
 
-/// The kernels that gradients need beside those of the rules. Each is needed only where a training step uses it.
+/// The kernels that gradients need beside those of the rules. Each is needed only if a training step uses it.
 template <class Kernel>
 struct gradient_kernels {
   Kernel one{};   ///< fills its output with ones, or a loss scale: the gradient of the loss
@@ -147,21 +147,21 @@ struct built_step {
 /// value.
 ///
 /// `add` throws `bad_graph`, with the operation's name, for a tensor that does not exist, has no producer or a second
-/// one, or has no place in a rule. `build` throws `bad_graph` where the loss has no producer or depends on no
-/// parameter, where a parameter gets no gradient, and where some operations have kernels and others have none (for
-/// kernels that convert to bool). `build` takes O(operations + reads and writes) time.
+/// one, or has no place in a rule. `build` throws `bad_graph` if the loss has no producer or depends on no
+/// parameter, if a parameter gets no gradient, and if some operations have kernels and others have none (for kernels
+/// that convert to bool). `build` takes O(operations + reads and writes) time.
 template <class Kernel>
 class step_builder {
  public:
   /// An empty builder for a graph without a name.
   step_builder() = default;
   /// An empty builder for a graph of this name.
-  explicit step_builder(std::string name) : name_(std::move(name)) {}
+  explicit step_builder(std::string name) : tensors_(std::move(name)) {}
 
   /// Adds a parameter. No gradient is computed for one that is not trainable. Throws `bad_graph` for negative bytes.
   tensor_id parameter(std::string name, std::int64_t bytes, bool trainable = true) {
     const tensor_id t = tensor(std::move(name), bytes, tensor_kind::parameter);
-    tensors_[index(t)].wanted = trainable;
+    wanted_[index(t)] = trainable;
     return t;
   }
   /// Adds an input of the training step, which gets no gradient unless `want_gradient` asks for it. Throws
@@ -175,52 +175,39 @@ class step_builder {
   /// bytes.
   tensor_id saved(std::string name, std::int64_t bytes) { return tensor(std::move(name), bytes, tensor_kind::saved); }
 
-  /// Makes the gradient of `t` a final output of the training step. Throws `bad_graph` where there is no such tensor.
+  /// Makes the gradient of `t` a final output of the training step. Throws `bad_graph` if there is no such tensor.
   void want_gradient(tensor_id t);
 
-  /// Appends a forward operation, and returns its id in the graph of the training step. Throws `bad_graph` for an
-  /// operation or a rule that is not right, which leaves the builder as it was.
+  /// Appends a forward operation, and returns its id in the graph of the training step. Throws `bad_graph` for a wrong
+  /// operation or rule, which leaves the builder as it was.
   op_id add(forward_operation<Kernel> o);
 
   /// Returns the number of forward operations so far.
   [[nodiscard]] std::size_t num_operations() const noexcept { return operations_.size(); }
   /// Returns the number of tensors so far, without gradients.
-  [[nodiscard]] std::size_t num_tensors() const noexcept { return tensors_.size(); }
+  [[nodiscard]] std::size_t num_tensors() const noexcept { return tensors_.num_tensors(); }
   /// Returns the bytes of tensor `t`.
-  [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensors_[index(t)].spec.bytes; }
+  [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensors_.bytes(t); }
   /// Returns the name of tensor `t`.
-  [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return tensors_[index(t)].spec.name; }
+  [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return tensors_.name(t); }
 
   /// Returns the training step that computes `loss` and the gradients of the parameters. The builder stays as it is.
   [[nodiscard]] built_step<Kernel> build(tensor_id loss, const step_builder_options<Kernel>& options = {}) const;
 
  private:
-  struct tensor_entry {
-    tensor_spec spec{};
-    std::optional<op_id> producer{};
-    bool wanted = false;  // its gradient
-  };
-
-  tensor_id tensor(std::string name, std::int64_t bytes, tensor_kind kind);
-
-  [[nodiscard]] std::string label(tensor_id t) const {
-    return "tensor " + std::to_string(index(t)) + " (" + tensors_[index(t)].spec.name + ")";
-  }
+  class reverse_walk;
 
   template <class List>
   static bool contains(const List& list, tensor_id t) {
     return std::find(list.begin(), list.end(), t) != list.end();
   }
-
+  [[nodiscard]] std::string label(tensor_id t) const { return detail::label(tensors_, t); }
+  tensor_id tensor(std::string name, std::int64_t bytes, tensor_kind kind);
   void check(op_id id, const forward_operation<Kernel>& o) const;
 
-  template <class Fail, class Exists>
-  void check_rule(const Fail& fail, const Exists& exists, const forward_operation<Kernel>& o) const;
-
-  class reverse_walk;
-
-  std::string name_;
-  std::vector<tensor_entry> tensors_;
+  training_graph tensors_;                      // without operations
+  std::vector<std::optional<op_id>> producer_;  // of a tensor
+  std::vector<std::uint8_t> wanted_;            // of a tensor: its gradient
   std::vector<forward_operation<Kernel>> operations_;
 };
 

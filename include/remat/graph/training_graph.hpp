@@ -30,7 +30,7 @@ struct operation_spec {
   std::string name{};                  ///< for messages and reports
   op_phase phase = op_phase::unknown;  ///< the pass to which it belongs
   std::vector<tensor_id> inputs{};     ///< whose content is read
-  std::vector<tensor_id> outputs{};    ///< whose content is written, or added to where a tensor has several producers
+  std::vector<tensor_id> outputs{};    ///< whose content is written, or added to if a tensor has several producers
   double flops = std::numeric_limits<double>::quiet_NaN();           ///< floating-point operations of one run
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();  ///< bytes of memory traffic of one run
   double seconds = std::numeric_limits<double>::quiet_NaN();         ///< measured time of one run
@@ -39,7 +39,7 @@ struct operation_spec {
   bool recomputable = true;   ///< false: it must not run twice
 };
 
-/// The library's own data-flow graph: it owns everything, in compressed rows.
+/// The library's own data-flow graph: it owns everything.
 ///
 /// Models `data_flow_graph` and all its refinements. A graph is built by appending. The functions that append check ids
 /// and sizes and throw `bad_graph`, which leaves the graph as it was. The order of operations is checked when a
@@ -63,68 +63,59 @@ class training_graph {
   /// Appends an operation. Throws `bad_graph` for a tensor that does not exist, and for a negative workspace.
   op_id add_operation(operation_spec o);
 
-  /// Marks `t` as a final output: it must be in memory when the training step ends. Throws `bad_graph` where there is
-  /// no such tensor.
+  /// Marks `t` as a final output: it must be in memory when the training step ends. Throws `bad_graph` if there is no
+  /// such tensor.
   void add_final_output(tensor_id t);
 
   /// Returns the name of the graph.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Returns the number of operations.
-  [[nodiscard]] std::size_t num_operations() const noexcept { return op_name_.size(); }
+  [[nodiscard]] std::size_t num_operations() const noexcept { return operations_.size(); }
   /// Returns the number of tensors.
-  [[nodiscard]] std::size_t num_tensors() const noexcept { return bytes_.size(); }
+  [[nodiscard]] std::size_t num_tensors() const noexcept { return tensors_.size(); }
   /// Returns the tensors that operation `o` reads, as given.
-  [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return row(inputs_, input_begin_, o); }
+  [[nodiscard]] std::span<const tensor_id> inputs(op_id o) const noexcept { return at(o).inputs; }
   /// Returns the tensors that operation `o` writes, as given.
-  [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return row(outputs_, output_begin_, o); }
+  [[nodiscard]] std::span<const tensor_id> outputs(op_id o) const noexcept { return at(o).outputs; }
   /// Returns the tensors that must be in memory when the training step ends.
   [[nodiscard]] std::span<const tensor_id> final_outputs() const noexcept { return final_outputs_; }
 
   /// Returns the bytes of tensor `t`.
-  [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return bytes_[index(t)]; }
+  [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return at(t).bytes; }
   /// Returns the role of tensor `t`.
-  [[nodiscard]] tensor_kind kind(tensor_id t) const noexcept { return kind_[index(t)]; }
+  [[nodiscard]] tensor_kind kind(tensor_id t) const noexcept { return at(t).kind; }
   /// Returns true for parameters and inputs: they are resident all the time and not counted.
   [[nodiscard]] bool always_resident(tensor_id t) const noexcept {
     return kind(t) == tensor_kind::parameter || kind(t) == tensor_kind::input;
   }
   /// Returns the name of tensor `t`.
-  [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return tensor_name_[index(t)]; }
+  [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return at(t).name; }
 
   /// Returns the name of operation `o`.
-  [[nodiscard]] std::string_view name(op_id o) const noexcept { return op_name_[index(o)]; }
+  [[nodiscard]] std::string_view name(op_id o) const noexcept { return at(o).name; }
   /// Returns the phase of operation `o`.
-  [[nodiscard]] op_phase phase(op_id o) const noexcept { return phase_[index(o)]; }
-  /// Returns the floating-point operations of one run of `o`; NaN where they are not known.
-  [[nodiscard]] double flops(op_id o) const noexcept { return flops_[index(o)]; }
-  /// Returns the bytes of memory traffic of one run of `o`; NaN where they are not known.
-  [[nodiscard]] double bytes_accessed(op_id o) const noexcept { return bytes_accessed_[index(o)]; }
-  /// Returns the measured seconds of one run of `o`; NaN where it was not measured.
-  [[nodiscard]] double measured_seconds(op_id o) const noexcept { return seconds_[index(o)]; }
+  [[nodiscard]] op_phase phase(op_id o) const noexcept { return at(o).phase; }
+  /// Returns the floating-point operations of one run of `o`; NaN if they are not known.
+  [[nodiscard]] double flops(op_id o) const noexcept { return at(o).flops; }
+  /// Returns the bytes of memory traffic of one run of `o`; NaN if they are not known.
+  [[nodiscard]] double bytes_accessed(op_id o) const noexcept { return at(o).bytes_accessed; }
+  /// Returns the measured seconds of one run of `o`; NaN if it was not measured.
+  [[nodiscard]] double measured_seconds(op_id o) const noexcept { return at(o).seconds; }
   /// Returns the bytes that `o` uses while it runs, beside its inputs and outputs.
-  [[nodiscard]] std::int64_t workspace(op_id o) const noexcept { return workspace_[index(o)]; }
-  /// Returns false where `o` is random; it then runs again with the same seed.
-  [[nodiscard]] bool deterministic(op_id o) const noexcept { return deterministic_[index(o)] != 0; }
-  /// Returns false where `o` must not run twice.
-  [[nodiscard]] bool recomputable(op_id o) const noexcept { return recomputable_[index(o)] != 0; }
+  [[nodiscard]] std::int64_t workspace(op_id o) const noexcept { return at(o).workspace; }
+  /// Returns false if `o` is random; it then runs again with the same seed.
+  [[nodiscard]] bool deterministic(op_id o) const noexcept { return at(o).deterministic; }
+  /// Returns false if `o` must not run twice.
+  [[nodiscard]] bool recomputable(op_id o) const noexcept { return at(o).recomputable; }
 
  private:
-  static std::span<const tensor_id> row(const std::vector<tensor_id>& values, const std::vector<std::size_t>& begin,
-                                        op_id o) noexcept {
-    return {values.data() + begin[index(o)], values.data() + begin[index(o) + 1]};
-  }
+  [[nodiscard]] const tensor_spec& at(tensor_id t) const noexcept { return tensors_[index(t)]; }
+  [[nodiscard]] const operation_spec& at(op_id o) const noexcept { return operations_[index(o)]; }
 
   std::string name_;
-  std::vector<std::int64_t> bytes_;
-  std::vector<tensor_kind> kind_;
-  std::vector<std::string> tensor_name_;
-  std::vector<tensor_id> inputs_, outputs_, final_outputs_;
-  std::vector<std::size_t> input_begin_{0}, output_begin_{0};
-  std::vector<double> flops_, bytes_accessed_, seconds_;
-  std::vector<std::int64_t> workspace_;
-  std::vector<op_phase> phase_;
-  std::vector<std::uint8_t> deterministic_, recomputable_;
-  std::vector<std::string> op_name_;
+  std::vector<tensor_spec> tensors_;
+  std::vector<operation_spec> operations_;
+  std::vector<tensor_id> final_outputs_;
 };
 
 }  // namespace remat

@@ -31,8 +31,7 @@ class json_value {
     real,       ///< any other number
     string,     ///< a text
     array,      ///< a list of values
-    object,     ///< keys with values
-    key         ///< a key of an object, which has no `json_value` for users
+    object      ///< keys with values
   };
 
   /// A member of an object, or an element of an array (whose key is empty).
@@ -40,7 +39,7 @@ class json_value {
   /// The range that `elements()` and `members()` return.
   class children;
 
-  /// The value at place `node` of the document. For `json_document`, which knows the places.
+  /// For `json_document`: the value at place `node`.
   json_value(const json_document& document, std::uint32_t node) noexcept : document_(&document), node_(node) {}
 
   /// The kind of this value.
@@ -58,13 +57,13 @@ class json_value {
   /// Throws `bad_file`: this object lacks the key.
   [[noreturn]] void fail_missing(std::string_view key) const;
 
-  /// An integer in [least, most]. `what` describes the allowed values, for the message.
-  [[nodiscard]] std::int64_t integer(std::int64_t least, std::int64_t most, const char* what) const;
+  /// An integer from `min` to `max`. `what` describes the allowed values, for the message.
+  [[nodiscard]] std::int64_t integer(std::int64_t min, std::int64_t max, const char* what) const;
   /// Bytes: an integer, 0 … 2^63 − 1.
   [[nodiscard]] std::int64_t bytes() const {
     return integer(0, std::numeric_limits<std::int64_t>::max(), "a number of bytes, an integer from 0 to 2^63 − 1");
   }
-  /// An id below `count`; `things` is the plural noun for the message.
+  /// An id below `count`; `things` is a plural noun for the message.
   [[nodiscard]] std::uint32_t id(std::size_t count, const char* things) const;
   /// A number that is not negative, integer or real.
   [[nodiscard]] double amount() const;
@@ -77,7 +76,7 @@ class json_value {
 
   /// The member `key` of an object, if the object has it. O(members).
   [[nodiscard]] std::optional<json_value> find(std::string_view key) const;
-  /// The member `key` of an object; throws `bad_file` where it is missing. O(members).
+  /// The member `key` of an object; throws `bad_file` if it is missing. O(members).
   [[nodiscard]] json_value at(std::string_view key) const;
 
  private:
@@ -90,13 +89,13 @@ class json_value {
 /// A JSON text, parsed strictly into one constant flat array.
 ///
 /// Text that is not JSON (NaN, numbers beyond double, trailing text, zero bytes), an object with the same key twice,
-/// and more than 64 levels of nesting are refused by `bad_file`, with line and column and, where there is one, the JSON
-/// pointer. nlohmann-json's lexer and parser read the text, so UTF-8 is checked; its tree of maps is not built, for the
-/// flat array is several times cheaper in time and memory.
-/// O(text) time; 16 bytes a value and a key, beside the strings.
+/// and more than 64 levels of nesting are refused by `bad_file`, with line and column and, if there is one, the JSON
+/// pointer. nlohmann-json's lexer and parser read the text, so UTF-8 is checked; its tree of maps is not built: the
+/// flat array is several times cheaper in time and memory. O(text) time; 16 bytes a value and a key, beside the
+/// strings.
 class json_document {
  public:
-  static constexpr std::size_t deepest = 64;  ///< the most containers inside each other
+  static constexpr std::size_t max_depth = 64;  ///< of containers inside each other
 
   /// Parses `text`; `file` is the name for messages.
   json_document(std::string_view text, std::string file) : file_(std::move(file)) { parse(text); }
@@ -124,8 +123,6 @@ class json_document {
   friend class json_value;
   friend class json_value::children;
   using type = json_value::type;
-  static constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
-  static constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 
   /// A container is followed by its elements, or by its keys and values in turn.
   struct node {
@@ -137,10 +134,8 @@ class json_document {
   class builder;
 
   void parse(std::string_view text);
-  /// A key in the form of a JSON pointer.
-  [[nodiscard]] static std::string escaped(std::string_view key);
   [[nodiscard]] std::string_view text_of(std::uint32_t at) const noexcept {
-    return std::string_view(text_).substr(nodes_[at].payload, nodes_[at].extent);
+    return {text_.data() + nodes_[at].payload, nodes_[at].extent};
   }
   [[nodiscard]] bool is_container(std::uint32_t at) const noexcept {
     return nodes_[at].kind == type::array || nodes_[at].kind == type::object;

@@ -3,11 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <istream>
 #include <optional>
-#include <ostream>
 #include <string>
-#include <string_view>
 
 #include "remat/io/json.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -28,29 +25,18 @@ struct schedule_file {
 /// The schedule in a parsed file of the format "training-schedule", version 1.
 ///
 /// `solver`, `budget_bytes` and `peak_bytes` may be missing or null. This function does not look at the graph: `check`
-/// says whether the ids are the graph's, the steps legal, and the peak right. O(document) time. Throws `bad_file` with
+/// says whether the ids are the graph's, the steps legal, and the peak true. O(document) time. Throws `bad_file` with
 /// the file, the JSON pointer, the value found and the value expected.
 [[nodiscard]] schedule_file to_schedule(const json_document& document);
 
 /// Reads a schedule from a file. See `to_schedule`.
 [[nodiscard]] schedule_file read_schedule(const std::filesystem::path& path);
 
-/// \overload
-///
-/// Reads from a stream, to its end; `name` is the file's name for messages.
-[[nodiscard]] schedule_file read_schedule(std::istream& in, std::string name);
-
-/// The schedule in a text of the same format; `name` is the file's name for messages. See `to_schedule`.
-[[nodiscard]] schedule_file parse_schedule(std::string_view text, std::string name);
-
-/// The text of a schedule file, which `parse_schedule` reads back to the same value. Unknown numbers are left out.
+/// The text of a schedule file, which `to_schedule` reads back to the same value. Unknown numbers are left out.
 /// Bytes of names that are not UTF-8 are replaced. O(steps) time.
 [[nodiscard]] std::string to_json(const schedule_file& file);
 
-/// Writes a schedule to a stream.
-void write_schedule(std::ostream& out, const schedule_file& file);
-
-/// Writes a schedule to a file, over the old content. Throws `bad_file` when that fails.
+/// Writes a schedule to a file, over the old content. Throws `bad_file` if that fails.
 void write_schedule(const std::filesystem::path& path, const schedule_file& file);
 
 }  // namespace remat

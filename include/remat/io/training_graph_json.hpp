@@ -3,12 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <istream>
 #include <optional>
-#include <string>
 #include <string_view>
 
-#include "remat/cost/spec.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
@@ -26,14 +24,6 @@ namespace remat {
 /// Reads a training graph from a file. See `to_training_graph`.
 [[nodiscard]] training_graph read_training_graph(const std::filesystem::path& path);
 
-/// \overload
-///
-/// Reads from a stream, to its end; `file` is the name for messages.
-[[nodiscard]] training_graph read_training_graph(std::istream& in, std::string file);
-
-/// The training graph in a text of the same format; `file` is the name for messages. See `to_training_graph`.
-[[nodiscard]] training_graph parse_training_graph(std::string_view text, std::string file);
-
 /// A training graph with its costs and its `problem`: read, validated, and ready to be solved.
 struct training_step {
   training_graph graph;  ///< the graph as the file states it
@@ -45,7 +35,7 @@ struct training_step {
 
 /// The graph in a parsed file, its costs, and the `problem` built from both.
 ///
-/// `cost` is a SPEC of `parse_cost`; when it is empty, `default_cost` chooses.
+/// `cost` is a SPEC of `parse_cost`; if it is empty, `default_cost` chooses.
 /// Throws `bad_argument` for an unusable SPEC, and `bad_file` for every defect of the file, also for those that are
 /// found when the problem is built: a cycle, a tensor that is read before it is made, a cost that is missing or not
 /// finite.

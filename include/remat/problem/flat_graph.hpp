@@ -22,10 +22,10 @@ struct flat_graph {
   index_rows inputs;   ///< operation → the tensors that it reads, without those always resident; ascending, each once
   index_rows outputs;  ///< operation → the tensors that it writes, ascending
   std::vector<std::uint32_t> final_outputs;   ///< tensors that must be readable when the training step ends, ascending
-  std::vector<std::uint8_t> always_resident;  ///< of a tensor: it is always there, is not counted, has no producer
+  std::vector<std::uint8_t> always_resident;  ///< of a tensor: it is always in memory, is not counted, has no producer
   std::vector<std::uint8_t> once;             ///< of an operation: 0, or the reason why it runs at most once
-  std::vector<op_phase> phase;                ///< of an operation; empty where all phases are unknown
-  std::vector<std::int64_t> bytes;            ///< of a tensor; 0 where it is always resident
+  std::vector<op_phase> phase;                ///< of an operation; empty if all phases are unknown
+  std::vector<std::int64_t> bytes;            ///< of a tensor; 0 if it is always resident
   std::vector<std::int64_t> workspace;        ///< of an operation, bytes
   std::vector<double> time;                   ///< of an operation, in the cost model's unit
 
@@ -41,7 +41,7 @@ struct flat_graph {
   static constexpr std::uint8_t once_for_effect = 1;  ///< `once`: no outputs, so it runs exactly once
   static constexpr std::uint8_t once_as_marked = 2;   ///< `once`: the graph marks it as not recomputable
 
-  /// True when the operation has no outputs: it runs exactly once, for its effect.
+  /// Returns true if the operation has no outputs: it runs exactly once, for its effect.
   [[nodiscard]] bool has_effect(std::size_t operation) const noexcept { return outputs[operation].empty(); }
 };
 

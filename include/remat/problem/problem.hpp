@@ -3,26 +3,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/index_rows.hpp"
 #include "remat/cost/concepts.hpp"
 #include "remat/graph/concepts.hpp"
+#include "remat/graph/detail/label.hpp"
 #include "remat/problem/flat_graph.hpp"
 
 namespace remat {
-
-namespace detail::problem_building {
-class id_names;
-}
 
 /// The problem that solvers solve: a training step, its costs, and a memory budget.
 ///
@@ -38,7 +35,7 @@ class problem {
   /// The budget of a problem without a limit on memory.
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-  /// Reads `graph` and `cost` into flat arrays. `budget` is in bytes; throws `bad_argument` when it is negative.
+  /// Reads `graph` and `cost` into flat arrays. `budget` is in bytes; throws `bad_argument` if it is negative.
   template <data_flow_graph G, cost_model<G> C>
   requires sizing_cost_model<C, G> || sized_graph<G>
   explicit problem(const G& graph, const C& cost, std::int64_t budget = unlimited);
@@ -55,13 +52,13 @@ class problem {
 
   /// Returns the training step and its costs, complete and valid.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
-  /// Returns the memory budget in bytes; `unlimited` where there is none.
+  /// Returns the memory budget in bytes; `unlimited` if there is none.
   [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
-  /// Returns true where the memory is limited.
+  /// Returns true if the memory is limited.
   [[nodiscard]] bool has_budget() const noexcept { return budget_ != unlimited; }
 
   /// The same graph under another budget, in bytes. The known bound is dropped. O(1).
-  /// Throws `bad_argument` when `bytes` is negative.
+  /// Throws `bad_argument` if `bytes` is negative.
   [[nodiscard]] problem with_budget(std::int64_t bytes) const { return problem(graph_, bytes); }
 
   /// The same problem, in which no operation that writes one of `tensors` may run twice: schedules for outputs that add
@@ -70,7 +67,7 @@ class problem {
   /// Throws `bad_argument` for a tensor that does not exist or that no operation writes.
   [[nodiscard]] problem producing_once(std::span<const tensor_id> tensors) const;
 
-  /// A proven lower bound on the time of every schedule within the budget, when the caller has given one. An infinite
+  /// A proven lower bound on the time of every schedule within the budget, if the caller has given one. An infinite
   /// bound says that there is no such schedule.
   [[nodiscard]] const std::optional<double>& known_bound() const noexcept { return known_bound_; }
 
@@ -92,82 +89,25 @@ class problem {
   std::optional<double> known_bound_{};
 };
 
-/// The steps in which a problem is built. The template parts copy a graph and a cost model into primary arrays.
 namespace detail::problem_building {
 
-/// Names operations and tensors in messages.
-class id_names {
- public:
-  [[nodiscard]] virtual std::string operation(std::size_t o) const { return "operation " + std::to_string(o); }
-  [[nodiscard]] virtual std::string tensor(std::size_t t) const { return "tensor " + std::to_string(t); }
-
- protected:
-  ~id_names() = default;
+/// The operations and the tensors in messages, by their numbers.
+struct id_names {
+  std::function<std::string(std::size_t)> operation, tensor;
 };
 
-/// Adds the graph's own names, in brackets, to the numbers.
-template <named_graph G>
-class graph_names final : public id_names {
- public:
-  explicit graph_names(const G& graph) : graph_(graph) {}
-  [[nodiscard]] std::string operation(std::size_t o) const override {
-    return id_names::operation(o) + " (" + std::string(std::string_view(graph_.name(static_cast<op_id>(o)))) + ")";
-  }
-  [[nodiscard]] std::string tensor(std::size_t t) const override {
-    return id_names::tensor(t) + " (" + std::string(std::string_view(graph_.name(static_cast<tensor_id>(t)))) + ")";
-  }
+/// The largest number of operations, and of tensors. Schedules need one bit of an index.
+inline constexpr std::size_t max_ids = std::numeric_limits<std::uint32_t>::max() / 2;
 
- private:
-  const G& graph_;
-};
-
-/// The names of a graph without names.
-class plain_names final : public id_names {};
-
-/// Throws `bad_graph` where a graph has more than 2^31 operations or tensors.
-void check_counts(std::size_t operations, std::size_t tensors);
-
-/// Appends `value` to the last row. Throws `bad_graph` where the rows would hold 2^32 values.
-void append(index_rows& rows, std::size_t value);
+/// Throws `bad_graph` if `count` exceeds `limit`.
+void check_count(std::size_t count, std::size_t limit, const char* things);
 
 /// Validates and normalises the primary arrays but for the costs, and derives `producers`, `consumers`, `final_output`.
 void complete_structure(flat_graph& g, const id_names& names);
 
-/// Validates and normalises `bytes`, `workspace` and `time`, and derives what remains.
+/// Validates and normalises `bytes`, `workspace` and `time`, and derives the other arrays.
 /// Precondition: `complete_structure(g)` has been called.
 void complete_costs(flat_graph& g, const id_names& names);
-
-template <class G>
-void copy_structure(flat_graph& flat, const G& graph) {
-  const auto n = static_cast<std::size_t>(graph.num_operations()), m = static_cast<std::size_t>(graph.num_tensors());
-  check_counts(n, m);
-  flat.num_operations = static_cast<std::uint32_t>(n);
-  flat.num_tensors = static_cast<std::uint32_t>(m);
-  for (std::size_t o = 0; o < n; ++o) {
-    const auto id = static_cast<op_id>(o);
-    for (const tensor_id t : graph.outputs(id)) append(flat.outputs, index(t));
-    flat.outputs.end_row();
-    for (const tensor_id t : graph.inputs(id)) append(flat.inputs, index(t));
-    flat.inputs.end_row();
-    if constexpr (recomputable_graph<G>)
-      flat.once.push_back(graph.recomputable(id) ? std::uint8_t{0} : flat_graph::once_as_marked);
-    if constexpr (phased_graph<G>) flat.phase.push_back(graph.phase(id));
-  }
-  for (const tensor_id t : graph.final_outputs()) flat.final_outputs.push_back(static_cast<std::uint32_t>(index(t)));
-  if constexpr (residency_graph<G>)
-    for (std::size_t t = 0; t < m; ++t)
-      flat.always_resident.push_back(graph.always_resident(static_cast<tensor_id>(t)) ? 1 : 0);
-}
-
-template <class G, class C>
-void copy_costs(flat_graph& flat, const G& graph, const C& cost) {
-  for (std::size_t t = 0; t < flat.num_tensors; ++t)
-    flat.bytes.push_back(bytes_of(cost, graph, static_cast<tensor_id>(t)));
-  for (std::size_t o = 0; o < flat.num_operations; ++o) {
-    flat.workspace.push_back(workspace_of(cost, graph, static_cast<op_id>(o)));
-    flat.time.push_back(static_cast<double>(cost.time(graph, static_cast<op_id>(o))));
-  }
-}
 
 }  // namespace detail::problem_building
 
@@ -178,16 +118,37 @@ requires sizing_cost_model<C, G> || sized_graph<G> problem::problem(const G& gra
 template <class G, class C>
 std::shared_ptr<const flat_graph> problem::read(const G& graph, const C& cost) {
   namespace building = detail::problem_building;
+  const building::id_names names{[&](std::size_t o) { return detail::label(graph, static_cast<op_id>(o)); },
+                                 [&](std::size_t t) { return detail::label(graph, static_cast<tensor_id>(t)); }};
   auto flat = std::make_shared<flat_graph>();
-  const auto names = [&] {
-    if constexpr (named_graph<G>)
-      return building::graph_names<G>(graph);
-    else
-      return building::plain_names();
-  }();
-  building::copy_structure(*flat, graph);
+  const auto n = static_cast<std::size_t>(graph.num_operations()), m = static_cast<std::size_t>(graph.num_tensors());
+  building::check_count(n, building::max_ids, "operations");
+  building::check_count(m, building::max_ids, "tensors");
+  flat->num_operations = static_cast<std::uint32_t>(n);
+  flat->num_tensors = static_cast<std::uint32_t>(m);
+  const auto add_row = [](index_rows& rows, const auto& tensors) {
+    for (const tensor_id t : tensors) rows.values.push_back(static_cast<std::uint32_t>(t));
+    building::check_count(rows.values.size(), std::numeric_limits<std::uint32_t>::max() - 1, "reads or writes");
+    rows.end_row();
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto o = static_cast<op_id>(i);
+    add_row(flat->outputs, graph.outputs(o));
+    add_row(flat->inputs, graph.inputs(o));
+    if constexpr (recomputable_graph<G>)
+      flat->once.push_back(graph.recomputable(o) ? std::uint8_t{0} : flat_graph::once_as_marked);
+    if constexpr (phased_graph<G>) flat->phase.push_back(graph.phase(o));
+  }
+  for (const tensor_id t : graph.final_outputs()) flat->final_outputs.push_back(static_cast<std::uint32_t>(t));
+  if constexpr (residency_graph<G>)
+    for (std::size_t t = 0; t < m; ++t)
+      flat->always_resident.push_back(graph.always_resident(static_cast<tensor_id>(t)) ? 1 : 0);
   building::complete_structure(*flat, names);
-  building::copy_costs(*flat, graph, cost);
+  for (std::size_t t = 0; t < m; ++t) flat->bytes.push_back(bytes_of(cost, graph, static_cast<tensor_id>(t)));
+  for (std::size_t o = 0; o < n; ++o) {
+    flat->workspace.push_back(workspace_of(cost, graph, static_cast<op_id>(o)));
+    flat->time.push_back(static_cast<double>(cost.time(graph, static_cast<op_id>(o))));
+  }
   building::complete_costs(*flat, names);
   return flat;
 }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/schedule/memory_profile.hpp"
+#include "remat/schedule/lifetime.hpp"
 
 namespace remat {
 

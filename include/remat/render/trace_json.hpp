@@ -12,7 +12,7 @@
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/memory_profile.hpp"
+#include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
 

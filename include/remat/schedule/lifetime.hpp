@@ -3,10 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "remat/core/id.hpp"
 #include "remat/core/index_rows.hpp"
+#include "remat/graph/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
@@ -19,12 +24,12 @@ struct allocation {
   static constexpr std::uint32_t no_tensor = 0xffffffff;
 
   std::uint32_t first = 0;           ///< the step that allocates it
-  std::uint32_t last = 0;            ///< the step that frees it; the number of steps where none does
+  std::uint32_t last = 0;            ///< the step that frees it; the number of steps if none does
   std::uint32_t tensor = no_tensor;  ///< `no_tensor` for workspace, whose `last` is `first` + 1
   std::uint32_t operation = 0;       ///< the operation that allocates it, or uses it as workspace
   std::int64_t bytes = 0;            ///< of the tensor or the workspace
 
-  /// True for workspace, false for a tensor.
+  /// Returns true for workspace, false for a tensor.
   [[nodiscard]] bool is_workspace() const noexcept { return tensor == no_tensor; }
   /// Compares all members.
   friend bool operator==(const allocation&, const allocation&) = default;
@@ -43,7 +48,7 @@ struct lifetimes {
   index_rows outputs;  ///< step → the allocations that it writes, in the order of the operation's row; none for a free
   std::vector<std::uint32_t> workspace;  ///< step → the allocation of its workspace, or no_allocation
 
-  /// The number of steps of the schedule.
+  /// Returns the number of steps of the schedule.
   [[nodiscard]] std::size_t num_steps() const noexcept { return workspace.size(); }
 };
 
@@ -55,9 +60,58 @@ struct lifetimes {
 /// reads.
 [[nodiscard]] lifetimes lifetimes_of(const problem& p, std::span<const step> steps);
 
+/// Memory in use from `time` on.
+struct memory_point {
+  double time = 0;         ///< since the start of the schedule, in the cost model's unit
+  std::int64_t bytes = 0;  ///< in use
+};
+
+/// The memory of one schedule over time, what it holds at its peak, and what it recomputes: figures for people.
+struct memory_profile {
+  /// All operations of one name that are recomputed.
+  struct recomputed {
+    std::string name{};            ///< of the operations
+    std::uint64_t operations = 0;  ///< of this name, that run more than once
+    std::uint64_t reruns = 0;      ///< runs beyond the first
+    double time = 0;               ///< of the reruns
+  };
+  /// A tensor, or the workspace of an operation, that is in memory at the peak.
+  struct resident {
+    std::string name{};      ///< of the tensor, or "workspace of" and the operation
+    std::int64_t bytes = 0;  ///< that it takes
+  };
+
+  std::vector<memory_point> memory{};    ///< one point at each compute, and one at the end
+  std::string peak_operation{};          ///< that runs when memory is first at its peak
+  double peak_time = 0;                  ///< start of that operation
+  std::int64_t peak_bytes = 0;           ///< the largest memory while a compute runs
+  std::vector<recomputed> recomputes{};  ///< most time first
+  double rerun_time = 0;                 ///< of all reruns
+  std::vector<resident> at_peak{};       ///< tensors and workspace at the peak, largest first
+};
+
+/// Names of operations and tensors.
+struct name_lookup {
+  std::function<std::string(op_id)> operation{};   ///< gives the name of an operation
+  std::function<std::string(tensor_id)> tensor{};  ///< gives the name of a tensor
+};
+
+/// Returns the names of a graph, which must outlive the result.
+template <named_graph G>
+[[nodiscard]] name_lookup names_of(const G& graph) {
+  return {[&graph](op_id o) { return std::string(std::string_view(graph.name(o))); },
+          [&graph](tensor_id t) { return std::string(std::string_view(graph.name(t))); }};
+}
+
+/// Runs the exact checker over a legal `plan` and records what it does. Times are the cost model's, one compute after
+/// the other. O(steps + their reads and writes), and a sort by size.
+[[nodiscard]] memory_profile memory_profile_of(const problem& p, const name_lookup& names, const schedule& plan);
+
 /// \overload
-[[nodiscard]] inline lifetimes lifetimes_of(const problem& p, const schedule& plan) {
-  return lifetimes_of(p, std::span<const step>(plan.steps));
+/// Takes the names from `graph`.
+template <named_graph G>
+[[nodiscard]] memory_profile memory_profile_of(const problem& p, const G& graph, const schedule& plan) {
+  return memory_profile_of(p, names_of(graph), plan);
 }
 
 }  // namespace remat

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "remat/core/id.hpp"
@@ -12,20 +12,20 @@ namespace remat {
 /// One step of a schedule, four bytes: run an operation, or release a tensor.
 class step {
  public:
-  /// The step that runs operation `o`.
+  /// Returns the step that runs operation `o`.
   [[nodiscard]] static constexpr step compute(op_id o) noexcept { return step(static_cast<std::uint32_t>(o)); }
-  /// The step that releases tensor `t`.
+  /// Returns the step that releases tensor `t`.
   [[nodiscard]] static constexpr step free(tensor_id t) noexcept {
     return step(static_cast<std::uint32_t>(t) | free_bit);
   }
 
-  /// True when the step runs an operation.
+  /// Returns true if the step runs an operation.
   [[nodiscard]] constexpr bool is_compute() const noexcept { return (code_ & free_bit) == 0; }
-  /// True when the step releases a tensor.
+  /// Returns true if the step releases a tensor.
   [[nodiscard]] constexpr bool is_free() const noexcept { return !is_compute(); }
-  /// The operation that the step runs. Precondition: `is_compute()`.
+  /// Returns the operation that the step runs. Precondition: `is_compute()`.
   [[nodiscard]] constexpr op_id operation() const noexcept { return static_cast<op_id>(code_); }
-  /// The tensor that the step releases. Precondition: `is_free()`.
+  /// Returns the tensor that the step releases. Precondition: `is_free()`.
   [[nodiscard]] constexpr tensor_id tensor() const noexcept { return static_cast<tensor_id>(code_ & ~free_bit); }
 
   /// Compares kind and id.
@@ -48,6 +48,8 @@ struct schedule {
   void compute(op_id o) { steps.push_back(step::compute(o)); }
   /// Appends a release of tensor `t`.
   void free(tensor_id t) { steps.push_back(step::free(t)); }
+  /// A schedule is a range of its steps for functions that take one.
+  operator std::span<const step>() const noexcept { return steps; }  // NOLINT: implicit
   /// Compares all steps.
   friend bool operator==(const schedule&, const schedule&) = default;
 };

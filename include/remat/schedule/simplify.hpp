@@ -10,6 +10,11 @@
 
 namespace remat {
 
+/// Returns the listed order with nothing recomputed, each tensor freed right after its last use: the schedule whose
+/// peak and time are `flat_graph::baseline_peak` and `flat_graph::baseline_time`. All operations run, also those that
+/// no final output and no effect needs. O(operations + reads and writes).
+[[nodiscard]] schedule listed_order(const problem& p);
+
 /// Returns the schedule of a sequence of computes. It leaves out computes whose results no other step reads, and frees
 /// each tensor right after the last use of its allocation.
 ///

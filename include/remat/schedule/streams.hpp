@@ -16,9 +16,9 @@ namespace remat {
 /// Options of `assign_streams`.
 struct stream_options {
   /// The largest number of streams.
-  static constexpr std::uint32_t most_streams = 64;
+  static constexpr std::uint32_t max_streams = 64;
 
-  std::uint32_t streams = 1;  ///< 1 … most_streams
+  std::uint32_t streams = 1;  ///< 1 … max_streams
   /// For each allocation of the schedule, its address in the arena. A compute that writes to addresses then waits for
   /// all computes that used them before. Empty: no two allocations share addresses, and only data orders the computes.
   std::span<const std::int64_t> offsets{};
@@ -37,13 +37,13 @@ struct stream_assignment {
   /// launch → the launches of other streams that must have ended before it begins, without those whose end follows from
   /// the other waits and from the order within the streams.
   index_rows waits;
-  std::vector<std::uint8_t> awaited;  ///< launch → 1 where it is in a row of `waits`
+  std::vector<std::uint8_t> awaited;  ///< launch → 1 if it is in a row of `waits`
   std::vector<double> start;          ///< launch → the time when it begins, in the cost model's unit
   double makespan = 0;                ///< the time when the last launch ends
   double critical_path = 0;  ///< the makespan on as many streams as launches and without shares: the longest path
   double work = 0;           ///< the sum of the times of all launches
 
-  /// The number of launches.
+  /// Returns the number of launches.
   [[nodiscard]] std::size_t size() const noexcept { return steps.size(); }
 };
 
@@ -80,12 +80,6 @@ struct stream_assignment {
 [[nodiscard]] inline stream_assignment assign_streams(const problem& p, std::span<const step> steps,
                                                       const stream_options& options = {}) {
   return assign_streams(p, lifetimes_of(p, steps), steps, options);
-}
-
-/// \overload
-[[nodiscard]] inline stream_assignment assign_streams(const problem& p, const schedule& plan,
-                                                      const stream_options& options = {}) {
-  return assign_streams(p, std::span<const step>(plan.steps), options);
 }
 
 }  // namespace remat

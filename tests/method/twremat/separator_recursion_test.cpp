@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "remat/core/detail/random.hpp"
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"

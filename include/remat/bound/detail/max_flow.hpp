@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -29,7 +30,7 @@ namespace remat::detail {
 ///     const auto a = f.add_arc(0, 1);
 ///     f.finish();
 ///     f.set_capacity(a, 5);
-///     f.set_source(0, 7);
+///     f.raise_source(0, 7);
 ///     f.set_sink(1, 9);
 ///     f.run();                // value() == 5, reaches_sink(0) == false
 class max_flow {
@@ -72,93 +73,74 @@ class max_flow {
     }
     for (std::size_t v = 0; v < n; ++v) begin_[v + 1] += begin_[v];
     next_.assign(begin_.begin(), begin_.end() - 1);
-    halves_.resize(2 * m);
+    now_.halves.resize(2 * m);
     forward_.resize(m);
     for (std::size_t i = 0; i < m; ++i) {
       const std::uint32_t a = next_[tail_[i]]++, b = next_[head_[i]]++;
-      halves_[a] = {head_[i], b, 0};
-      halves_[b] = {tail_[i], a, 0};
+      now_.halves[a] = {head_[i], b, 0};
+      now_.halves[b] = {tail_[i], a, 0};
       forward_[i] = a;
     }
-    excess_.assign(n, 0);
-    sink_.assign(n, 0);
+    now_.excess.assign(n, 0);
+    now_.sink.assign(n, 0);
     distance_.assign(n, 0);
-    value_ = 0;
+    now_.value = 0;
   }
 
   /// Removes all flow. The capacities must be set again.
   void clear_flow() {
-    std::fill(excess_.begin(), excess_.end(), capacity{0});
-    std::fill(sink_.begin(), sink_.end(), capacity{0});
-    value_ = 0;
+    std::fill(now_.excess.begin(), now_.excess.end(), capacity{0});
+    std::fill(now_.sink.begin(), now_.sink.end(), capacity{0});
+    now_.value = 0;
   }
 
   /// Sets the capacities of an arc in both directions. The arc has no flow then.
   void set_capacity(arc a, capacity forward, capacity backward = 0) noexcept {
-    half& h = halves_[forward_[a]];
+    half& h = now_.halves[forward_[a]];
     h.residual = forward;
-    halves_[h.mate].residual = backward;
+    now_.halves[h.mate].residual = backward;
   }
-  /// Sets the capacity of the arc from the source to node `v`. Precondition: there is no flow.
-  void set_source(node v, capacity c) noexcept { excess_[v] = c; }
   /// Sets the capacity of the arc from node `v` to the sink. Precondition: there is no flow.
-  void set_sink(node v, capacity c) noexcept { sink_[v] = c; }
+  void set_sink(node v, capacity c) noexcept { now_.sink[v] = c; }
 
   /// Adds `more` ≥ 0 to the forward capacity of an arc, and keeps the flow.
-  void raise_capacity(arc a, capacity more) noexcept { halves_[forward_[a]].residual += more; }
+  void raise_capacity(arc a, capacity more) noexcept { now_.halves[forward_[a]].residual += more; }
   /// Adds `more` ≥ 0 to the capacity of the arc from the source to node `v`, and keeps the flow.
-  void raise_source(node v, capacity more) noexcept { excess_[v] += more; }
+  void raise_source(node v, capacity more) noexcept { now_.excess[v] += more; }
 
+  /// A direction of an arc: its head, the other direction, and what it can still take.
+  struct half {
+    node head;           ///< the end of the arc in this direction
+    std::uint32_t mate;  ///< the place of the other direction
+    capacity residual;   ///< what this direction can still take
+  };
   /// A copy of the capacities and the flow.
   struct state {
-    std::vector<capacity> residuals;  ///< what each direction of each arc can still take
-    std::vector<capacity> excess;     ///< what waits at each node
-    std::vector<capacity> sink;       ///< what the arc from each node to the sink can still take
-    capacity value = 0;               ///< the flow that has arrived at the sink
+    std::vector<half> halves;      ///< of all arcs
+    std::vector<capacity> excess;  ///< what waits at each node
+    std::vector<capacity> sink;    ///< what the arc from each node to the sink can still take
+    capacity value = 0;            ///< the flow that has arrived at the sink
   };
   /// Copies the capacities and the flow to `s`.
-  void save(state& s) const {
-    s.residuals.resize(halves_.size());
-    for (std::size_t i = 0; i < halves_.size(); ++i) s.residuals[i] = halves_[i].residual;
-    s.excess = excess_;
-    s.sink = sink_;
-    s.value = value_;
-  }
+  void save(state& s) const { s = now_; }
   /// Copies the capacities and the flow from `s`. Precondition: `s` is of a network with the same nodes and arcs.
-  void restore(const state& s) {
-    for (std::size_t i = 0; i < halves_.size(); ++i) halves_[i].residual = s.residuals[i];
-    excess_ = s.excess;
-    sink_ = s.sink;
-    value_ = s.value;
-  }
+  void restore(const state& s) { now_ = s; }
 
-  /// Raises the flow to the maximum. Calls `stop()` before each wave, and ends early when it returns true. Returns true
-  /// when the flow is maximum.
-  template <class Stop>
-  bool run(Stop&& stop) {
-    for (;;) {
-      if (!search()) return true;
-      if (stop()) return false;
-      wave();
-    }
-  }
-  /// Raises the flow to the maximum. Returns true.
-  bool run() {
-    return run([] { return false; });
+  /// Raises the flow to the maximum. Calls `stop()`, if it is not empty, before each wave, and ends early when it
+  /// returns true. Returns true if the flow is maximum.
+  bool run(const std::function<bool()>& stop = {}) {
+    for (; search(); wave())
+      if (stop && stop()) return false;
+    return true;
   }
 
   /// The flow that has arrived at the sink.
-  [[nodiscard]] capacity value() const noexcept { return value_; }
+  [[nodiscard]] capacity value() const noexcept { return now_.value; }
   /// After a complete run: false for the nodes on the source's side of the minimum cut. Of several minimum cuts, it is
   /// the one with the most nodes on that side.
   [[nodiscard]] bool reaches_sink(node v) const noexcept { return distance_[v] != far; }
 
  private:
-  struct half {
-    node head;
-    std::uint32_t mate;
-    capacity residual;
-  };
   static constexpr std::uint32_t far = std::numeric_limits<std::uint32_t>::max();
 
   /// Finds the distances to the sink, and lists the nodes that reach it in `queue_`, nearest first. Returns true when
@@ -169,17 +151,17 @@ class max_flow {
     std::size_t last = 0;
     bool active = false;
     for (node v = 0; v < num_nodes_; ++v)
-      if (sink_[v] > 0) {
+      if (now_.sink[v] > 0) {
         distance_[v] = 1;
         queue_[last++] = v;
       }
     for (std::size_t i = 0; i < last; ++i) {
       const node v = queue_[i];
-      active = active || excess_[v] > 0;
+      active = active || now_.excess[v] > 0;
       const std::uint32_t d = distance_[v] + 1;
       for (std::uint32_t e = begin_[v]; e < begin_[v + 1]; ++e) {
-        const node u = halves_[e].head;
-        if (distance_[u] == far && halves_[halves_[e].mate].residual > 0) {
+        const node u = now_.halves[e].head;
+        if (distance_[u] == far && now_.halves[now_.halves[e].mate].residual > 0) {
           distance_[u] = d;
           queue_[last++] = u;
         }
@@ -192,36 +174,34 @@ class max_flow {
   void wave() {
     for (std::size_t i = queue_.size(); i-- > 0;) {
       const node v = queue_[i];
-      capacity have = excess_[v];
+      capacity have = now_.excess[v];
       if (have == 0) continue;
-      if (sink_[v] > 0) {
-        const capacity c = std::min(have, sink_[v]);
-        sink_[v] -= c;
+      if (now_.sink[v] > 0) {
+        const capacity c = std::min(have, now_.sink[v]);
+        now_.sink[v] -= c;
         have -= c;
-        value_ += c;
+        now_.value += c;
       }
       const std::uint32_t d = distance_[v];
       for (std::uint32_t e = begin_[v]; have > 0 && e < begin_[v + 1]; ++e) {
-        half& h = halves_[e];
+        half& h = now_.halves[e];
         if (h.residual == 0 || distance_[h.head] + 1 != d) continue;
         const capacity c = std::min(have, h.residual);
         h.residual -= c;
-        halves_[h.mate].residual += c;
-        excess_[h.head] += c;
+        now_.halves[h.mate].residual += c;
+        now_.excess[h.head] += c;
         have -= c;
       }
-      excess_[v] = have;
+      now_.excess[v] = have;
     }
   }
 
   node num_nodes_ = 0;
   std::vector<node> tail_, head_;
   std::vector<std::uint32_t> begin_{0}, next_, forward_;
-  std::vector<half> halves_;
-  std::vector<capacity> excess_, sink_;
+  state now_;
   std::vector<std::uint32_t> distance_;
   std::vector<node> queue_;
-  capacity value_ = 0;
 };
 
 }  // namespace remat::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,49 +12,9 @@
 
 #include "remat/bound/detail/max_flow.hpp"
 #include "remat/core/id.hpp"
-#include "remat/problem/problem.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 
 namespace remat::detail {
-
-/// Returns for each needed operation the sum of `weight(t)` over the tensors that are allocated while it runs, and 0
-/// for the other operations. The needed operations run once each in the listed order, and each tensor is freed right
-/// after its last use. O(operations + reads and writes) time.
-template <class T, class Weight>
-[[nodiscard]] std::vector<T> listed_order_sums(const flat_graph& g, Weight&& weight) {
-  std::vector<std::uint32_t> last(g.num_tensors, 0);
-  std::vector<std::uint8_t> allocated(g.num_tensors, 0);
-  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
-    if (!g.needed[o]) continue;
-    for (const std::uint32_t t : g.inputs[o]) last[t] = o;
-    for (const std::uint32_t t : g.outputs[o]) last[t] = o;
-  }
-  std::vector<T> sums(g.num_operations, T{});
-  T now{};
-  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
-    if (!g.needed[o]) continue;
-    for (const std::uint32_t t : g.outputs[o])
-      if (!allocated[t]) {
-        allocated[t] = 1;
-        now += weight(t);
-      }
-    sums[o] = now;
-    for (const auto* rows : {&g.inputs, &g.outputs})
-      for (const std::uint32_t t : (*rows)[o])
-        if (allocated[t] && last[t] == o && !g.final_output[t]) {
-          allocated[t] = 0;
-          now -= weight(t);
-        }
-  }
-  return sums;
-}
-
-/// Returns the bytes of operation `o` itself while it runs: its inputs, its outputs and its workspace.
-[[nodiscard]] inline std::int64_t working_set_bytes(const flat_graph& g, std::uint32_t o) {
-  std::int64_t sum = g.workspace[o];
-  for (const std::uint32_t t : g.inputs[o]) sum += g.bytes[t];
-  for (const std::uint32_t t : g.outputs[o]) sum += g.bytes[t];
-  return sum;
-}
 
 /// The cost of one choice of resident tensors at a moment.
 struct moment_choice {
@@ -73,7 +34,7 @@ struct moment_choice {
 ///
 /// The cheapest choice at a price for each resident byte is a minimum cut. Its nodes are propositions; a node on the
 /// source's side is true.
-///   r(o)  operation o runs after the moment          costs time(o) unless c(o); infinite where o must not run twice
+///   r(o)  operation o runs after the moment          costs time(o) unless c(o); infinite if o must not run twice
 ///   c(o)  operation o of U has not run               implies r(o), and c(o') for each reader o' of its outputs
 ///   q(t)  tensor t is read after the moment          implies w(t), or costs price × bytes(t) for a resident t
 ///   w(t)  tensor t is computed after the moment      implies r(p) for each producer p
@@ -81,7 +42,7 @@ struct moment_choice {
 /// it. Tensors that k reads or writes are resident anyway, and have no nodes; nor have tensors of 0 bytes.
 ///
 /// `at(k)` takes O(operations + reads and writes) time. `price` takes one maximum flow, which starts from the last flow
-/// where the price has risen. Both flows poll `stop` before each wave (see `max_flow`).
+/// if the price has risen. Both flows poll `stop` before each wave (see `max_flow`).
 class moment_cut {
  public:
   /// `graph` must outlive this object.
@@ -99,65 +60,120 @@ class moment_cut {
   [[nodiscard]] std::uint32_t moment() const noexcept { return moment_; }
   /// Bytes of the moment's operation itself: its inputs, its outputs and its workspace.
   [[nodiscard]] std::int64_t working_set() const noexcept { return working_set_; }
-  /// True when some tensor that is read after the moment cannot be computed again: `least_bytes` may be above 0.
+  /// True if some tensor that is read after the moment cannot be computed again: `least_bytes` may be above 0.
   [[nodiscard]] bool has_unrepeatable() const noexcept { return unrepeatable_; }
   /// Time of all operations that could run again.
   [[nodiscard]] double total_time() const noexcept { return total_time_; }
 
   /// Builds the network for the first run of operation `k`. Precondition: k is needed.
-  void at(std::uint32_t k);
+  void at(std::uint32_t k) {
+    assert(graph_->needed[k]);
+    moment_ = k;
+    separate();
+    reach();
+    connect();
+    loaded_price_ = kept_price_ = not_loaded;
+  }
 
   /// Returns the least of (time + price × bytes) over all choices, from below: it never exceeds the true least, and is
-  /// less by at most 2^−50 × (operations + 1) × `total_time()` and a few units in the last place. When `stop()` returns
+  /// less by at most 2^−50 × (operations + 1) × `total_time()` and a few units in the last place. If `stop()` returns
   /// true, the flow ends early; the value still never exceeds the true least.
-  /// `price` is in time for a byte, from 0 to `highest_price()`. Where `total_time()` is 0, the value is a valid bound
-  /// but not close to the least.
-  double price(double price, const std::function<bool()>& stop = {});
+  /// `price` is in time for a byte, from 0 to `highest_price()`. If `total_time()` is 0, the value is a valid bound but
+  /// not close to the least.
+  double price(double price, const std::function<bool()>& stop = {}) {
+    const double scaled = std::ldexp(price, exponent_);
+    if (loaded_price_ == not_loaded || scaled < loaded_price_) {
+      if (kept_price_ == not_loaded || scaled < kept_price_) {
+        load_price(scaled);
+      } else {
+        flow_.restore(kept_);
+        loaded_price_ = kept_price_;
+      }
+    }
+    if (scaled > loaded_price_) raise_price(scaled);
+    complete_ = flow_.run(stop);
+    const double value = std::ldexp(static_cast<double>(flow_.value()), -exponent_);
+    return std::max(0.0, std::nextafter(value, 0.0));
+  }
   /// The largest price for which the integers of the flow cannot overflow at this moment, in time for a byte.
   [[nodiscard]] double highest_price() const noexcept {
     return std::ldexp(std::ldexp(1.0, 60) / std::max(1.0, required_bytes_), -exponent_);
   }
-  /// True when the last flow is maximum: nothing has stopped it.
+  /// True if the last flow is maximum: nothing has stopped it.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
 
   /// Candidates are the tensors that may be resident or not at this moment. Branch and bound fixes some of them. A
   /// resident one has no price, and no bytes that count. An absent one is computed after the moment, whatever time that
-  /// takes; where it cannot be, `price` returns about twice `total_time()` or more.
+  /// takes; if it cannot be, `price` returns about twice `total_time()` or more.
   enum class fixing : std::uint8_t { free, resident, absent };
   /// The number of candidates at this moment. They count from 0.
-  [[nodiscard]] std::size_t num_candidates() const noexcept { return priced_.size(); }
+  [[nodiscard]] std::size_t num_candidates() const noexcept { return candidates_.size(); }
   /// The bytes of candidate `i`.
-  [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return priced_[i].bytes; }
+  [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return candidates_[i].bytes; }
   /// The tensor that is candidate `i`.
-  [[nodiscard]] tensor_id candidate(std::size_t i) const { return static_cast<tensor_id>(priced_[i].tensor); }
-  /// How candidate `i` is fixed now; `free` where it is not.
-  [[nodiscard]] fixing fixed(std::size_t i) const { return priced_[i].fixed; }
-  /// True when the choice of the last complete flow has the candidate resident at its price.
-  [[nodiscard]] bool candidate_resident(std::size_t i) const { return is_resident(priced_[i]); }
+  [[nodiscard]] tensor_id candidate(std::size_t i) const { return static_cast<tensor_id>(candidates_[i].tensor); }
+  /// How candidate `i` is fixed now; `free` if it is not.
+  [[nodiscard]] fixing fixed(std::size_t i) const { return candidates_[i].fixed; }
+  /// True if the candidate is resident, at its price, in the choice of the last complete flow.
+  [[nodiscard]] bool candidate_resident(std::size_t i) const { return is_resident(candidates_[i]); }
   /// Fixes candidate `i`, or frees it. The next flow starts from nothing. At most 256 may be absent at a time.
-  void fix(std::size_t i, fixing f);
+  void fix(std::size_t i, fixing f) {
+    candidates_[i].fixed = f;
+    loaded_price_ = kept_price_ = not_loaded;
+  }
 
-  /// Keeps a copy of the present flow. `price` starts from it where the price falls, but not below that of the copy.
-  void keep();
+  /// Keeps a copy of the present flow. If the price falls, but not below that of the copy, `price` starts from the
+  /// copy.
+  void keep() {
+    flow_.save(kept_);
+    kept_price_ = loaded_price_;
+  }
 
   /// Returns the least bytes that any choice keeps resident beside the working set, whatever time it takes. Exact up to
   /// 2^60 bytes in total, from below beyond. `stop` as in `price`.
-  std::int64_t least_bytes(const std::function<bool()>& stop = {});
+  std::int64_t least_bytes(const std::function<bool()>& stop = {}) {
+    int shift = 0;
+    while (std::ldexp(required_bytes_, -shift) > std::ldexp(1.0, 60)) ++shift;
+    load([&](const candidate_tensor& c) { return c.bytes >> shift; }, max_flow::infinite >> 9,
+         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : 0; });
+    loaded_price_ = not_loaded;
+    complete_ = flow_.run(stop);
+    return flow_.value() << shift;
+  }
 
   /// Returns the choice of the last complete flow: of the cheapest choices, the one with the fewest bytes.
-  [[nodiscard]] moment_choice choice() const;
+  [[nodiscard]] moment_choice choice() const {
+    moment_choice c;
+    for (const candidate_tensor& x : candidates_)
+      if (x.fixed == fixing::free && is_resident(x)) c.bytes += x.bytes;
+    for (const std::uint32_t o : reached_)
+      if (runs_again(o)) c.time += graph_->time[o];
+    return c;
+  }
 
   /// Returns the tensors that this choice keeps resident beside the working set, ascending.
-  [[nodiscard]] std::vector<tensor_id> resident() const;
+  [[nodiscard]] std::vector<tensor_id> resident() const {
+    std::vector<tensor_id> kept;
+    for (const candidate_tensor& x : candidates_)
+      if (is_resident(x)) kept.push_back(static_cast<tensor_id>(x.tensor));
+    std::sort(kept.begin(), kept.end());
+    return kept;
+  }
 
   /// Returns the operations that this choice runs again, ascending.
-  [[nodiscard]] std::vector<op_id> again() const;
+  [[nodiscard]] std::vector<op_id> again() const {
+    std::vector<op_id> list;
+    for (const std::uint32_t o : reached_)
+      if (runs_again(o)) list.push_back(static_cast<op_id>(o));
+    std::sort(list.begin(), list.end());
+    return list;
+  }
 
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr double not_loaded = -1;
   enum side : std::uint8_t { open, before, after };  // U, A, D
-  enum class mode : std::uint8_t { unset, priced, bytes };
-  struct priced {
+  struct candidate_tensor {
     std::uint32_t tensor;
     std::uint32_t arc;  // `none` for an arc from the source
     std::uint32_t from, to;
@@ -168,36 +184,211 @@ class moment_cut {
   // final output; it has been visited; its arcs of order have been added.
   static constexpr std::uint8_t own = 1, required = 2, touched = 4, ordered = 8;
 
-  [[nodiscard]] bool is_resident(const priced& p) const {
-    return flow_.reaches_sink(p.to) && (p.arc == none || !flow_.reaches_sink(p.from));
+  [[nodiscard]] bool is_resident(const candidate_tensor& c) const {
+    return flow_.reaches_sink(c.to) && (c.arc == none || !flow_.reaches_sink(c.from));
   }
   [[nodiscard]] bool runs_again(std::uint32_t o) const {
     return !flow_.reaches_sink(run_node_[o]) && (side_[o] == before || flow_.reaches_sink(wait_node_[o]));
   }
-  [[nodiscard]] std::size_t wait_index(std::uint32_t o) const { return wait_node_[o] - first_wait_; }
 
   /// Finds A and D, and the tensors of k itself.
-  void separate();
+  void separate() {
+    const flat_graph& g = *graph_;
+    std::fill(side_.begin(), side_.end(), std::uint8_t{open});
+    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
+    const auto spread = [&](side mark, const index_rows& edges, const index_rows& next) {
+      work_.assign(1, moment_);
+      while (!work_.empty()) {
+        const std::uint32_t o = work_.back();
+        work_.pop_back();
+        for (const std::uint32_t t : edges[o]) {
+          if (mark_[t] & touched) continue;
+          mark_[t] |= touched;
+          for (const std::uint32_t n : next[t])
+            if (side_[n] == open) {
+              side_[n] = mark;
+              work_.push_back(n);
+            }
+        }
+      }
+    };
+    side_[moment_] = before;
+    spread(before, g.inputs, g.producers);
+    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
+    spread(after, g.outputs, g.consumers);
+    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
+    working_set_ = working_set_bytes(g, moment_);
+    for (const auto* rows : {&g.inputs, &g.outputs})
+      for (const std::uint32_t t : (*rows)[moment_]) mark_[t] |= own;
+  }
 
   /// Finds the operations that some choice runs after the moment, and gives them nodes.
-  void reach();
+  void reach() {
+    const flat_graph& g = *graph_;
+    for (const std::uint32_t o : reached_) run_node_[o] = wait_node_[o] = none;
+    reached_.clear();
+    touched_.clear();
+    total_time_ = 0;
+    required_bytes_ = 0;
+    unrepeatable_ = false;
+    nodes_ = 0;
+    const auto run_later = [&](std::uint32_t o) {
+      if (side_[o] == after || run_node_[o] != none) return;
+      run_node_[o] = nodes_++;
+      reached_.push_back(o);
+    };
+    const auto read_later = [&](std::uint32_t t, std::uint8_t how) {
+      if ((mark_[t] & own) || g.bytes[t] == 0) return false;
+      if (!(mark_[t] & (touched | required))) {
+        bool computed_here = false;  // otherwise D computes t, after the moment anyway
+        for (const std::uint32_t p : g.producers[t]) computed_here = computed_here || side_[p] != after;
+        if (!computed_here) return false;
+        readers_[t] = 0;
+        touched_.push_back(t);
+        for (const std::uint32_t p : g.producers[t]) run_later(p);
+      }
+      mark_[t] |= how;
+      return true;
+    };
+    for (const std::uint32_t t : g.final_outputs) read_later(t, required);
+    for (std::uint32_t o = moment_ + 1; o < g.num_operations; ++o)
+      if (side_[o] == after && g.needed[o])
+        for (const std::uint32_t t : g.inputs[o]) read_later(t, required);
+    for (std::size_t i = 0; i < reached_.size(); ++i) {
+      const std::uint32_t o = reached_[i];
+      if (g.once[o]) unrepeatable_ = true;
+      if (side_[o] == before && g.once[o]) continue;  // never runs after the moment
+      if (!g.once[o]) total_time_ += g.time[o];
+      for (const std::uint32_t t : g.inputs[o])
+        if (read_later(t, touched)) ++readers_[t];
+      if (side_[o] == open)
+        for (const std::uint32_t t : g.outputs[o])
+          for (const std::uint32_t reader : g.consumers[t])
+            if (g.needed[reader]) run_later(reader);
+    }
+    first_wait_ = nodes_;
+    for (const std::uint32_t o : reached_)
+      if (side_[o] == open) wait_node_[o] = nodes_++;
+    for (const std::uint32_t t : touched_)
+      if (mark_[t] & required) required_bytes_ += static_cast<double>(g.bytes[t]);
+    // Whole times stay exact, and no sum overflows.
+    exponent_ = total_time_ > 0 ? 50 - std::ilogb(total_time_) : 0;
+  }
 
   /// Builds the nodes of tensors, and all arcs.
-  void connect();
-  void connect_tensor(std::uint32_t t);
-  void connect_waiting(std::uint32_t o);
+  void connect() {
+    flow_.reset(nodes_);
+    candidates_.clear();
+    plain_.clear();
+    wait_arc_.clear();
+    for (const std::uint32_t t : touched_) connect_tensor(t);
+    for (const std::uint32_t o : reached_)
+      if (side_[o] == open) connect_waiting(o);
+    flow_.finish();
+  }
 
-  /// Sets the arcs of infinite capacity.
-  void set_structure();
+  void connect_tensor(std::uint32_t t) {
+    const flat_graph& g = *graph_;
+    std::uint32_t producers = 0, computed = none;  // the node w(t)
+    for (const std::uint32_t p : g.producers[t])
+      if (side_[p] != after) {
+        ++producers;
+        computed = run_node_[p];
+      }
+    if (producers > 1) {
+      computed = flow_.add_node();
+      for (const std::uint32_t p : g.producers[t])
+        if (side_[p] != after) plain_.push_back(flow_.add_arc(computed, run_node_[p]));
+    }
+    if (mark_[t] & required) {
+      candidates_.push_back({t, none, none, computed, g.bytes[t], fixing::free});
+      return;
+    }
+    std::uint32_t read = none;  // the node q(t)
+    if (readers_[t] > 1) read = flow_.add_node();
+    for (const std::uint32_t reader : g.consumers[t]) {
+      if (run_node_[reader] == none || (side_[reader] == before && g.once[reader])) continue;
+      if (readers_[t] > 1)
+        plain_.push_back(flow_.add_arc(run_node_[reader], read));
+      else
+        read = run_node_[reader];
+    }
+    const std::uint32_t arc = flow_.add_arc(read, computed);
+    candidates_.push_back({t, arc, read, computed, g.bytes[t], fixing::free});
+  }
 
-  /// Price × bytes in the flow's unit, rounded down.
-  [[nodiscard]] max_flow::capacity priced_capacity(double scaled, const priced& p) const;
+  void connect_waiting(std::uint32_t o) {
+    const flat_graph& g = *graph_;
+    wait_arc_.push_back(flow_.add_arc(wait_node_[o], run_node_[o]));
+    for (const std::uint32_t t : g.outputs[o]) {
+      if (mark_[t] & ordered) continue;
+      mark_[t] |= ordered;
+      // Each producer that has not run implies that no reader has run. Where both are several, one node stands between.
+      const bool several = g.producers[t].size() > 1 && g.consumers[t].size() > 1;
+      const std::uint32_t middle = several ? flow_.add_node() : none;
+      for (const std::uint32_t p : g.producers[t]) {
+        if (wait_node_[p] == none) continue;
+        if (several) {
+          plain_.push_back(flow_.add_arc(wait_node_[p], middle));
+        } else {
+          for (const std::uint32_t reader : g.consumers[t])
+            if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(wait_node_[p], wait_node_[reader]));
+        }
+      }
+      if (several)
+        for (const std::uint32_t reader : g.consumers[t])
+          if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(middle, wait_node_[reader]));
+    }
+  }
 
-  /// Sets all capacities for a price, without flow.
-  void load(double scaled);
+  /// Sets all capacities, without flow: `of_candidate(c)` of a free candidate, `of_absent` of an absent one,
+  /// `again(o)` of an operation that runs again.
+  template <class Candidate, class Again>
+  void load(const Candidate& of_candidate, max_flow::capacity of_absent, const Again& again) {
+    flow_.clear_flow();
+    for (const max_flow::arc a : plain_) flow_.set_capacity(a, max_flow::infinite);
+    for (const candidate_tensor& c : candidates_) {
+      const max_flow::capacity x = c.fixed == fixing::free     ? of_candidate(c)
+                                   : c.fixed == fixing::absent ? of_absent
+                                                               : 0;
+      if (c.arc != none)
+        flow_.set_capacity(c.arc, x);
+      else
+        flow_.raise_source(c.to, x);
+    }
+    for (const std::uint32_t o : reached_)
+      if (side_[o] == before)
+        flow_.set_sink(run_node_[o], again(o));
+      else
+        flow_.set_capacity(wait_arc_[wait_node_[o] - first_wait_], max_flow::infinite, again(o));
+  }
+
+  /// Returns price × bytes in the flow's unit, rounded down. The last factor makes up for the three roundings before
+  /// it.
+  [[nodiscard]] static max_flow::capacity priced(double scaled, std::int64_t bytes) {
+    const double exact = scaled * static_cast<double>(bytes) * (1 - 0x1p-51);
+    return exact < 0x1p61 ? static_cast<max_flow::capacity>(exact) : max_flow::infinite;
+  }
+
+  void load_price(double scaled) {
+    const auto in_units = [&](double time) { return static_cast<max_flow::capacity>(std::ldexp(time, exponent_)); };
+    load([&](const candidate_tensor& c) { return priced(scaled, c.bytes); }, in_units(2 * total_time_) + 2,
+         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : in_units(graph_->time[o]); });
+    loaded_price_ = scaled;
+  }
 
   /// Raises the capacities to a higher price, and keeps the flow.
-  void raise(double scaled);
+  void raise_price(double scaled) {
+    for (const candidate_tensor& c : candidates_) {
+      if (c.fixed != fixing::free) continue;
+      const max_flow::capacity more = priced(scaled, c.bytes) - priced(loaded_price_, c.bytes);
+      if (c.arc != none)
+        flow_.raise_capacity(c.arc, more);
+      else
+        flow_.raise_source(c.to, more);
+    }
+    loaded_price_ = scaled;
+  }
 
   const flat_graph* graph_;
   std::uint32_t moment_ = 0;
@@ -206,10 +397,9 @@ class moment_cut {
   bool complete_ = false;
   double total_time_ = 0;
   double required_bytes_ = 0;
-  int exponent_ = 0;
-  mode mode_ = mode::unset;
-  double scaled_price_ = 0;
-  double kept_price_ = -1;
+  int exponent_ = 0;                  // times are in units of 2^−exponent
+  double loaded_price_ = not_loaded;  // of the capacities in `flow_`, in their unit
+  double kept_price_ = not_loaded;    // of those in `kept_`
   std::uint32_t nodes_ = 0;
   std::uint32_t first_wait_ = 0;
   std::vector<std::uint8_t> side_;
@@ -217,15 +407,11 @@ class moment_cut {
   std::vector<std::uint8_t> mark_;
   std::vector<std::uint32_t> readers_;
   std::vector<std::uint32_t> reached_, touched_, work_;
-  std::vector<priced> priced_;
+  std::vector<candidate_tensor> candidates_;
   std::vector<max_flow::arc> plain_;     // arcs of infinite capacity
-  std::vector<max_flow::arc> wait_arc_;  // c(o) → r(o), by wait_index
+  std::vector<max_flow::arc> wait_arc_;  // c(o) → r(o), by the number of the node c(o)
   max_flow flow_;
   max_flow::state kept_;
 };
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/bound/impl/moment_cut.hpp"
-#endif

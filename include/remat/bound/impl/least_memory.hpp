@@ -4,18 +4,17 @@
 #include "remat/bound/least_memory.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/graph/detail/label.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 
 namespace remat {
 
 REMAT_INLINE std::string least_memory_result::message(const std::string& name) const {
-  const std::string who = "operation " + std::to_string(index(operation)) + (name.empty() ? "" : " (" + name + ")");
+  const std::string who = detail::label(operation) + (name.empty() ? "" : " (" + name + ")");
   const std::string all = std::to_string(bytes) + " bytes";
   switch (reason) {
     case memory_reason::none:
@@ -24,8 +23,8 @@ REMAT_INLINE std::string least_memory_result::message(const std::string& name) c
       return who + " needs " + all + " for its inputs, outputs and workspace";
     case memory_reason::first_run:
       return who + " needs " + all + " when it first runs: " + std::to_string(working_set) +
-             " for its inputs, outputs and workspace, the rest for tensors that are wanted later and cannot be made "
-             "again";
+             " for its inputs, outputs and workspace, the rest for tensors that are read later and cannot be "
+             "computed again";
     case memory_reason::end_of_step:
       return "the end of the step needs " + all + " for its outputs and for the last operation, at best " + who;
   }
@@ -35,13 +34,6 @@ REMAT_INLINE std::string least_memory_result::message(const std::string& name) c
 REMAT_INLINE least_memory_result largest_working_set(const problem& p) {
   const flat_graph& g = p.graph();
   least_memory_result best;
-  const auto take = [&](std::int64_t bytes, memory_reason reason, std::uint32_t o, std::int64_t working_set) {
-    if (bytes <= best.bytes) return;
-    best.bytes = bytes;
-    best.reason = reason;
-    best.operation = static_cast<op_id>(o);
-    best.working_set = working_set;
-  };
   std::int64_t outputs = 0;
   for (const std::uint32_t t : g.final_outputs) outputs += g.bytes[t];
   std::int64_t end = std::numeric_limits<std::int64_t>::max(), last_set = 0;
@@ -49,7 +41,7 @@ REMAT_INLINE least_memory_result largest_working_set(const problem& p) {
   for (std::uint32_t o = 0; o < g.num_operations; ++o) {
     if (!g.needed[o]) continue;
     const std::int64_t own = detail::working_set_bytes(g, o);
-    take(own, memory_reason::working_set, o, own);
+    if (own > best.bytes) best = {own, memory_reason::working_set, static_cast<op_id>(o), own, {}};
     bool can_be_last = g.has_effect(o);
     std::int64_t at_end = outputs + own;
     for (const std::uint32_t t : g.outputs[o])
@@ -65,7 +57,8 @@ REMAT_INLINE least_memory_result largest_working_set(const problem& p) {
       last_set = own;
     }
   }
-  if (end != std::numeric_limits<std::int64_t>::max()) take(end, memory_reason::end_of_step, last, last_set);
+  if (end != std::numeric_limits<std::int64_t>::max() && end > best.bytes)
+    best = {end, memory_reason::end_of_step, static_cast<op_id>(last), last_set, {}};
   return best;
 }
 
@@ -102,12 +95,9 @@ REMAT_INLINE least_memory_result least_memory_bound(const problem& p, const leas
     cut.at(o);
     if (!cut.has_unrepeatable()) continue;
     const std::int64_t bytes = cut.least_bytes([&] { return clock.should_stop(); }) + cut.working_set();
-    if (bytes <= best.bytes) continue;
-    best.bytes = bytes;
-    best.reason = memory_reason::first_run;
-    best.operation = static_cast<op_id>(o);
-    best.working_set = cut.working_set();
-    best.also_resident = cut.complete() ? cut.resident() : std::vector<tensor_id>{};
+    if (bytes > best.bytes)
+      best = {bytes, memory_reason::first_run, static_cast<op_id>(o), cut.working_set(),
+              cut.complete() ? cut.resident() : std::vector<tensor_id>{}};
   }
   return best;
 }

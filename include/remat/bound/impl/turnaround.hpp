@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/detail/moment_branch.hpp"
+#include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 
 namespace remat {
 
@@ -21,18 +21,33 @@ namespace detail::turnaround {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-REMAT_INLINE analysis_state::analysis_state(const remat::problem& p)
-    : problem(p), cut(problem.graph()), floor(largest_working_set(p)) {
-  const flat_graph& g = problem.graph();
-  listed = listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
-  for (std::uint32_t o = 0; o < g.num_operations; ++o)
-    if (g.needed[o]) listed[o] += g.workspace[o];
-  producers_time.assign(g.num_tensors, 0);
-  for (std::uint32_t t = 0; t < g.num_tensors; ++t)
-    for (const std::uint32_t o : g.producers[t])
-      producers_time[t] += g.once[o] ? std::numeric_limits<double>::infinity() : g.time[o];
-  has_once = std::any_of(g.once.begin(), g.once.end(), [](std::uint8_t o) { return o != 0; });
-}
+/// The result of one flow: for every budget, value − price × budget is a lower bound on the recomputation.
+struct line {
+  std::uint32_t moment;
+  double price, value;
+};
+
+/// The state of a `turnaround_analysis`.
+struct analysis_state {
+  explicit analysis_state(const remat::problem& p)
+      : problem(p),
+        listed(listed_order_sums<std::int64_t>(p.graph(), [&](std::uint32_t t) { return p.graph().bytes[t]; })) {
+    const flat_graph& g = problem.graph();
+    for (std::uint32_t o = 0; o < g.num_operations; ++o)
+      if (g.needed[o]) listed[o] += g.workspace[o];
+    for (std::uint32_t t = 0; t < g.num_tensors; ++t)
+      for (const std::uint32_t o : g.producers[t])
+        producers_time[t] += g.once[o] ? std::numeric_limits<double>::infinity() : g.time[o];
+  }
+
+  remat::problem problem;
+  moment_cut cut{problem.graph()};
+  least_memory_result floor = largest_working_set(problem);  // of the working sets and the end of the training step
+  std::vector<std::int64_t> listed;                          // memory at each needed operation in the listed order
+  std::vector<double> producers_time =                       // of a tensor; infinite if a producer must not run twice
+      std::vector<double>(problem.graph().num_tensors, 0);
+  std::vector<line> lines;  // from all budgets so far
+};
 
 /// Returns an upper bound on price × bytes.
 inline double product_from_above(double price, std::int64_t bytes) {
@@ -48,11 +63,11 @@ class moment_order {
     double error;  // of the estimate
   };
 
-  moment_order(const analysis_state& state, std::int64_t budget, std::uint32_t most)
+  moment_order(const analysis_state& state, std::int64_t budget, std::uint32_t max_moments)
       : state_(state), graph_(state.problem.graph()), budget_(budget), tried_(graph_.num_operations, 0) {
     for (std::uint32_t o = 0; o < graph_.num_operations; ++o)
       if (graph_.needed[o] && state.listed[o] > budget) moments_.push_back(o);
-    count_ = most == 0 ? moments_.size() : std::min<std::size_t>(most, moments_.size());
+    count_ = max_moments == 0 ? moments_.size() : std::min<std::size_t>(max_moments, moments_.size());
     find_tightest(count_ / 2 + 1);
   }
 
@@ -108,14 +123,14 @@ class moment_order {
   /// Returns the untried moment of the highest corrected estimate.
   [[nodiscard]] std::uint32_t most_promising() const {
     std::uint32_t next = none;
-    double most = -std::numeric_limits<double>::infinity();
+    double highest = -std::numeric_limits<double>::infinity();
     std::size_t j = 0;  // the first attempt behind the moment
     for (const std::uint32_t o : moments_) {
       if (tried_[o]) continue;
       while (j < attempts_.size() && attempts_[j].moment < o) ++j;
       const double value = estimate_[o] + interpolated_error(o, j);
-      if (value > most) {
-        most = value;
+      if (value > highest) {
+        highest = value;
         next = o;
       }
     }
@@ -196,8 +211,8 @@ class budget_search {
   }
 
  private:
-  static constexpr int most_flows = 64;
-  static constexpr std::uint32_t most_branch_moments = 4;
+  static constexpr int max_flows = 64;
+  static constexpr std::uint32_t max_branch_moments = 4;
   /// A moment is given up when its bound cannot exceed the best one by this part of the needed time.
   static constexpr double relative_tolerance = 1e-7;
 
@@ -205,7 +220,7 @@ class budget_search {
     std::uint32_t moment = none;
     double price = 0;
     double value = 0;          // the bound on the recomputation
-    double fitting_price = 0;  // at which the cheapest choice is within the budget; negative where unknown
+    double fitting_price = 0;  // at which the cheapest choice is within the budget; negative if unknown
   };
 
   turnaround_result infeasible() {
@@ -215,7 +230,7 @@ class budget_search {
     return result_;
   }
 
-  /// Takes the best line of earlier budgets as the best bound. Returns false where none is above 0.
+  /// Takes the best line of earlier budgets as the best bound. Returns false if none is above 0.
   bool start_from_lines() {
     for (const line& x : state_.lines) {
       const double value = x.value - product_from_above(x.price, budget_);
@@ -225,39 +240,32 @@ class budget_search {
   }
 
   /// Searches for the best price at moment `k` as long as it may improve the best bound; the first price is `price`
-  /// where that is above 0. Returns false where the moment proves that no schedule is within the budget.
+  /// if that is above 0. Returns false if the moment proves that no schedule is within the budget.
   bool try_moment(std::uint32_t k, double price) {
     cut_.at(k);
     reached_ = 0;
-    moment_choice most_again{cut_.total_time(), 0};
-    if (state_.has_once && cut_.has_unrepeatable()) {
+    moment_choice fitting{cut_.total_time(), 0};
+    if (cut_.has_unrepeatable()) {
       const std::int64_t least = cut_.least_bytes(stop_);
       ++flows_;
-      note_memory(k, least);
+      if (const std::int64_t bytes = least + cut_.working_set(); bytes > result_.least_memory.bytes)
+        result_.least_memory = {bytes, memory_reason::first_run, static_cast<op_id>(k), cut_.working_set(),
+                                cut_.complete() ? cut_.resident() : std::vector<tensor_id>{}};
       if (least > budget_ - cut_.working_set()) return false;
       if (!cut_.complete()) return true;
-      most_again = cut_.choice();
+      fitting = cut_.choice();
     }
-    search_price(k, price, {0, state_.listed[k] - cut_.working_set()}, most_again);
+    search_price(k, price, {0, state_.listed[k] - cut_.working_set()}, fitting);
     return true;
   }
 
-  void note_memory(std::uint32_t k, std::int64_t resident) {
-    if (resident + cut_.working_set() <= result_.least_memory.bytes) return;
-    result_.least_memory.bytes = resident + cut_.working_set();
-    result_.least_memory.reason = memory_reason::first_run;
-    result_.least_memory.operation = static_cast<op_id>(k);
-    result_.least_memory.working_set = cut_.working_set();
-    result_.least_memory.also_resident = cut_.complete() ? cut_.resident() : std::vector<tensor_id>{};
-  }
-
-  /// Maximises the bound over the price. `left` is a choice over the budget, `right` one within it.
+  /// Maximises the bound over the price. `left` is a choice that exceeds the budget, `right` one that fits into it.
   void search_price(std::uint32_t k, double price, moment_choice left, moment_choice right) {
-    const std::int64_t room = budget_ - cut_.working_set();  // ≥ 0, since all working sets fit
+    const std::int64_t free_bytes = budget_ - cut_.working_set();  // ≥ 0, since all working sets fit
     double fitting_price = -1;
-    for (int flow = 0; flow < most_flows && left.bytes > right.bytes; ++flow) {
+    for (int flow = 0; flow < max_flows && left.bytes > right.bytes; ++flow) {
       const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
-      const double upper = left.time + meet * static_cast<double>(left.bytes - room);
+      const double upper = left.time + meet * static_cast<double>(left.bytes - free_bytes);
       if (upper <= std::max(best_.value, reached_) + tolerance_) {
         if (flow == 0) reached_ = upper;
         break;
@@ -265,13 +273,13 @@ class budget_search {
       const double at = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
       const double cost = cut_.price(at, stop_);
       ++flows_;
-      const double value = cost - product_from_above(at, room);
+      const double value = cost - product_from_above(at, free_bytes);
       state_.lines.push_back({k, at, cost + std::nextafter(at * static_cast<double>(cut_.working_set()), 0.0)});
       if (value > best_.value) best_ = {k, at, value, fitting_price};
       reached_ = flow == 0 ? value : std::max(reached_, value);
       if (!cut_.complete()) break;
       const moment_choice c = cut_.choice();
-      if (c.bytes > room) {
+      if (c.bytes > free_bytes) {
         if (c.bytes >= left.bytes && flow > 0) break;  // only rounding lies between the two lines
         left = c;
         cut_.keep();
@@ -279,7 +287,7 @@ class budget_search {
       } else {
         fitting_price = at;
         if (best_.moment == k) best_.fitting_price = at;
-        if (c.bytes == room || (c.time >= right.time && flow > 0)) break;
+        if (c.bytes == free_bytes || (c.time >= right.time && flow > 0)) break;
         right = c;
       }
     }
@@ -291,7 +299,7 @@ class budget_search {
     for (const moment_order::attempt& a : tried)
       if (a.value > 0) order.push_back({-a.value, a.moment});
     std::sort(order.begin(), order.end());
-    if (order.size() > most_branch_moments) order.resize(most_branch_moments);
+    if (order.size() > max_branch_moments) order.resize(max_branch_moments);
     for (const auto& [value, o] : order) {
       if (clock_.should_stop()) break;
       cut_.at(o);
@@ -313,7 +321,8 @@ class budget_search {
       result_.multiplier = best_.price;
       if (std::isfinite(exact_.upper)) {
         result_.working_set = working_set_bytes(graph_, best_.moment);
-        result_.choice = exact_.choice;
+        result_.choice_time = exact_.choice.time;
+        result_.choice_bytes = exact_.choice.bytes;
         result_.saved = std::move(exact_.saved);
         result_.again = std::move(exact_.again);
       } else if (options_.want_saved && !clock_.should_stop()) {
@@ -323,26 +332,27 @@ class budget_search {
     result_.flows = flows_;
   }
 
-  /// Finds the choice behind the bound once more. The result has none where the run is stopped meanwhile.
+  /// Finds the choice behind the bound once more. The result has none if the run is stopped meanwhile.
   void recall_choice() {
     cut_.at(best_.moment);
     result_.working_set = cut_.working_set();
-    const std::int64_t room = budget_ - result_.working_set;
-    // Raises the price until the cheapest choice fits: rounding or the clock may have hidden the right price.
+    const std::int64_t free_bytes = budget_ - result_.working_set;
+    // Raises the price until the cheapest choice fits: rounding or the clock may have hidden the best price.
     double price = best_.fitting_price >= 0 ? best_.fitting_price : best_.price;
     bool fits = false;
     for (int i = 0; i < 8 && !fits; ++i, price *= 4) {
       (void)cut_.price(std::min(price, cut_.highest_price()), stop_);
       ++flows_;
       if (!cut_.complete()) return;
-      fits = cut_.choice().bytes <= room;
+      fits = cut_.choice().bytes <= free_bytes;
     }
     if (!fits) {
       (void)cut_.least_bytes(stop_);
       ++flows_;
       if (!cut_.complete()) return;
     }
-    result_.choice = cut_.choice();
+    result_.choice_time = cut_.choice().time;
+    result_.choice_bytes = cut_.choice().bytes;
     result_.saved = cut_.resident();
     result_.again = cut_.again();
   }
@@ -364,8 +374,11 @@ class budget_search {
 
 }  // namespace detail::turnaround
 
+REMAT_INLINE turnaround_analysis::turnaround_analysis(const problem& p)
+    : state_(std::make_shared<detail::turnaround::analysis_state>(p)) {}
+
 REMAT_INLINE turnaround_result turnaround_analysis::bound(std::int64_t budget, const turnaround_options& options) {
-  return detail::turnaround::budget_search(state_, budget, options).run();
+  return detail::turnaround::budget_search(*state_, budget, options).run();
 }
 
 REMAT_INLINE turnaround_result turnaround_bound(const problem& p, const turnaround_options& options) {

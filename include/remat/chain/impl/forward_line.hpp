@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/problem/detail/phase.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 
 namespace remat::detail {
 

@@ -15,7 +15,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/problem/detail/phase.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 
 namespace remat {
 

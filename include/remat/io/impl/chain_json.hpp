@@ -4,6 +4,8 @@
 #include "remat/io/chain_json.hpp"
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,29 +28,17 @@ REMAT_INLINE chain to_chain(const json_document& document) {
                       stage.at("output_bytes").bytes(), stage.at("saved_bytes").bytes(),
                       stage.at("forward_overhead_bytes").bytes(), stage.at("backward_overhead_bytes").bytes()});
   }
-  const auto build = [&] {
-    try {
-      return chain(std::move(name), input_bytes, std::move(stages));
-    } catch (const bad_graph& e) {
-      throw bad_file(document.file(), "/stages", e.what());
-    } catch (const bad_cost& e) {
-      throw bad_file(document.file(), "/stages", e.what());
-    }
-  };
-  chain built = build();
-  if (const auto peak = root.find("store_all_peak_bytes"); peak && peak->bytes() != built.store_all_peak_bytes())
-    peak->fail_as(std::to_string(built.store_all_peak_bytes()) + ", which the stages give");
-  return built;
+  std::optional<chain> built;
+  try {
+    built.emplace(std::move(name), input_bytes, std::move(stages));
+  } catch (const error& e) {  // bad_graph, bad_cost
+    throw bad_file(document.file(), "/stages", e.what());
+  }
+  if (const auto peak = root.find("store_all_peak_bytes"); peak && peak->bytes() != built->store_all_peak_bytes())
+    peak->fail_as(std::to_string(built->store_all_peak_bytes()) + ", which the stages give");
+  return *std::move(built);
 }
 
 REMAT_INLINE chain read_chain(const std::filesystem::path& path) { return to_chain(json_document::read(path)); }
-
-REMAT_INLINE chain read_chain(std::istream& in, std::string file) {
-  return to_chain(json_document::read(in, std::move(file)));
-}
-
-REMAT_INLINE chain parse_chain(std::string_view text, std::string file) {
-  return to_chain(json_document(text, std::move(file)));
-}
 
 }  // namespace remat

@@ -4,26 +4,14 @@
 #include "remat/io/json.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include <bit>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <istream>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/io/detail/files.hpp"
 
 namespace remat {
 
@@ -36,19 +24,18 @@ class json_document::builder {
   bool boolean(bool value) { return add({value, 0, type::boolean}); }
   bool number_integer(std::int64_t value) { return add({static_cast<std::uint64_t>(value), 0, type::integer}); }
   bool number_unsigned(std::uint64_t value) {
-    return add({value, 0, value > static_cast<std::uint64_t>(most) ? type::too_large : type::integer});
+    return add({value, 0, value >> 63 != 0 ? type::too_large : type::integer});
   }
   bool number_float(double value, const std::string&) {
-    node n{0, 0, type::real};
-    std::memcpy(&n.payload, &value, sizeof value);
-    return add(n);
+    return add({std::bit_cast<std::uint64_t>(value), 0, type::real});
   }
   bool string(const std::string& value) { return add(text_node(value, type::string)); }
   bool binary(const nlohmann::json::binary_t&) { return false; }
   bool start_object(std::size_t) { return open(type::object); }
   bool start_array(std::size_t) { return open(type::array); }
   bool key(const std::string& value) {
-    push(text_node(value, type::key));
+    push(text_node(value, type::string));
+    before_value_ = true;
     return true;
   }
   bool end_object() {
@@ -88,12 +75,13 @@ class json_document::builder {
   }
   bool add(node n) {
     push(n);
+    before_value_ = false;
     if (!open_.empty()) ++document_.nodes_[open_.back()].payload;
     return true;
   }
   bool open(type kind) {
-    if (open_.size() >= deepest)
-      fail("values are nested more than " + std::to_string(deepest) + " deep; no format here needs that");
+    if (open_.size() >= max_depth)
+      fail("values are nested more than " + std::to_string(max_depth) + " deep; no format here needs that");
     const auto at = static_cast<std::uint32_t>(document_.nodes_.size());
     add({0, 0, kind});
     open_.push_back(at);
@@ -111,31 +99,25 @@ class json_document::builder {
     keys_.clear();
     for (std::uint32_t i = object + 1; keys_.size() < count; i = document_.after(i + 1))
       keys_.push_back(document_.text_of(i));
-    const auto refuse = [&](std::string_view key) { fail("has the key \"" + printable(key) + "\" twice"); };
-    if (count <= 24) {
-      for (std::size_t i = 1; i < count; ++i)
-        for (std::size_t j = 0; j < i; ++j)
-          if (keys_[i] == keys_[j]) refuse(keys_[i]);
-    } else {
-      std::sort(keys_.begin(), keys_.end());
-      const auto twice = std::adjacent_find(keys_.begin(), keys_.end());
-      if (twice != keys_.end()) refuse(*twice);
-    }
+    // By length first, which is cheap.
+    std::sort(keys_.begin(), keys_.end(), [](std::string_view a, std::string_view b) {
+      return a.size() != b.size() ? a.size() < b.size() : a < b;
+    });
+    const auto twice = std::adjacent_find(keys_.begin(), keys_.end());
+    if (twice != keys_.end()) fail("has the key \"" + printable(*twice) + "\" twice");
   }
 
   /// JSON pointer of the innermost open container, or of the member whose value comes next.
   [[nodiscard]] std::string pointer_of_open() const {
-    std::string pointer;
+    nlohmann::json::json_pointer pointer;
     for (std::size_t k = 1; k < open_.size(); ++k) {
       const node& parent = document_.nodes_[open_[k - 1]];
-      if (parent.kind == type::array)
-        pointer += "/" + std::to_string(parent.payload - 1);
-      else
-        pointer += "/" + escaped(document_.text_of(open_[k] - 1));
+      pointer.push_back(parent.kind == type::array ? std::to_string(parent.payload - 1)
+                                                   : printable(document_.text_of(open_[k] - 1)));
     }
-    if (!document_.nodes_.empty() && document_.nodes_.back().kind == type::key)
-      pointer += "/" + escaped(document_.text_of(static_cast<std::uint32_t>(document_.nodes_.size() - 1)));
-    return pointer;
+    if (before_value_)
+      pointer.push_back(printable(document_.text_of(static_cast<std::uint32_t>(document_.nodes_.size() - 1))));
+    return pointer.to_string();
   }
   [[noreturn]] void fail(const std::string& message) const {
     const std::string at = pointer_of_open();
@@ -145,18 +127,13 @@ class json_document::builder {
   json_document& document_;
   std::string_view text_;
   std::vector<std::uint32_t> open_;  // the containers that are not closed yet, from the root
+  bool before_value_ = false;        // the last node is a key
   std::vector<std::string_view> keys_;
 };
 
 REMAT_INLINE json_document json_document::read(const std::filesystem::path& path) {
-  const std::string name = printable(path.string(), 4096);
-  std::error_code code;
-  const auto status = std::filesystem::status(path, code);
-  if (!std::filesystem::exists(status)) throw bad_file(name, "", "there is no such file");
-  if (std::filesystem::is_directory(status)) throw bad_file(name, "", "is a directory; a JSON file is needed");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw bad_file(name, "", "cannot be opened for reading");
-  return read(in, name);
+  std::ifstream in = detail::open_to_read(path);
+  return read(in, printable(path.string(), 4096));
 }
 
 REMAT_INLINE json_document json_document::read(std::istream& in, std::string file) {
@@ -176,33 +153,21 @@ REMAT_INLINE void json_document::require_format(std::string_view format_name, st
   const json_value format = root().at("format");
   if (format.string() != format_name) format.fail_as("\"" + std::string(format_name) + "\"");
   const json_value stated = root().at("version");
-  if (stated.kind() != json_value::type::integer || stated.integer(least, most, "an integer") != version)
-    stated.fail_as(std::to_string(version) + ", the version that can be read");
+  (void)stated.integer(version, version, (std::to_string(version) + ", the version that can be read").c_str());
 }
 
 REMAT_INLINE void json_document::parse(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
-    throw bad_file(file_, "", "is empty; a JSON object is needed");
+    throw bad_file(file_, "", "is empty; expected a JSON object");
   if (const auto zero = text.find('\0'); zero != std::string_view::npos)  // the parser would take it for the end
     throw bad_file(file_, "byte " + std::to_string(zero + 1), "is not JSON: a zero byte");
+  nodes_.reserve(text.size() / 8);  // a guess: a key or a value takes 8 characters
   builder events(*this, text);
   nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &events);
   if (nodes_.front().kind != type::object)
-    throw bad_file(file_, "/", "is " + root().describe() + "; a JSON object is needed");
+    throw bad_file(file_, "/", "is " + root().describe() + "; expected a JSON object");
 }
 
-REMAT_INLINE std::string json_document::escaped(std::string_view key) {
-  std::string out;
-  for (const char c : printable(key)) {
-    if (c == '~')
-      out += "~0";
-    else if (c == '/')
-      out += "~1";
-    else
-      out += c;
-  }
-  return out;
-}
 REMAT_INLINE json_value::type json_value::kind() const noexcept { return document_->nodes_[node_].kind; }
 
 REMAT_INLINE std::size_t json_value::size() const noexcept {
@@ -210,9 +175,7 @@ REMAT_INLINE std::size_t json_value::size() const noexcept {
 }
 
 REMAT_INLINE double json_value::real() const noexcept {
-  double value = 0;
-  std::memcpy(&value, &document_->nodes_[node_].payload, sizeof value);
-  return value;
+  return std::bit_cast<double>(document_->nodes_[node_].payload);
 }
 
 REMAT_INLINE std::string json_value::describe() const {
@@ -226,20 +189,9 @@ REMAT_INLINE std::string json_value::describe() const {
       return std::to_string(static_cast<std::int64_t>(payload));
     case type::too_large:
       return std::to_string(payload);
-    case type::real: {
-      std::array<char, 32> text{};
-      std::snprintf(text.data(), text.size(), "%.17g", real());
-      // The shorter form where it reads back as the same number: 0.7 rather than 0.69999999999999996.
-      std::array<char, 32> shorter{};
-      std::snprintf(shorter.data(), shorter.size(), "%.15g", real());
-      if (std::strtod(shorter.data(), nullptr) == real()) text = shorter;
-      std::string out = text.data();
-      // 3.0, not 3: the message is about this difference.
-      if (out.find_first_not_of("-0123456789") == std::string::npos) out += ".0";
-      return out;
-    }
+    case type::real:
+      return nlohmann::json(real()).dump();
     case type::string:
-    case type::key:
       return "\"" + printable(document_->text_of(node_)) + "\"";
     case type::array:
       return "an array";
@@ -250,20 +202,21 @@ REMAT_INLINE std::string json_value::describe() const {
 }
 
 REMAT_INLINE std::string json_value::pointer() const {
-  std::string out;
+  if (node_ == 0) return "/";
+  nlohmann::json::json_pointer out;
   for (std::uint32_t at = 0; at != node_;) {
+    const bool keyed = document_->nodes_[at].kind == type::object;
     std::size_t position = 0;
     for (const member& child : children(*document_, at)) {
       if (node_ < document_->after(child.value.node_)) {
-        const bool keyed = document_->nodes_[at].kind == type::object;
-        out += "/" + (keyed ? json_document::escaped(child.key) : std::to_string(position));
+        out.push_back(keyed ? printable(child.key) : std::to_string(position));
         at = child.value.node_;
         break;
       }
       ++position;
     }
   }
-  return out.empty() ? "/" : out;
+  return out.to_string();
 }
 
 REMAT_INLINE void json_value::fail(const std::string& message) const {
@@ -278,9 +231,9 @@ REMAT_INLINE void json_value::fail_as(const std::string& expected) const {
   fail("is " + describe() + "; it must be " + expected);
 }
 
-REMAT_INLINE std::int64_t json_value::integer(std::int64_t least, std::int64_t most, const char* what) const {
+REMAT_INLINE std::int64_t json_value::integer(std::int64_t min, std::int64_t max, const char* what) const {
   const auto value = static_cast<std::int64_t>(document_->nodes_[node_].payload);
-  if (kind() != type::integer || value < least || value > most) fail_as(what);
+  if (kind() != type::integer || value < min || value > max) fail_as(what);
   return value;
 }
 

@@ -7,42 +7,41 @@
 #include <charconv>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/io/detail/files.hpp"
 
 namespace remat {
 
-namespace detail::pace_reading {
+namespace detail::pace {
+
+/// The largest number of vertices, edges and bags.
+inline constexpr std::uint32_t max_count = std::numeric_limits<std::uint32_t>::max() / 2;
 
 /// The lines of a file, each split into words.
 class lines {
  public:
-  lines(std::string text, std::string file) : text_(std::move(text)), file_(std::move(file)) {}
+  lines(std::istream& in, const std::string& file) : in_(in), file_(file) {}
 
   /// Reads the next line that is neither empty nor a comment. False at the end of the text.
   bool next() {
-    while (at_ < text_.size()) {
-      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-      std::string_view line(text_.data() + at_, end - at_);
-      at_ = end + 1;
+    while (std::getline(in_, line_)) {
       ++number_;
       words_.clear();
-      while (!line.empty()) {
-        const std::size_t from = line.find_first_not_of(" \t\r");
-        if (from == std::string_view::npos) break;
-        const std::size_t to = std::min(line.find_first_of(" \t\r", from), line.size());
+      const std::string_view line = line_;
+      constexpr std::string_view blanks = " \t\r";
+      for (std::size_t to = 0, from = 0; (from = line.find_first_not_of(blanks, to)) != std::string_view::npos;) {
+        to = std::min(line.find_first_of(blanks, from), line.size());
         words_.push_back(line.substr(from, to - from));
-        line.remove_prefix(to);
       }
       if (!words_.empty() && words_[0] != "c") return true;
     }
+    if (in_.bad()) throw bad_file(file_, "", "cannot be read to its end");
     return false;
   }
   [[nodiscard]] const std::vector<std::string_view>& words() const noexcept { return words_; }
@@ -50,55 +49,34 @@ class lines {
     throw bad_file(file_, "line " + std::to_string(number_), message);
   }
   [[noreturn]] void fail_as_whole(const std::string& message) const { throw bad_file(file_, "", message); }
-  [[nodiscard]] std::string shown(std::size_t word) const {
-    std::string out;
-    for (const char c : words_[word].substr(0, 40)) out += c >= 0x20 && c < 0x7F ? c : '?';
-    return words_[word].size() > 40 ? out + "…" : out;
-  }
-  /// Word number `word` as a whole number in [least, most]. `what` names the number in the message of the exception.
-  [[nodiscard]] std::uint32_t number(std::size_t word, std::uint32_t least, std::uint32_t most,
+  /// Word number `word` as a whole number from `min` to `max`. `what` names the number in the message of the exception.
+  [[nodiscard]] std::uint32_t number(std::size_t word, std::uint32_t min, std::uint32_t max,
                                      const std::string& what) const {
     std::uint32_t value = 0;
     const std::string_view text = words_[word];
     const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || value < least || value > most)
-      fail("`" + shown(word) + "` is no " + what + "; a whole number from " + std::to_string(least) + " to " +
-           std::to_string(most) + " is right");
+    if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || value < min || value > max)
+      fail("`" + printable(text, 40) + "` is no " + what + "; expected a whole number from " + std::to_string(min) +
+           " to " + std::to_string(max));
     return value;
   }
 
  private:
-  std::string text_, file_;
-  std::vector<std::string_view> words_;
-  std::size_t at_ = 0, number_ = 0;
+  std::istream& in_;
+  const std::string& file_;
+  std::string line_;
+  std::vector<std::string_view> words_;  // of the line
+  std::size_t number_ = 0;               // of the line
 };
 
-inline std::string all_of(std::istream& in, const std::string& file) {
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (in.bad()) throw bad_file(file, "", "cannot be read to its end");
-  return text;
-}
-
-inline std::ifstream open(const std::filesystem::path& path) {
-  std::error_code code;
-  const auto status = std::filesystem::status(path, code);
-  if (!std::filesystem::exists(status)) throw bad_file(path.string(), "", "there is no such file");
-  if (std::filesystem::is_directory(status)) throw bad_file(path.string(), "", "is a directory; a file is needed");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw bad_file(path.string(), "", "cannot be opened for reading");
-  return in;
-}
-
-inline constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / 2;
-
-}  // namespace detail::pace_reading
+}  // namespace detail::pace
 
 REMAT_INLINE undirected_graph read_pace_graph(std::istream& in, const std::string& file) {
-  detail::pace_reading::lines text(detail::pace_reading::all_of(in, file), file);
+  detail::pace::lines text(in, file);
   if (!text.next() || text.words()[0] != "p" || text.words().size() != 4 || text.words()[1] != "tw")
     text.fail_as_whole("does not begin with `p tw VERTICES EDGES`, so it is no PACE graph");
-  const std::uint32_t n = text.number(2, 0, detail::pace_reading::most, "number of vertices"),
-                      m = text.number(3, 0, detail::pace_reading::most, "number of edges");
+  const std::uint32_t n = text.number(2, 0, detail::pace::max_count, "number of vertices"),
+                      m = text.number(3, 0, detail::pace::max_count, "number of edges");
   std::vector<undirected_graph::edge> edges;
   edges.reserve(std::min<std::size_t>(m, 1U << 20U));
   while (text.next()) {
@@ -114,19 +92,18 @@ REMAT_INLINE undirected_graph read_pace_graph(std::istream& in, const std::strin
 }
 
 REMAT_INLINE undirected_graph read_pace_graph(const std::filesystem::path& path) {
-  std::ifstream in = detail::pace_reading::open(path);
+  std::ifstream in = detail::open_to_read(path);
   return read_pace_graph(in, path.string());
 }
 
 REMAT_INLINE tree_decomposition read_pace_decomposition(std::istream& in, const std::string& file) {
-  detail::pace_reading::lines text(detail::pace_reading::all_of(in, file), file);
+  detail::pace::lines text(in, file);
   if (!text.next() || text.words()[0] != "s" || text.words().size() != 5 || text.words()[1] != "td")
     text.fail_as_whole("does not begin with `s td BAGS LARGEST VERTICES`, so it is no PACE tree decomposition");
-  const std::uint32_t bags = text.number(2, 0, detail::pace_reading::most, "number of bags"),
-                      largest = text.number(3, 0, detail::pace_reading::most, "size of the largest bag"),
-                      n = text.number(4, 0, detail::pace_reading::most, "number of vertices");
-  if (bags > 0 && static_cast<std::uint64_t>(bags) > (std::uint64_t{1} << 27U))
-    text.fail("there are more than 2^27 bags");
+  const std::uint32_t bags = text.number(2, 0, detail::pace::max_count, "number of bags"),
+                      largest = text.number(3, 0, detail::pace::max_count, "size of the largest bag"),
+                      n = text.number(4, 0, detail::pace::max_count, "number of vertices");
+  if (bags > 1U << 27U) text.fail("there are more than 2^27 bags");
   std::vector<std::vector<std::uint32_t>> rows(bags);
   std::vector<std::uint8_t> given(bags, 0);
   tree_decomposition out;
@@ -142,7 +119,7 @@ REMAT_INLINE tree_decomposition read_pace_decomposition(std::istream& in, const 
       rows[b].erase(std::unique(rows[b].begin(), rows[b].end()), rows[b].end());
       found = std::max(found, rows[b].size());
     } else {
-      if (text.words().size() != 2) text.fail("`b BAG VERTEX…` or the two bags of a tree edge are right");
+      if (text.words().size() != 2) text.fail("expected `b BAG VERTEX…` or the two bags of a tree edge");
       const std::uint32_t a = text.number(0, 1, bags, "bag"), b = text.number(1, 1, bags, "bag");
       out.edges.emplace_back(a - 1, b - 1);
     }
@@ -159,7 +136,7 @@ REMAT_INLINE tree_decomposition read_pace_decomposition(std::istream& in, const 
 }
 
 REMAT_INLINE tree_decomposition read_pace_decomposition(const std::filesystem::path& path) {
-  std::ifstream in = detail::pace_reading::open(path);
+  std::ifstream in = detail::open_to_read(path);
   return read_pace_decomposition(in, path.string());
 }
 
@@ -174,9 +151,9 @@ REMAT_INLINE void write_pace_decomposition(std::ostream& out, const tree_decompo
   std::string text =
       "s td " + std::to_string(t.size()) + " " + std::to_string(t.width() + 1) + " " + std::to_string(vertices) + "\n";
   for (std::size_t b = 0; b < t.size(); ++b) {
-    text.append("b ").append(std::to_string(b + 1));
-    for (const std::uint32_t v : t.bags[b]) text.append(1, ' ').append(std::to_string(v + 1));
-    text.append(1, '\n');
+    text += "b " + std::to_string(b + 1);
+    for (const std::uint32_t v : t.bags[b]) text += " " + std::to_string(v + 1);
+    text += "\n";
   }
   for (const auto& [a, b] : t.edges) text += std::to_string(a + 1) + " " + std::to_string(b + 1) + "\n";
   out << text;

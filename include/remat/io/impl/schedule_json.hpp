@@ -3,17 +3,10 @@
 
 #include "remat/io/schedule_json.hpp"
 
-#include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
@@ -60,14 +53,6 @@ REMAT_INLINE schedule_file read_schedule(const std::filesystem::path& path) {
   return to_schedule(json_document::read(path));
 }
 
-REMAT_INLINE schedule_file read_schedule(std::istream& in, std::string name) {
-  return to_schedule(json_document::read(in, std::move(name)));
-}
-
-REMAT_INLINE schedule_file parse_schedule(std::string_view text, std::string name) {
-  return to_schedule(json_document(text, std::move(name)));
-}
-
 REMAT_INLINE std::string to_json(const schedule_file& file) {
   const auto quoted = [](const std::string& text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -83,23 +68,20 @@ REMAT_INLINE std::string to_json(const schedule_file& file) {
     out += separator;
     separator = ",\n";
     out += s.is_compute() ? "[\"compute\", " : "[\"free\", ";
-    const std::size_t id = s.is_compute() ? index(s.operation()) : index(s.tensor());
-    char digits[24];
-    out.append(digits, std::to_chars(digits, digits + sizeof digits, id).ptr);
+    out += std::to_string(s.is_compute() ? index(s.operation()) : index(s.tensor()));
     out += ']';
   }
   return out + "\n]}\n";
 }
 
-REMAT_INLINE void write_schedule(std::ostream& out, const schedule_file& file) { out << to_json(file); }
-
 REMAT_INLINE void write_schedule(const std::filesystem::path& path, const schedule_file& file) {
   const std::string name = printable(path.string(), 4096);
   std::error_code code;
-  if (std::filesystem::is_directory(path, code)) throw bad_file(name, "", "is a directory; a file's name is needed");
+  if (std::filesystem::is_directory(path, code))
+    throw bad_file(name, "", "is a directory; expected the name of a file");
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   if (!out) throw bad_file(name, "", "cannot be opened for writing");
-  write_schedule(out, file);
+  out << to_json(file);
   out.close();
   if (!out) throw bad_file(name, "", "cannot be written to its end");
 }

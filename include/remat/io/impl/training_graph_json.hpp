@@ -4,23 +4,19 @@
 #include "remat/io/training_graph_json.hpp"
 
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <istream>
 #include <limits>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/graph/detail/label.hpp"
 
 namespace remat {
 
-namespace detail::training_graph_reading {
+namespace detail::training_graph_json {
 
 /// Reads one training graph.
 class reader {
@@ -30,66 +26,51 @@ class reader {
   training_graph read() {
     document_.require_format("training-graph", 1);
     const json_value root = document_.root();
-    training_graph graph(std::string(root.at("name").string()));
+    graph_ = training_graph(std::string(root.at("name").string()));
     if (const auto source = root.find("source")) (void)source->members();
-    const json_value tensors = root.at("tensors");
-    values_.reserve(tensors.elements().size());
-    for (const json_value::member& element : tensors.elements()) read_tensor(graph, element.value);
-    producer_.assign(graph.num_tensors(), none);
-    for (const json_value::member& element : root.at("operations").elements()) read_operation(graph, element.value);
-    for (const json_value::member& element : root.at("outputs").elements())
-      graph.add_final_output(static_cast<tensor_id>(element.value.id(graph.num_tensors(), "tensors")));
-    for (std::size_t t = 0; t < graph.num_tensors(); ++t)
-      if (producer_[t] == none && !graph.always_resident(static_cast<tensor_id>(t)))
-        values_[t].fail("tensor " + std::to_string(t) + " (" + printable(graph.name(static_cast<tensor_id>(t))) +
-                        ") is written by no operation; only the kinds parameter and input have no producer");
-    return graph;
+    for (const json_value::member& m : root.at("tensors").elements()) read_tensor(m.value);
+    producer_.assign(graph_.num_tensors(), none);
+    for (const json_value::member& m : root.at("operations").elements()) read_operation(m.value);
+    for (const json_value::member& m : root.at("outputs").elements()) graph_.add_final_output(tensor_of(m.value));
+    std::size_t t = 0;
+    for (const json_value::member& m : root.at("tensors").elements()) {
+      if (producer_[t] == none && !graph_.always_resident(static_cast<tensor_id>(t)))
+        m.value.fail(shown(static_cast<tensor_id>(t)) +
+                     " is written by no operation; only the kinds parameter and input have no producer");
+      ++t;
+    }
+    return std::move(graph_);
   }
 
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
 
+  [[nodiscard]] std::string shown(tensor_id t) const { return label(t) + " (" + printable(graph_.name(t)) + ")"; }
+  [[nodiscard]] tensor_id tensor_of(const json_value& id) const {
+    return static_cast<tensor_id>(id.id(graph_.num_tensors(), "tensors"));
+  }
+
   /// Throws unless the id of the element at `position` is `position`.
   static void check_id(const json_value& id, std::size_t position) {
-    constexpr const char* right = "an integer, the position in the list";
-    const std::int64_t value = id.integer(std::numeric_limits<std::int64_t>::min(), largest, right);
-    if (value != static_cast<std::int64_t>(position))
+    constexpr std::int64_t smallest = std::numeric_limits<std::int64_t>::min();
+    if (id.integer(smallest, largest, "an integer, the position in the list") != static_cast<std::int64_t>(position))
       id.fail_as(std::to_string(position) + "; ids are 0, 1, 2, … in order, each once");
   }
 
-  /// Adds `bytes` to the sum of all counted sizes, which must fit into 64 bits.
-  void count(const json_value& at, std::int64_t bytes) {
-    if (bytes > largest - total_) at.fail_as("smaller: all sizes up to here exceed 2^63 − 1 bytes together");
-    total_ += bytes;
-  }
-
-  void read_tensor(training_graph& graph, const json_value& element) {
-    std::optional<json_value> id, name, bytes, kind;
-    for (const json_value::member& m : element.members()) {
-      if (m.key == "id")
-        id = m.value;
-      else if (m.key == "name")
-        name = m.value;
-      else if (m.key == "bytes")
-        bytes = m.value;
-      else if (m.key == "kind")
-        kind = m.value;
-      else if (m.key == "dtype")
-        (void)m.value.string();
-      else if (m.key == "shape")
-        for (const json_value::member& extent : m.value.elements())
-          (void)extent.value.integer(0, largest, "an extent, an integer that is not negative");
+  void read_tensor(const json_value& element) {
+    check_id(element.at("id"), graph_.num_tensors());
+    const json_value bytes = element.at("bytes");
+    tensor_spec spec{std::string(element.at("name").string()), bytes.bytes(), kind_of(element.at("kind"))};
+    if (spec.kind != tensor_kind::parameter && spec.kind != tensor_kind::input) {
+      if (spec.bytes > largest - total_) bytes.fail_as("smaller: all sizes up to here exceed 2^63 − 1 bytes together");
+      total_ += spec.bytes;
     }
-    if (!id) element.fail_missing("id");
-    check_id(*id, graph.num_tensors());
-    if (!name) element.fail_missing("name");
-    if (!bytes) element.fail_missing("bytes");
-    if (!kind) element.fail_missing("kind");
-    tensor_spec spec{std::string(name->string()), bytes->bytes(), kind_of(*kind)};
-    if (spec.kind != tensor_kind::parameter && spec.kind != tensor_kind::input) count(*bytes, spec.bytes);
-    graph.add_tensor(std::move(spec));
-    values_.push_back(element);
+    if (const auto dtype = element.find("dtype")) (void)dtype->string();
+    if (const auto shape = element.find("shape"))
+      for (const json_value::member& extent : shape->elements())
+        (void)extent.value.integer(0, largest, "an extent, an integer that is not negative");
+    graph_.add_tensor(std::move(spec));
   }
 
   static tensor_kind kind_of(const json_value& value) {
@@ -110,126 +91,78 @@ class reader {
     value.fail_as("forward, loss or backward");
   }
 
-  /// The keys of an operation that are read after all keys are known.
-  struct operation_keys {
-    std::optional<json_value> id{}, name{}, phase{}, inputs{}, outputs{};
-  };
-
-  /// Takes one key of an operation: a figure into `spec`, any other into `keys`.
-  void read_key(const training_graph& graph, const json_value::member& m, operation_keys& keys, operation_spec& spec) {
-    if (m.key == "id")
-      keys.id = m.value;
-    else if (m.key == "name")
-      keys.name = m.value;
-    else if (m.key == "phase")
-      keys.phase = m.value;
-    else if (m.key == "inputs")
-      keys.inputs = m.value;
-    else if (m.key == "outputs")
-      keys.outputs = m.value;
-    else if (m.key == "flops")
-      spec.flops = m.value.amount();
-    else if (m.key == "bytes_accessed")
-      spec.bytes_accessed = static_cast<double>(m.value.bytes());
-    else if (m.key == "workspace_bytes")
-      check_workspace(m.value, spec.workspace = m.value.bytes());
-    else if (m.key == "time_us")
-      spec.seconds = m.value.amount() * 1e-6;
-    else if (m.key == "deterministic")
-      spec.deterministic = m.value.boolean();
-    else if (m.key == "recomputable")
-      spec.recomputable = m.value.boolean();
-    else if (m.key == "inputs_shape_only")
-      for (const json_value::member& t : m.value.elements()) (void)t.value.id(graph.num_tensors(), "tensors");
-  }
-
-  void read_operation(training_graph& graph, const json_value& element) {
-    operation_keys keys;
+  void read_operation(const json_value& element) {
+    check_id(element.at("id"), graph_.num_operations());
     operation_spec spec;
-    for (const json_value::member& m : element.members()) read_key(graph, m, keys, spec);
-    if (!keys.id) element.fail_missing("id");
-    check_id(*keys.id, graph.num_operations());
-    if (!keys.name) element.fail_missing("name");
-    if (!keys.inputs) element.fail_missing("inputs");
-    if (!keys.outputs) element.fail_missing("outputs");
-    spec.name = keys.name->string();
-    if (keys.phase) spec.phase = phase_of(*keys.phase);
-    read_ids(*keys.inputs, graph, spec.inputs);
-    read_ids(*keys.outputs, graph, spec.outputs);
-    const auto self = static_cast<std::uint32_t>(graph.num_operations());
-    std::size_t position = 0;
-    for (const json_value::member& m : keys.outputs->elements())
-      note_producer(graph, m.value, spec.outputs[position++], self);
-    graph.add_operation(std::move(spec));
+    spec.name = element.at("name").string();
+    const json_value inputs = element.at("inputs"), outputs = element.at("outputs");
+    spec.inputs.reserve(inputs.size());
+    for (const json_value::member& m : inputs.elements()) spec.inputs.push_back(tensor_of(m.value));
+    spec.outputs.reserve(outputs.size());
+    for (const json_value::member& m : outputs.elements()) spec.outputs.push_back(written(m.value));
+    if (const auto phase = element.find("phase")) spec.phase = phase_of(*phase);
+    if (const auto flops = element.find("flops")) spec.flops = flops->amount();
+    if (const auto bytes = element.find("bytes_accessed")) spec.bytes_accessed = static_cast<double>(bytes->bytes());
+    if (const auto time = element.find("time_us")) spec.seconds = time->amount() * 1e-6;
+    if (const auto workspace = element.find("workspace_bytes")) {
+      spec.workspace = workspace->bytes();
+      if (spec.workspace > largest - total_)
+        workspace->fail_as("smaller: it and the sizes of all tensors exceed 2^63 − 1 bytes together");
+    }
+    if (const auto same = element.find("deterministic")) spec.deterministic = same->boolean();
+    if (const auto again = element.find("recomputable")) spec.recomputable = again->boolean();
+    if (const auto shapes = element.find("inputs_shape_only"))
+      for (const json_value::member& m : shapes->elements()) (void)tensor_of(m.value);
+    graph_.add_operation(std::move(spec));
   }
 
-  static void read_ids(const json_value& list, const training_graph& graph, std::vector<tensor_id>& ids) {
-    const auto elements = list.elements();
-    ids.reserve(elements.size());
-    for (const json_value::member& m : elements)
-      ids.push_back(static_cast<tensor_id>(m.value.id(graph.num_tensors(), "tensors")));
-  }
-
-  /// Throws where the workspace and all counted sizes together do not fit into 64 bits.
-  void check_workspace(const json_value& at, std::int64_t workspace) {
-    if (workspace > largest - total_)
-      at.fail_as("smaller: it and the sizes of all tensors exceed 2^63 − 1 bytes together");
-  }
-
-  void note_producer(const training_graph& graph, const json_value& at, tensor_id t, std::uint32_t operation) {
-    const auto tensor = [&] { return "tensor " + std::to_string(index(t)) + " (" + printable(graph.name(t)) + ")"; };
-    if (graph.always_resident(t))
-      at.fail(tensor() + " is a parameter or an input and has no producer, but operation " + std::to_string(operation) +
+  /// Returns the tensor `at`, which the present operation writes.
+  tensor_id written(const json_value& at) {
+    const auto operation = static_cast<std::uint32_t>(graph_.num_operations());
+    const tensor_id t = tensor_of(at);
+    if (graph_.always_resident(t))
+      at.fail(shown(t) + " is a parameter or an input and has no producer, but operation " + std::to_string(operation) +
               " writes it");
     std::uint32_t& producer = producer_[index(t)];
     if (producer == operation)
-      at.fail("operation " + std::to_string(operation) + " lists " + tensor() + " twice; once is right");
-    if (producer != none && graph.kind(t) != tensor_kind::gradient)
+      at.fail("operation " + std::to_string(operation) + " lists " + shown(t) + " twice; it must list it once");
+    if (producer != none && graph_.kind(t) != tensor_kind::gradient)
       at.fail("operations " + std::to_string(producer) + " and " + std::to_string(operation) + " both write " +
-              tensor() + "; only a tensor of the kind gradient may have several producers");
+              shown(t) + "; only a tensor of the kind gradient may have several producers");
     producer = operation;
+    return t;
   }
 
   const json_document& document_;
-  std::vector<json_value> values_;       // of the tensors
+  training_graph graph_;
   std::vector<std::uint32_t> producer_;  // of a tensor: the last operation that writes it
-  std::int64_t total_ = 0;
+  std::int64_t total_ = 0;               // of all counted sizes
 };
 
-}  // namespace detail::training_graph_reading
+}  // namespace detail::training_graph_json
 
 REMAT_INLINE training_graph to_training_graph(const json_document& document) {
-  return detail::training_graph_reading::reader(document).read();
+  return detail::training_graph_json::reader(document).read();
 }
 
 REMAT_INLINE training_graph read_training_graph(const std::filesystem::path& path) {
   return to_training_graph(json_document::read(path));
 }
 
-REMAT_INLINE training_graph read_training_graph(std::istream& in, std::string file) {
-  return to_training_graph(json_document::read(in, std::move(file)));
-}
-
-REMAT_INLINE training_graph parse_training_graph(std::string_view text, std::string file) {
-  return to_training_graph(json_document(text, std::move(file)));
-}
-
 REMAT_INLINE training_step to_training_step(const json_document& document, std::string_view cost) {
-  std::optional<cost_spec> chosen;
-  if (!cost.empty()) chosen = parse_cost(cost);
+  std::optional<cost_spec> model;
+  if (!cost.empty()) model = parse_cost(cost);
   training_graph graph = to_training_graph(document);
   std::optional<std::int64_t> stated;
   if (const auto baseline = document.root().find("baseline")) {
     if (const auto peak = baseline->find("peak_bytes")) stated = peak->bytes();
     if (const auto flops = baseline->find("flops")) (void)flops->amount();
   }
-  if (!chosen) chosen = default_cost(graph);
+  if (!model) model = default_cost(graph);
   try {
-    problem instance(graph, *chosen);
-    return {std::move(graph), *chosen, std::move(instance), stated};
-  } catch (const bad_graph& e) {
-    throw bad_file(document.file(), "/operations", printable(e.what(), 1000));
-  } catch (const bad_cost& e) {
+    problem instance(graph, *model);
+    return {std::move(graph), *model, std::move(instance), stated};
+  } catch (const error& e) {  // bad_graph, bad_cost
     throw bad_file(document.file(), "/operations", printable(e.what(), 1000));
   }
 }

@@ -5,32 +5,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
+#include "remat/graph/detail/topological_order.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 
 namespace remat {
 
 namespace detail::problem_building {
 
-inline constexpr std::size_t most_ids = std::numeric_limits<std::uint32_t>::max() / 2;
-
-/// Throws `bad_argument` where an array has the wrong length.
+/// Throws `bad_argument` if an array has the wrong length.
 inline void check_length(std::string_view array, std::size_t length, std::size_t count, std::string_view what) {
   if (length != count)
     throw bad_argument("flat graph: " + std::string(array) + " has " + std::to_string(length) +
                        " entries; it must have one for each of the " + std::to_string(count) + " " + std::string(what));
 }
 
-/// Throws `bad_argument` where `rows` is no list of rows, one for each operation.
+/// Throws `bad_argument` unless `rows` has one row for each operation.
 inline void check_rows(std::string_view array, const index_rows& rows, std::size_t operations) {
   check_length(array, rows.begin.empty() ? 0 : rows.size(), operations, "operations");
   if (rows.begin.empty() || rows.begin.front() != 0 || rows.begin.back() != rows.values.size() ||
@@ -39,20 +31,7 @@ inline void check_rows(std::string_view array, const index_rows& rows, std::size
                        " must begin at 0, ascend, and end at the number of values");
 }
 
-/// Returns the transpose of `rows`: for each column, the rows that hold it.
-inline index_rows transpose(const index_rows& rows, std::size_t columns) {
-  index_rows out;
-  out.begin.assign(columns + 1, 0);
-  for (const std::uint32_t t : rows.values) ++out.begin[t + 1];
-  for (std::size_t t = 0; t < columns; ++t) out.begin[t + 1] += out.begin[t];
-  out.values.resize(rows.values.size());
-  std::vector<std::uint32_t> next(out.begin.begin(), out.begin.end() - 1);
-  for (std::size_t o = 0; o < rows.size(); ++o)
-    for (const std::uint32_t t : rows[o]) out.values[next[t]++] = static_cast<std::uint32_t>(o);
-  return out;
-}
-
-/// Throws `bad_graph` where operation `o` has a tensor that does not exist.
+/// Throws `bad_graph` if `t`, a tensor of operation `o`, does not exist.
 inline void check_range(const flat_graph& g, const id_names& names, std::size_t o, const char* role, std::uint32_t t) {
   if (t >= g.num_tensors)
     throw bad_graph(names.operation(o) + ": " + role + " " + std::to_string(t) + " is no tensor; there are " +
@@ -66,7 +45,7 @@ inline void complete_outputs(flat_graph& g, const id_names& names) {
     for (auto t = first; t != last; ++t) check_range(g, names, o, "output", *t);
     std::sort(first, last);
     if (const auto twice = std::adjacent_find(first, last); twice != last)
-      throw bad_graph(names.operation(o) + " lists output " + std::to_string(*twice) + " twice; once is right");
+      throw bad_graph(names.operation(o) + " lists output " + std::to_string(*twice) + " twice; it must list it once");
   }
   g.producers = transpose(g.outputs, g.num_tensors);
 }
@@ -84,73 +63,16 @@ inline void complete_residency(flat_graph& g, const id_names& names) {
   }
 }
 
-/// Says why some operation reads a tensor before all producers of the tensor have run: a cycle, or the order.
-class disorder_report {
- public:
-  disorder_report(const flat_graph& g, const id_names& names) : g_(g), names_(names), missing_(g.num_operations, 0) {}
-
-  [[nodiscard]] std::string text() { return run_all() ? order_text() : cycle_text(); }
-
- private:
-  /// Runs all operations as soon as they can run. Returns false where some cannot: then `missing_` is not 0 for them.
-  bool run_all() {
-    std::vector<std::uint32_t> ready;
-    for (std::uint32_t o = 0; o < g_.num_operations; ++o) {
-      for (const std::uint32_t t : g_.inputs[o]) missing_[o] += g_.producers[t].size();
-      if (missing_[o] == 0) ready.push_back(o);
-    }
-    std::size_t done = 0;
-    while (!ready.empty()) {
-      const std::uint32_t o = ready.back();
-      ready.pop_back();
-      ++done;
-      for (const std::uint32_t t : g_.outputs[o])
-        for (const std::uint32_t reader : g_.consumers[t])
-          if (--missing_[reader] == 0) ready.push_back(reader);
-    }
-    return done == g_.num_operations;
-  }
-
-  [[nodiscard]] std::string order_text() const {
-    for (std::size_t o = 0; o < g_.num_operations; ++o)
-      for (const std::uint32_t t : g_.inputs[o])
-        if (g_.producers[t].back() >= o)
-          return names_.operation(o) + " reads " + names_.tensor(t) + " before its producer, " +
-                 names_.operation(g_.producers[t].back()) +
-                 ", has run; operations must be listed in a topological order";
-    return {};
-  }
-
-  /// Walks backwards over operations that could not run until one of them comes up again: it is on a cycle.
-  [[nodiscard]] std::string cycle_text() const {
-    std::size_t o = 0;
-    while (missing_[o] == 0) ++o;
-    std::vector<std::uint8_t> seen(g_.num_operations, 0);
-    std::vector<std::size_t> walk;
-    while (!seen[o]) {
-      seen[o] = 1;
-      walk.push_back(o);
-      std::size_t next = o;
-      for (const std::uint32_t t : g_.inputs[o])
-        for (const std::uint32_t p : g_.producers[t])
-          if (missing_[p] != 0) next = p;
-      o = next;
-    }
-    constexpr std::size_t most_shown = 8;
-    std::string text = "the graph has a cycle: " + names_.operation(o);
-    std::size_t length = 0;
-    for (std::size_t i = walk.size(); i-- > 0;) {
-      if (++length <= most_shown) text += " → " + names_.operation(walk[i]);
-      if (walk[i] == o) break;
-    }
-    if (length > most_shown) text += " → … (" + std::to_string(length) + " operations)";
-    return text + "; a training step has none";
-  }
-
-  const flat_graph& g_;
-  const id_names& names_;
-  std::vector<std::size_t> missing_;  // of an operation: pairs of an input and a producer of it that has not run
-};
+/// Throws `bad_graph` because some operation is listed before a producer of a tensor that it reads: the graph has a
+/// cycle, or its operations are in a wrong order.
+inline void refuse_order(const flat_graph& g, const id_names& names) {
+  (void)topological_order(g.inputs, g.outputs, g.num_tensors, names.operation);  // throws for a cycle
+  for (std::size_t o = 0; o < g.num_operations; ++o)
+    for (const std::uint32_t t : g.inputs[o])
+      if (const std::uint32_t last = g.producers[t].back(); last >= o)
+        throw bad_graph(names.operation(o) + " reads " + names.tensor(t) + " before its producer, " +
+                        names.operation(last) + ", has run; operations must be listed in a topological order");
+}
 
 inline void complete_inputs(flat_graph& g, const id_names& names) {
   bool ordered = true;
@@ -174,7 +96,7 @@ inline void complete_inputs(flat_graph& g, const id_names& names) {
   }
   g.inputs.values.resize(end);
   g.consumers = transpose(g.inputs, g.num_tensors);
-  if (!ordered) throw bad_graph(disorder_report(g, names).text());
+  if (!ordered) refuse_order(g, names);
 }
 
 inline void complete_final_outputs(flat_graph& g, const id_names& names) {
@@ -258,36 +180,14 @@ inline void mark_needed(flat_graph& g) {
     if (g.needed[o]) g.needed_time += g.time[o];
 }
 
-inline void measure_baseline(flat_graph& g) {
-  // All producers of a tensor precede its readers, so the last use is the last reader, or else the last producer.
-  std::vector<std::uint32_t> last_use(g.num_tensors, 0);
-  for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
-    if (!g.producers[t].empty()) last_use[t] = g.producers[t].back();
-    if (!g.consumers[t].empty()) last_use[t] = g.consumers[t].back();
-  }
-  std::int64_t memory = 0;
-  g.baseline_peak = 0;
-  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
-    for (const std::uint32_t t : g.outputs[o])
-      if (g.producers[t].front() == o) memory += g.bytes[t];
-    g.baseline_peak = std::max(g.baseline_peak, memory + g.workspace[o]);
-    for (const auto* rows : {&g.inputs, &g.outputs})
-      for (const std::uint32_t t : (*rows)[o])
-        if (last_use[t] == o && !g.final_output[t]) memory -= g.bytes[t];
-  }
-}
-
-REMAT_INLINE void check_counts(std::size_t operations, std::size_t tensors) {
-  if (operations > most_ids || tensors > most_ids) throw bad_graph("more than 2^31 operations or tensors");
-}
-
-REMAT_INLINE void append(index_rows& rows, std::size_t value) {
-  if (rows.values.size() >= std::numeric_limits<std::uint32_t>::max() - 1) throw bad_graph("too many reads or writes");
-  rows.values.push_back(static_cast<std::uint32_t>(value));
+REMAT_INLINE void check_count(std::size_t count, std::size_t limit, const char* things) {
+  if (count > limit)
+    throw bad_graph("there are " + std::to_string(count) + " " + things + "; the most is " + std::to_string(limit));
 }
 
 REMAT_INLINE void complete_structure(flat_graph& g, const id_names& names) {
-  check_counts(g.num_operations, g.num_tensors);
+  check_count(g.num_operations, max_ids, "operations");
+  check_count(g.num_tensors, max_ids, "tensors");
   check_rows("outputs", g.outputs, g.num_operations);
   check_rows("inputs", g.inputs, g.num_operations);
   complete_outputs(g, names);
@@ -302,7 +202,11 @@ REMAT_INLINE void complete_costs(flat_graph& g, const id_names& names) {
   complete_bytes(g, names);
   complete_times(g, names);
   mark_needed(g);
-  measure_baseline(g);
+  const auto memory = listed_order_sums<std::int64_t>(
+      g, [](std::uint32_t) { return true; }, [&](std::uint32_t t) { return g.bytes[t]; });
+  g.baseline_peak = 0;
+  for (std::uint32_t o = 0; o < g.num_operations; ++o)
+    g.baseline_peak = std::max(g.baseline_peak, memory[o] + g.workspace[o]);
 }
 
 }  // namespace detail::problem_building
@@ -313,7 +217,9 @@ REMAT_INLINE problem::problem(std::shared_ptr<const flat_graph> graph, std::int6
 }
 
 REMAT_INLINE problem problem::from_flat(flat_graph graph, std::int64_t budget) {
-  const detail::problem_building::plain_names names;
+  const detail::problem_building::id_names names{
+      [](std::size_t o) { return detail::label(static_cast<op_id>(o)); },
+      [](std::size_t t) { return detail::label(static_cast<tensor_id>(t)); }};
   detail::problem_building::complete_structure(graph, names);
   detail::problem_building::complete_costs(graph, names);
   return problem(std::make_shared<const flat_graph>(std::move(graph)), budget);
@@ -327,8 +233,7 @@ REMAT_INLINE problem problem::producing_once(std::span<const tensor_id> tensors)
       throw bad_argument("there is no tensor " + std::to_string(index(t)) + "; there are " +
                          std::to_string(g.num_tensors));
     if (g.producers[index(t)].empty())
-      throw bad_argument("tensor " + std::to_string(index(t)) +
-                         " is written by no operation; name outputs of operations");
+      throw bad_argument(detail::label(t) + " is written by no operation; name outputs of operations");
     for (const std::uint32_t o : g.producers[index(t)]) g.once[o] = flat_graph::once_as_marked;
   }
   problem p(*this);

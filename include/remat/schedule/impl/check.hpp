@@ -3,18 +3,15 @@
 
 #include "remat/schedule/check.hpp"
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
+#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/graph/detail/label.hpp"
 
 namespace remat {
 
 REMAT_INLINE std::string check_report::message() const {
-  const std::string o = "operation " + std::to_string(index(operation));
-  const std::string t = "tensor " + std::to_string(index(tensor));
+  const std::string o = detail::label(operation), t = detail::label(tensor);
   const std::string step = "step " + std::to_string(at) + ": ";
   switch (what) {
     case violation::none:
@@ -43,93 +40,125 @@ REMAT_INLINE std::string check_report::message() const {
 
 namespace detail::schedule_checking {
 
-REMAT_INLINE checker::checker(const problem& p)
-    : graph_(p.graph()),
-      budget_(p.budget()),
-      tensors_(graph_.num_tensors),
-      run_at_(graph_.outputs.values.size(), 0),
-      runs_(graph_.num_operations, 0) {}
+/// Runs the steps of a schedule one by one.
+class checker {
+ public:
+  explicit checker(const problem& p)
+      : graph_(p.graph()),
+        budget_(p.budget()),
+        tensors_(graph_.num_tensors),
+        run_at_(graph_.outputs.values.size(), 0),
+        runs_(graph_.num_operations, 0) {}
 
-REMAT_INLINE bool checker::fail(violation what, std::size_t at, op_id o, tensor_id t) {
-  report_.what = what;
-  report_.at = at;
-  report_.operation = o;
-  report_.tensor = t;
-  return false;
-}
-
-// Inline in the compiled form, too: `run_all` alone decides how fast a schedule is checked.
-inline bool checker::run_free(std::size_t i, tensor_id id) {
-  const std::size_t t = index(id);
-  if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
-  if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, id);
-  tensors_[t].allocated = false;
-  memory_ -= graph_.bytes[t];
-  memory_at_step_ = memory_;
-  return true;
-}
-
-inline bool checker::run_compute(std::size_t i, op_id id) {
-  const flat_graph& g = graph_;
-  const std::size_t o = index(id);
-  if (o >= g.num_operations) return fail(violation::no_such_operation, i, id, {});
-  if (runs_[o] != 0 && g.once[o] == flat_graph::once_as_marked) return fail(violation::runs_twice, i, id, {});
-  for (const std::uint32_t t : g.inputs[o])
-    if (!readable(t)) return fail(violation::input_not_there, i, id, static_cast<tensor_id>(t));
-  for (std::uint32_t w = g.outputs.begin[o]; w < g.outputs.begin[o + 1]; ++w) {
-    const std::uint32_t t = g.outputs.values[w];
-    tensor_state& now = tensors_[t];
-    if (!now.allocated) {
-      now.allocated = true;
-      now.written = 0;
-      ++now.allocation;
-      memory_ += g.bytes[t];
+  /// Runs all `steps`, and calls `observe(i, bytes)` after each legal one.
+  template <class Observer>
+  check_report run(std::span<const step> steps, const Observer& observe) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!(steps[i].is_free() ? run_free(i, steps[i].tensor()) : run_compute(i, steps[i].operation()))) return report_;
+      observe(i, memory_at_step_);
     }
-    if (run_at_[w] != now.allocation) {
-      run_at_[w] = now.allocation;
-      ++now.written;
-    } else if (g.producers[t].size() > 1) {
-      return fail(violation::adds_twice, i, id, static_cast<tensor_id>(t));
-    }
+    finish(steps.size());
+    return report_;
   }
-  memory_at_step_ = memory_ + g.workspace[o];
-  if (memory_at_step_ > report_.peak_bytes) {
-    report_.peak_bytes = memory_at_step_;
-    report_.peak_step = i;
+
+ private:
+  struct tensor_state {
+    std::uint32_t allocation = 0;  // how often it has been allocated
+    std::uint32_t written = 0;     // producers that have run since the last allocation
+    bool allocated = false;
+  };
+
+  bool fail(violation what, std::size_t at, op_id o, tensor_id t) {
+    report_.what = what;
+    report_.at = at;
+    report_.operation = o;
+    report_.tensor = t;
+    return false;
   }
-  report_.time += g.time[o];
-  ++report_.computes;
-  report_.recomputes += runs_[o] != 0;
-  ++runs_[o];
-  return true;
-}
 
-inline bool checker::run_one(std::size_t i, step x) {
-  return x.is_free() ? run_free(i, x.tensor()) : run_compute(i, x.operation());
-}
+  [[nodiscard]] bool readable(std::uint32_t t) const {
+    const tensor_state& now = tensors_[t];
+    return graph_.always_resident[t] || (now.allocated && now.written == graph_.producers[t].size());
+  }
 
-REMAT_INLINE bool checker::run(std::size_t i, step x) { return run_one(i, x); }
+  bool run_free(std::size_t i, tensor_id id) {
+    const std::size_t t = index(id);
+    if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
+    if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, id);
+    tensors_[t].allocated = false;
+    memory_ -= graph_.bytes[t];
+    memory_at_step_ = memory_;
+    return true;
+  }
 
-REMAT_INLINE bool checker::run_all(std::span<const step> steps) {
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    if (!run_one(i, steps[i])) return false;
-  return true;
-}
-
-REMAT_INLINE void checker::finish(std::size_t num_steps) {
-  for (std::uint32_t o = 0; o < graph_.num_operations; ++o)
-    if (graph_.has_effect(o) && runs_[o] != 1) {
-      fail(violation::effect_missing, num_steps, static_cast<op_id>(o), {});
-      return;
+  bool run_compute(std::size_t i, op_id id) {
+    const flat_graph& g = graph_;
+    const std::size_t o = index(id);
+    if (o >= g.num_operations) return fail(violation::no_such_operation, i, id, {});
+    if (runs_[o] != 0 && g.once[o] == flat_graph::once_as_marked) return fail(violation::runs_twice, i, id, {});
+    for (const std::uint32_t t : g.inputs[o])
+      if (!readable(t)) return fail(violation::input_not_there, i, id, static_cast<tensor_id>(t));
+    for (std::uint32_t w = g.outputs.begin[o]; w < g.outputs.begin[o + 1]; ++w) {
+      const std::uint32_t t = g.outputs.values[w];
+      tensor_state& now = tensors_[t];
+      if (!now.allocated) {
+        now.allocated = true;
+        now.written = 0;
+        ++now.allocation;
+        memory_ += g.bytes[t];
+      }
+      if (run_at_[w] != now.allocation) {
+        run_at_[w] = now.allocation;
+        ++now.written;
+      } else if (g.producers[t].size() > 1) {
+        return fail(violation::adds_twice, i, id, static_cast<tensor_id>(t));
+      }
     }
-  for (const std::uint32_t t : graph_.final_outputs)
-    if (!readable(t)) {
-      fail(violation::output_missing, num_steps, {}, static_cast<tensor_id>(t));
-      return;
+    memory_at_step_ = memory_ + g.workspace[o];
+    if (memory_at_step_ > report_.peak_bytes) {
+      report_.peak_bytes = memory_at_step_;
+      report_.peak_step = i;
     }
-  if (report_.peak_bytes > budget_) fail(violation::over_budget, report_.peak_step, {}, {});
-}
+    report_.time += g.time[o];
+    ++report_.computes;
+    report_.recomputes += runs_[o] != 0;
+    ++runs_[o];
+    return true;
+  }
+
+  /// Judges the end of `num_steps` legal steps, and the budget.
+  void finish(std::size_t num_steps) {
+    for (std::uint32_t o = 0; o < graph_.num_operations; ++o)
+      if (graph_.has_effect(o) && runs_[o] != 1) {
+        fail(violation::effect_missing, num_steps, static_cast<op_id>(o), {});
+        return;
+      }
+    for (const std::uint32_t t : graph_.final_outputs)
+      if (!readable(t)) {
+        fail(violation::output_missing, num_steps, {}, static_cast<tensor_id>(t));
+        return;
+      }
+    if (report_.peak_bytes > budget_) fail(violation::over_budget, report_.peak_step, {}, {});
+  }
+
+  const flat_graph& graph_;
+  std::int64_t budget_;
+  check_report report_;
+  std::int64_t memory_ = 0;          // of all allocated tensors
+  std::int64_t memory_at_step_ = 0;  // with the workspace of the step
+  std::vector<tensor_state> tensors_;
+  // One entry for each write of `outputs.values`: the allocation of the tensor at the last run of the producer. A
+  // producer has run since the tensor was allocated if this number is the tensor's present one.
+  std::vector<std::uint32_t> run_at_;
+  std::vector<std::uint32_t> runs_;  // of an operation
+};
 
 }  // namespace detail::schedule_checking
+
+REMAT_INLINE check_report check(const problem& p, std::span<const step> steps,
+                                const std::function<void(std::size_t, std::int64_t)>& observe) {
+  detail::schedule_checking::checker checker(p);
+  return observe ? checker.run(steps, observe) : checker.run(steps, [](std::size_t, std::int64_t) {});
+}
 
 }  // namespace remat

@@ -5,18 +5,30 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
 
 namespace remat {
 
+REMAT_INLINE schedule listed_order(const problem& p) {
+  const flat_graph& g = p.graph();
+  std::vector<std::uint32_t> left(g.num_tensors, 0);  // reads and writes still to come
+  for (std::size_t t = 0; t < g.num_tensors; ++t)
+    left[t] = static_cast<std::uint32_t>(g.producers[t].size() + g.consumers[t].size());
+  schedule out;
+  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
+    out.compute(static_cast<op_id>(o));
+    for (const auto* rows : {&g.inputs, &g.outputs})
+      for (const std::uint32_t t : (*rows)[o])
+        if (--left[t] == 0 && !g.final_output[t]) out.free(static_cast<tensor_id>(t));
+  }
+  return out;
+}
+
 REMAT_INLINE schedule schedule_computes(const flat_graph& g, std::span<const std::uint32_t> operations) {
-  // Goes backwards. A tensor is live where a later step reads it, or it is a final output. While a tensor is live, each
-  // of its writes is open until the run that supplies it has been met.
+  // Goes backwards. A tensor is live if a later step reads it, or it is a final output. While a tensor is live, each of
+  // its writes is open until the run that supplies it has been met.
   std::vector<std::uint8_t> live(g.final_output);
   std::vector<std::uint8_t> open(g.outputs.values.size(), 0);
   std::vector<std::uint32_t> open_writes(g.num_tensors, 0);

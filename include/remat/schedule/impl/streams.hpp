@@ -4,14 +4,10 @@
 #include "remat/schedule/streams.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <map>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
@@ -21,33 +17,14 @@ namespace remat {
 
 namespace detail::streams {
 
-/// For each byte of the arena, the allocation that used it last.
-class occupants {
- public:
-  /// Calls `visit(allocation)` for each allocation that used bytes of [begin, end) last, then writes `next` there.
-  template <class Visit>
-  void replace(std::int64_t begin, std::int64_t end, std::uint32_t next, Visit&& visit) {
-    if (begin >= end) return;
-    auto at = ranges_.lower_bound(begin);
-    if (at != ranges_.begin() && std::prev(at)->second.end > begin) --at;
-    while (at != ranges_.end() && at->first < end) {
-      const std::int64_t from = at->first;
-      const range old = at->second;
-      visit(old.allocation);
-      at = ranges_.erase(at);
-      if (from < begin) ranges_.emplace(from, range{begin, old.allocation});
-      if (old.end > end) at = ranges_.emplace(end, range{old.end, old.allocation}).first;
-    }
-    ranges_.emplace(begin, range{end, next});
-  }
-
- private:
-  struct range {
-    std::int64_t end = 0;
-    std::uint32_t allocation = 0;
-  };
-  std::map<std::int64_t, range> ranges_;  // by first byte
-};
+/// `map` is a function that is constant from each key to the next. Makes `key` a key of the map, where the function
+/// does not change, and returns its place. `first` is the value before the first key.
+template <class Key, class Value>
+typename std::map<Key, Value>::iterator split(std::map<Key, Value>& map, Key key, Value first) {
+  const auto at = map.lower_bound(key);
+  if (at != map.end() && at->first == key) return at;
+  return map.emplace_hint(at, key, at == map.begin() ? first : std::prev(at)->second);
+}
 
 /// The share of the device in use, as a function of time.
 class device_load {
@@ -55,7 +32,8 @@ class device_load {
   /// `least`: no launch that is placed has a smaller share, except for those of share 0.
   explicit device_load(double least) : least_(least) {}
 
-  /// The first moment not before `from` at which `share` fits for `duration`. O(log n + changes of load passed).
+  /// Returns the first moment not before `from` at which `share` fits for `duration`. O(log n + changes of load
+  /// passed).
   [[nodiscard]] double first_fit(double from, double duration, double share) const {
     if (share <= 0 || duration <= 0) return from;
     double begin = from;
@@ -72,7 +50,7 @@ class device_load {
   /// Puts a launch of `share` on [begin, end), where it fits.
   void add(double begin, double end, double share) {
     if (share <= 0 || begin >= end) return;
-    const auto first = split(begin), last = split(end);
+    const auto first = split(levels_, begin, 0.0), last = split(levels_, end, 0.0);
     for (auto at = first; at != last; ++at) {
       at->second += share;
       // Nothing fits beside it: one value for all such levels, so that neighbours merge.
@@ -87,12 +65,6 @@ class device_load {
   static constexpr double full = 1 + 1e-9;  // shares such as 0.1 are rounded
   static constexpr double occupied = 2;
 
-  levels::iterator split(double moment) {
-    auto at = levels_.lower_bound(moment);
-    if (at != levels_.end() && at->first == moment) return at;
-    const double before = at == levels_.begin() ? 0 : std::prev(at)->second;
-    return levels_.emplace_hint(at, moment, before);
-  }
   /// Erases the changes of load in [first, last] that change nothing.
   void merge(levels::iterator first, levels::iterator last) {
     for (const auto end = std::next(last); first != end;) {
@@ -111,9 +83,9 @@ class list_scheduler {
  public:
   list_scheduler(const problem& p, const lifetimes& lives, std::span<const step> steps, const stream_options& options)
       : graph_(p.graph()), lives_(lives), options_(options), k_(options.streams), load_(least_share(p, options)) {
-    if (k_ < 1 || k_ > stream_options::most_streams)
+    if (k_ < 1 || k_ > stream_options::max_streams)
       throw bad_argument("streams is " + std::to_string(k_) + "; it must be 1 to " +
-                         std::to_string(stream_options::most_streams));
+                         std::to_string(stream_options::max_streams));
     if (!options.offsets.empty() && options.offsets.size() != lives.allocations.size())
       throw bad_argument("there are " + std::to_string(options.offsets.size()) + " offsets; the schedule has " +
                          std::to_string(lives.allocations.size()) + " allocations");
@@ -206,11 +178,16 @@ class list_scheduler {
     if (lives_.workspace[i] != lifetimes::no_allocation) write(lives_.workspace[i], v);
   }
 
+  /// Waits for the last users of the addresses of allocation `a`, which uses them from now on.
   void take_over(std::uint32_t a) {
     if (options_.offsets.empty()) return;
-    const std::int64_t begin = options_.offsets[a];
-    occupants_.replace(begin, begin + lives_.allocations[a].bytes, a,
-                       [&](std::uint32_t before) { wait_for_all(before); });
+    const std::int64_t begin = options_.offsets[a], end = begin + lives_.allocations[a].bytes;
+    if (begin == end) return;
+    const auto first = split(occupants_, begin, none), last = split(occupants_, end, none);
+    for (auto at = first; at != last; ++at)
+      if (at->second != none) wait_for_all(at->second);
+    occupants_.erase(std::next(first), last);
+    first->second = a;
   }
   void write(std::uint32_t a, std::uint32_t v) {
     written_[a] = v;
@@ -220,7 +197,7 @@ class list_scheduler {
 
   [[nodiscard]] double free_at(std::uint32_t s) const { return by_stream_[s].empty() ? 0 : end_[by_stream_[s].back()]; }
 
-  /// The time when a launch of operation `o` can begin on stream `s`.
+  /// Returns the time when a launch of operation `o` can begin on stream `s`.
   [[nodiscard]] double start_on(std::uint32_t s, std::uint32_t o) const {
     const double ready = std::max(ready_, free_at(s));
     return options_.shares.empty() ? ready : load_.first_fit(ready, graph_.time[o], options_.shares[o]);
@@ -276,7 +253,8 @@ class list_scheduler {
   const lifetimes& lives_;
   const stream_options& options_;
   std::uint32_t k_;
-  occupants occupants_;
+  std::map<std::int64_t, std::uint32_t>
+      occupants_;  // from this byte of the arena on → the allocation that used it last
   device_load load_;
 
   // For an allocation: the last launch that wrote it; the position of the last reader since then in each stream (from

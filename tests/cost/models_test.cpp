@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/cost/spec.hpp"
+#include "remat/cost/models.hpp"
 
 #include <doctest/doctest.h>
 
@@ -75,7 +75,7 @@ TEST_CASE("what is no spec is a bad_argument that says what would be one") {
   CHECK(error_of("roofline:flops").find("is none of") != std::string::npos);
   CHECK(error_of("roofline:flops=1,").find("is none of") != std::string::npos);
   CHECK(error_of("linear:latency=1").find("flops=NUMBER, bytes=NUMBER") != std::string::npos);
-  CHECK(error_of("linear:flops=1,flops=2").find("stands twice") != std::string::npos);
+  CHECK(error_of("linear:flops=1,flops=2").find("is given twice") != std::string::npos);
   for (const char* number : {"", "x", "1x", "nan", "inf", "-1", "1e999", "0x10", "1 ", " 1", "1e", "--1", "1,5"})
     CHECK(error_of(std::string("linear:flops=") + number) != "none");
   CHECK(error_of("roofline:flops=0") == "cost \"roofline:flops=0\": flops is \"0\"; it must be a number above 0");

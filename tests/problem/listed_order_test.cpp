@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/problem/detail/phase.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "remat/cost/unit.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "support/random_graph.hpp"
 
@@ -86,5 +87,20 @@ TEST_CASE("the estimate is the last operation before which the most tensors are 
     }
     CAPTURE(seed);
     REQUIRE(detail::estimate_forward_end(s) == turn);
+  }
+}
+
+TEST_CASE("working sets and the listed order's memory") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 12, .dead = 0});
+    const flat_graph& s = p.graph();
+    if (std::count(s.needed.begin(), s.needed.end(), 0) > 0) continue;
+    const auto memory = detail::listed_order_sums<std::int64_t>(s, [&](std::uint32_t t) { return s.bytes[t]; });
+    std::int64_t peak = 0;
+    for (std::uint32_t o = 0; o < s.num_operations; ++o) {
+      peak = std::max(peak, memory[o] + s.workspace[o]);
+      CHECK(detail::working_set_bytes(s, o) <= memory[o] + s.workspace[o]);
+    }
+    CHECK(peak == s.baseline_peak);
   }
 }

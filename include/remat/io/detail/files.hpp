@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "remat/core/error.hpp"
+
+namespace remat::detail {
+
+/// Opens a file to read. Throws `bad_file` for a missing file, a directory, and a file that cannot be opened.
+[[nodiscard]] inline std::ifstream open_to_read(const std::filesystem::path& path) {
+  const std::string name = printable(path.string(), 4096);
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (!std::filesystem::exists(status)) throw bad_file(name, "", "there is no such file");
+  if (std::filesystem::is_directory(status)) throw bad_file(name, "", "is a directory; expected a file");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw bad_file(name, "", "cannot be opened for reading");
+  return in;
+}
+
+}  // namespace remat::detail

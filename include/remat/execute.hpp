@@ -12,6 +12,4 @@
 #include "remat/execute/stand_in.hpp"
 #include "remat/execute/virtual_memory.hpp"
 #include "remat/memory/check.hpp"
-#include "remat/memory/fit.hpp"
-#include "remat/memory/interval.hpp"
 #include "remat/memory/plan.hpp"

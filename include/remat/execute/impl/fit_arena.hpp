@@ -19,7 +19,6 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/memory/check.hpp"
-#include "remat/memory/interval.hpp"
 #include "remat/problem/flat_graph.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"

@@ -10,7 +10,6 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/memory/check.hpp"
-#include "remat/memory/interval.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace remat {

@@ -26,7 +26,6 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
-#include "remat/render/units.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/budget.hpp"

@@ -91,7 +91,6 @@
 #include "remat/render/impl/dot.hpp"
 #include "remat/render/impl/table.hpp"
 #include "remat/render/impl/trace_json.hpp"
-#include "remat/render/impl/units.hpp"
 #include "remat/schedule/impl/baseline.hpp"
 #include "remat/schedule/impl/check.hpp"
 #include "remat/schedule/impl/lifetime.hpp"

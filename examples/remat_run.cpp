@@ -22,7 +22,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/execute/profile_and_plan.hpp"
+#include "remat/execute/profile.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"

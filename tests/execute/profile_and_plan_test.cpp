@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: threads slow
-#include "remat/execute/profile_and_plan.hpp"
+#include "remat/execute/profile.hpp"
 
 #include <doctest/doctest.h>
 

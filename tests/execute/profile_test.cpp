@@ -24,7 +24,6 @@
 #include "remat/cost/unit.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
-#include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"

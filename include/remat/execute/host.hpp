@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <memory_resource>
-#include <span>
 #include <stop_token>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "remat/core/id.hpp"
-#include "remat/execute/detail/exclusive_use.hpp"
-#include "remat/execute/detail/launch_calls.hpp"
-#include "remat/execute/detail/memory_guard.hpp"
+#include "remat/execute/detail/host_memory.hpp"
 #include "remat/execute/detail/worker_threads.hpp"
-#include "remat/execute/kernels.hpp"
-#include "remat/execute/launch_plan.hpp"
-#include "remat/problem/problem.hpp"
 
 namespace remat {
 
@@ -55,31 +42,6 @@ struct host_report {
   std::span<const launch_time> times{};    ///< of each launch; empty without `timing`
 };
 
-namespace detail::host {
-
-/// The arena of one executor: one allocation, or the caller's memory.
-class arena_memory {
- public:
-  /// `given`: the caller's memory, if not null. Throws `bad_argument` if the resource gives no memory.
-  arena_memory(std::pmr::memory_resource* resource, std::span<std::byte> given, std::int64_t bytes,
-               std::int64_t alignment);
-  arena_memory(const arena_memory&) = delete;
-  arena_memory& operator=(const arena_memory&) = delete;
-  ~arena_memory();
-  [[nodiscard]] std::span<std::byte> range() const noexcept { return range_; }
-
- private:
-  std::span<std::byte> range_;
-  std::pmr::memory_resource* resource_ = nullptr;  // null: the memory is the caller's
-  std::size_t alignment_ = 1;
-};
-
-/// Clears the streams' errors, and rethrows the `execution_error` whose step is the earliest; another exception takes
-/// precedence. Precondition: at least one is not null.
-[[noreturn]] void rethrow_earliest(std::span<std::exception_ptr> errors);
-
-}  // namespace detail::host
-
 /// Runs a schedule on the CPU, over the user's kernels, in one arena: one training step after the other.
 ///
 /// It has one thread for each stream of the plan; the calling thread is the first. Everything is allocated when the
@@ -98,7 +60,7 @@ class host_executor {
   host_executor(launch_plan plan, Kernels kernels, const host_options& options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
-        arena_(options.memory, options.arena, arena_bytes_within(options.arena_budget), plan_.alignment()),
+        arena_(options.memory, options.arena, plan_.arena_bytes_within(options.arena_budget), plan_.alignment()),
         calls_(plan_, arena_.range(), streams_of(plan_)),
         guard_(plan_, calls_, options.debug, options.check_inputs),
         watched_(options.debug != host_debug::off || options.check_inputs),
@@ -129,8 +91,8 @@ class host_executor {
   ///
   /// Throws `bad_argument`, before anything runs, if a tensor is not bound, if a bound output shares bytes with another
   /// bound tensor, or if another call of `run` has not ended: that one goes on undisturbed. Throws `execution_error` if
-  /// a kernel throws: it names the operation and nests what the kernel threw (if several kernels throw, the one that is
-  /// earliest in the schedule counts). The other threads then stop before their next launch, and the next run begins
+  /// a kernel throws: it names the operation and nests what the kernel threw. If several kernels throw, the one that is
+  /// earliest in the schedule counts. The other threads then stop before their next launch, and the next run begins
   /// anew.
   host_report run(std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
@@ -170,30 +132,18 @@ class host_executor {
  private:
   using clock = std::chrono::steady_clock;
 
-  struct stopwatch {
-    host_executor& self;
-    void before(std::uint32_t i) const noexcept { self.times_[i].start = clock::now() - self.begun_; }
-    void after(std::uint32_t i) const noexcept {
-      self.times_[i].duration = clock::now() - self.begun_ - self.times_[i].start;
-    }
-  };
-  struct guard_and_stopwatch {
+  /// Watches the launches, and notes their times.
+  struct watch {
     host_executor& self;
     void before(std::uint32_t i) const {
-      self.guard_.before(i);
-      if (!self.times_.empty()) stopwatch{self}.before(i);
+      if (self.watched_) self.guard_.before(i);
+      if (!self.times_.empty()) self.times_[i].start = clock::now() - self.begun_;
     }
     void after(std::uint32_t i) const {
-      if (!self.times_.empty()) stopwatch{self}.after(i);
-      self.guard_.after(i);
+      if (!self.times_.empty()) self.times_[i].duration = clock::now() - self.begun_ - self.times_[i].start;
+      if (self.watched_) self.guard_.after(i);
     }
   };
-
-  /// The bytes of the plan's arena.
-  [[nodiscard]] std::int64_t arena_bytes_within(std::int64_t budget) const {
-    plan_.require_arena_within(budget);
-    return plan_.arena_bytes();
-  }
 
   static std::vector<host_stream> streams_of(const launch_plan& plan) {
     std::vector<host_stream> out(plan.num_streams());
@@ -216,7 +166,7 @@ class host_executor {
     ran_[s] = 0;
     try {
       ran_[s] = times_.empty() ? issue(plan_, calls_, which, seed_, events_, kernels_, stop)
-                               : issue(plan_, calls_, which, seed_, events_, kernels_, stop, stopwatch{*this});
+                               : issue(plan_, calls_, which, seed_, events_, kernels_, stop, watch{*this});
       if (ran_[s] == which.size()) return;
     } catch (...) {
       errors_[s] = std::current_exception();
@@ -231,8 +181,7 @@ class host_executor {
   std::size_t issue_watched() {
     detail::host::no_events device;
     const auto stop = [this] { return stop_->stop_requested(); };
-    const std::size_t n =
-        issue(plan_, calls_, plan_.in_order(), seed_, device, kernels_, stop, guard_and_stopwatch{*this});
+    const std::size_t n = issue(plan_, calls_, plan_.in_order(), seed_, device, kernels_, stop, watch{*this});
     if (n == plan_.size()) guard_.end_run();
     return n;
   }
@@ -256,7 +205,3 @@ class host_executor {
 };
 
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/execute/impl/host.hpp"
-#endif

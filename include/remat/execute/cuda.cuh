@@ -5,14 +5,8 @@
 
 #include <atomic>
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "remat/execute/cuda_kernels.cuh"
 #include "remat/execute/cuda_stream.cuh"

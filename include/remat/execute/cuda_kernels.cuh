@@ -6,11 +6,7 @@
 #include <array>
 #include <bit>
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <type_traits>
-#include <utility>
 
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/kernels.hpp"

@@ -3,13 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/profile.hpp"

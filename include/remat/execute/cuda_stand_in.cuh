@@ -5,11 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "remat/execute/cuda.cuh"
 

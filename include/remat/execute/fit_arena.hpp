@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
-#include <vector>
 
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <memory_resource>
+#include <mutex>
 #include <stop_token>
 
 #include "remat/execute/detail/host_memory.hpp"
@@ -31,15 +32,12 @@ struct launch_time {
   std::chrono::nanoseconds duration{};  ///< of its kernel
 };
 
-/// The result of one run. The spans are valid until the next run.
+/// The result of one run. The times are valid until the next run.
 struct host_report {
-  run_status status = run_status::done;    ///< how the run ended
-  std::size_t launches = 0;                ///< that have run: all, unless the run was cancelled
-  double seconds = 0;                      ///< wall clock
-  std::int64_t arena_bytes = 0;            ///< of the arena
-  std::int64_t peak_bytes = 0;             ///< of the schedule
-  std::span<const std::int64_t> memory{};  ///< of each launch: bytes in use while it runs
-  std::span<const launch_time> times{};    ///< of each launch; empty without `timing`
+  run_status status = run_status::done;  ///< how the run ended
+  std::size_t launches = 0;              ///< that have run: all, unless the run was cancelled
+  double seconds = 0;                    ///< wall clock
+  std::span<const launch_time> times{};  ///< of each launch; empty without `timing`
 };
 
 /// Runs a schedule on the CPU, over the user's kernels, in one arena: one training step after the other.
@@ -60,13 +58,14 @@ class host_executor {
   host_executor(launch_plan plan, Kernels kernels, const host_options& options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
-        arena_(options.memory, options.arena, plan_.arena_bytes_within(options.arena_budget), plan_.alignment()),
-        calls_(plan_, arena_.range(), streams_of(plan_)),
+        arena_(detail::host::allocate_arena(options.memory, options.arena,
+                                            plan_.arena_bytes_within(options.arena_budget), plan_.alignment())),
+        calls_(plan_, arena_ ? std::span(arena_.get(), static_cast<std::size_t>(plan_.arena_bytes())) : options.arena,
+               streams_of(plan_)),
         guard_(plan_, calls_, options.debug, options.check_inputs),
         watched_(options.debug != host_debug::off || options.check_inputs),
         times_(options.timing ? plan_.size() : 0),
         ran_(plan_.num_streams(), 0),
-        errors_(plan_.num_streams()),
         events_(plan_.num_events(), spins(plan_)),
         threads_(watched_ ? 1 : plan_.num_streams(), spins(plan_), &host_executor::run_stream, this) {}
   host_executor(const host_executor&) = delete;
@@ -102,20 +101,14 @@ class host_executor {
     failed_.store(false, std::memory_order_relaxed);
     events_.begin_run();
     begun_ = clock::now();
+    if (watched_) guard_.begin_run();
+    threads_.run();
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     host_report report;
-    if (watched_) {
-      guard_.begin_run();
-      report.launches = issue_watched();
-    } else {
-      threads_.run();
-      if (failed_.load(std::memory_order_relaxed)) detail::host::rethrow_earliest(errors_);
-      for (const std::size_t n : ran_) report.launches += n;
-    }
+    for (const std::size_t n : ran_) report.launches += n;
+    if (watched_ && report.launches == plan_.size()) guard_.end_run();
     report.seconds = std::chrono::duration<double>(clock::now() - begun_).count();
     report.status = report.launches == plan_.size() ? run_status::done : run_status::cancelled;
-    report.arena_bytes = plan_.arena_bytes();
-    report.peak_bytes = plan_.peak_bytes();
-    report.memory = plan_.memory();
     report.times = times_;
     return report;
   }
@@ -125,7 +118,7 @@ class host_executor {
   /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   /// The arena, in host memory.
-  [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_.range(); }
+  [[nodiscard]] std::span<std::byte> arena() const noexcept { return calls_.arena(); }
   /// The executor's kernels.
   [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
 
@@ -158,49 +151,52 @@ class host_executor {
 
   static void run_stream(void* self, std::uint32_t s) { static_cast<host_executor*>(self)->issue_stream(s); }
 
-  /// Issues the launches of stream `s`, on its own thread.
+  /// Issues the launches of stream `s`, on its own thread; if they are watched, those of all streams.
   void issue_stream(std::uint32_t s) noexcept {
-    const std::span<const std::uint32_t> which = plan_.of_stream(s);
+    const std::span<const std::uint32_t> which = watched_ ? plan_.in_order() : plan_.of_stream(s);
     const std::stop_token& stop_token = *stop_;
     const auto stop = [&] { return failed_.load(std::memory_order_relaxed) || stop_token.stop_requested(); };
     ran_[s] = 0;
     try {
-      ran_[s] = times_.empty() ? issue(plan_, calls_, which, seed_, events_, kernels_, stop)
-                               : issue(plan_, calls_, which, seed_, events_, kernels_, stop, watch{*this});
+      ran_[s] = times_.empty() && !watched_ ? issue(plan_, calls_, which, seed_, events_, kernels_, stop)
+                                            : issue(plan_, calls_, which, seed_, events_, kernels_, stop, watch{*this});
       if (ran_[s] == which.size()) return;
+    } catch (const execution_error& e) {
+      keep_error(e.step());
     } catch (...) {
-      errors_[s] = std::current_exception();
-      failed_.store(true, std::memory_order_relaxed);
+      keep_error(0);
     }
     // The run is over. Other threads may wait for events of launches that will not run: wake them, to see it too.
     for (const std::uint32_t i : which)
       if (const std::uint32_t e = plan_.launches()[i].event; e != launch::no_event) events_.record(e, s);
   }
 
-  /// Issues all launches on the calling thread, watched by the guard.
-  std::size_t issue_watched() {
-    detail::host::no_events device;
-    const auto stop = [this] { return stop_->stop_requested(); };
-    const std::size_t n = issue(plan_, calls_, plan_.in_order(), seed_, device, kernels_, stop, watch{*this});
-    if (n == plan_.size()) guard_.end_run();
-    return n;
+  /// Keeps the exception that is being handled if it is that of the earliest step so far.
+  void keep_error(std::size_t step) noexcept {
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    failed_.store(true, std::memory_order_relaxed);
+    if (error_ && step >= error_step_) return;
+    error_ = std::current_exception();
+    error_step_ = step;
   }
 
   launch_plan plan_;
   Kernels kernels_;
-  detail::host::arena_memory arena_;
+  std::shared_ptr<std::byte> arena_;  // null: the memory is the caller's
   detail::launch_calls<host_stream> calls_;
   detail::host::memory_guard guard_;
   bool watched_;
   std::vector<launch_time> times_;
-  std::vector<std::size_t> ran_;            // of each stream
-  std::vector<std::exception_ptr> errors_;  // of each stream
+  std::vector<std::size_t> ran_;  // of each stream
   detail::host::host_events events_;
   std::uint64_t seed_ = 0;
   const std::stop_token* stop_ = nullptr;  // of the run
   clock::time_point begun_{};
   std::atomic<bool> in_use_{false};
   std::atomic<bool> failed_{false};
+  std::mutex error_mutex_;
+  std::exception_ptr error_{};  // of the run: the one of the earliest step
+  std::size_t error_step_ = 0;
   detail::host::worker_threads threads_;  // last: they use the rest
 };
 

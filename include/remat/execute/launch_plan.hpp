@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "remat/core/index_rows.hpp"
 #include "remat/graph/concepts.hpp"
@@ -22,8 +17,6 @@ struct arena_layout {
   std::int64_t arena_bytes = 0;             ///< the size of the arena
   std::int64_t alignment = 1;               ///< of the arena's first byte and of all offsets; a power of two
 
-  /// An arena of 0 bytes, without allocations.
-  arena_layout() = default;
   /// Refers to the offsets `where`, which must outlive the layout.
   arena_layout(std::span<const std::int64_t> where, std::int64_t bytes, std::int64_t aligned_to)
       : offsets(where), arena_bytes(bytes), alignment(aligned_to) {}

@@ -5,18 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <memory>
-#include <optional>
-#include <span>
-#include <stop_token>
-#include <string>
-#include <string_view>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "remat/cost/callable.hpp"
 #include "remat/cost/concepts.hpp"
@@ -73,14 +64,6 @@ class launch_times {
   /// Adds one time of operation `o`. Throws `bad_argument` if the graph has no operation `o`, `bad_cost` if `seconds`
   /// is negative or not finite.
   void add(op_id o, double seconds);
-  /// Adds one run of a plan. `seconds_of(i)` is the time of launch i.
-  template <std::invocable<std::size_t> F>
-  void add_run(const launch_plan& plan, F&& seconds_of) {
-    for (std::size_t i = 0; i < plan.size(); ++i) add(plan.launches()[i].operation, static_cast<double>(seconds_of(i)));
-  }
-
-  /// All times of operation `o`.
-  [[nodiscard]] std::span<const double> of(op_id o) const noexcept { return of_[index(o)]; }
   /// The statistic of each operation's times.
   [[nodiscard]] measured_times summary(time_statistic statistic = time_statistic::median) const;
 
@@ -103,7 +86,7 @@ struct profile_options {
   unsigned warm_up = 2;  ///< runs before those that count: memory is touched for the first time, caches fill
   unsigned runs = 7;     ///< that count, at least 1
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock; no run begins after it
-  time_statistic statistic = time_statistic::median;  ///< what stands for the several times of an operation
+  time_statistic statistic = time_statistic::median;  ///< replaces the several times of an operation
   std::uint64_t step_seed = 0;                        ///< of the first run; each run has the next seed
   std::stop_token stop{};  ///< given to each run; a run that it cancels is the last one and does not count
 };
@@ -120,7 +103,7 @@ struct profile_report {
 ///
 /// If the schedule runs an operation several times, all its runs count. At least one run counts, unless it is
 /// cancelled. Times of several streams add up: profile on one stream. Throws `bad_argument` if `runs` is 0 or the
-/// executor notes no times, and what the executor throws.
+/// executor notes no times; exceptions of the executor propagate.
 template <timed_executor E>
 [[nodiscard]] profile_report profile(E& executor, const profile_options& options = {}) {
   if (options.runs == 0) throw bad_argument("runs is 0; a profile needs at least 1");
@@ -141,11 +124,11 @@ template <timed_executor E>
       throw bad_argument("the executor noted " + std::to_string(report.times.size()) + " times of " +
                          std::to_string(plan.size()) + " launches; it needs the option `timing`");
     double inside = 0;
-    times.add_run(plan, [&](std::size_t launch) {
-      const double s = std::chrono::duration<double>(report.times[launch].duration).count();
+    for (std::size_t l = 0; l < plan.size(); ++l) {
+      const double s = std::chrono::duration<double>(report.times[l].duration).count();
+      times.add(plan.launches()[l].operation, s);
       inside += s;
-      return s;
-    });
+    }
     steps.push_back(report.seconds);
     outside.push_back(std::max(0.0, report.seconds - inside));
     ++out.runs;

@@ -2,12 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <memory_resource>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "remat/core/run.hpp"
 #include "remat/memory/check.hpp"
 
@@ -60,12 +56,11 @@ struct memory_plan {
 /// The search ends when the arena meets the bound, is proven the smallest or is at most `enough`, and at the limits of
 /// `run`; `default_work` and `further_work` say when it ends without a limit of time or work.
 ///
-/// Heuristic, unless `optimal` is true. One thread; equal input, seed and work limit give equal offsets.
-/// Time: the first packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + the
-/// sections of all blocks). Cancellation: the first packing always ends; the search polls at each packing, move and
-/// node, and within moves. `on_progress` is not called.
-/// Throws `bad_argument` for an alignment below 1, a negative `enough`, a negative size, an empty lifetime, or sizes
-/// whose rounded sum exceeds 2^63 − 1 bytes.
+/// Heuristic, unless `optimal` is true. One thread; equal input, seed and work limit give equal offsets. Time: the
+/// first packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + the sections of
+/// all blocks). Cancellation: the first packing always ends; the search polls at each packing, move and node, and
+/// within moves. `on_progress` is not called. Throws `bad_argument` for an alignment below 1, a negative `enough`, a
+/// negative size, an empty lifetime, or sizes whose rounded sum exceeds 2^63 − 1 bytes.
 [[nodiscard]] memory_plan plan_memory(std::span<const interval> intervals, const memory_plan_options& options = {});
 
 /// \overload

@@ -18,9 +18,6 @@ namespace remat {
 /// `value` with four significant digits, in scientific notation if it is very large or very small.
 [[nodiscard]] std::string format_number(double value);
 
-/// `value` with up to three significant digits, at most two of them after the point.
-[[nodiscard]] std::string format_three(double value);
-
 /// Bytes with a binary unit: "0 B", "1.50 KiB", "12.3 GiB".
 [[nodiscard]] std::string format_bytes(std::int64_t bytes);
 

@@ -57,11 +57,10 @@ template <class G>
 ///
 /// A microsecond of the trace is one of the schedule if `time_unit` is "s", else one of the model's units, or a power
 /// of ten of either if numbers would be too large or too small; "otherData" says which. Times are whole nanoseconds,
-/// rounded such that computes on one stream never overlap. The same arguments give the same bytes.
-/// The text goes to `out` in small pieces; the state of the stream says whether it arrived.
-/// O(steps + their reads and writes) time and memory; on streams, with a logarithm for sorting.
-/// Throws `bad_argument` if the schedule is not legal or over the problem's budget, its time is not finite, or the
-/// streams are of another schedule.
+/// rounded such that computes on one stream never overlap. The same arguments give the same bytes. The text goes to
+/// `out` in small pieces; the state of the stream says whether it arrived. O(steps + their reads and writes) time and
+/// memory; on streams, with a logarithm for sorting. Throws `bad_argument` if the schedule is not legal or over the
+/// problem's budget, its time is not finite, or the streams are of another schedule.
 ///
 ///     std::ofstream file("plan.json");
 ///     write_trace(file, p.with_budget(budget), graph, *solution.plan, {.graph = graph.name(), .time_unit = "s"});
@@ -73,19 +72,10 @@ void write_trace(std::ostream& out, const problem& p, const name_lookup& names,
 ///
 /// Takes the names and phases of `graph`.
 template <named_graph G>
-void write_trace(std::ostream& out, const problem& p, const G& graph, std::span<const step> steps,
-                 const trace_options& options = {}) {
-  write_trace(
-      out, p, names_of(graph), [&](op_id o) { return phase_category(graph, o); }, steps, options);
-}
-
-/// \overload
-///
-/// Writes the steps of a schedule, with the names and phases of `graph`.
-template <named_graph G>
 void write_trace(std::ostream& out, const problem& p, const G& graph, const schedule& plan,
                  const trace_options& options = {}) {
-  write_trace(out, p, graph, std::span<const step>(plan.steps), options);
+  const auto category = [&](op_id o) { return phase_category(graph, o); };
+  write_trace(out, p, names_of(graph), category, plan.steps, options);
 }
 
 }  // namespace remat

@@ -6,11 +6,6 @@
 #include <nvtx3/nvToolsExtMem.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/detail/launch_calls.hpp"

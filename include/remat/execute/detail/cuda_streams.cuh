@@ -4,12 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/launch_plan.hpp"
@@ -38,7 +32,7 @@ inline void require_current(int device) {
 
 /// Throws `bad_argument`, which names both devices, if `stream` belongs to another device than `device`. `name` is for
 /// the message. Default streams belong to the current device. A runtime before 12.8 cannot tell: it refuses nothing.
-inline void require_stream_of(int device, cudaStream_t stream, const char* name) {
+inline void require_stream_of([[maybe_unused]] int device, cudaStream_t stream, [[maybe_unused]] const char* name) {
   if (is_legacy(stream) || stream == cudaStreamPerThread) return;
 #if CUDART_VERSION >= 12080
   int of_stream = device;
@@ -46,9 +40,6 @@ inline void require_stream_of(int device, cudaStream_t stream, const char* name)
   if (of_stream != device)
     throw bad_argument(std::string(name) + " belongs to device " + std::to_string(of_stream) +
                        "; the executor was made on device " + std::to_string(device));
-#else
-  static_cast<void>(device);
-  static_cast<void>(name);
 #endif
 }
 

@@ -2,17 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <exception>
-#include <functional>
+#include <memory>
 #include <memory_resource>
 #include <numeric>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/execute/detail/launch_calls.hpp"
@@ -20,35 +13,21 @@
 /// The memory of `host_executor`: its arena, and a guard that watches it.
 namespace remat::detail::host {
 
-/// The arena of one executor: one allocation, or the caller's memory.
-class arena_memory {
- public:
-  /// `given`: the caller's memory, if not null. Throws `bad_argument` if the resource gives no memory.
-  arena_memory(std::pmr::memory_resource* resource, std::span<std::byte> given, std::int64_t bytes,
-               std::int64_t alignment)
-      : range_(given), alignment_(static_cast<std::size_t>(alignment)) {
-    if (given.data() != nullptr || bytes == 0) return;
-    const auto size = static_cast<std::size_t>(bytes);
-    try {
-      range_ = {static_cast<std::byte*>(resource->allocate(size, alignment_)), size};
-    } catch (const std::exception& e) {
-      std::throw_with_nested(bad_argument("the memory resource does not give the arena, " + std::to_string(size) +
-                                          " bytes aligned to " + std::to_string(alignment) + ": " + e.what()));
-    }
-    resource_ = resource;
+/// The arena of one executor: one allocation of the resource; null if the caller gives memory, or if it has 0 bytes.
+/// Throws `bad_argument` if the resource gives no memory.
+[[nodiscard]] inline std::shared_ptr<std::byte> allocate_arena(std::pmr::memory_resource* resource,
+                                                               std::span<const std::byte> given, std::int64_t bytes,
+                                                               std::int64_t alignment) {
+  if (given.data() != nullptr || bytes == 0) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes), align = static_cast<std::size_t>(alignment);
+  try {
+    return {static_cast<std::byte*>(resource->allocate(size, align)),
+            [=](std::byte* p) { resource->deallocate(p, size, align); }};
+  } catch (const std::exception& e) {
+    std::throw_with_nested(bad_argument("the memory resource does not give the arena, " + std::to_string(bytes) +
+                                        " bytes aligned to " + std::to_string(alignment) + ": " + e.what()));
   }
-  arena_memory(const arena_memory&) = delete;
-  arena_memory& operator=(const arena_memory&) = delete;
-  ~arena_memory() {
-    if (resource_ != nullptr) resource_->deallocate(range_.data(), range_.size(), alignment_);
-  }
-  [[nodiscard]] std::span<std::byte> range() const noexcept { return range_; }
-
- private:
-  std::span<std::byte> range_;
-  std::size_t alignment_;
-  std::pmr::memory_resource* resource_ = nullptr;  // null: the memory is the caller's
-};
+}
 
 inline constexpr std::byte poison{0xdb};
 

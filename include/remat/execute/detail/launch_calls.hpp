@@ -3,12 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <exception>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/execute/kernels.hpp"
@@ -126,21 +121,14 @@ class launch_memory {
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
 
  protected:
-  /// The memory of each input of a launch, in the graph's order; empty for a tensor that must be bound and is not.
-  [[nodiscard]] std::span<const std::span<const std::byte>> inputs(const launch& l) const noexcept {
-    return {reads_.data() + l.first_input, reads_.data() + l.first_output};
-  }
-  /// The memory of each output of a launch, in the graph's order.
-  [[nodiscard]] std::span<const std::span<std::byte>> outputs(const launch& l) const noexcept {
-    return {writes_.data() + l.first_output, writes_.data() + l.end};
-  }
-  /// Of each output, as `kernel_call::adds`.
-  [[nodiscard]] std::span<const std::uint8_t> adds(const launch& l) const noexcept {
-    return {adds_.data() + l.first_output, adds_.data() + l.end};
-  }
   [[nodiscard]] std::span<std::byte> range(std::int64_t offset, std::int64_t length) const noexcept {
     return arena_.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length));
   }
+
+  // Of each argument of the plan: its memory, empty for a tensor that must be bound and is not; `kernel_call::adds`.
+  std::vector<std::span<const std::byte>> reads_;
+  std::vector<std::span<std::byte>> writes_;
+  std::vector<std::uint8_t> adds_;
 
  private:
   /// Lists the tensors in the caller's memory. All but those of 0 bytes are missing until they are bound.
@@ -190,9 +178,6 @@ class launch_memory {
 
   const launch_plan* plan_;
   std::span<std::byte> arena_;
-  std::vector<std::span<const std::byte>> reads_;  // of each argument
-  std::vector<std::span<std::byte>> writes_;       // of each argument
-  std::vector<std::uint8_t> adds_;                 // of each argument
   std::vector<std::vector<std::uint32_t>> uses_;   // tensor in the caller's memory → its arguments
   std::vector<std::span<const std::byte>> bound_;  // of each tensor
   std::vector<std::uint8_t> unbound_;              // of each tensor: it must be bound and is not
@@ -219,9 +204,9 @@ class launch_calls : public launch_memory {
     for (const launch& l : plan.launches()) {
       kernel_call<Stream> c;
       c.operation = l.operation;
-      c.inputs = inputs(l);
-      c.outputs = outputs(l);
-      c.adds = adds(l);
+      c.inputs = {reads_.data() + l.first_input, reads_.data() + l.first_output};
+      c.outputs = {writes_.data() + l.first_output, writes_.data() + l.end};
+      c.adds = {adds_.data() + l.first_output, adds_.data() + l.end};
       c.workspace = range(l.workspace_offset, l.workspace_bytes);
       c.stream = streams[l.stream];
       calls_.push_back(c);

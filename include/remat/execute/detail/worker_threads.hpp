@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <span>
 #include <thread>
 #include <vector>
 
-#include "remat/core/error.hpp"
-
-/// Threads, events and errors of `host_executor`.
+/// Threads and events of `host_executor`.
 namespace remat::detail::host {
 
 /// Lets the other hardware thread of a processor core go first, for a moment.
@@ -116,32 +110,6 @@ class host_events {
   unsigned spins_;
   std::uint32_t run_ = 0;
   std::unique_ptr<event[]> events_;
-};
-
-/// Clears the errors of several threads, and rethrows the `execution_error` whose step is the earliest; another
-/// exception takes precedence. Precondition: at least one is not null.
-[[noreturn]] inline void rethrow_earliest(std::span<std::exception_ptr> errors) {
-  std::exception_ptr chosen;
-  std::size_t earliest = static_cast<std::size_t>(-1);
-  for (std::exception_ptr& e : errors) {
-    try {
-      if (e) std::rethrow_exception(e);
-    } catch (const execution_error& failure) {
-      if (failure.step() < earliest) chosen = e;
-      earliest = std::min(earliest, failure.step());
-    } catch (...) {
-      chosen = e;
-      earliest = 0;
-    }
-    e = nullptr;
-  }
-  std::rethrow_exception(chosen);
-}
-
-/// The events of launches that all run on one thread: a model of `launch_device`.
-struct no_events {
-  void wait(std::uint32_t, std::uint32_t) const noexcept {}
-  void record(std::uint32_t, std::uint32_t) const noexcept {}
 };
 
 }  // namespace remat::detail::host

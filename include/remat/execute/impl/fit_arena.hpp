@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"

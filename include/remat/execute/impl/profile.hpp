@@ -44,11 +44,13 @@ REMAT_INLINE arena_solution detail::solve_measured(
     out.solved_budget = options.budget;
     return out;
   }
-  fit_arena_options fitting{.budget = options.budget, .elsewhere = options.bound_outputs, .memory = options.memory};
-  fitting.elsewhere.insert(fitting.elsewhere.end(), options.accumulated_outputs.begin(),
-                           options.accumulated_outputs.end());
-  fitting.solves = std::max(1U, options.attempts);
-  return fit_arena_by(instance, solve, fitting);
+  const launch_options outputs{.bound_outputs = options.bound_outputs,
+                               .accumulated_outputs = options.accumulated_outputs};
+  return fit_arena_by(instance, solve,
+                      {.budget = options.budget,
+                       .elsewhere = outputs.outputs_elsewhere(),
+                       .memory = options.memory,
+                       .solves = std::max(1U, options.attempts)});
 }
 
 }  // namespace remat

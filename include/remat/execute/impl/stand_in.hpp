@@ -84,20 +84,19 @@ REMAT_INLINE void stand_in_kernels::operator()(const host_call& c) {
   const clock::time_point begun = options_.burn > 0 ? clock::now() : clock::time_point{};
   const std::size_t o = index(c.operation);
   require_arguments(c);
+  const auto verify_all = [&](std::span<const std::uint32_t> tensors, const auto& memory, const char* prefix) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) verify(static_cast<tensor_id>(tensors[i]), memory[i], prefix);
+  };
+  verify_all(graph_.inputs[o], c.inputs, "input ");
   std::uint64_t h = detail::stand_in::hash_of(c.operation, c.seed);
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    verify(static_cast<tensor_id>(graph_.inputs[o][i]), c.inputs[i], "input ");
-    h = detail::stand_in::with_input(h, value(c.inputs[i]));
-  }
+  for (const std::span<const std::byte> input : c.inputs) h = detail::stand_in::with_input(h, value(input));
   write(c.workspace, detail::splitmix64(h), false);
   for (std::size_t i = 0; i < c.outputs.size(); ++i)
     write(c.outputs[i], detail::stand_in::contribution(h, i), c.adds[i] != 0);
   if (c.outputs.empty()) effects_[o] += h;
   if (options_.burn > 0) burn(begun, time_[o] * options_.burn);
-  for (std::size_t i = 0; i < c.inputs.size(); ++i)
-    verify(static_cast<tensor_id>(graph_.inputs[o][i]), c.inputs[i], "while it ran, another kernel wrote to input ");
-  for (std::size_t i = 0; i < c.outputs.size(); ++i)
-    verify(static_cast<tensor_id>(graph_.outputs[o][i]), c.outputs[i], "while it ran, another kernel wrote to output ");
+  verify_all(graph_.inputs[o], c.inputs, "while it ran, another kernel wrote to input ");
+  verify_all(graph_.outputs[o], c.outputs, "while it ran, another kernel wrote to output ");
   if (!c.workspace.empty() && (value(c.workspace) != detail::stand_in::low(detail::splitmix64(h), c.workspace.size()) ||
                                first_wrong(c.workspace) != none_wrong))
     throw error("while it ran, another kernel wrote to its workspace");

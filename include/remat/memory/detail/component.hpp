@@ -2,13 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <string>
 #include <tuple>
-#include <vector>
+#include <utility>
 
 #include "remat/core/error.hpp"
 #include "remat/memory/check.hpp"
@@ -54,14 +50,9 @@ struct packing_component {
 
 namespace component {
 
-/// The begin or the end of an interval.
-struct event {
-  std::int64_t time;
-  std::uint32_t code;  // 2 i for the end of interval i, 2 i + 1 for its begin
-
-  [[nodiscard]] bool begins() const noexcept { return (code & 1U) != 0; }
-  [[nodiscard]] std::size_t interval() const noexcept { return code / 2; }
-};
+/// The begin or the end of an interval: its time, and the number of the interval, plus `begins` for a begin.
+using event = std::pair<std::int64_t, std::uint32_t>;
+inline constexpr std::uint32_t begins = 0x80000000;
 
 [[noreturn]] inline void refuse_interval(std::size_t i, const std::string& reason) {
   throw bad_argument("interval " + std::to_string(i) + ": " + reason);
@@ -74,8 +65,7 @@ inline std::int64_t in_units(std::int64_t bytes, std::int64_t alignment) { retur
 /// ends come first.
 inline std::vector<event> sorted_events(std::span<const interval> intervals, std::int64_t alignment) {
   if (alignment < 1) throw bad_argument("alignment is " + std::to_string(alignment) + "; it must be at least 1");
-  if (intervals.size() > std::numeric_limits<std::uint32_t>::max() / 2)
-    throw bad_argument("there are more than 2^31 intervals");
+  if (intervals.size() > begins) throw bad_argument("there are more than 2^31 intervals");
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   std::vector<event> events;
   events.reserve(intervals.size() * 2);
@@ -91,14 +81,10 @@ inline std::vector<event> sorted_events(std::span<const interval> intervals, std
     if (units > largest / alignment - total)
       refuse_interval(i, "the rounded sizes of all intervals together exceed 2^63 − 1");
     total += units;
-    events.push_back({x.lower, static_cast<std::uint32_t>(2 * i + 1)});
-    events.push_back({x.upper, static_cast<std::uint32_t>(2 * i)});
+    events.emplace_back(x.lower, static_cast<std::uint32_t>(i) + begins);
+    events.emplace_back(x.upper, static_cast<std::uint32_t>(i));
   }
-  std::sort(events.begin(), events.end(), [](const event& a, const event& b) {
-    if (a.time != b.time) return a.time < b.time;
-    if (a.begins() != b.begins()) return b.begins();
-    return a.code < b.code;
-  });
+  std::sort(events.begin(), events.end());
   return events;
 }
 
@@ -115,9 +101,9 @@ inline std::vector<event> sorted_events(std::span<const interval> intervals, std
   std::uint32_t alive = 0;
   std::int64_t load = 0;
   bool grown = false;  // a block has begun since the last section ended
-  for (const component::event& e : component::sorted_events(intervals, alignment)) {
-    const std::size_t i = e.interval();
-    if (e.begins()) {
+  for (const auto& [time, code] : component::sorted_events(intervals, alignment)) {
+    const std::size_t i = code & ~component::begins;
+    if (code >= component::begins) {
       if (alive++ == 0) out.emplace_back();
       packing_component& c = out.back();
       block[i] = c.blocks();

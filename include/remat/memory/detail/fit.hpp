@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "remat/core/detail/random.hpp"
 #include "remat/core/run.hpp"
@@ -139,11 +136,8 @@ class fit_search {
     }
   };
   struct change {
-    std::uint32_t at;
+    std::int64_t* value;
     std::int64_t before;
-  };
-  struct mark {
-    std::size_t low, support, floor;
   };
 
   /// Packs the blocks of a piece, none of which is placed.
@@ -154,8 +148,7 @@ class fit_search {
 
   /// Packs the open blocks of a piece.
   [[nodiscard]] fit_verdict descend(const piece& p) {
-    const mark begin = now();
-    const std::size_t first = choices_.size();
+    const std::size_t begin = changes_.size(), first = choices_.size();
     fit_verdict verdict = fit_verdict::impossible;
     while (verdict == fit_verdict::impossible) {
       choices_.resize(first);
@@ -198,7 +191,7 @@ class fit_search {
 
   /// Packs the open blocks of a piece with block `i` at its lowest offset. If that is impossible, all is as before.
   [[nodiscard]] fit_verdict place(const piece& p, std::uint32_t i) {
-    const mark begin = now();
+    const std::size_t begin = changes_.size();
     range changed;
     put(i, changed);
     fit_verdict verdict = fit_verdict::impossible;
@@ -246,10 +239,7 @@ class fit_search {
     for (const std::uint32_t j : neighbours_[i]) {
       if (offset_[j] >= 0) continue;
       if (low_[j] < top) raise(j, top, changed);
-      if (support_[j] < top) {
-        supports_.push_back({j, support_[j]});
-        support_[j] = top;
-      }
+      if (support_[j] < top) set(support_[j], top);
     }
     clock_.work(neighbours_[i].size());
   }
@@ -268,18 +258,14 @@ class fit_search {
   }
 
   void raise(std::uint32_t i, std::int64_t low, range& changed) {
-    lows_.push_back({i, low_[i]});
-    low_[i] = low;
+    set(low_[i], low);
     changed.include(c_.first[i], c_.last[i]);
   }
 
   /// Computes the floors of the sections again. False if the open blocks of one of them do not fit.
   [[nodiscard]] bool refloor(const piece& p, range changed) {
     if (changed.is_empty()) return true;
-    for (std::uint32_t s = changed.from; s <= changed.to; ++s) {
-      floors_.push_back({s, floor_[s]});
-      floor_[s] = no_offset;
-    }
+    for (std::uint32_t s = changed.from; s <= changed.to; ++s) set(floor_[s], no_offset);
     bool fits = true;
     std::uint64_t work = p.blocks.size() + (changed.to - changed.from);
     for (const std::uint32_t i : p.blocks) {
@@ -355,17 +341,13 @@ class fit_search {
     for (std::size_t k = 0; k < keys.size(); ++k) blocks[k] = keys[k].block;
   }
 
-  [[nodiscard]] mark now() const { return {lows_.size(), supports_.size(), floors_.size()}; }
-  void undo(const mark& m) {
-    const auto restore = [](std::vector<change>& changes, std::size_t left, std::vector<std::int64_t>& values) {
-      while (changes.size() > left) {
-        values[changes.back().at] = changes.back().before;
-        changes.pop_back();
-      }
-    };
-    restore(floors_, m.floor, floor_);
-    restore(lows_, m.low, low_);
-    restore(supports_, m.support, support_);
+  void set(std::int64_t& value, std::int64_t to) {
+    changes_.push_back({&value, value});
+    value = to;
+  }
+  /// Undoes all changes but the first `left`.
+  void undo(std::size_t left) {
+    for (; changes_.size() > left; changes_.pop_back()) *changes_.back().value = changes_.back().before;
   }
 
   [[nodiscard]] bool stop_now() { return clock_.work_done() >= until_ || clock_.should_stop(); }
@@ -385,7 +367,7 @@ class fit_search {
   std::vector<std::int64_t> floor_, open_;              // of each section
   std::vector<std::uint32_t> spanning_;                 // of each section: open blocks that are alive in the next, too
   std::vector<std::uint32_t> choices_;                  // of all nodes above the present one, and of that
-  std::vector<change> lows_, supports_, floors_;        // to undo
+  std::vector<change> changes_;                         // of `low_`, `support_` and `floor_`, to undo
 };
 
 /// Asks whether the component fits the height, with at most `work` units of work. The time of a search has a heavy

@@ -2,13 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <queue>
-#include <utility>
-#include <vector>
 
 #include "remat/memory/detail/component.hpp"
 

@@ -2,11 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/random.hpp"
 #include "remat/core/run.hpp"

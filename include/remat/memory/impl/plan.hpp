@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <string>
-#include <utility>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/memory/detail/fit.hpp"

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -13,21 +14,22 @@
 
 namespace remat::detail {
 
-/// The length in bytes of the UTF-8 character at the start of `text`; 0 if the bytes are not UTF-8.
+/// The length in bytes of the UTF-8 character at the start of `text`; 0 if the bytes are not UTF-8. Precondition: not
+/// empty.
 [[nodiscard]] inline std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto follows = [&](std::size_t i, unsigned least = 0x80, unsigned greatest = 0xBF) {
-    return i < text.size() && byte(i) >= least && byte(i) <= greatest;
-  };
-  if (text.empty()) return 0;
-  const unsigned first = byte(0);
+  const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF)  // no overlong forms, no surrogates
-    return follows(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF) && follows(2) ? 3 : 0;
-  if (first >= 0xF0 && first <= 0xF4)
-    return follows(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF) && follows(2) && follows(3) ? 4 : 0;
-  return 0;
+  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  std::uint32_t code = first & (0x7FU >> length);
+  for (const char c : text.substr(1, length - 1)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0U) != 0x80) return 0;
+    code = code << 6U | (byte & 0x3FU);
+  }
+  const bool is_overlong = code < (length == 2 ? 0x80U : length == 3 ? 0x800U : 0x10000U);
+  const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
+  return is_overlong || is_surrogate || code > 0x10FFFF ? 0 : length;
 }
 
 /// Writes JSON text to a stream through a buffer, and sets the commas. Numbers do not depend on the stream's locale.

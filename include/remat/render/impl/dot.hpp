@@ -4,7 +4,6 @@
 #include "remat/render/dot.hpp"
 
 #include <map>
-#include <utility>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/render/table.hpp"

@@ -12,6 +12,16 @@
 
 namespace remat {
 
+namespace detail::table {
+
+/// `value` with up to three significant digits, at most two of them after the point, and a unit.
+[[nodiscard]] inline std::string format_three(double value, std::string_view unit) {
+  const double size = std::abs(value);
+  return format_fixed(value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2).append(" ").append(unit);
+}
+
+}  // namespace detail::table
+
 REMAT_INLINE std::string format_fixed(double value, int decimals) {
   if (!std::isfinite(value)) return "–";
   std::array<char, 400> text{};
@@ -29,11 +39,6 @@ REMAT_INLINE std::string format_number(double value) {
   return std::string(text.data(), end.ptr);
 }
 
-REMAT_INLINE std::string format_three(double value) {
-  const double size = std::abs(value);
-  return format_fixed(value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
-}
-
 REMAT_INLINE std::string format_bytes(std::int64_t bytes) {
   constexpr std::array<std::string_view, 7> unit{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes > -1024 && bytes < 1024) return std::to_string(bytes) + " B";
@@ -43,17 +48,17 @@ REMAT_INLINE std::string format_bytes(std::int64_t bytes) {
     value /= 1024;
     ++u;
   }
-  return format_three(value) + " " + std::string(unit[u]);
+  return detail::table::format_three(value, unit[u]);
 }
 
 REMAT_INLINE std::string format_seconds(double seconds) {
   if (!std::isfinite(seconds)) return "–";
   const double size = std::abs(seconds);
   if (size == 0) return "0 s";
-  if (size < 0.9995e-6) return format_three(seconds * 1e9) + " ns";
-  if (size < 0.9995e-3) return format_three(seconds * 1e6) + " µs";
-  if (size < 0.9995) return format_three(seconds * 1e3) + " ms";
-  return format_three(seconds) + " s";
+  if (size < 0.9995e-6) return detail::table::format_three(seconds * 1e9, "ns");
+  if (size < 0.9995e-3) return detail::table::format_three(seconds * 1e6, "µs");
+  if (size < 0.9995) return detail::table::format_three(seconds * 1e3, "ms");
+  return detail::table::format_three(seconds, "s");
 }
 
 REMAT_INLINE std::string format_time(double time, std::string_view unit) {

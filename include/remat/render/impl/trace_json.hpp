@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"

@@ -26,7 +26,7 @@
 #include "remat/io/intervals_csv.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
-#include "remat/render/units.hpp"
+#include "remat/render/table.hpp"
 
 namespace {
 

@@ -27,7 +27,6 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/dot.hpp"
 #include "remat/render/table.hpp"
-#include "remat/render/units.hpp"
 
 namespace {
 

@@ -31,7 +31,6 @@
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/profile.hpp"
-#include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/step_builder.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"

@@ -22,11 +22,10 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/execute/profile_and_plan.hpp"
+#include "remat/execute/profile.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
-#include "remat/render/units.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/budget.hpp"

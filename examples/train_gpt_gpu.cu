@@ -32,7 +32,6 @@
 #include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
-#include "remat/render/units.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "train/cuda_backend.cuh"
 #include "train/gpt.hpp"

@@ -15,7 +15,7 @@
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/render/units.hpp"
+#include "remat/render/table.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/solution.hpp"

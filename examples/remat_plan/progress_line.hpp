@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "remat/core/run.hpp"
-#include "remat/render/units.hpp"
+#include "remat/render/table.hpp"
 
 namespace remat_plan {
 

@@ -16,7 +16,6 @@
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/stand_in.hpp"
-#include "remat/execute/virtual_memory.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"

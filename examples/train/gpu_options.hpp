@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/render/units.hpp"
+#include "remat/render/table.hpp"
 #include "remat_plan/budget.hpp"
 #include "train/gpt.hpp"
 

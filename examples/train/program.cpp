@@ -15,7 +15,6 @@
 #include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
-#include "remat/render/units.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace train {

@@ -20,7 +20,6 @@
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/profile.hpp"
-#include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/step_builder.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"

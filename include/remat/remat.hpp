@@ -23,7 +23,6 @@
 #include "remat/render/dot.hpp"
 #include "remat/render/table.hpp"
 #include "remat/render/trace_json.hpp"
-#include "remat/render/units.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"

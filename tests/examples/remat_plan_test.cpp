@@ -31,7 +31,6 @@
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
-#include "remat/memory/interval.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"

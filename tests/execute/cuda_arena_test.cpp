@@ -2,7 +2,7 @@
 
 // An arena of a pool: used behind its allocation and freed behind all work, on any stream, without a wait of the host.
 // The fake runtime reports a use before the allocation or beside the free.
-#include "remat/execute/detail/cuda_arena.cuh"
+#include "remat/execute/detail/cuda_streams.cuh"
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@
 #include "support/fake_cuda_steps.hpp"
 
 using namespace remat;
-using namespace remat::detail;
+using remat::detail::cuda::cuda_arena;
 namespace fake = remat::test::fake_cuda;
 using fake::bytes_vector;
 

@@ -163,7 +163,7 @@ TEST_CASE("the regions are those of the tensors that live and of the workspace, 
             return std::span<const std::byte>(arena).subspan(static_cast<std::size_t>(at),
                                                              static_cast<std::size_t>(bytes));
           };
-          for (std::uint32_t a = l.inputs; a < l.end; ++a) {
+          for (std::uint32_t a = l.first_input; a < l.end; ++a) {
             const launch_argument& y = plan.arguments()[a];
             if (y.allocation != launch_argument::bound) CHECK(noted_memory::covers(part(y.offset, y.bytes)));
           }

@@ -20,7 +20,7 @@
 #include "remat/core/id.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/launch_plan.hpp"
-#include "remat/execute/profile_and_plan.hpp"
+#include "remat/execute/profile.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"

@@ -16,7 +16,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/detail/cuda_device.cuh"
+#include "remat/execute/detail/cuda_streams.cuh"
 #include "remat/graph/training_graph.hpp"
 #include "support/fake_cuda.hpp"
 #include "support/fake_cuda_steps.hpp"

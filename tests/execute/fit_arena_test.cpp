@@ -21,7 +21,6 @@
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/check.hpp"
-#include "remat/memory/interval.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"

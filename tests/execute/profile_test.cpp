@@ -23,7 +23,6 @@
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
-#include "remat/execute/profile_and_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"

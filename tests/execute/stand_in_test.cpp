@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+// labels: memory
 #include "remat/execute/stand_in.hpp"
 
 #include <doctest/doctest.h>
@@ -12,6 +13,8 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory_resource>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,7 +23,6 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/execute/virtual_memory.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
@@ -393,7 +395,8 @@ TEST_CASE("an arena far beyond the machine's memory takes no room") {
   host_options on_it;
   on_it.memory = &memory;
   host_executor run(launch_plan(g, p, plan.steps, {where.offsets, where.arena_bytes, 256}), std::ref(kernels), on_it);
-  CHECK(run.run(3).arena_bytes == 64 * gib);
+  run.run(3);
+  CHECK(run.plan().arena_bytes() == 64 * gib);
   CHECK(stand_in_kernels::value(run.output(t.back())) == kernels.expected(3, 0).tensors.back());
 }
 
@@ -423,4 +426,35 @@ TEST_CASE("kernels take the time that is asked for, and refuse options that make
   CHECK_THROWS_AS(stand_in_kernels(g, p, wrong), bad_argument);
   wrong.burn = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS_AS(stand_in_kernels(g, p, wrong), bad_argument);
+}
+
+TEST_CASE("memory is zero and aligned, and far more of it can be had than there is") {
+  virtual_memory memory;
+  constexpr std::size_t tib = std::size_t{1} << 40;
+  auto* const all = static_cast<std::byte*>(memory.allocate(tib, 4096));
+  CHECK(reinterpret_cast<std::uintptr_t>(all) % 4096 == 0);
+  for (std::size_t at = 0; at < tib; at += tib / 16) {
+    CHECK(all[at] == std::byte{0});
+    all[at] = std::byte{1};
+  }
+  all[tib - 1] = std::byte{2};
+  CHECK(all[tib - 1] == std::byte{2});
+  memory.deallocate(all, tib, 4096);
+
+  void* const one = memory.allocate(1, 1);
+  void* const none = memory.allocate(0, 1);
+  CHECK(one != none);
+  std::memset(one, 1, 1);
+  memory.deallocate(one, 1, 1);
+  memory.deallocate(none, 0, 1);
+}
+
+TEST_CASE("what cannot be had is a bad_alloc") {
+  virtual_memory memory;
+  CHECK_THROWS_AS((void)memory.allocate(std::size_t{1} << 62, 8), std::bad_alloc);
+  CHECK_THROWS_AS((void)memory.allocate(static_cast<std::size_t>(-1), 8), std::bad_alloc);
+  CHECK_THROWS_AS((void)memory.allocate(4096, std::size_t{1} << 30), std::bad_alloc);
+  virtual_memory other;
+  CHECK(memory == other);
+  CHECK(memory != *std::pmr::new_delete_resource());
 }

@@ -13,12 +13,12 @@
 #include "support/random_intervals.hpp"
 
 namespace {
-using namespace remat;                           // NOLINT: a test
-using namespace remat::detail::memory_planning;  // NOLINT: a test
+using namespace remat;          // NOLINT: a test
+using namespace remat::detail;  // NOLINT: a test
 
 /// The lowest valley first, by the definition: the lowest section, the leftmost of equal ones, with its neighbours of
 /// the same height.
-std::vector<std::int64_t> fill_valleys(const component& c, const std::vector<std::uint32_t>& rank) {
+std::vector<std::int64_t> fill_valleys(const packing_component& c, const std::vector<std::uint32_t>& rank) {
   std::vector<std::int64_t> level(c.sections, 0), offset(c.blocks(), -1);
   for (std::uint32_t left = c.blocks(); left != 0;) {
     const auto lowest = std::min_element(level.begin(), level.end());
@@ -45,7 +45,7 @@ std::vector<std::int64_t> fill_valleys(const component& c, const std::vector<std
 }
 
 /// Every block, in descending rank, at the lowest offset that is free during its whole lifetime.
-std::vector<std::int64_t> fit_by_definition(const component& c, const std::vector<std::uint32_t>& rank) {
+std::vector<std::int64_t> fit_by_definition(const packing_component& c, const std::vector<std::uint32_t>& rank) {
   std::vector<std::int64_t> offset(c.blocks(), -1);
   for (std::uint32_t r = c.blocks(); r > 0; --r) {
     const auto i = static_cast<std::uint32_t>(std::find(rank.begin(), rank.end(), r) - rank.begin());
@@ -64,9 +64,9 @@ TEST_CASE("both heuristics pack as their definitions say") {
   std::size_t packed = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const auto all = test::random_intervals(seed, 3 + seed % 30, 5 + static_cast<std::int64_t>(seed % 25), 6);
-    for (component& c : divide(all, 1))
-      for (const preference by : {preference::lifetime, preference::area, preference::size}) {
-        const std::vector<std::uint32_t> rank = ranks(c, by);
+    for (packing_component& c : divide_intervals(all, 1))
+      for (const block_property by : {block_property::lifetime, block_property::area, block_property::size}) {
+        const std::vector<std::uint32_t> rank = ranks_by(by, c);
         skyline_packer pack(c);
         std::vector<std::int64_t> skyline = pack(rank), first = first_fit(c, rank);
         CHECK(skyline == fill_valleys(c, rank));

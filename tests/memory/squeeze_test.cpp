@@ -15,16 +15,16 @@
 #include "support/packing.hpp"
 #include "support/random_intervals.hpp"
 
-using namespace remat;                           // NOLINT: a test
-using namespace remat::detail::memory_planning;  // NOLINT: a test
+using namespace remat;          // NOLINT: a test
+using namespace remat::detail;  // NOLINT: a test
 
 TEST_CASE("a squeezed packing is valid and within the height; one that fails is left as it was") {
   std::size_t squeezed = 0, failed = 0, moves = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto all = test::random_intervals(seed, 30 + seed % 100, 40, 1000);
-    for (component& c : divide(all, 1)) {
+    for (packing_component& c : divide_intervals(all, 1)) {
       if (c.blocks() < 20) continue;
-      std::vector<std::int64_t> offset = skyline_packer(c)(ranks(c, preference::size));
+      std::vector<std::int64_t> offset = skyline_packer(c)(ranks_by(block_property::size, c));
       c.keep_if_lower(offset);
       for (const push_policy policy : {push_policy::never, push_policy::sometimes, push_policy::always}) {
         const std::int64_t capacity = c.load + c.load / (seed % 2 == 0 ? 20 : 500);
@@ -41,7 +41,7 @@ TEST_CASE("a squeezed packing is valid and within the height; one that fails is 
           continue;
         }
         ++squeezed;
-        component result = c;
+        packing_component result = c;
         result.offset.clear();
         result.keep_if_lower(found);
         CHECK(result.height <= capacity);
@@ -56,8 +56,8 @@ TEST_CASE("a squeezed packing is valid and within the height; one that fails is 
 
 TEST_CASE("a stop request ends a squeeze and a repacking before the first move") {
   const auto all = test::random_intervals(1, 200, 60, 1000);
-  component c = divide(all, 1)[0];
-  std::vector<std::int64_t> offset = skyline_packer(c)(ranks(c, preference::size));
+  packing_component c = divide_intervals(all, 1)[0];
+  std::vector<std::int64_t> offset = skyline_packer(c)(ranks_by(block_property::size, c));
   c.keep_if_lower(offset);
   std::stop_source source;
   source.request_stop();
@@ -77,7 +77,7 @@ TEST_CASE("repacking keeps to the height that it is given, and keeps blocks apar
   std::size_t packed = 0, refused = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto all = test::random_intervals(seed, 40 + seed % 200, 60, seed % 2 == 0 ? 1000 : 50);
-    for (component& c : divide(all, 1)) {
+    for (packing_component& c : divide_intervals(all, 1)) {
       if (c.blocks() < 20) continue;
       const std::int64_t capacity = c.load + c.load / (seed % 3 == 0 ? 200 : 25);
       const run_control control;

@@ -88,7 +88,7 @@ def mutate(text, replacement):
     overlay = os.path.join(BUILD, "include")
     shutil.rmtree(overlay, ignore_errors=True)
     found = []
-    for path in sorted(glob.glob(ROOT + "/include/remat/execute/*.cuh")):
+    for path in sorted(glob.glob(ROOT + "/include/remat/execute/**/*.cuh", recursive=True)):
         with open(path) as f:
             content = f.read()
         if text in content:

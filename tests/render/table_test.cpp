@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -31,4 +34,42 @@ TEST_CASE("cells beyond the columns are dropped, a table may have no rows") {
   std::ostringstream out;
   table.write(out);
   CHECK(out.str() == "a\n─\n1\n");
+}
+
+TEST_CASE("bytes have a binary unit and at most four digits before it") {
+  CHECK(format_bytes(0) == "0 B");
+  CHECK(format_bytes(1023) == "1023 B");
+  CHECK(format_bytes(1024) == "1.00 KiB");
+  CHECK(format_bytes(1536) == "1.50 KiB");
+  CHECK(format_bytes(10 * 1024) == "10.0 KiB");
+  CHECK(format_bytes(100 * 1024) == "100 KiB");
+  CHECK(format_bytes((1 << 20) - 1) == "1.00 MiB");
+  CHECK(format_bytes(-2048) == "-2.00 KiB");
+  CHECK(format_bytes(std::numeric_limits<std::int64_t>::max()) == "8.00 EiB");
+  // Whatever the size: it never shows 1024 of a unit that has a larger one above it.
+  for (std::int64_t b = 1; b < std::numeric_limits<std::int64_t>::max() / 3; b = b * 2 + b / 3 + 1)
+    for (const std::int64_t d : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}})
+      CHECK(format_bytes(b + d).substr(0, 4) != "1024");
+}
+
+TEST_CASE("seconds have a unit") {
+  CHECK(format_seconds(0) == "0 s");
+  CHECK(format_seconds(1.5) == "1.50 s");
+  CHECK(format_seconds(0.0123) == "12.3 ms");
+  CHECK(format_seconds(4e-6) == "4.00 µs");
+  CHECK(format_seconds(4e-9) == "4.00 ns");
+  CHECK(format_seconds(0.99999) == "1.00 s");
+  CHECK(format_seconds(std::numeric_limits<double>::infinity()) == "–");
+  CHECK(format_time(0.0123, "s") == "12.3 ms");
+  CHECK(format_time(1234567, "") == "1.235e+06");
+  CHECK(format_time(12, "moves") == "12 moves");
+}
+
+TEST_CASE("percentages, and no negative zero") {
+  CHECK(format_percent(0.12345) == "12.3 %");
+  CHECK(format_percent(0.12345, 2) == "12.35 %");
+  CHECK(format_percent(-1e-9) == "0.0 %");
+  CHECK(format_percent(-0.001) == "-0.1 %");
+  CHECK(format_percent(std::nan("")) == "–");
+  CHECK(format_fixed(std::numeric_limits<double>::max(), 0).size() == 309);
 }

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "remat/memory/interval.hpp"
+#include "remat/memory/check.hpp"
 
 namespace remat::test {
 

@@ -5,34 +5,116 @@
 
 #include <atomic>
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
-#include "remat/execute/cuda_captured_step.cuh"
-#include "remat/execute/cuda_error.cuh"
 #include "remat/execute/cuda_kernels.cuh"
-#include "remat/execute/cuda_options.cuh"
-#include "remat/execute/cuda_seed.cuh"
 #include "remat/execute/cuda_stream.cuh"
-#include "remat/execute/detail/cuda_arena.cuh"
 #include "remat/execute/detail/cuda_debug.cuh"
-#include "remat/execute/detail/cuda_device.cuh"
-#include "remat/execute/detail/cuda_fork_join.cuh"
-#include "remat/execute/detail/cuda_range.cuh"
-#include "remat/execute/detail/exclusive_use.hpp"
+#include "remat/execute/detail/cuda_streams.cuh"
 #include "remat/execute/detail/launch_calls.hpp"
-#include "remat/execute/launch_plan.hpp"
 
 namespace remat {
+
+/// How closely `cuda_executor` watches the kernels. Only with `off` can a training step be captured.
+enum class cuda_debug : std::uint8_t {
+  off,  ///< does not watch them
+  /// Waits for each launch, so that an error that the device finds (an illegal address) names its operation.
+  synchronize,
+  /// As `synchronize`, and fills memory that belongs to no tensor with `detail::cuda::poison`: freed memory becomes
+  /// poison, fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
+  poison,
+  /// As `poison`, and compares the arena with a copy on the host after each launch (`detail::cuda::write_check`): a
+  /// kernel that has written outside of its outputs and its workspace is named.
+  check_writes
+};
+
+/// Options of `cuda_executor`.
+struct cuda_options {
+  /// The arena: the caller's device memory (`cuda_memory(span)`), or memory of a pool in a stream's order
+  /// (`cuda_memory(bytes, stream)`). If empty, the executor calls cudaMalloc once, for the plan's bytes. Several
+  /// executors may share one span, as large as the largest of their plans needs: their steps must be ordered, and each
+  /// overwrites the whole arena.
+  cuda_memory arena{};
+  std::int64_t arena_budget = problem::unlimited;  ///< bytes, at least 0: a plan with a larger arena is refused
+  /// The plan's streams 1, 2, …, which the caller owns: created with any flags, priorities or green contexts, and alive
+  /// as long as the executor. Empty: the executor makes them, with cudaStreamNonBlocking.
+  std::vector<cudaStream_t> streams{};
+  /// Of the streams that the executor makes; the stream of `capture()` is always one of them. Smaller numbers are more
+  /// urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
+  int priority = 0;
+  cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
+  /// In a debug mode: tell NVTX which bytes of the arena belong to tensors (`detail::cuda::memory_regions`), so that
+  /// compute-sanitizer sees a kernel that leaves its tensor. Only for an arena that no other executor uses.
+  bool regions = false;
+  bool timing = false;  ///< note when each launch began and ended: two more events a launch
+  bool ranges = false;  ///< an NVTX range around each launch's enqueuing, with the operation's name
+  /// If not null: written before each training step; must outlive the executor. A step with random operations
+  /// (`launch_plan::is_random`) can be captured only with it.
+  const cuda_seed* seed = nullptr;
+};
+
+/// The time of one launch on the device, in milliseconds.
+struct cuda_launch_time {
+  float start = 0;     ///< from the start of the training step
+  float duration = 0;  ///< of its kernel
+};
+
+/// A training step as a CUDA graph that can be replayed. It uses the executor's arena and the memory that was bound at
+/// the capture, and must not outlive either.
+class cuda_captured_step {
+ public:
+  /// Makes `graph` executable, for the executor that owns `arena`. `seed` is written before each launch; null: none is.
+  /// Throws `cuda_error`.
+  cuda_captured_step(cuda_graph graph, const cuda_seed* seed, const detail::cuda::cuda_arena& arena)
+      : graph_(std::move(graph)),
+        exec_(make_cuda_graph_exec(graph_)),
+        seed_(seed),
+        arena_(&arena),
+        device_(detail::cuda::current_device()) {}
+
+  /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
+  /// has one; `kernel_call::seed` stays as at the capture. `stream` may be any but a capturing one.
+  /// Throws `bad_argument` if another device is current than at the capture, `cuda_error`.
+  void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
+    detail::cuda::require_current(device_);
+    arena_->acquire(stream);
+    if (seed_ != nullptr) seed_->set(step_seed, stream);
+    throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
+    arena_->release(stream);
+  }
+
+  /// Replaces the step by `graph`, a new capture of the same executor. Launches that were enqueued before run as they
+  /// were. Returns true if only parameters of nodes were replaced in the executable graph (cudaGraphExecUpdate), false
+  /// if nodes or edges differ, so that it was instantiated anew. Throws `cuda_error`; the step must then be replaced
+  /// again before its next launch.
+  bool update(cuda_graph graph) {
+    cudaGraphExecUpdateResultInfo info{};
+    const cudaError_t code = cudaGraphExecUpdate(exec_.get(), graph.get(), &info);
+    if (code == cudaErrorGraphExecUpdateFailure) {
+      static_cast<void>(cudaGetLastError());
+      exec_ = make_cuda_graph_exec(graph);
+    } else {
+      throw_on_cuda_error(code, "updating the captured step");
+    }
+    graph_ = std::move(graph);
+    return code == cudaSuccess;
+  }
+
+  /// True when the executor that owns `arena` has captured the step.
+  [[nodiscard]] bool is_of(const detail::cuda::cuda_arena& arena) const noexcept { return arena_ == &arena; }
+  /// The captured graph, for the runtime's own functions; this object owns it.
+  [[nodiscard]] cudaGraph_t graph() const noexcept { return graph_.get(); }
+  /// The executable graph, for the runtime's own functions; this object owns it.
+  [[nodiscard]] cudaGraphExec_t exec() const noexcept { return exec_.get(); }
+
+ private:
+  cuda_graph graph_;
+  cuda_graph_exec exec_;
+  const cuda_seed* seed_;
+  const detail::cuda::cuda_arena* arena_;
+  int device_;
+};
 
 /// Runs a schedule on a CUDA device, over the user's kernels, in one arena.
 ///
@@ -67,7 +149,7 @@ class cuda_executor {
         kernels_(std::move(kernels)),
         options_(std::move(options)),
         device_(detail::cuda::current_device()),
-        arena_(std::move(options_.arena), arena_bytes_within(options_.arena_budget),
+        arena_(std::move(options_.arena), static_cast<std::size_t>(plan_.arena_bytes_within(options_.arena_budget)),
                static_cast<std::size_t>(plan_.alignment())),
         own_(make_streams(plan_, options_, device_)),
         streams_(all_streams(plan_, options_, own_)),
@@ -130,9 +212,7 @@ class cuda_executor {
   run_status run(cudaStream_t stream, std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
     prepare("a call before the step");
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
-    capturing_ = status != cudaStreamCaptureStatusNone;
+    capturing_ = is_capturing(stream);
     if (capturing_) {
       require_replayable();
     } else if (stream != checked_) {
@@ -252,8 +332,9 @@ class cuda_executor {
   struct checked_kernels {
     cuda_executor& self;
     void operator()(const cuda_call& call) const {
-      const detail::cuda::range named(self.labels_.empty() ? nullptr : self.labels_[index(call.operation)].c_str());
-      const std::uint32_t times = self.repeats_.empty() ? 1 : self.repeats_[index(call.operation)];
+      const std::size_t o = index(call.operation);
+      const detail::cuda::nvtx_range named(self.labels_.empty() ? nullptr : self.labels_[o].c_str());
+      const std::uint32_t times = self.repeats_.empty() ? 1 : self.repeats_[o];
       for (std::uint32_t i = 0; i < times; ++i) {
         if constexpr (std::same_as<decltype(self.kernels_(call)), cudaError_t>)
           throw_on_cuda_error(self.kernels_(call), "enqueuing it");
@@ -271,7 +352,7 @@ class cuda_executor {
       if (self.regions_) self.regions_->before(i);
       if (self.options_.debug >= cuda_debug::poison) {
         for (const std::uint32_t a : self.plan_.begins(i)) self.fill(a, l.stream);
-        self.fill_workspace(l);
+        self.fill(self.plan_.workspace(i), l.stream);
         self.fill_bound_outputs(i);
       }
       if (self.writes_) self.writes_->before(i, self.stream(l.stream));
@@ -285,18 +366,13 @@ class cuda_executor {
       if (self.options_.debug >= cuda_debug::poison) {
         // All launches before have ended, on every stream: no kernel reads this memory any more.
         for (const std::uint32_t a : self.plan_.frees(i)) self.fill(a, l.stream);
-        self.fill_workspace(l);
+        self.fill(self.plan_.workspace(i), l.stream);
       }
       throw_on_cuda_error(cudaStreamSynchronize(self.stream(l.stream)), "waiting for it");
       if (self.regions_) self.regions_->after(i);
     }
   };
 
-  /// The bytes of the plan's arena.
-  [[nodiscard]] std::size_t arena_bytes_within(std::int64_t budget) const {
-    plan_.require_arena_within(budget);
-    return static_cast<std::size_t>(plan_.arena_bytes());
-  }
   static std::vector<cuda_stream> make_streams(const launch_plan& plan, const cuda_options& options, int device) {
     std::vector<cuda_stream> out;
     if (!options.streams.empty())
@@ -334,14 +410,17 @@ class cuda_executor {
   void require_own(const cuda_captured_step& step) const {
     if (!step.is_of(arena_)) throw bad_argument("the step was captured by another executor; capture it with this one");
   }
+  [[nodiscard]] static bool is_capturing(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
+    return status != cudaStreamCaptureStatusNone;
+  }
   void require_capturable(cudaStream_t stream) const {
     if (detail::cuda::is_legacy(stream))
       throw bad_argument(
           "CUDA cannot capture the legacy default stream; pass a stream that was created, or cudaStreamPerThread");
     detail::cuda::require_stream_of(device_, stream, "the stream");
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
-    if (status != cudaStreamCaptureStatusNone)
+    if (is_capturing(stream))
       throw bad_argument("the stream is capturing already; `run` makes the step a part of that capture");
   }
   [[nodiscard]] cudaStream_t own_capture_stream() {
@@ -462,11 +541,7 @@ class cuda_executor {
     throw_on_cuda_error(cudaMemsetAsync(memory.data(), detail::cuda::poison, memory.size(), stream(s)),
                         "filling memory that holds nothing");
   }
-  void fill(std::uint32_t a, std::uint32_t s) const {
-    fill(arena_.bytes().subspan(static_cast<std::size_t>(plan_.offsets()[a]),
-                                static_cast<std::size_t>(plan_.lives().allocations[a].bytes)),
-         s);
-  }
+  void fill(std::uint32_t a, std::uint32_t s) const { fill(detail::bytes_of(plan_, arena_.bytes(), a), s); }
   /// Fills the outputs in the caller's memory that launch `i` writes anew.
   void fill_bound_outputs(std::uint32_t i) const {
     const launch& l = plan_.launches()[i];
@@ -474,15 +549,12 @@ class cuda_executor {
     for (std::size_t x = 0; x < outputs.size(); ++x)
       if (outputs[x].allocation == launch_argument::bound && outputs[x].adds == 0) fill(calls_[i].outputs[x], l.stream);
   }
-  void fill_workspace(const launch& l) const {
-    if (const std::uint32_t a = plan_.lives().workspace[l.step]; a != lifetimes::no_allocation) fill(a, l.stream);
-  }
 
   launch_plan plan_;
   Kernels kernels_;
   cuda_options options_;
   int device_;
-  detail::cuda_arena arena_;
+  detail::cuda::cuda_arena arena_;
   std::vector<cuda_stream> own_;       // the plan's streams but stream 0, unless they are the caller's
   std::vector<cudaStream_t> streams_;  // all of the plan; stream 0 is that of the last run
   detail::launch_calls<cudaStream_t> calls_;

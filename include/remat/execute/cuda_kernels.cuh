@@ -3,18 +3,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <bit>
 #include <concepts>
-#include <cstddef>
-#include <functional>
-#include <string>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
+#include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/kernels.hpp"
-#include "remat/graph/concepts.hpp"
 
 namespace remat {
 
@@ -24,7 +19,7 @@ using cuda_call = kernel_call<cudaStream_t>;
 /// The kernels of a graph on CUDA, as one callable.
 ///
 /// Semantics: as `kernels_for`, with a result that is void or cudaError_t. The executor checks a returned code, and the
-/// runtime's last error in both cases. Return the code where kernels are launched by a library that contains a CUDA
+/// runtime's last error in both cases. Return the code if kernels are launched by a library that contains a CUDA
 /// runtime of its own (a shared library with a static runtime): the executor's runtime does not see the errors of
 /// another one. Models: `cuda_kernel_table`, `kernel_table<cuda_call>`, lambdas, `cuda_stand_in_kernels`.
 template <class K>
@@ -66,33 +61,52 @@ class cuda_kernel {
 ///
 ///     cuda_kernel_table kernels(graph);
 ///     kernels[matmul] = [](const cuda_call& c) { return my_library_matmul(…, c.stream); };  // a cudaError_t
-class cuda_kernel_table {
+using cuda_kernel_table = kernel_table<cuda_call, cuda_kernel>;
+
+namespace detail::cuda {
+
+/// The same function as `splitmix64`, for host and device code.
+__host__ __device__ constexpr std::uint64_t mix(std::uint64_t z) noexcept {
+  z += golden;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace detail::cuda
+
+/// The same function as `kernel_seed`, for host and device code.
+[[nodiscard]] __host__ __device__ constexpr std::uint64_t cuda_kernel_seed(std::uint64_t step_seed, op_id o) noexcept {
+  return detail::cuda::mix(detail::cuda::mix(step_seed) + detail::golden * static_cast<std::uint64_t>(o));
+}
+
+/// The seed of a training step in device memory, for random kernels of captured steps. A capture fixes the values of
+/// its kernels' arguments, not the content of memory that they read.
+///
+/// A kernel calls `cuda_kernel_seed(*get(), operation)`. The executor writes the seed before each training step, in the
+/// order of the step's stream, and waits for nothing.
+class cuda_seed {
  public:
-  /// A table without operations.
-  cuda_kernel_table() = default;
-  /// Empty kernels for all operations of `g`.
-  template <data_flow_graph G>
-  explicit cuda_kernel_table(const G& g) : kernels_(static_cast<std::size_t>(g.num_operations())) {}
-  /// The given kernels: entry i is the kernel of operation i.
-  explicit cuda_kernel_table(std::vector<cuda_kernel> kernels) : kernels_(std::move(kernels)) {}
+  /// Allocates the memory of the seed on the current device; the seed is undefined before `set`. Throws `cuda_error`.
+  cuda_seed() : memory_(sizeof(std::uint64_t)) {}
+  /// The address of the seed on the device, for kernels.
+  [[nodiscard]] const std::uint64_t* get() const noexcept { return memory_.as<std::uint64_t>().data(); }
 
-  /// The number of operations, with and without kernels.
-  [[nodiscard]] std::size_t size() const noexcept { return kernels_.size(); }
-  /// The kernel of operation `o`, empty if it has none. Precondition: `o` is below `size()`.
-  [[nodiscard]] cuda_kernel& operator[](op_id o) noexcept { return kernels_[index(o)]; }
-  /// The kernel of operation `o`, empty if it has none. Precondition: `o` is below `size()`.
-  [[nodiscard]] const cuda_kernel& operator[](op_id o) const noexcept { return kernels_[index(o)]; }
-
-  /// Calls the operation's kernel; returns its code. Throws `bad_argument` that names the operation if it has none.
-  cudaError_t operator()(const cuda_call& call) const {
-    const std::size_t o = index(call.operation);
-    if (o >= kernels_.size() || !kernels_[o])
-      throw bad_argument("operation " + std::to_string(o) + " has no kernel in the table");
-    return kernels_[o](call);
+  /// Enqueues the writing of `seed`. Throws `cuda_error`.
+  void set(std::uint64_t seed, cudaStream_t stream) const {
+    // A fill takes its value when it is enqueued; a copy would read host memory later, or wait until it has been read.
+    // One fill for each stretch of equal bytes: two or three if the seed counts steps.
+    const auto bytes = std::bit_cast<std::array<unsigned char, sizeof seed>>(seed);
+    for (std::size_t i = 0; i < bytes.size();) {
+      std::size_t end = i + 1;
+      while (end < bytes.size() && bytes[end] == bytes[i]) ++end;
+      throw_on_cuda_error(cudaMemsetAsync(memory_.data() + i, bytes[i], end - i, stream), "writing the step's seed");
+      i = end;
+    }
   }
 
  private:
-  std::vector<cuda_kernel> kernels_;
+  cuda_memory memory_;
 };
 
 }  // namespace remat

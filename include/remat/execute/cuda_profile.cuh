@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/cuda_error.cuh"
-#include "remat/execute/cuda_kernels.cuh"
-#include "remat/execute/cuda_stream.cuh"
-#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"
-#include "remat/execute/profile_and_plan.hpp"
-#include "remat/graph/concepts.hpp"
 
 namespace remat {
 
@@ -35,7 +19,7 @@ struct cuda_profile_options {
   std::uint32_t repeats = 20;  ///< at least 1
 };
 
-namespace detail::cuda_profiling {
+namespace detail::cuda_profile {
 
 /// Runs of a captured step that are waited for: a model of `timed_executor`.
 template <cuda_kernels Kernels>
@@ -102,7 +86,7 @@ void measure_repeated(cuda_executor<Kernels>& executor, const cuda_profile_optio
     if (times[o] != 1) out.times.seconds[o] = again.times.seconds[o];
 }
 
-}  // namespace detail::cuda_profiling
+}  // namespace detail::cuda_profile
 
 /// Measures the operations of a training step on the device: captures the step, replays it several times, and takes the
 /// median (or the least) time of each operation, from events around its kernels.
@@ -123,7 +107,7 @@ template <cuda_kernels Kernels>
   throw_on_cuda_error(cudaDeviceSynchronize(), "waiting for the device before measuring");
   profile_report out;
   {
-    detail::cuda_profiling::replays<Kernels> runs(executor);
+    detail::cuda_profile::replays<Kernels> runs(executor);
     out = remat::profile(runs, options.profile);
   }
   profile_options rest = options.profile;
@@ -132,7 +116,7 @@ template <cuda_kernels Kernels>
     if (rest.time_limit.count() <= 0) return out;
   }
   rest.step_seed += options.profile.warm_up + options.profile.runs;
-  if (out.runs != 0) detail::cuda_profiling::measure_repeated(executor, options, rest, out);
+  if (out.runs != 0) detail::cuda_profile::measure_repeated(executor, options, rest, out);
   return out;
 }
 

@@ -5,21 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/cuda_error.cuh"
-#include "remat/execute/cuda_stream.cuh"
-#include "remat/graph/concepts.hpp"
-#include "remat/problem/problem.hpp"
 
 namespace remat {
 
@@ -27,51 +14,46 @@ namespace remat {
 struct cuda_stand_in_options {
   double burn = 0;  ///< duration of a kernel, in seconds for each unit of the problem's times; 0: as short as possible
   const cuda_seed* seed = nullptr;  ///< if not null: kernels read the training step's seed there when they run
-  /// Seconds, at most so long before, within and after each kernel; the lengths are random. A missing wait then shows
-  /// even where the device is fast enough to hide it: a stream falls behind another one by more than its kernels take.
-  /// Replays repeat the delays of the capture. 0: none.
+  /// Seconds: the greatest delay before, within and after each kernel; the lengths are random. A missing wait then
+  /// shows even if the device is fast enough to hide it: a stream falls behind another one by more than its kernels
+  /// take. Replays repeat the delays of the capture. 0: none.
   double delay = 0;
   std::uint64_t delay_seed = 0;  ///< of the lengths of the delays
 };
 
-/// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may have them).
+/// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may define
+/// them).
 namespace detail::cuda_stand_in {
 
-inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
+using cuda::mix;
 
-__host__ __device__ constexpr std::uint64_t mix(std::uint64_t z) noexcept {
-  z += golden;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 __host__ __device__ constexpr std::uint64_t constant(std::size_t word) noexcept {
   return word == 0 ? 1 : mix(word) | 1;
 }
 __host__ __device__ constexpr std::uint64_t low(std::uint64_t v, std::size_t bytes) noexcept {
   return bytes >= 8 ? v : v & ((std::uint64_t{1} << (8 * bytes)) - 1);
 }
-/// The first `room` bytes (at most 8) of the word at `at`, lowest byte first.
-__host__ __device__ inline std::uint64_t load(const std::byte* at, std::size_t room) noexcept {
-  if (room >= 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0) return *reinterpret_cast<const std::uint64_t*>(at);
+/// The first `bytes` bytes (at most 8) of the word at `at`, lowest byte first.
+__host__ __device__ inline std::uint64_t load(const std::byte* at, std::size_t bytes) noexcept {
+  if (bytes >= 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0) return *reinterpret_cast<const std::uint64_t*>(at);
   std::uint64_t v = 0;
-  for (std::size_t b = 0; b < 8 && b < room; ++b) v |= static_cast<std::uint64_t>(at[b]) << (8 * b);
+  for (std::size_t b = 0; b < 8 && b < bytes; ++b) v |= static_cast<std::uint64_t>(at[b]) << (8 * b);
   return v;
 }
-__host__ __device__ inline void store(std::byte* at, std::size_t room, std::uint64_t v) noexcept {
-  if (room >= 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0) {
+__host__ __device__ inline void store(std::byte* at, std::size_t bytes, std::uint64_t v) noexcept {
+  if (bytes >= 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0) {
     *reinterpret_cast<std::uint64_t*>(at) = v;
     return;
   }
-  for (std::size_t b = 0; b < 8 && b < room; ++b) at[b] = static_cast<std::byte>(v >> (8 * b));
+  for (std::size_t b = 0; b < 8 && b < bytes; ++b) at[b] = static_cast<std::byte>(v >> (8 * b));
 }
 
 /// Some inputs of an operation, as one argument of a device kernel.
 struct some_inputs {
-  static constexpr std::size_t most = 200;
+  static constexpr std::size_t max_inputs = 200;
   std::size_t count = 0;
-  const std::byte* data[most]{};
-  std::uint32_t bytes[most]{};  ///< up to 8 of each
+  const std::byte* data[max_inputs]{};
+  std::uint32_t bytes[max_inputs]{};  ///< up to 8 of each
 };
 
 /// Writes to `*to` a hash of `*from` (if null: of the operation and its seed) and of the inputs' values. One thread.
@@ -97,8 +79,8 @@ __global__ void write(std::byte* out, std::size_t bytes, std::uint64_t value, co
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i * 8 < bytes; i += stride) {
     std::byte* const at = out + i * 8;
-    const std::size_t room = bytes - i * 8;
-    store(at, room, v * constant(i) + (adds ? load(at, room) : 0));
+    const std::size_t left = bytes - i * 8;
+    store(at, left, v * constant(i) + (adds ? load(at, left) : 0));
   }
 }
 
@@ -115,8 +97,8 @@ __global__ void verify(const std::byte* memory, std::size_t bytes, const std::ui
   const std::uint64_t v = from != nullptr ? mix(*from) : load(memory, bytes);
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i * 8 < bytes; i += stride) {
-    const std::size_t room = bytes - i * 8;
-    if (load(memory + i * 8, room) != low(v * constant(i), room) && atomicCAS(&result->found, 0ULL, what) == 0)
+    const std::size_t left = bytes - i * 8;
+    if (load(memory + i * 8, left) != low(v * constant(i), left) && atomicCAS(&result->found, 0ULL, what) == 0)
       result->word = i;
   }
 }
@@ -148,30 +130,16 @@ class cuda_stand_in_kernels {
   /// finite, `cuda_error` if the device gives no memory.
   template <data_flow_graph G>
   cuda_stand_in_kernels(const G& graph, const problem& p, const cuda_stand_in_options& options = {})
-      : options_(options) {
+      : options_(options), graph_(detail::read_arguments(graph)), time_(p.graph().time) {
     if (!(options.burn >= 0) || !std::isfinite(options.burn))
       throw bad_argument("burn is " + std::to_string(options.burn) + "; it must be finite and not negative");
     if (!(options.delay >= 0) || !std::isfinite(options.delay))
       throw bad_argument("delay is " + std::to_string(options.delay) + "; it must be finite and not negative");
-    const flat_graph& s = p.graph();
-    time_ = s.time;
-    for (std::uint32_t o = 0; o < s.num_operations; ++o) {
-      const auto id = static_cast<op_id>(o);
-      std::size_t inputs = 0;
-      for (const tensor_id t : graph.inputs(id)) {
-        inputs_.values.push_back(static_cast<std::uint32_t>(index(t)));
-        ++inputs;
-      }
-      for (const tensor_id t : graph.outputs(id)) outputs_.values.push_back(static_cast<std::uint32_t>(index(t)));
-      inputs_.end_row();
-      outputs_.end_row();
+    for (std::uint32_t o = 0; o < p.graph().num_operations; ++o) {
       first_hash_.push_back(hashes_);
-      hashes_ += std::max<std::size_t>(1, (inputs + in::most - 1) / in::most);
+      hashes_ += std::max<std::size_t>(1, (graph_.inputs[o].size() + in::max_inputs - 1) / in::max_inputs);
     }
     first_hash_.push_back(hashes_);
-    if constexpr (named_graph<G>)
-      for (std::uint32_t t = 0; t < s.num_tensors; ++t)
-        names_.emplace_back(std::string_view(graph.name(static_cast<tensor_id>(t))));
     memory_ = cuda_memory(sizeof(detail::cuda_stand_in::mistake) + hashes_ * sizeof(std::uint64_t));
     throw_on_cuda_error(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the stand-in kernels' memory");
   }
@@ -184,7 +152,7 @@ class cuda_stand_in_kernels {
     std::uint64_t* h = hashes() + first_hash_[o];
     for (std::size_t i = 0, part = 0; part == 0 || i < c.inputs.size(); ++part) {
       in some;
-      for (; i < c.inputs.size() && some.count < in::most; ++i, ++some.count) {
+      for (; i < c.inputs.size() && some.count < in::max_inputs; ++i, ++some.count) {
         some.data[some.count] = c.inputs[i].data();
         some.bytes[some.count] = static_cast<std::uint32_t>(std::min<std::size_t>(c.inputs[i].size(), 8));
       }
@@ -193,23 +161,22 @@ class cuda_stand_in_kernels {
                                   options_.seed != nullptr ? options_.seed->get() : nullptr, some);
     }
     h = hashes() + first_hash_[o + 1] - 1;
-    verify_all(c, c.inputs, false, nullptr);
+    verify_all(c, c.inputs, false);
     wait_a_while(c.stream);
     write(c.workspace, 0, h, false, c.stream);
     for (std::size_t i = 0; i < c.outputs.size(); ++i)
-      write(c.outputs[i], detail::cuda_stand_in::golden * (i + 1), h, c.adds[i] != 0, c.stream);
+      write(c.outputs[i], detail::golden * (i + 1), h, c.adds[i] != 0, c.stream);
     if (options_.burn > 0)
       detail::cuda_stand_in::spin<><<<1, 1, 0, c.stream>>>(static_cast<std::uint64_t>(time_[o] * options_.burn * 1e9));
     wait_a_while(c.stream);
-    verify_all(c, c.inputs, false, nullptr);
-    verify_all(c, c.outputs, true, nullptr);
+    verify_all(c, c.inputs, false);
+    verify_all(c, c.outputs, true);
     verify(c.workspace, no_argument, c, true, h);
   }
 
   /// Fills a parameter or an input in device memory with the content that `stand_in_kernels::fill` gives it.
   void fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed, cudaStream_t stream) const {
-    write(memory, detail::cuda_stand_in::mix(seed ^ detail::cuda_stand_in::mix(~std::uint64_t{index(t)})), nullptr,
-          false, stream);
+    write(memory, detail::cuda::mix(seed ^ detail::cuda::mix(~std::uint64_t{index(t)})), nullptr, false, stream);
     throw_on_cuda_error(cudaGetLastError(), "filling a tensor");
   }
 
@@ -227,10 +194,9 @@ class cuda_stand_in_kernels {
     if (argument == no_argument) {
       text += "another kernel wrote to its workspace";
     } else {
-      const std::uint32_t t = (what & 1) != 0 ? outputs_[o][argument] : inputs_[o][argument];
-      text += ((what & 1) != 0 ? "output tensor " : "input tensor ") + std::to_string(t);
-      if (t < names_.size() && !names_[t].empty()) text += " (" + names_[t] + ")";
-      text += " does not follow from its first word";
+      const bool is_output = (what & 1) != 0;
+      const std::uint32_t t = is_output ? graph_.outputs[o][argument] : graph_.inputs[o][argument];
+      text += (is_output ? "output " : "input ") + graph_.label(tensor_id{t}) + " does not follow from its first word";
     }
     throw error(text + ", at byte " + std::to_string(m.word * 8));
   }
@@ -257,10 +223,10 @@ class cuda_stand_in_kernels {
   /// Half of the delays are 0, so that some streams run ahead while others wait.
   void wait_a_while(cudaStream_t stream) const {
     if (options_.delay <= 0) return;
-    const std::uint64_t drawn = detail::cuda_stand_in::mix(options_.delay_seed ^ detail::cuda_stand_in::mix(delays_++));
+    const std::uint64_t drawn = detail::cuda::mix(options_.delay_seed ^ detail::cuda::mix(delays_++));
     if ((drawn & 1) != 0) return;
-    const double part = static_cast<double>(drawn >> 11) * 0x1p-53;
-    detail::cuda_stand_in::spin<><<<1, 1, 0, stream>>>(static_cast<std::uint64_t>(options_.delay * part * 1e9));
+    const double share = static_cast<double>(drawn >> 11) * 0x1p-53;
+    detail::cuda_stand_in::spin<><<<1, 1, 0, stream>>>(static_cast<std::uint64_t>(options_.delay * share * 1e9));
   }
   static unsigned blocks(std::size_t bytes) noexcept {
     return static_cast<unsigned>(std::min<std::size_t>((bytes / 8 + threads) / threads, 512));
@@ -280,14 +246,13 @@ class cuda_stand_in_kernels {
         memory.data(), memory.size(), from, what, reinterpret_cast<detail::cuda_stand_in::mistake*>(memory_.data()));
   }
   template <class Spans>
-  void verify_all(const cuda_call& c, const Spans& spans, bool output, const std::uint64_t* from) const {
-    for (std::size_t i = 0; i < spans.size(); ++i) verify(spans[i], i, c, output, from);
+  void verify_all(const cuda_call& c, const Spans& spans, bool output) const {
+    for (std::size_t i = 0; i < spans.size(); ++i) verify(spans[i], i, c, output, nullptr);
   }
 
   cuda_stand_in_options options_;
-  index_rows inputs_, outputs_;  // operation → tensors in the graph's order
+  detail::graph_arguments graph_;
   std::vector<double> time_;
-  std::vector<std::string> names_;
   std::vector<std::size_t> first_hash_;  // operation → the first of its hashes; the last one counts
   std::size_t hashes_ = 0;
   mutable std::uint64_t delays_ = 0;  // how many were drawn

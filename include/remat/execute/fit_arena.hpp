@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
-#include <vector>
 
-#include "remat/core/id.hpp"
-#include "remat/core/run.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
@@ -20,7 +15,7 @@ namespace remat {
 /// Schedules whose arena is within a budget. An arena is larger than the peak: sizes are rounded up to the alignment,
 /// and addresses leave gaps. A solver bounds the peak alone.
 
-/// The problem whose peak is the load of an arena: every size is the room that it takes in the arena.
+/// The problem whose peak is the load of an arena: every size is the bytes that it takes of the arena.
 ///
 /// Sizes of tensors and workspaces are rounded up to a multiple of `alignment` bytes. Tensors in `elsewhere` do not lie
 /// in the arena, and have size 0. The result has no budget and no known bound. Times and the structure are those of
@@ -40,19 +35,19 @@ struct fit_arena_options {
   /// The share of the first solve in the limits.
   static constexpr double first_share = 0.2;
 
-  std::int64_t budget = problem::unlimited;  ///< bytes, for the arena; the budget of the problem is not looked at
+  std::int64_t budget = problem::unlimited;  ///< bytes, for the arena; the budget of the problem is ignored
   /// Tensors that lie elsewhere, such as outputs in memory of the caller. They count in the peak and not in the arena,
   /// so the arena may be below the peak.
   std::vector<tensor_id> elsewhere{};
   memory_plan_options memory{};  ///< alignment, and seed of the packing; `enough` and the limits are set by `fit_arena`
-  std::uint32_t solves = 8;      ///< most solves, at least 1
+  std::uint32_t solves = 8;      ///< at most so many solves; at least 1
   run_control run{};             ///< of all solves and packings together
 };
 
 /// The answer of `fit_arena`: a solution whose arena is within the budget, with the arena.
 ///
 /// `peak_bytes` and `time` are those of the plan in the problem that was given, and `lower_bound` holds for all
-/// schedules whose arena is within the budget. Without a plan, `status` is `infeasible` only where a solver has proven
+/// schedules whose arena is within the budget. Without a plan, `status` is `infeasible` only if a solver has proven
 /// that no arena is within the budget.
 struct arena_solution : solution {
   /// The arena of the plan: `offsets[i]` is that of `lifetimes_of(p, *plan).allocations[i]`. It has passed
@@ -60,7 +55,7 @@ struct arena_solution : solution {
   std::optional<memory_plan> memory{};
   std::int64_t solved_budget = 0;   ///< bytes: the peak budget of the solve that found the plan; else of the last solve
   std::int64_t smallest_arena = 0;  ///< bytes, of all schedules whose arena was planned; 0 if there was none
-  std::uint32_t solves = 0;         ///< that were made
+  std::uint32_t solves = 0;         ///< the number of solves that were made
 };
 
 /// A fast schedule whose arena is within a budget, by a solver that bounds the peak.
@@ -71,11 +66,11 @@ struct arena_solution : solution {
 /// 1. The first solve gets the whole budget and a fifth of the limits. Its schedule is packed until the arena is within
 ///    the budget; an arena that comes near gets more work.
 /// 2. If the arena fits and a limit ended the solve, the second solve has the same budget, and most of the limits.
-/// 3. If it does not fit, the budget of the next solve is lower by what was missing and half of the gaps, and by twice
+/// 3. If it does not fit, the budget of the next solve is lower by the missing bytes and half of the gaps, and by twice
 ///    as much after each further failure.
 /// 4. Budgets between the lowest that was too large and the highest that was not are then bisected, as long as a faster
-///    schedule is known for the former. The fastest schedule that fits is the answer, from whichever solve.
-/// 5. If none fits, what is left of the limits goes into packing the schedule whose arena came nearest.
+///    schedule is known for the former. The fastest schedule that fits is the answer, whichever solve found it.
+/// 5. If none fits, the rest of the limits goes into packing the schedule whose arena came nearest.
 ///
 /// If a first solve that no limit ended finds no schedule, no other is made, and its status is the answer's. `optimal`
 /// says that the time meets a lower bound that was proven within the whole budget. If schedules were found and none
@@ -83,12 +78,12 @@ struct arena_solution : solution {
 ///
 /// Limits: each solve and each packing gets a share of what is left, a packing at most three tenths but for the last. A
 /// unit of work is one of the solver's; the work of a packing grows with the limit of work, and is not counted in it.
-/// Without a limit of time, equal input, seed and work limit give the same answer if they do so for the solver.
+/// Without a limit of time, equal input, seed and work limit give the same answer if the solver keeps that promise.
 /// Cancellation: as `solve`, `plan_memory` and the checker; the limits are polled before each solve but the first. A
 /// schedule that was found when the stop request came is still packed, without a search, and is the answer if it fits.
 ///
-/// Throws `bad_argument` for `solves` = 0, a negative budget, what `arena_problem` refuses, and a schedule of `solve`
-/// that is not legal; and what `solve` throws.
+/// Throws `bad_argument` for `solves` = 0, a negative budget, the arguments that `arena_problem` refuses, and a
+/// schedule of `solve` that is not legal; exceptions of `solve` propagate.
 [[nodiscard]] arena_solution fit_arena_by(const problem& p,
                                           const std::function<solution(const problem&, const run_control&)>& solve,
                                           const fit_arena_options& options = {});

@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <memory_resource>
-#include <span>
+#include <mutex>
 #include <stop_token>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "remat/core/id.hpp"
-#include "remat/execute/detail/exclusive_use.hpp"
-#include "remat/execute/detail/launch_calls.hpp"
-#include "remat/execute/detail/memory_guard.hpp"
+#include "remat/execute/detail/host_memory.hpp"
 #include "remat/execute/detail/worker_threads.hpp"
-#include "remat/execute/kernels.hpp"
-#include "remat/execute/launch_plan.hpp"
-#include "remat/problem/problem.hpp"
 
 namespace remat {
 
@@ -44,41 +32,13 @@ struct launch_time {
   std::chrono::nanoseconds duration{};  ///< of its kernel
 };
 
-/// The result of one run. The spans are valid until the next run.
+/// The result of one run. The times are valid until the next run.
 struct host_report {
-  run_status status = run_status::done;    ///< how the run ended
-  std::size_t launches = 0;                ///< that have run: all, unless the run was cancelled
-  double seconds = 0;                      ///< wall clock
-  std::int64_t arena_bytes = 0;            ///< of the arena
-  std::int64_t peak_bytes = 0;             ///< of the schedule
-  std::span<const std::int64_t> memory{};  ///< of each launch: bytes in use while it runs
-  std::span<const launch_time> times{};    ///< of each launch; empty without `timing`
+  run_status status = run_status::done;  ///< how the run ended
+  std::size_t launches = 0;              ///< that have run: all, unless the run was cancelled
+  double seconds = 0;                    ///< wall clock
+  std::span<const launch_time> times{};  ///< of each launch; empty without `timing`
 };
-
-namespace detail::host {
-
-/// The arena of one executor: one allocation, or the caller's memory.
-class arena_memory {
- public:
-  /// `given`: the caller's memory, if not null. Throws `bad_argument` if the resource gives no memory.
-  arena_memory(std::pmr::memory_resource* resource, std::span<std::byte> given, std::int64_t bytes,
-               std::int64_t alignment);
-  arena_memory(const arena_memory&) = delete;
-  arena_memory& operator=(const arena_memory&) = delete;
-  ~arena_memory();
-  [[nodiscard]] std::span<std::byte> range() const noexcept { return range_; }
-
- private:
-  std::span<std::byte> range_;
-  std::pmr::memory_resource* resource_ = nullptr;  // null: the memory is the caller's
-  std::size_t alignment_ = 1;
-};
-
-/// Clears the streams' errors, and rethrows the `execution_error` whose step is the earliest; another exception takes
-/// precedence. Precondition: at least one is not null.
-[[noreturn]] void rethrow_earliest(std::span<std::exception_ptr> errors);
-
-}  // namespace detail::host
 
 /// Runs a schedule on the CPU, over the user's kernels, in one arena: one training step after the other.
 ///
@@ -98,13 +58,14 @@ class host_executor {
   host_executor(launch_plan plan, Kernels kernels, const host_options& options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
-        arena_(options.memory, options.arena, arena_bytes_within(options.arena_budget), plan_.alignment()),
-        calls_(plan_, arena_.range(), streams_of(plan_)),
+        arena_(detail::host::allocate_arena(options.memory, options.arena,
+                                            plan_.arena_bytes_within(options.arena_budget), plan_.alignment())),
+        calls_(plan_, arena_ ? std::span(arena_.get(), static_cast<std::size_t>(plan_.arena_bytes())) : options.arena,
+               streams_of(plan_)),
         guard_(plan_, calls_, options.debug, options.check_inputs),
         watched_(options.debug != host_debug::off || options.check_inputs),
         times_(options.timing ? plan_.size() : 0),
         ran_(plan_.num_streams(), 0),
-        errors_(plan_.num_streams()),
         events_(plan_.num_events(), spins(plan_)),
         threads_(watched_ ? 1 : plan_.num_streams(), spins(plan_), &host_executor::run_stream, this) {}
   host_executor(const host_executor&) = delete;
@@ -129,8 +90,8 @@ class host_executor {
   ///
   /// Throws `bad_argument`, before anything runs, if a tensor is not bound, if a bound output shares bytes with another
   /// bound tensor, or if another call of `run` has not ended: that one goes on undisturbed. Throws `execution_error` if
-  /// a kernel throws: it names the operation and nests what the kernel threw (if several kernels throw, the one that is
-  /// earliest in the schedule counts). The other threads then stop before their next launch, and the next run begins
+  /// a kernel throws: it names the operation and nests what the kernel threw. If several kernels throw, the one that is
+  /// earliest in the schedule counts. The other threads then stop before their next launch, and the next run begins
   /// anew.
   host_report run(std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
@@ -140,20 +101,14 @@ class host_executor {
     failed_.store(false, std::memory_order_relaxed);
     events_.begin_run();
     begun_ = clock::now();
+    if (watched_) guard_.begin_run();
+    threads_.run();
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     host_report report;
-    if (watched_) {
-      guard_.begin_run();
-      report.launches = issue_watched();
-    } else {
-      threads_.run();
-      if (failed_.load(std::memory_order_relaxed)) detail::host::rethrow_earliest(errors_);
-      for (const std::size_t n : ran_) report.launches += n;
-    }
+    for (const std::size_t n : ran_) report.launches += n;
+    if (watched_ && report.launches == plan_.size()) guard_.end_run();
     report.seconds = std::chrono::duration<double>(clock::now() - begun_).count();
     report.status = report.launches == plan_.size() ? run_status::done : run_status::cancelled;
-    report.arena_bytes = plan_.arena_bytes();
-    report.peak_bytes = plan_.peak_bytes();
-    report.memory = plan_.memory();
     report.times = times_;
     return report;
   }
@@ -163,37 +118,25 @@ class host_executor {
   /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   /// The arena, in host memory.
-  [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_.range(); }
+  [[nodiscard]] std::span<std::byte> arena() const noexcept { return calls_.arena(); }
   /// The executor's kernels.
   [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
 
  private:
   using clock = std::chrono::steady_clock;
 
-  struct stopwatch {
-    host_executor& self;
-    void before(std::uint32_t i) const noexcept { self.times_[i].start = clock::now() - self.begun_; }
-    void after(std::uint32_t i) const noexcept {
-      self.times_[i].duration = clock::now() - self.begun_ - self.times_[i].start;
-    }
-  };
-  struct guard_and_stopwatch {
+  /// Watches the launches, and notes their times.
+  struct watch {
     host_executor& self;
     void before(std::uint32_t i) const {
-      self.guard_.before(i);
-      if (!self.times_.empty()) stopwatch{self}.before(i);
+      if (self.watched_) self.guard_.before(i);
+      if (!self.times_.empty()) self.times_[i].start = clock::now() - self.begun_;
     }
     void after(std::uint32_t i) const {
-      if (!self.times_.empty()) stopwatch{self}.after(i);
-      self.guard_.after(i);
+      if (!self.times_.empty()) self.times_[i].duration = clock::now() - self.begun_ - self.times_[i].start;
+      if (self.watched_) self.guard_.after(i);
     }
   };
-
-  /// The bytes of the plan's arena.
-  [[nodiscard]] std::int64_t arena_bytes_within(std::int64_t budget) const {
-    plan_.require_arena_within(budget);
-    return plan_.arena_bytes();
-  }
 
   static std::vector<host_stream> streams_of(const launch_plan& plan) {
     std::vector<host_stream> out(plan.num_streams());
@@ -208,55 +151,53 @@ class host_executor {
 
   static void run_stream(void* self, std::uint32_t s) { static_cast<host_executor*>(self)->issue_stream(s); }
 
-  /// Issues the launches of stream `s`, on its own thread.
+  /// Issues the launches of stream `s`, on its own thread; if they are watched, those of all streams.
   void issue_stream(std::uint32_t s) noexcept {
-    const std::span<const std::uint32_t> which = plan_.of_stream(s);
+    const std::span<const std::uint32_t> which = watched_ ? plan_.in_order() : plan_.of_stream(s);
     const std::stop_token& stop_token = *stop_;
     const auto stop = [&] { return failed_.load(std::memory_order_relaxed) || stop_token.stop_requested(); };
     ran_[s] = 0;
     try {
-      ran_[s] = times_.empty() ? issue(plan_, calls_, which, seed_, events_, kernels_, stop)
-                               : issue(plan_, calls_, which, seed_, events_, kernels_, stop, stopwatch{*this});
+      ran_[s] = times_.empty() && !watched_ ? issue(plan_, calls_, which, seed_, events_, kernels_, stop)
+                                            : issue(plan_, calls_, which, seed_, events_, kernels_, stop, watch{*this});
       if (ran_[s] == which.size()) return;
+    } catch (const execution_error& e) {
+      keep_error(e.step());
     } catch (...) {
-      errors_[s] = std::current_exception();
-      failed_.store(true, std::memory_order_relaxed);
+      keep_error(0);
     }
     // The run is over. Other threads may wait for events of launches that will not run: wake them, to see it too.
     for (const std::uint32_t i : which)
       if (const std::uint32_t e = plan_.launches()[i].event; e != launch::no_event) events_.record(e, s);
   }
 
-  /// Issues all launches on the calling thread, watched by the guard.
-  std::size_t issue_watched() {
-    detail::host::no_events device;
-    const auto stop = [this] { return stop_->stop_requested(); };
-    const std::size_t n =
-        issue(plan_, calls_, plan_.in_order(), seed_, device, kernels_, stop, guard_and_stopwatch{*this});
-    if (n == plan_.size()) guard_.end_run();
-    return n;
+  /// Keeps the exception that is being handled if it is that of the earliest step so far.
+  void keep_error(std::size_t step) noexcept {
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    failed_.store(true, std::memory_order_relaxed);
+    if (error_ && step >= error_step_) return;
+    error_ = std::current_exception();
+    error_step_ = step;
   }
 
   launch_plan plan_;
   Kernels kernels_;
-  detail::host::arena_memory arena_;
+  std::shared_ptr<std::byte> arena_;  // null: the memory is the caller's
   detail::launch_calls<host_stream> calls_;
   detail::host::memory_guard guard_;
   bool watched_;
   std::vector<launch_time> times_;
-  std::vector<std::size_t> ran_;            // of each stream
-  std::vector<std::exception_ptr> errors_;  // of each stream
+  std::vector<std::size_t> ran_;  // of each stream
   detail::host::host_events events_;
   std::uint64_t seed_ = 0;
   const std::stop_token* stop_ = nullptr;  // of the run
   clock::time_point begun_{};
   std::atomic<bool> in_use_{false};
   std::atomic<bool> failed_{false};
+  std::mutex error_mutex_;
+  std::exception_ptr error_{};  // of the run: the one of the earliest step
+  std::size_t error_step_ = 0;
   detail::host::worker_threads threads_;  // last: they use the rest
 };
 
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/execute/impl/host.hpp"
-#endif

@@ -19,9 +19,9 @@ namespace remat {
 ///
 /// `Stream` depends on the executor: `host_stream` on the CPU; `cudaStream_t` on CUDA, where the spans are device
 /// memory and the kernel only enqueues its work on `stream`. Each span has as many bytes as its tensor. A span in the
-/// arena has the memory plan's alignment. A span in the caller's memory (a parameter, an input, a bound output) begins
-/// where the caller has bound it: a kernel that needs an alignment there must agree on it with the caller. The spans
-/// are valid during the call; on CUDA, until the enqueued work has ended.
+/// arena has the memory plan's alignment. A span in the caller's memory (a parameter, an input, a bound output) has the
+/// address that the caller has bound: a kernel that needs an alignment there must agree on it with the caller. The
+/// spans are valid during the call; on CUDA, until the enqueued work has ended.
 template <class Stream>
 struct kernel_call {
   using stream_type = Stream;  ///< the type of `stream`
@@ -76,10 +76,10 @@ concept kernels_for = requires(K& kernels, const kernel_call<Stream>& call) {
 ///
 ///     kernel_table<host_call> kernels(graph);
 ///     kernels[matmul] = [](const host_call& c) { … };
-template <class Call>
+template <class Call, class Kernel = std::function<void(const Call&)>>
 class kernel_table {
  public:
-  using kernel = std::function<void(const Call&)>;  ///< the kernel of one operation
+  using kernel = Kernel;  ///< the kernel of one operation
 
   /// A table without operations.
   kernel_table() = default;
@@ -96,29 +96,38 @@ class kernel_table {
   /// The kernel of operation `o`, empty if it has none. Precondition: `o` is below `size()`.
   [[nodiscard]] const kernel& operator[](op_id o) const noexcept { return kernels_[index(o)]; }
 
-  /// Throws `bad_argument` that names the operation if it has no kernel.
-  void operator()(const Call& call) const {
+  /// Calls the operation's kernel; returns what it returns. Throws `bad_argument` that names the operation if it has no
+  /// kernel.
+  auto operator()(const Call& call) const {
     const std::size_t o = index(call.operation);
     if (o >= kernels_.size() || !kernels_[o])
       throw bad_argument("operation " + std::to_string(o) + " has no kernel in the table");
-    kernels_[o](call);
+    return kernels_[o](call);
   }
 
  private:
   std::vector<kernel> kernels_;
 };
 
+namespace detail {
+
+inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
+
+/// The number that splitmix64 \cite steele2014splittable draws in state `z`.
+constexpr std::uint64_t splitmix64(std::uint64_t z) noexcept {
+  z += golden;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace detail
+
 /// The seed of operation `o` in the training step with seed `step_seed`: splitmix64 \cite steele2014splittable. It
 /// never changes: kernels on a device compute the same function. Seeds of neighbouring steps or operations are
 /// unrelated.
 [[nodiscard]] constexpr std::uint64_t kernel_seed(std::uint64_t step_seed, op_id o) noexcept {
-  const auto mix = [](std::uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  };
-  constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
-  return mix(mix(step_seed + golden) + golden * (index(o) + 1));
+  return detail::splitmix64(detail::splitmix64(step_seed) + detail::golden * index(o));
 }
 
 /// How closely `host_executor` watches the kernels.
@@ -126,10 +135,10 @@ enum class host_debug : std::uint8_t {
   off,  ///< does not watch them
   /// Memory that belongs to no tensor is filled with `detail::host::poison`: freed memory becomes poison, fresh outputs
   /// and workspace begin as poison. A byte that is not poison any more is noticed when its memory is given to a tensor,
-  /// or at the end of the training step. Memory of the caller is not watched; a bound output begins as poison where a
+  /// or at the end of the training step. Memory of the caller is not watched; a bound output begins as poison if a
   /// kernel must write all of it, and an accumulated one keeps what it holds.
   poison,
-  /// As `poison`, but all free memory is compared after every launch, so that the error names the operation that wrote.
+  /// As `poison`, but all free memory is compared after every launch, so the error names the operation that wrote.
   every_launch
 };
 

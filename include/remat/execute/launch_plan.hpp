@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "remat/core/id.hpp"
 #include "remat/core/index_rows.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/lifetime.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
 
 namespace remat {
@@ -25,8 +17,6 @@ struct arena_layout {
   std::int64_t arena_bytes = 0;             ///< the size of the arena
   std::int64_t alignment = 1;               ///< of the arena's first byte and of all offsets; a power of two
 
-  /// An arena of 0 bytes, without allocations.
-  arena_layout() = default;
   /// Refers to the offsets `where`, which must outlive the layout.
   arena_layout(std::span<const std::int64_t> where, std::int64_t bytes, std::int64_t aligned_to)
       : offsets(where), arena_bytes(bytes), alignment(aligned_to) {}
@@ -90,24 +80,41 @@ struct launch {
   std::uint32_t step = 0;             ///< of the schedule
   std::uint32_t stream = 0;           ///< the stream to which the launch is issued
   std::uint32_t event = no_event;     ///< recorded after the launch, because another stream waits for it
-  std::uint32_t inputs = 0;           ///< the place of its first input in `launch_plan::arguments()`
-  std::uint32_t outputs = 0;          ///< the place of its first output there, which is one past its last input
-  std::uint32_t end = 0;              ///< one past the place of its last output there
+  std::uint32_t first_input = 0;      ///< the place of its inputs in `launch_plan::arguments()`; its outputs follow
+  std::uint32_t first_output = 0;     ///< the place of its outputs there
+  std::uint32_t end = 0;              ///< one past its last output there
   std::int64_t workspace_offset = 0;  ///< bytes, in the arena; 0 without workspace
   std::int64_t workspace_bytes = 0;   ///< the size of its workspace
 };
 
-namespace detail::launching {
+namespace detail {
 
-/// What a launch plan reads from a graph: arguments in the graph's order, sizes and names.
+/// What an executor reads from a graph: arguments in the graph's order, sizes and names.
 struct graph_arguments {
   std::size_t num_operations = 0, num_tensors = 0;
   index_rows inputs, outputs;  // operation → tensors
   std::vector<std::uint32_t> final_outputs;
   std::vector<std::uint8_t> random;                        // of each operation; empty if the graph does not say
-  bool sized = false;                                      // the graph knows the bytes of its tensors
-  std::vector<std::int64_t> bytes;                         // of each tensor; empty if not sized
+  std::vector<std::int64_t> bytes;                         // of each tensor; empty if the graph has no sizes
   std::vector<std::string> operation_names, tensor_names;  // empty if the graph has no names
+
+  /// The problem's size of each tensor; of an always resident tensor the graph's, 0 if the graph has no sizes.
+  [[nodiscard]] std::vector<std::int64_t> sizes(const flat_graph& g) const {
+    std::vector<std::int64_t> out(g.bytes);
+    for (std::size_t t = 0; t < bytes.size(); ++t)
+      if (g.always_resident[t]) out[t] = bytes[t];
+    return out;
+  }
+  /// For messages: "operation 3 (matmul)".
+  [[nodiscard]] std::string label(op_id o) const { return labelled("operation ", index(o), operation_names); }
+  /// For messages: "tensor 4 (x)".
+  [[nodiscard]] std::string label(tensor_id t) const { return labelled("tensor ", index(t), tensor_names); }
+
+ private:
+  [[nodiscard]] static std::string labelled(const char* kind, std::size_t i, const std::vector<std::string>& names) {
+    const bool named = i < names.size() && !names[i].empty();
+    return kind + std::to_string(i) + (named ? " (" + names[i] + ")" : "");
+  }
 };
 
 template <data_flow_graph G>
@@ -115,18 +122,20 @@ template <data_flow_graph G>
   graph_arguments out;
   out.num_operations = static_cast<std::size_t>(graph.num_operations());
   out.num_tensors = static_cast<std::size_t>(graph.num_tensors());
+  const auto append = [](const auto& tensors, std::vector<std::uint32_t>& to) {
+    for (const tensor_id t : tensors) to.push_back(static_cast<std::uint32_t>(index(t)));
+  };
   for (std::size_t o = 0; o < out.num_operations; ++o) {
     const auto id = static_cast<op_id>(o);
-    for (const tensor_id t : graph.inputs(id)) out.inputs.values.push_back(static_cast<std::uint32_t>(index(t)));
-    for (const tensor_id t : graph.outputs(id)) out.outputs.values.push_back(static_cast<std::uint32_t>(index(t)));
+    append(graph.inputs(id), out.inputs.values);
+    append(graph.outputs(id), out.outputs.values);
     out.inputs.end_row();
     out.outputs.end_row();
     if constexpr (requires { static_cast<bool>(graph.deterministic(id)); })
       out.random.push_back(graph.deterministic(id) ? 0 : 1);
     if constexpr (named_graph<G>) out.operation_names.emplace_back(std::string_view(graph.name(id)));
   }
-  for (const tensor_id t : graph.final_outputs()) out.final_outputs.push_back(static_cast<std::uint32_t>(index(t)));
-  out.sized = sized_graph<G>;
+  append(graph.final_outputs(), out.final_outputs);
   for (std::size_t t = 0; t < out.num_tensors; ++t) {
     const auto id = static_cast<tensor_id>(t);
     if constexpr (sized_graph<G>) out.bytes.push_back(static_cast<std::int64_t>(graph.bytes(id)));
@@ -135,7 +144,7 @@ template <data_flow_graph G>
   return out;
 }
 
-}  // namespace detail::launching
+}  // namespace detail
 
 /// All that an executor needs of a schedule, made once: the launches in the schedule's order with their streams,
 /// events, arguments in the graph's order, and addresses.
@@ -161,12 +170,12 @@ class launch_plan {
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, std::span<const step> steps, const arena_layout& layout,
               const launch_options& options)
-      : launch_plan(detail::launching::read_arguments(graph), p, steps, lifetimes_of(p, steps), &layout, options) {}
+      : launch_plan(detail::read_arguments(graph), p, steps, lifetimes_of(p, steps), &layout, options) {}
 
   /// With a memory plan made for the schedule. Throws `bad_argument` likewise, and what `plan_memory` throws.
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, const schedule& plan, const launch_options& options = {})
-      : launch_plan(detail::launching::read_arguments(graph), p, plan.steps, lifetimes_of(p, plan), nullptr, options) {}
+      : launch_plan(detail::read_arguments(graph), p, plan.steps, lifetimes_of(p, plan), nullptr, options) {}
 
   /// In the schedule's order; elsewhere, launch i is `launches()[i]`.
   [[nodiscard]] std::span<const launch> launches() const noexcept { return launches_; }
@@ -174,11 +183,11 @@ class launch_plan {
   [[nodiscard]] std::size_t size() const noexcept { return launches_.size(); }
   /// The inputs of a launch of this plan, in the graph's order.
   [[nodiscard]] std::span<const launch_argument> inputs(const launch& l) const noexcept {
-    return {arguments_.data() + l.inputs, arguments_.data() + l.outputs};
+    return {arguments_.data() + l.first_input, arguments_.data() + l.first_output};
   }
   /// The outputs of a launch of this plan, in the graph's order.
   [[nodiscard]] std::span<const launch_argument> outputs(const launch& l) const noexcept {
-    return {arguments_.data() + l.outputs, arguments_.data() + l.end};
+    return {arguments_.data() + l.first_output, arguments_.data() + l.end};
   }
   /// The arguments of all launches, one launch after the other.
   [[nodiscard]] std::span<const launch_argument> arguments() const noexcept { return arguments_; }
@@ -196,6 +205,8 @@ class launch_plan {
   [[nodiscard]] std::span<const std::uint32_t> in_order() const noexcept { return in_order_; }
   /// The allocations in the arena, without workspace, that launch `i` begins.
   [[nodiscard]] std::span<const std::uint32_t> begins(std::size_t i) const noexcept { return begins_[i]; }
+  /// The allocation of launch `i`'s workspace; `lifetimes::no_allocation` if it has none.
+  [[nodiscard]] std::uint32_t workspace(std::size_t i) const noexcept { return lives_.workspace[launches_[i].step]; }
   /// The allocations in the arena, without workspace, that are freed between launch `i` and the next one.
   [[nodiscard]] std::span<const std::uint32_t> frees(std::size_t i) const noexcept { return frees_[i]; }
   /// Bytes in use while each launch runs, as the checker counts them.
@@ -207,7 +218,6 @@ class launch_plan {
   [[nodiscard]] const lifetimes& lives() const noexcept { return lives_; }
   /// True when allocation `a` of `lives()` lies in the arena; false for an output in the caller's memory.
   [[nodiscard]] bool is_in_arena(std::uint32_t a) const noexcept {
-    if (!has_outputs_elsewhere_) return true;
     const allocation& x = lives_.allocations[a];
     return x.is_workspace() || place_[x.tensor] == place::arena;
   }
@@ -215,17 +225,19 @@ class launch_plan {
   [[nodiscard]] std::span<const std::int64_t> offsets() const noexcept { return offsets_; }
   /// The bytes that the arena needs.
   [[nodiscard]] std::int64_t arena_bytes() const noexcept { return arena_bytes_; }
-  /// Throws `bad_argument` if the arena exceeds `budget` bytes, or if `budget` is negative.
-  void require_arena_within(std::int64_t budget) const;
+  /// The same. Throws `bad_argument` if the arena exceeds `budget` bytes, or if `budget` is negative.
+  [[nodiscard]] std::int64_t arena_bytes_within(std::int64_t budget) const;
   /// The alignment in bytes of the arena's first byte and of all offsets.
   [[nodiscard]] std::int64_t alignment() const noexcept { return alignment_; }
   /// Simulated times of the launches, the makespan and the critical path.
   [[nodiscard]] const stream_assignment& assignment() const noexcept { return assignment_; }
 
   /// The number of operations of the graph.
-  [[nodiscard]] std::size_t num_operations() const noexcept { return num_operations_; }
+  [[nodiscard]] std::size_t num_operations() const noexcept { return graph_.num_operations; }
   /// True when the graph has a member `deterministic` and says that the operation is not: it draws random numbers.
-  [[nodiscard]] bool is_random(op_id o) const noexcept { return !random_.empty() && random_[index(o)] != 0; }
+  [[nodiscard]] bool is_random(op_id o) const noexcept {
+    return !graph_.random.empty() && graph_.random[index(o)] != 0;
+  }
   /// The number of tensors of the graph.
   [[nodiscard]] std::size_t num_tensors() const noexcept { return tensor_bytes_.size(); }
   /// True if the caller must bind memory for the tensor: it is a bound or accumulated output, or it is always resident,
@@ -244,37 +256,33 @@ class launch_plan {
   /// The problem's size of the tensor; of an always resident tensor the graph's, 0 if the graph has no sizes.
   [[nodiscard]] std::int64_t bytes(tensor_id t) const noexcept { return tensor_bytes_[index(t)]; }
   /// True when `bytes(t)` is the size of the tensor; false for an always resident tensor of a graph without sizes.
-  [[nodiscard]] bool knows_bytes(tensor_id t) const noexcept { return sized_ || !is_resident(t); }
+  [[nodiscard]] bool knows_bytes(tensor_id t) const noexcept { return !graph_.bytes.empty() || !is_resident(t); }
   /// The allocation in the arena that holds a final output at the end; `launch_argument::bound` for all other tensors.
   [[nodiscard]] std::uint32_t output_allocation(tensor_id t) const noexcept { return output_allocation_[index(t)]; }
 
   /// For messages: "operation 3 (matmul)".
-  [[nodiscard]] std::string label(op_id o) const;
+  [[nodiscard]] std::string label(op_id o) const { return graph_.label(o); }
   /// For messages: "tensor 4 (x)".
-  [[nodiscard]] std::string label(tensor_id t) const;
+  [[nodiscard]] std::string label(tensor_id t) const { return graph_.label(t); }
 
  private:
-  using graph_arguments = detail::launching::graph_arguments;
-
   /// Where a tensor lies.
   enum class place : std::uint8_t { arena, resident, bound_output, accumulated_output };
 
   /// `layout` may be null: then the plan plans its own memory.
-  launch_plan(graph_arguments&& graph, const problem& p, std::span<const step> steps, lifetimes&& lives,
+  launch_plan(detail::graph_arguments&& graph, const problem& p, std::span<const step> steps, lifetimes&& lives,
               const arena_layout* layout, const launch_options& options);
 
-  void read_tensors(graph_arguments& graph, const problem& p);
-  void place_outputs(const launch_options& options, const flat_graph& g);
+  void read_tensors(const flat_graph& g);
   void place_output(tensor_id t, place where, const flat_graph& g);
-  void require_sums_right(const problem& p, std::span<const step> steps, bool may_be_read) const;
-  void set_layout(const arena_layout& layout);
-  void require_valid_layout() const;
+  void require_sums_right(const flat_graph& g, std::span<const step> steps, bool may_be_read) const;
+  void set_layout(const arena_layout& layout, std::span<const interval> intervals);
   [[nodiscard]] std::vector<std::int64_t> addresses() const;
-  void make_launches(const graph_arguments& graph, const problem& p, std::span<const step> steps);
-  void add_arguments(const graph_arguments& graph, const flat_graph& g, std::span<const std::uint32_t> now, launch& l);
+  void make_launches(const flat_graph& g, std::span<const step> steps);
+  void add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, launch& l);
   void add_argument(const flat_graph& g, std::span<const std::uint32_t> now, std::uint32_t t);
-  void measure_memory(const problem& p, std::span<const step> steps);
 
+  detail::graph_arguments graph_;
   lifetimes lives_;
   std::vector<std::int64_t> offsets_;
   std::int64_t arena_bytes_ = 0, alignment_ = 1, peak_bytes_ = 0;
@@ -285,13 +293,9 @@ class launch_plan {
   std::vector<std::uint32_t> events_, in_order_;
   std::vector<std::vector<std::uint32_t>> by_stream_;
   std::vector<std::int64_t> memory_, tensor_bytes_;
-  std::vector<std::uint8_t> bound_, random_;
+  std::vector<std::uint8_t> bound_;
   std::vector<place> place_;  // of each tensor
-  bool has_outputs_elsewhere_ = false;
-  bool sized_ = false;
   std::vector<std::uint32_t> output_allocation_;
-  std::size_t num_operations_ = 0;
-  std::vector<std::string> operation_names_, tensor_names_;
 };
 
 }  // namespace remat

@@ -2,25 +2,16 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <memory_resource>
 
-#include "remat/core/id.hpp"
-#include "remat/core/index_rows.hpp"
 #include "remat/execute/kernels.hpp"
-#include "remat/graph/concepts.hpp"
-#include "remat/problem/problem.hpp"
+#include "remat/execute/launch_plan.hpp"
 
 namespace remat {
 
 /// Options of `stand_in_kernels`.
 struct stand_in_options {
-  std::int64_t whole =
-      64 * 1024;  ///< bytes: smaller tensors, and those of that size, are written and verified as a whole
+  std::int64_t whole = 64 * 1024;  ///< bytes: tensors of at most that size are written and verified as a whole
   /// Bytes, a power of two, at least 8. Of larger tensors the kernels write and verify the first word, the last word,
   /// and each word whose address is a multiple of `grid`.
   std::int64_t grid = 1024 * 1024;
@@ -34,7 +25,7 @@ struct stand_in_values {
   std::vector<std::uint64_t> effects;  ///< of each operation without outputs; 0 for others
 };
 
-/// Kernels for any graph that compute nothing of use, but notice every mistake of their executor.
+/// Kernels for any graph that compute nothing useful, but notice every mistake of their executor.
 ///
 /// A tensor's first word, its value, is a hash of the operation, its seed and the values of its inputs. Word i is the
 /// value times an odd constant c(i). The contributions of several producers add up word by word, and the sum has the
@@ -55,25 +46,10 @@ struct stand_in_values {
 /// to read `effects` afterwards.
 class stand_in_kernels {
  public:
-  /// Neither the graph nor the problem need outlive it. Throws `bad_argument` for options outside of what is allowed.
+  /// Neither the graph nor the problem need outlive it. Throws `bad_argument` for options outside of their range.
   template <data_flow_graph G>
   stand_in_kernels(const G& graph, const problem& p, const stand_in_options& options = {})
-      : stand_in_kernels(p, options) {
-    const flat_graph& g = p.graph();
-    for (std::uint32_t o = 0; o < g.num_operations; ++o) {
-      const auto id = static_cast<op_id>(o);
-      for (const tensor_id t : graph.inputs(id)) inputs_.values.push_back(static_cast<std::uint32_t>(index(t)));
-      for (const tensor_id t : graph.outputs(id)) outputs_.values.push_back(static_cast<std::uint32_t>(index(t)));
-      inputs_.end_row();
-      outputs_.end_row();
-    }
-    if constexpr (sized_graph<G>)
-      for (std::uint32_t t = 0; t < g.num_tensors; ++t)
-        if (g.always_resident[t]) bytes_[t] = static_cast<std::int64_t>(graph.bytes(static_cast<tensor_id>(t)));
-    if constexpr (named_graph<G>)
-      for (std::uint32_t t = 0; t < g.num_tensors; ++t)
-        names_.emplace_back(std::string_view(graph.name(static_cast<tensor_id>(t))));
-  }
+      : stand_in_kernels(detail::read_arguments(graph), p, options) {}
 
   /// Runs the operation. Throws `error` if an argument is wrong.
   void operator()(const host_call& c);
@@ -96,14 +72,13 @@ class stand_in_kernels {
   /// Of each operation without outputs: the sum of its hashes since `forget_effects`; 0 for others.
   [[nodiscard]] std::span<const std::uint64_t> effects() const noexcept { return effects_; }
   /// Sets all `effects` to 0. Not to be called while kernels run.
-  void forget_effects() noexcept;
+  void forget_effects() noexcept { effects_.assign(effects_.size(), 0); }
 
  private:
-  static constexpr std::size_t all_right = static_cast<std::size_t>(-1);
+  static constexpr std::size_t none_wrong = static_cast<std::size_t>(-1);
 
-  stand_in_kernels(const problem& p, const stand_in_options& options);
+  stand_in_kernels(detail::graph_arguments&& graph, const problem& p, const stand_in_options& options);
 
-  [[nodiscard]] std::uint64_t cut(std::size_t t, std::uint64_t v) const noexcept;
   template <class Visit>
   void sample(std::span<const std::byte> memory, Visit&& visit) const;
   void write(std::span<std::byte> memory, std::uint64_t v, bool adds) const noexcept;
@@ -112,12 +87,23 @@ class stand_in_kernels {
   void burn(std::chrono::steady_clock::time_point begun, double seconds) const;
 
   stand_in_options options_;
-  index_rows inputs_, outputs_;  // operation → tensors in the graph's order
+  detail::graph_arguments graph_;
   std::vector<std::int64_t> bytes_, workspace_;
   std::vector<std::uint8_t> resident_;
   std::vector<double> time_;
   std::vector<std::uint64_t> effects_;
-  std::vector<std::string> names_;
+};
+
+/// Memory that takes no pages before it is written to: page by page, on POSIX systems; it is zero until then.
+///
+/// For arenas far larger than the machine's memory of which only some pages are touched (`stand_in_kernels`). Each
+/// allocation is a mapping of its own, aligned to a page at least. On other systems: the memory of `operator new`.
+/// Throws `std::bad_alloc`.
+class virtual_memory final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override;
+  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
 };
 
 }  // namespace remat

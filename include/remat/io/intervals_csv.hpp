@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/memory/interval.hpp"
+#include "remat/memory/check.hpp"
 
 namespace remat {
 

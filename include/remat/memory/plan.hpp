@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "remat/core/run.hpp"
-#include "remat/memory/interval.hpp"
-#include "remat/schedule/lifetime.hpp"
+#include "remat/memory/check.hpp"
 
 namespace remat {
 
 /// Options of `plan_memory`.
 struct memory_plan_options {
-  /// Without a limit of time or work, the search ends after so much work (at most some 60 ms of processor time) if the
-  /// arena is then at most 1 / `near_enough` above the bound …
-  static constexpr std::uint64_t default_work = 12'000'000;
-  /// … otherwise as soon as it is, or after so much work (some 4 s).
-  static constexpr std::uint64_t further_work = 1'000'000'000;
-  /// An arena counts as near the bound if it exceeds the bound by at most 1 / `near_enough` of the bound.
+  /// An arena is near the bound if it exceeds the bound by at most 1 / `near_enough` of the bound.
   static constexpr std::int64_t near_enough = 50;
+  /// Without a limit of time or work, the search does this work (at most some 60 ms of processor time) …
+  static constexpr std::uint64_t default_work = 12'000'000;
+  /// … and goes on until the arena is near the bound, or this work is done (some 4 s).
+  static constexpr std::uint64_t further_work = 1'000'000'000;
 
   std::int64_t alignment = 256;  ///< bytes, at least 1: every offset is a multiple of it
   std::int64_t enough = 0;       ///< bytes, at least 0: an arena of at most this size ends the search
@@ -37,11 +31,11 @@ struct memory_plan_statistics {
 
 /// Offsets of intervals in one arena.
 struct memory_plan {
-  std::vector<std::int64_t> offsets;  ///< bytes, of each interval; multiples of `alignment`
-  std::int64_t arena_bytes = 0;       ///< a multiple of `alignment`
-  std::int64_t lower_bound = 0;       ///< the largest load: the rounded sizes of all intervals alive at one time
-  std::int64_t alignment = 1;         ///< bytes; the alignment of the options
-  bool optimal = false;               ///< proven: the arena meets the bound, or a complete search found no smaller one
+  std::vector<std::int64_t> offsets;    ///< bytes, of each interval; multiples of `alignment`
+  std::int64_t arena_bytes = 0;         ///< a multiple of `alignment`
+  std::int64_t lower_bound = 0;         ///< the largest load: the rounded sizes of all intervals alive at one time
+  std::int64_t alignment = 1;           ///< bytes; the alignment of the options
+  bool optimal = false;                 ///< proven: the arena meets the bound, or a complete search found none smaller
   memory_plan_statistics statistics{};  ///< figures of the search
 };
 
@@ -52,22 +46,21 @@ struct memory_plan {
 ///     const memory_plan arena = plan_memory(lives);  // offsets of lives.allocations
 ///
 /// Method. Intervals are divided into components, between times when none is alive (`memory/detail/component.hpp`).
-/// Each component is packed on a skyline \cite sekiyama2018memory under three preferences and, up to 4096 intervals, by
-/// first fit (`memory/detail/skyline.hpp`). A component that is then above the bound is squeezed by a local search
-/// (`memory/detail/squeeze.hpp`). Up to 2048 intervals, a depth-first search of equal work alternates with it
-/// (`memory/fit.hpp`), which can also prove that no packing is lower; without a limit it has an eighth of the work.
-/// With a limit of time or work, the component is also packed on a skyline again, by random preferences. The arena is
-/// never larger than after the first packing.
+/// Each component is packed on a skyline \cite sekiyama2018memory by three properties of its intervals and, up to 4096
+/// intervals, by first fit (`memory/detail/skyline.hpp`). A component that is then above the bound is squeezed by a
+/// local search (`memory/detail/squeeze.hpp`). Up to 2048 intervals, a depth-first search alternates with the local
+/// search (`memory/detail/fit.hpp`), and can also prove that no packing is lower. Both have equal work if there is a
+/// limit; without one, the depth-first search has an eighth of the other's. With a limit of time or work, the component
+/// is also packed on a skyline again, by random properties. The arena is never larger than after the first packing.
 ///
-/// The search ends when the arena meets the bound, is proven the smallest or is `enough`, and at the limits of `run`;
-/// without a limit of time or work, as `default_work` and `further_work` say.
+/// The search ends when the arena meets the bound, is proven the smallest or is at most `enough`, and at the limits of
+/// `run`; `default_work` and `further_work` say when it ends without a limit of time or work.
 ///
-/// Heuristic, unless `optimal` is true. One thread; equal input, seed and work limit give equal offsets.
-/// Time: the first packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + the
-/// sections of all blocks). Cancellation: the first packing always ends; the search polls at each packing, move and
-/// node, and within moves. `on_progress` is not called.
-/// Throws `bad_argument` for an alignment below 1, a negative `enough`, a negative size, an empty lifetime, or sizes
-/// whose rounded sum exceeds 2^63 − 1 bytes.
+/// Heuristic, unless `optimal` is true. One thread; equal input, seed and work limit give equal offsets. Time: the
+/// first packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + the sections of
+/// all blocks). Cancellation: the first packing always ends; the search polls at each packing, move and node, and
+/// within moves. `on_progress` is not called. Throws `bad_argument` for an alignment below 1, a negative `enough`, a
+/// negative size, an empty lifetime, or sizes whose rounded sum exceeds 2^63 − 1 bytes.
 [[nodiscard]] memory_plan plan_memory(std::span<const interval> intervals, const memory_plan_options& options = {});
 
 /// \overload
@@ -85,7 +78,7 @@ enum class memory_fit_status : std::uint8_t {
 /// A plan within a capacity, or the proof that there is none.
 struct memory_fit {
   memory_fit_status status = memory_fit_status::unknown;  ///< the answer
-  memory_plan plan{};  ///< valid for any status: the smallest arena found, above the capacity unless it fits
+  memory_plan plan{};  ///< of the smallest arena found; above the capacity unless the status is `fits`
 };
 
 /// Gives each interval an offset in one arena of at most `capacity` bytes, or proves that this is impossible.

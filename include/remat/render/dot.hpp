@@ -18,7 +18,7 @@ namespace remat {
 /// Options of `write_dot`.
 struct dot_options {
   bool backward = true;                   ///< draw the backward operations, too
-  std::vector<std::uint32_t> class_of{};  ///< group → number of its class, for the titles; or empty
+  std::vector<std::uint32_t> class_of{};  ///< group → number of its class, for the titles; may be empty
 };
 
 /// `text` as a quoted string of the DOT language.
@@ -26,8 +26,7 @@ struct dot_options {
 
 /// Writes a data-flow graph as a picture for Graphviz: operations as nodes (round: forward, square: backward), groups
 /// as nested clusters, and an arrow from each producer of a tensor to each of its consumers with the tensor's bytes.
-/// Only needed operations are drawn. `name_of` gives the names of operations; where it is empty, they have numbers
-/// alone.
+/// Only needed operations are drawn. `name_of` gives the names of operations; if it is empty, they have numbers alone.
 ///
 /// All tensors between the same two operations are one arrow, with the sum of their bytes. O((operations + reads and
 /// writes) · log) time.

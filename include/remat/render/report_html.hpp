@@ -42,6 +42,15 @@ struct report_solve {
   std::vector<std::pair<std::string, std::string>> figures{};
 };
 
+namespace detail::report_html {
+
+struct entry {
+  report_solve solve;
+  std::optional<memory_profile> profile;
+};
+
+}  // namespace detail::report_html
+
 /// Thins out a line of memory over time for a chart: at most 2 · `buckets` + 2 points of `all` (ascending times).
 ///
 /// The time is cut into `buckets` equal stretches. The largest and the smallest point of each stay, so the peak stays;
@@ -51,8 +60,8 @@ struct report_solve {
 /// A report on the solves of one graph: one HTML file that needs nothing else, no network either.
 ///
 /// It shows a table of all solves, the frontier (overhead against budget), memory over time against the budget, and for
-/// each schedule what it recomputes most and what is in memory at its peak. Everything but the two charts is plain
-/// HTML. It knows nothing of solvers: any schedule can be added.
+/// each schedule what it recomputes most and what is in memory at its peak. All but the two charts is plain HTML. Any
+/// schedule can be added: the report needs no solver.
 ///
 ///     html_report report({.name = graph.name(), .time_unit = "s", .baseline_peak = p.graph().baseline_peak,
 ///                         .baseline_time = p.graph().baseline_time});
@@ -60,8 +69,8 @@ struct report_solve {
 ///                memory_profile_of(p, graph, plan));
 ///     report.write(file);
 ///
-/// Names and messages are escaped wherever they stand. `add` downsamples memory over time, keeping peaks, so the file
-/// grows with the number of solves, not with the length of schedules.
+/// Names and messages are escaped. `add` thins out memory over time and keeps the peaks, so the file grows with the
+/// number of solves, not with the length of schedules.
 class html_report {
  public:
   static constexpr std::size_t memory_buckets = 400;  ///< of one line in the chart
@@ -70,7 +79,7 @@ class html_report {
   /// A report without solves on this subject.
   explicit html_report(report_subject subject) : subject_(std::move(subject)) {}
 
-  /// The line to compare with: a schedule that recomputes nothing and is not bound by a budget.
+  /// The line to compare with: a schedule that recomputes nothing, without a budget.
   void baseline(const memory_profile& profile) { baseline_ = downsample(profile.memory, memory_buckets); }
 
   /// Adds a solve without details of its schedule.
@@ -84,33 +93,9 @@ class html_report {
   /// `text` for the content of an element or an attribute in quotes.
   [[nodiscard]] static std::string escape(std::string_view text);
 
-  /// `text` as a JSON string that can stand within a script element: no "<", so no "</script>" and no "<!--".
-  [[nodiscard]] static std::string quote(std::string_view text);
-
  private:
-  struct entry {
-    report_solve solve;
-    std::optional<memory_profile> profile;
-  };
-
-  [[nodiscard]] static std::string breakable(std::string_view name);
-  [[nodiscard]] double share(std::int64_t bytes) const noexcept;
-  [[nodiscard]] double overhead(double time) const noexcept;
-  [[nodiscard]] std::string time_text(double time) const;
-  [[nodiscard]] std::vector<std::int64_t> budgets() const;
-  [[nodiscard]] std::vector<std::string> solvers() const;
-  [[nodiscard]] std::string budget_text(std::int64_t bytes) const;
-
-  void write_head(std::ostream& out) const;
-  void write_charts(std::ostream& out) const;
-  void write_summary(std::ostream& out) const;
-  void write_details(std::ostream& out) const;
-  void write_figures(std::ostream& out) const;
-  void write_schedule(std::ostream& out, const entry& e, bool open) const;
-  void write_data(std::ostream& out) const;
-
   report_subject subject_;
-  std::vector<entry> solves_;
+  std::vector<detail::report_html::entry> solves_;
   std::vector<memory_point> baseline_;
 };
 

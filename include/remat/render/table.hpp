@@ -12,6 +12,24 @@
 
 namespace remat {
 
+/// `value` with `decimals` digits after the point, in any locale; "–" for a value that is not finite.
+[[nodiscard]] std::string format_fixed(double value, int decimals);
+
+/// `value` with four significant digits, in scientific notation if it is very large or very small.
+[[nodiscard]] std::string format_number(double value);
+
+/// Bytes with a binary unit: "0 B", "1.50 KiB", "12.3 GiB".
+[[nodiscard]] std::string format_bytes(std::int64_t bytes);
+
+/// Seconds with a unit: "12.3 µs", "4.56 ms", "7.89 s".
+[[nodiscard]] std::string format_seconds(double seconds);
+
+/// A time of a cost model: as seconds if `unit` is "s", else the number and the name of the unit, if it has one.
+[[nodiscard]] std::string format_time(double time, std::string_view unit);
+
+/// A ratio as a percentage: 0.123 is "12.3 %".
+[[nodiscard]] std::string format_percent(double ratio, int decimals = 1);
+
 /// A plain text table with aligned columns, for a terminal.
 ///
 ///     text_table table({{"solver"}, {"peak", text_table::align::right}});
@@ -21,10 +39,10 @@ namespace remat {
 /// A cell's width is its number of UTF-8 code points; double-width and combining characters are not considered.
 class text_table {
  public:
-  /// The side of its column at which a text stands.
+  /// The side of a column at which its texts stand.
   enum class align : std::uint8_t {
-    left,  ///< at the left side, for words
-    right  ///< at the right side, for numbers
+    left,  ///< for words
+    right  ///< for numbers
   };
   /// A column of the table.
   struct column {
@@ -33,7 +51,9 @@ class text_table {
   };
 
   /// A table with these columns and without rows.
-  explicit text_table(std::vector<column> columns) : columns_(std::move(columns)) {}
+  explicit text_table(std::vector<column> columns) : columns_(std::move(columns)), rows_(1) {
+    for (const column& c : columns_) rows_.front().push_back(c.title);
+  }
 
   /// Appends a row. Missing cells are empty; cells beyond the last column are dropped.
   void row(std::vector<std::string> cells) {
@@ -42,7 +62,7 @@ class text_table {
   }
 
   /// The number of rows, without the line of titles.
-  [[nodiscard]] std::size_t rows() const noexcept { return rows_.size(); }
+  [[nodiscard]] std::size_t rows() const noexcept { return rows_.size() - 1; }
 
   /// Writes the titles, a rule, and the rows, without spaces at the ends of lines.
   void write(std::ostream& out) const;
@@ -54,11 +74,8 @@ class text_table {
   }
 
  private:
-  void write_line(std::ostream& out, const std::vector<std::string>& cells,
-                  const std::vector<std::size_t>& widths) const;
-
   std::vector<column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::vector<std::string>> rows_;  // the titles come first
 };
 
 }  // namespace remat

@@ -28,7 +28,7 @@ struct trace_options {
   const stream_assignment* streams = nullptr;
 };
 
-/// The phase of an operation as a trace's category; "operation" where the graph does not know it.
+/// The phase of an operation as a trace's category; "operation" if the graph does not know it.
 template <class G>
 [[nodiscard]] std::string_view phase_category([[maybe_unused]] const G& graph, [[maybe_unused]] op_id o) {
   if constexpr (phased_graph<G>) {
@@ -43,23 +43,24 @@ template <class G>
 /// object format of \cite chromiumtrace.
 ///
 /// - Each compute is a complete event ("X") on the track of its stream, in the schedule's order: the operation's name;
-///   its phase as the category, with "recomputation" from its second run on; and as arguments its id, which run of how
-///   many it is, the bytes that it writes, its workspace, the memory in use while it runs (on streams: when it begins),
-///   the bytes freed right behind it in the schedule, and which of those tensors are made again ("evicts").
+///   its phase as the category, with "recomputation" from its second run on; and as arguments its id, the number of the
+///   run and of all its runs, the bytes that it writes, its workspace, the memory in use while it runs (on streams:
+///   when it begins), the bytes freed right behind it in the schedule, and those of the freed tensors that are made
+///   again
+///   ("evicts").
 /// - A counter ("C") shows the memory in use, workspaces included, and what is left of the problem's budget, so that
-///   viewers that stack them draw the budget; a mark ("i") shows the first peak. Without streams, its maximum is what
-///   `check` reports. On streams, bytes count from the begin of the compute that allocates them to the end of their
-///   last use: never more than the arena, if the streams use its offsets, but possibly more than the budget of the
-///   peak.
+///   viewers that stack them draw the budget; a mark ("i") shows the first peak. Without streams, the maximum of the
+///   counter is the peak that `check` reports. On streams, bytes count from the begin of the compute that allocates
+///   them to the end of their last use: never more than the arena, if the streams use its offsets, but possibly more
+///   than the budget of the peak.
 /// - On one stream, stretches of one phase, or of recomputation, are asynchronous events ("b", "e"): rows of their own.
 ///
-/// A microsecond of the trace is one of the schedule where `time_unit` is "s", else one of the model's units, or a
-/// power of ten of either where numbers would be too large or too small; "otherData" says which. Times are whole
-/// nanoseconds, rounded such that computes on one stream never overlap. The same arguments give the same bytes.
-/// The text goes to `out` in small pieces; the state of the stream says whether it arrived.
-/// O(steps + their reads and writes) time and memory; on streams, with a logarithm for sorting.
-/// Throws `bad_argument` if the schedule is not legal or over the problem's budget, its time is not finite, or the
-/// streams are of another schedule.
+/// A microsecond of the trace is one of the schedule if `time_unit` is "s", else one of the model's units, or a power
+/// of ten of either if numbers would be too large or too small; "otherData" says which. Times are whole nanoseconds,
+/// rounded such that computes on one stream never overlap. The same arguments give the same bytes. The text goes to
+/// `out` in small pieces; the state of the stream says whether it arrived. O(steps + their reads and writes) time and
+/// memory; on streams, with a logarithm for sorting. Throws `bad_argument` if the schedule is not legal or over the
+/// problem's budget, its time is not finite, or the streams are of another schedule.
 ///
 ///     std::ofstream file("plan.json");
 ///     write_trace(file, p.with_budget(budget), graph, *solution.plan, {.graph = graph.name(), .time_unit = "s"});
@@ -71,19 +72,10 @@ void write_trace(std::ostream& out, const problem& p, const name_lookup& names,
 ///
 /// Takes the names and phases of `graph`.
 template <named_graph G>
-void write_trace(std::ostream& out, const problem& p, const G& graph, std::span<const step> steps,
-                 const trace_options& options = {}) {
-  write_trace(
-      out, p, names_of(graph), [&](op_id o) { return phase_category(graph, o); }, steps, options);
-}
-
-/// \overload
-///
-/// Writes the steps of a schedule, with the names and phases of `graph`.
-template <named_graph G>
 void write_trace(std::ostream& out, const problem& p, const G& graph, const schedule& plan,
                  const trace_options& options = {}) {
-  write_trace(out, p, graph, std::span<const step>(plan.steps), options);
+  const auto category = [&](op_id o) { return phase_category(graph, o); };
+  write_trace(out, p, names_of(graph), category, plan.steps, options);
 }
 
 }  // namespace remat

@@ -2,23 +2,36 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/execute/cuda_error.cuh"
-#include "remat/execute/launch_plan.hpp"
-#include "remat/schedule/lifetime.hpp"
+#include "remat/execute/cuda_stream.cuh"
+#include "remat/execute/detail/launch_calls.hpp"
 
-namespace remat::detail {
+/// Tools that find kernels which leave their tensors.
+namespace remat::detail::cuda {
 
-namespace cuda {
+/// A byte that, repeated, is a NaN in every floating-point format.
+inline constexpr int poison = 0xff;
+
+/// An NVTX range while it lives.
+class nvtx_range {
+ public:
+  /// Begins the range `name`; null: there is no range.
+  explicit nvtx_range(const char* name) noexcept : on_(name != nullptr) {
+    if (on_) static_cast<void>(nvtxRangePushA(name));
+  }
+  nvtx_range(const nvtx_range&) = delete;
+  nvtx_range& operator=(const nvtx_range&) = delete;
+  ~nvtx_range() {
+    if (on_) static_cast<void>(nvtxRangePop());
+  }
+
+ private:
+  bool on_;
+};
 
 /// Bytes of an arena.
 struct arena_range {
@@ -32,7 +45,7 @@ struct arena_range {
   return {static_cast<std::size_t>(plan.offsets()[a]), static_cast<std::size_t>(plan.lives().allocations[a].bytes)};
 }
 
-/// The functions of NVTX that `memory_regions` calls. They do nothing where no tool is attached.
+/// The functions of NVTX that `memory_regions` calls. They do nothing if no tool is attached.
 struct nvtx_memory {
   /// Tells the tool that `memory` is divided into regions, and that all other bytes of it must not be used.
   static nvtxMemHeapHandle_t register_heap(std::span<const std::byte> memory) noexcept {
@@ -107,27 +120,24 @@ class memory_regions {
   /// Call it before launch `i` is enqueued, and before memory is filled for it.
   void before(std::size_t i) {
     for (const std::uint32_t a : plan_->begins(i)) add(a);
-    add(plan_->lives().workspace[plan_->launches()[i].step]);
+    add(plan_->workspace(i));
   }
   /// Call it when launch `i` has ended, and after freed memory was filled.
   void after(std::size_t i) noexcept {
     for (const std::uint32_t a : plan_->frees(i)) remove(a);
-    remove(plan_->lives().workspace[plan_->launches()[i].step]);
+    remove(plan_->workspace(i));
   }
 
  private:
-  [[nodiscard]] std::span<const std::byte> bytes_of(std::uint32_t a) const {
-    const arena_range r = range_of(*plan_, a);
-    return arena_.subspan(r.offset, r.bytes);
-  }
   void add(std::uint32_t a) {
-    if (range_of(*plan_, a).bytes == 0 || registered_[a] != 0) return;
-    Nvtx::register_region(heap_, bytes_of(a));
+    const std::span<const std::byte> bytes = bytes_of(*plan_, arena_, a);
+    if (bytes.empty() || registered_[a] != 0) return;
+    Nvtx::register_region(heap_, bytes);
     registered_[a] = 1;
   }
   void remove(std::uint32_t a) noexcept {
     if (a == lifetimes::no_allocation || registered_[a] == 0) return;
-    Nvtx::unregister_region(bytes_of(a));
+    Nvtx::unregister_region(bytes_of(*plan_, arena_, a));
     registered_[a] = 0;
   }
 
@@ -147,7 +157,7 @@ class write_check {
  public:
   /// `plan` and `arena`, in device memory, must outlive it.
   write_check(const launch_plan& plan, std::span<const std::byte> arena)
-      : plan_(&plan), arena_(arena), known_(arena.size()), part_(std::min(arena.size(), most)) {}
+      : plan_(&plan), arena_(arena), known_(arena.size()), now_(std::min(arena.size(), max_piece)) {}
 
   /// Call it before each training step, behind the work that uses the arena. Waits for `stream`. Throws `cuda_error`.
   void restart(cudaStream_t stream) {
@@ -158,36 +168,33 @@ class write_check {
   /// Call it before launch `i`, after its memory was filled with poison. Waits for `stream`. Throws `cuda_error`.
   void before(std::size_t i, cudaStream_t stream) {
     for (const std::uint32_t a : plan_->begins(i)) forget(a);
-    forget(workspace(i));
+    forget(plan_->workspace(i));
     read_stale(stream);
   }
   /// Call it after launch `i`, before freed memory is filled with poison. Waits for `stream`. Throws `error` that names
   /// the first byte that the launch must not have written, and the tensor nearest to it; `cuda_error`.
   void after(std::size_t i, cudaStream_t stream) {
-    const std::vector<arena_range> own = written_by(i);
-    for (std::size_t first = 0; first < known_.size(); first += part_.size()) {
-      const std::size_t bytes = std::min(part_.size(), known_.size() - first);
-      fetch(part_.data(), {first, bytes}, stream);
-      std::size_t at = first;
-      for (const arena_range& r : own) {
-        if (r.offset + r.bytes <= at) continue;
-        if (r.offset >= first + bytes) break;
-        if (r.offset > at) compare(i, at, r.offset, first);
-        at = r.offset + r.bytes;
-      }
-      if (at < first + bytes) compare(i, at, first + bytes, first);
-      std::copy_n(part_.begin(), bytes, known_.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::size_t first = 0; first < known_.size(); first += now_.size()) {
+      const std::size_t bytes = std::min(now_.size(), known_.size() - first);
+      fetch(now_.data(), {first, bytes}, stream);
+      const auto allow = [&](std::uint32_t a) {  // the launch may have written to this allocation
+        const arena_range r = range_of(*plan_, a);
+        const std::size_t begin = std::max(r.offset, first), end = std::min(r.offset + r.bytes, first + bytes);
+        if (begin < end) std::copy_n(now_.data() + (begin - first), end - begin, known_.data() + begin);
+      };
+      for (const launch_argument& x : plan_->outputs(plan_->launches()[i])) allow(x.allocation);
+      allow(plan_->workspace(i));
+      const auto end = now_.begin() + static_cast<std::ptrdiff_t>(bytes);
+      const auto changed = std::mismatch(now_.begin(), end, known_.begin() + static_cast<std::ptrdiff_t>(first)).first;
+      if (changed != end) refuse(i, first + static_cast<std::size_t>(changed - now_.begin()));
     }
     for (const std::uint32_t a : plan_->frees(i)) forget(a);  // they may be filled now
-    forget(workspace(i));
+    forget(plan_->workspace(i));
   }
 
  private:
-  static constexpr std::size_t most = std::size_t{1} << 24;  // bytes that are copied at a time
+  static constexpr std::size_t max_piece = std::size_t{1} << 24;  // bytes that are copied at a time
 
-  [[nodiscard]] std::uint32_t workspace(std::size_t i) const {
-    return plan_->lives().workspace[plan_->launches()[i].step];
-  }
   void forget(std::uint32_t a) {
     if (const arena_range r = range_of(*plan_, a); r.bytes != 0) stale_.push_back(r);
   }
@@ -200,29 +207,9 @@ class write_check {
     for (const arena_range& r : stale_) fetch(known_.data() + r.offset, r, stream);
     stale_.clear();
   }
-  /// What launch `i` may write, in the order of the addresses.
-  [[nodiscard]] std::vector<arena_range> written_by(std::size_t i) const {
-    std::vector<arena_range> out;
-    const auto add = [&](std::uint32_t a) {
-      if (const arena_range r = range_of(*plan_, a); r.bytes != 0) out.push_back(r);
-    };
-    for (const launch_argument& x : plan_->outputs(plan_->launches()[i]))
-      if (x.allocation != launch_argument::bound) add(x.allocation);
-    add(workspace(i));
-    std::sort(out.begin(), out.end(), [](const arena_range& a, const arena_range& b) { return a.offset < b.offset; });
-    return out;
-  }
-  /// Compares the bytes [begin, end) of the arena, which `part_` holds from byte `first` of the arena on.
-  void compare(std::size_t i, std::size_t begin, std::size_t end, std::size_t first) const {
-    const std::byte* const was = known_.data();
-    const std::byte* const is = part_.data() - first;
-    const auto [bad, copy] = std::mismatch(was + begin, was + end, is + begin);
-    static_cast<void>(copy);
-    if (bad != was + end) refuse(i, static_cast<std::size_t>(bad - was));
-  }
   [[noreturn]] void refuse(std::size_t i, std::size_t at) const {
     throw error("a kernel has written to byte " + std::to_string(at) +
-                " of the arena, which is neither its output nor " + "its workspace; " + whereabouts(i, at));
+                " of the arena, which is neither its output nor its workspace; " + whereabouts(i, at));
   }
   /// Says how byte `at` lies to the arguments of launch `i`, the nearest of them.
   [[nodiscard]] std::string whereabouts(std::size_t i, std::size_t at) const {
@@ -239,21 +226,17 @@ class write_check {
       text = away == 0 ? "it belongs to " + name
                        : std::to_string(away) + (at < r.offset ? " bytes before " : " bytes behind the end of ") + name;
     };
-    for (const launch_argument& x : plan_->inputs(l))
-      if (x.allocation != launch_argument::bound) look(x.allocation, "input " + plan_->label(x.tensor));
-    for (const launch_argument& x : plan_->outputs(l))
-      if (x.allocation != launch_argument::bound) look(x.allocation, "output " + plan_->label(x.tensor));
-    look(workspace(i), "the workspace");
+    for (const launch_argument& x : plan_->inputs(l)) look(x.allocation, "input " + plan_->label(x.tensor));
+    for (const launch_argument& x : plan_->outputs(l)) look(x.allocation, "output " + plan_->label(x.tensor));
+    look(plan_->workspace(i), "the workspace");
     return text;
   }
 
   const launch_plan* plan_;
   std::span<const std::byte> arena_;
   std::vector<std::byte> known_;    // the arena after the last launch
-  std::vector<std::byte> part_;     // some of the arena now
+  std::vector<std::byte> now_;      // a piece of the arena
   std::vector<arena_range> stale_;  // of `known_`: may have been filled since
 };
 
-}  // namespace cuda
-
-}  // namespace remat::detail
+}  // namespace remat::detail::cuda

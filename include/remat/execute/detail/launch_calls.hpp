@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
+#include <algorithm>
+#include <atomic>
+#include <exception>
 
-#include "remat/core/id.hpp"
-#include "remat/core/index_rows.hpp"
+#include "remat/core/error.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
 namespace remat::detail {
+
+/// True when two ranges share a byte.
+[[nodiscard]] inline bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
+  const auto begin = [](std::span<const std::byte> x) { return reinterpret_cast<std::uintptr_t>(x.data()); };
+  return !a.empty() && !b.empty() && begin(a) < begin(b) + b.size() && begin(b) < begin(a) + a.size();
+}
+
+/// The bytes of allocation `a` of the plan, whose arena begins with `arena`; none if `a` is `lifetimes::no_allocation`
+/// or does not lie in the arena.
+template <class Byte>
+[[nodiscard]] std::span<Byte> bytes_of(const launch_plan& plan, std::span<Byte> arena, std::uint32_t a) {
+  if (a == lifetimes::no_allocation || !plan.is_in_arena(a)) return {};
+  return arena.subspan(static_cast<std::size_t>(plan.offsets()[a]),
+                       static_cast<std::size_t>(plan.lives().allocations[a].bytes));
+}
 
 /// The memory of a launch plan's arguments: in one arena, and in what the caller has bound.
 ///
@@ -19,23 +32,68 @@ namespace remat::detail {
 class launch_memory {
  public:
   /// Throws `bad_argument` if the arena is smaller than the plan's, or not aligned as the plan needs it.
-  launch_memory(const launch_plan& plan, std::span<std::byte> arena);
-  /// Takes over the spans of another object.
+  launch_memory(const launch_plan& plan, std::span<std::byte> arena)
+      : plan_(&plan),
+        arena_(arena),
+        uses_(plan.num_tensors()),
+        bound_(plan.num_tensors()),
+        unbound_(plan.num_tensors(), 0),
+        is_changed_(plan.num_tensors(), 0) {
+    const auto bytes = static_cast<std::uint64_t>(plan.arena_bytes());
+    if (arena.size() < bytes)
+      throw bad_argument("the arena has " + std::to_string(arena.size()) + " bytes; the memory plan needs " +
+                         std::to_string(bytes));
+    if (bytes != 0 &&
+        reinterpret_cast<std::uintptr_t>(arena.data()) % static_cast<std::uint64_t>(plan.alignment()) != 0)
+      throw bad_argument("the arena is not aligned to " + std::to_string(plan.alignment()) +
+                         " bytes, as the memory plan needs it");
+    for (const launch_argument& x : plan.arguments()) {
+      const bool bound = x.allocation == launch_argument::bound;
+      if (bound) uses_[index(x.tensor)].push_back(static_cast<std::uint32_t>(adds_.size()));
+      writes_.push_back(bound ? std::span<std::byte>() : range(x.offset, x.bytes));
+      adds_.push_back(x.adds);
+    }
+    reads_.assign(writes_.begin(), writes_.end());
+    collect_bindable();
+  }
   launch_memory(launch_memory&&) noexcept = default;
-  /// Takes over the spans of another object.
   launch_memory& operator=(launch_memory&&) noexcept = default;
   launch_memory(const launch_memory&) = delete;
   launch_memory& operator=(const launch_memory&) = delete;
 
   /// From now on, launches read always resident tensor `t` from the first bytes of `memory`. O(reads of `t`); allocates
   /// nothing. Throws `bad_argument` for a tensor that is not always resident, or memory that is too short.
-  void bind(tensor_id t, std::span<const std::byte> memory);
+  void bind(tensor_id t, std::span<const std::byte> memory) {
+    require_tensor(t);
+    if (plan_->is_bound_output(t))
+      throw bad_argument(plan_->label(t) + " is an output, which operations write; bind it by bind_output");
+    if (!plan_->is_resident(t))
+      throw bad_argument(plan_->label(t) +
+                         " is made by operations and lies in the arena; only parameters and inputs are bound");
+    if (!plan_->needs_binding(t)) return;  // nobody reads it
+    require_length(t, memory.size());
+    note_bound(t, plan_->knows_bytes(t) ? memory.first(static_cast<std::size_t>(plan_->bytes(t))) : memory);
+    for (const std::uint32_t i : uses_[index(t)]) reads_[i] = bound_[index(t)];
+  }
 
   /// From now on, launches write and read output `t`, which the plan's options leave to the caller, in the first bytes
-  /// of `memory`. Any alignment that the kernels can work with will do. O(writes and reads of `t`); allocates nothing.
-  /// Throws `bad_argument` for any other tensor, and for memory that is too short or shares bytes with the arena. What
-  /// was bound before stays bound then.
-  void bind_output(tensor_id t, std::span<std::byte> memory);
+  /// of `memory`, at any alignment that the kernels can work with. O(writes and reads of `t`); allocates nothing.
+  /// Throws `bad_argument` for any other tensor, and for memory that is too short or shares bytes with the arena; then
+  /// the memory that was bound before stays bound.
+  void bind_output(tensor_id t, std::span<std::byte> memory) {
+    require_tensor(t);
+    if (plan_->is_resident(t))
+      throw bad_argument(plan_->label(t) + " is always resident, and no operation writes it; bind it by bind");
+    if (!plan_->is_bound_output(t))
+      throw bad_argument(plan_->label(t) + " lies in the arena; name it in launch_options::bound_outputs or " +
+                         "accumulated_outputs to bind it, which final outputs alone can be");
+    require_length(t, memory.size());
+    const std::span<std::byte> used = memory.first(static_cast<std::size_t>(plan_->bytes(t)));
+    if (overlap(used, arena_))
+      throw bad_argument(plan_->label(t) + " is bound to memory that shares bytes with the arena");
+    note_bound(t, used);
+    for (const std::uint32_t i : uses_[index(t)]) reads_[i] = writes_[i] = used;
+  }
 
   /// To be called before a run. Throws `bad_argument` if a tensor is not bound that must be, with the first such tensor
   /// and its bytes; and if the memory of an output shares bytes with that of another bound tensor.
@@ -43,114 +101,117 @@ class launch_memory {
   /// bound since then, and O(bound tensors) for each such output. Two buffers can so be exchanged between runs.
   void require_bound() {
     if (missing_ != 0) refuse_unbound();
-    if (!changed_.empty()) require_apart();
+    for (const tensor_id t : changed_)
+      for (const tensor_id other : plan_->is_bound_output(t) ? bindable_ : outputs_) require_apart(t, other);
+    for (const tensor_id t : changed_) is_changed_[index(t)] = 0;
+    changed_.clear();
   }
 
-  /// The number of times that a tensor was bound to other memory than before: addresses that were noted (in a captured
-  /// graph, say) are still right if it is the same.
-  [[nodiscard]] std::uint64_t rebindings() const noexcept { return rebindings_; }
-
   /// The bytes of a final output, valid after a run. Throws `bad_argument` for any other tensor.
-  [[nodiscard]] std::span<const std::byte> output(tensor_id t) const;
+  [[nodiscard]] std::span<const std::byte> output(tensor_id t) const {
+    if (index(t) >= plan_->num_tensors())
+      throw bad_argument("tensor " + std::to_string(index(t)) + " is no output of the step");
+    if (const std::uint32_t a = plan_->output_allocation(t); a != launch_argument::bound)
+      return bytes_of(*plan_, arena_, a);
+    if (plan_->needs_binding(t)) return bound_[index(t)];
+    throw bad_argument(plan_->label(t) + " is no output of the step");
+  }
 
   /// The arena that the constructor was given.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
-  /// The memory of each input of a launch, in the graph's order; empty for a tensor that must be bound and is not.
-  [[nodiscard]] std::span<const std::span<const std::byte>> inputs(const launch& l) const noexcept {
-    return {reads_.data() + l.inputs, reads_.data() + l.outputs};
-  }
-  /// The memory of each output of a launch, in the graph's order.
-  [[nodiscard]] std::span<const std::span<std::byte>> outputs(const launch& l) const noexcept {
-    return {writes_.data() + l.outputs, writes_.data() + l.end};
-  }
-  /// Of each output, as `kernel_call::adds`.
-  [[nodiscard]] std::span<const std::uint8_t> adds(const launch& l) const noexcept {
-    return {adds_.data() + l.outputs, adds_.data() + l.end};
-  }
-  /// The workspace of a launch; empty if it has none.
-  [[nodiscard]] std::span<std::byte> workspace(const launch& l) const noexcept {
-    return range(l.workspace_offset, l.workspace_bytes);
-  }
 
- private:
+ protected:
   [[nodiscard]] std::span<std::byte> range(std::int64_t offset, std::int64_t length) const noexcept {
     return arena_.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length));
   }
-  void require_arena() const;
-  void collect_uses();
-  void collect_bindable();
-  void require_tensor(tensor_id t) const;
-  void require_length(tensor_id t, std::size_t bytes) const;
-  void require_apart();
-  void require_apart(tensor_id t, tensor_id other) const;
-  [[nodiscard]] bool note_bound(tensor_id t, std::span<const std::byte> memory);
-  [[noreturn]] void refuse_unbound() const;
+
+  // Of each argument of the plan: its memory, empty for a tensor that must be bound and is not; `kernel_call::adds`.
+  std::vector<std::span<const std::byte>> reads_;
+  std::vector<std::span<std::byte>> writes_;
+  std::vector<std::uint8_t> adds_;
+
+ private:
+  /// Lists the tensors in the caller's memory. All but those of 0 bytes are missing until they are bound.
+  void collect_bindable() {
+    for (std::size_t t = 0; t < plan_->num_tensors(); ++t) {
+      const auto id = static_cast<tensor_id>(t);
+      if (!plan_->needs_binding(id)) continue;
+      bindable_.push_back(id);
+      if (plan_->is_bound_output(id)) outputs_.push_back(id);
+      if (plan_->knows_bytes(id) && plan_->bytes(id) == 0) continue;
+      unbound_[t] = 1;
+      ++missing_;
+    }
+    changed_.reserve(bindable_.size());
+  }
+
+  void require_tensor(tensor_id t) const {
+    if (index(t) >= plan_->num_tensors())
+      throw bad_argument("there is no tensor " + std::to_string(index(t)) + "; there are " +
+                         std::to_string(plan_->num_tensors()));
+  }
+  void require_length(tensor_id t, std::size_t bytes) const {
+    if (bytes < static_cast<std::uint64_t>(plan_->bytes(t)))
+      throw bad_argument(plan_->label(t) + " is bound to " + std::to_string(bytes) + " bytes; it has " +
+                         std::to_string(plan_->bytes(t)));
+  }
+  void require_apart(tensor_id t, tensor_id other) const {
+    if (t == other || !overlap(bound_[index(t)], bound_[index(other)])) return;
+    const tensor_id output = plan_->is_bound_output(t) ? t : other;
+    throw bad_argument(plan_->label(output) + " is bound to memory that shares bytes with that of " +
+                       plan_->label(output == t ? other : t) + "; an output needs memory of its own");
+  }
+  [[noreturn]] void refuse_unbound() const {
+    const auto t = static_cast<tensor_id>(std::find(unbound_.begin(), unbound_.end(), 1) - unbound_.begin());
+    throw bad_argument(plan_->label(t) + " is not bound to memory; it has " + std::to_string(plan_->bytes(t)) +
+                       " bytes" + (missing_ > 1 ? " (" + std::to_string(missing_ - 1) + " more are not bound)" : ""));
+  }
+
+  void note_bound(tensor_id t, std::span<const std::byte> memory) {
+    bound_[index(t)] = memory;
+    missing_ -= unbound_[index(t)];
+    unbound_[index(t)] = 0;
+    if (is_changed_[index(t)] != 0 || outputs_.empty()) return;
+    is_changed_[index(t)] = 1;
+    changed_.push_back(t);
+  }
 
   const launch_plan* plan_;
   std::span<std::byte> arena_;
-  std::vector<std::span<const std::byte>> reads_;  // of each argument
-  std::vector<std::span<std::byte>> writes_;       // of each argument
-  std::vector<std::uint8_t> adds_;                 // of each argument
-  index_rows uses_;                                // tensor in the caller's memory → its arguments
+  std::vector<std::vector<std::uint32_t>> uses_;   // tensor in the caller's memory → its arguments
   std::vector<std::span<const std::byte>> bound_;  // of each tensor
   std::vector<std::uint8_t> unbound_;              // of each tensor: it must be bound and is not
   std::vector<tensor_id> bindable_, outputs_;      // tensors in the caller's memory; those that are outputs
   std::vector<tensor_id> changed_;                 // bound since the last `require_bound`, each once
   std::vector<std::uint8_t> is_changed_;           // of each tensor: it is in `changed_`
   std::size_t missing_ = 0;                        // tensors that are `unbound_`
-  std::uint64_t rebindings_ = 0;
 };
 
-namespace launching {
-
-[[noreturn]] void refuse_streams(std::size_t given, std::size_t needed);
-
-/// The part of a launch that failed.
-enum class launch_phase : std::uint8_t { wait, check, kernel, record };
-
-/// Throws `execution_error` for launch `i`, with the exception that is being handled nested in it. `event` is the one
-/// that the launch waited for.
-[[noreturn]] void throw_execution_error(const launch_plan& plan, std::uint32_t i, launch_phase phase,
-                                        std::uint32_t event);
-
-}  // namespace launching
-
-/// The kernel calls of a launch plan, one for each launch.
+/// The kernel calls of a launch plan, one for each launch, and their memory.
 ///
 /// The plan must outlive it. Moving keeps the calls valid.
 template <class Stream>
-class launch_calls {
+class launch_calls : public launch_memory {
  public:
   /// `streams`: the value that kernels are given for each stream of the plan. Throws `bad_argument` if their number is
   /// not the plan's, and as `launch_memory`.
   launch_calls(const launch_plan& plan, std::span<std::byte> arena, std::span<const Stream> streams)
-      : memory_(plan, arena) {
-    if (streams.size() != plan.num_streams()) detail::launching::refuse_streams(streams.size(), plan.num_streams());
+      : launch_memory(plan, arena) {
+    if (streams.size() != plan.num_streams())
+      throw bad_argument(std::to_string(streams.size()) + " streams are given; the plan is for " +
+                         std::to_string(plan.num_streams()));
     calls_.reserve(plan.size());
     for (const launch& l : plan.launches()) {
       kernel_call<Stream> c;
       c.operation = l.operation;
-      c.inputs = memory_.inputs(l);
-      c.outputs = memory_.outputs(l);
-      c.adds = memory_.adds(l);
-      c.workspace = memory_.workspace(l);
+      c.inputs = {reads_.data() + l.first_input, reads_.data() + l.first_output};
+      c.outputs = {writes_.data() + l.first_output, writes_.data() + l.end};
+      c.adds = {adds_.data() + l.first_output, adds_.data() + l.end};
+      c.workspace = range(l.workspace_offset, l.workspace_bytes);
       c.stream = streams[l.stream];
       calls_.push_back(c);
     }
   }
-
-  /// As `launch_memory::bind`.
-  void bind(tensor_id t, std::span<const std::byte> memory) { memory_.bind(t, memory); }
-  /// As `launch_memory::bind_output`.
-  void bind_output(tensor_id t, std::span<std::byte> memory) { memory_.bind_output(t, memory); }
-  /// As `launch_memory::require_bound`.
-  void require_bound() { memory_.require_bound(); }
-  /// As `launch_memory::rebindings`.
-  [[nodiscard]] std::uint64_t rebindings() const noexcept { return memory_.rebindings(); }
-  /// As `launch_memory::output`.
-  [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return memory_.output(t); }
-  /// The arena that the constructor was given.
-  [[nodiscard]] std::span<std::byte> arena() const noexcept { return memory_.arena(); }
 
   /// The number of calls: one for each launch of the plan.
   [[nodiscard]] std::size_t size() const noexcept { return calls_.size(); }
@@ -160,16 +221,15 @@ class launch_calls {
   [[nodiscard]] const kernel_call<Stream>& operator[](std::size_t launch) const noexcept { return calls_[launch]; }
 
  private:
-  launch_memory memory_;
   std::vector<kernel_call<Stream>> calls_;
 };
 
 /// Numbered streams and events, to which launches are issued.
 ///
-/// Semantics: `wait(e, s)`: what is issued to stream `s` from now on begins after event `e` has happened. `record(e,
-/// s)`: `e` happens when everything that has been issued to `s` has ended. If the device's calls return before the work
-/// has ended (CUDA), one thread issues all launches; if they return when it has ended (the host), each stream has a
-/// thread of its own.
+/// Semantics: `wait(e, s)`: the work that is issued to stream `s` from now on begins after event `e` has happened.
+/// `record(e, s)`: `e` happens when all work that has been issued to `s` has ended. If the device's calls return before
+/// the work has ended (CUDA), one thread issues all launches; if they return when it has ended (the host), each stream
+/// has a thread of its own.
 template <class D>
 concept launch_device = requires(D& d, std::uint32_t i) {
   d.wait(i, i);
@@ -179,11 +239,21 @@ concept launch_device = requires(D& d, std::uint32_t i) {
 /// Hooks of `issue` that do nothing. `before(i)` is called when launch `i` has waited for its events and is about to
 /// run, `after(i)` after its kernel and before its event is recorded.
 struct no_hooks {
-  /// Does nothing.
   constexpr void before(std::uint32_t) const noexcept {}
-  /// Does nothing.
   constexpr void after(std::uint32_t) const noexcept {}
 };
+
+/// Throws `execution_error` for a launch, with the exception that is being handled nested in it.
+[[noreturn]] inline void throw_execution_error(const launch_plan& plan, const launch& l, const std::string& failure) {
+  const std::string text = plan.label(l.operation) + " in step " + std::to_string(l.step) + ": " + failure + " failed";
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    std::throw_with_nested(execution_error(l.operation, l.step, text + ": " + e.what()));
+  } catch (...) {
+    std::throw_with_nested(execution_error(l.operation, l.step, text));
+  }
+}
 
 /// Issues the launches numbered `which`, in that order: waits, kernel, event. Looks at `stop()` before each launch.
 /// Returns the number of launches issued, which is less than `which.size()` only if `stop()` was true.
@@ -193,39 +263,53 @@ struct no_hooks {
 template <class Stream, launch_device Device, kernels_for<Stream> Kernels, class Stop, class Hooks = no_hooks>
 std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::span<const std::uint32_t> which,
                   std::uint64_t step_seed, Device& device, Kernels& kernels, Stop&& stop, Hooks&& hooks = {}) {
-  using detail::launching::launch_phase;
   const launch* const launches = plan.launches().data();
-  launch_phase phase = launch_phase::wait;
+  const char* now = nullptr;  // null: waits for `event`
   std::size_t n = 0;
   std::uint32_t event = 0;
   try {
     for (; n < which.size(); ++n) {
       const std::uint32_t i = which[n];
       const launch& l = launches[i];
-      phase = launch_phase::wait;
+      now = nullptr;
       for (const std::uint32_t e : plan.waits(i)) device.wait(event = e, l.stream);
       if (stop()) return n;
-      phase = launch_phase::check;
+      now = "a check of it";
       hooks.before(i);
-      phase = launch_phase::kernel;
+      now = "its kernel";
       kernel_call<Stream>& call = calls[i];
       call.seed = kernel_seed(step_seed, l.operation);
       kernels(static_cast<const kernel_call<Stream>&>(call));
-      phase = launch_phase::check;
+      now = "a check of it";
       hooks.after(i);
       if (l.event != launch::no_event) {
-        phase = launch_phase::record;
+        now = "recording its event";
         device.record(l.event, l.stream);
       }
     }
   } catch (...) {
-    detail::launching::throw_execution_error(plan, which[n], phase, event);
+    throw_execution_error(plan, launches[which[n]],
+                          now != nullptr ? now : "waiting for " + plan.label(launches[plan.events()[event]].operation));
   }
   return n;
 }
 
-}  // namespace remat::detail
+/// Holds an executor for one call, from construction to destruction. A second call at the same time is refused, not
+/// delayed: two training steps would write to one arena. Costs one atomic exchange.
+class exclusive_use {
+ public:
+  /// Throws `bad_argument` if another call holds the executor.
+  explicit exclusive_use(std::atomic<bool>& in_use) : in_use_(in_use) {
+    if (in_use_.exchange(true, std::memory_order_acquire))
+      throw bad_argument(
+          "the executor is running a training step already; give each thread that runs steps an executor of its own");
+  }
+  exclusive_use(const exclusive_use&) = delete;
+  exclusive_use& operator=(const exclusive_use&) = delete;
+  ~exclusive_use() { in_use_.store(false, std::memory_order_release); }
 
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/execute/impl/launch_calls.hpp"
-#endif
+ private:
+  std::atomic<bool>& in_use_;
+};
+
+}  // namespace remat::detail

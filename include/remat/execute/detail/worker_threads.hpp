@@ -7,8 +7,7 @@
 #include <thread>
 #include <vector>
 
-/// Threads and events of `host_executor`. Everything here is called once or more for each run or launch, so it is
-/// inline.
+/// Threads and events of `host_executor`.
 namespace remat::detail::host {
 
 /// Lets the other hardware thread of a processor core go first, for a moment.
@@ -111,12 +110,6 @@ class host_events {
   unsigned spins_;
   std::uint32_t run_ = 0;
   std::unique_ptr<event[]> events_;
-};
-
-/// The events of launches that all run on one thread: a model of `launch_device`.
-struct no_events {
-  void wait(std::uint32_t, std::uint32_t) const noexcept {}
-  void record(std::uint32_t, std::uint32_t) const noexcept {}
 };
 
 }  // namespace remat::detail::host

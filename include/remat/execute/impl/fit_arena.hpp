@@ -5,28 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <limits>
-#include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
-#include "remat/memory/check.hpp"
-#include "remat/memory/interval.hpp"
-#include "remat/problem/flat_graph.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/lifetime.hpp"
 
 namespace remat {
 
-namespace detail::arena_fitting {
+namespace detail::fit_arena {
 
 /// `bytes` rounded up to a multiple of `alignment`.
 [[nodiscard]] inline std::int64_t rounded_up(std::int64_t bytes, std::int64_t alignment) {
@@ -50,12 +38,11 @@ class arena_search {
         options_(options),
         clock_(options.run),
         alignment_(options.memory.alignment),
-        most_(options.budget == problem::unlimited
-                  ? problem::unlimited
-                  : options.budget / options.memory.alignment * options.memory.alignment) {}
+        max_arena_(options.budget == problem::unlimited ? problem::unlimited
+                                                        : options.budget / alignment_ * alignment_) {}
 
   [[nodiscard]] arena_solution run() {
-    for (std::optional<std::int64_t> budget = most_; budget;) {
+    for (std::optional<std::int64_t> budget = max_arena_; budget;) {
       attempt(*budget, next_share());
       budget = is_done() ? std::nullopt : next_budget();
     }
@@ -72,12 +59,12 @@ class arena_search {
     return failures_ == 0 ? 0.8 : 0.6;  // the second one makes the most of what the first one showed
   }
 
-  // In units of work of `plan_memory`: for an arena that is near; and under a limit of work, for each unit of the part
-  // of a packing, and at least.
+  // Work of `plan_memory`: for an arena that is near the budget; under a limit of work, for each unit of the share of a
+  // packing, and at least.
   static constexpr std::uint64_t more_packing = 20 * memory_plan_options::default_work, packing_per_work = 256,
                                  least_packing = memory_plan_options::default_work / 4;
 
-  /// A schedule, and what is known of it. `intervals` is empty if its arena is within the budget.
+  /// A schedule, with the intervals of its allocations.
   struct candidate {
     std::int64_t budget = 0;  // of its solve
     solution answer{};
@@ -103,7 +90,7 @@ class arena_search {
     cut_ = (timed && part.elapsed() >= share_of(limits.time_limit, 0.9)) ||
            (counted && answer.statistics.work >= share_of(limits.work_limit, 0.9));
     ++best_.solves;
-    if (budget == most_) note_proofs(answer);
+    if (budget == max_arena_) note_proofs(answer);
     if (!best_.memory) best_.solved_budget = budget;
     if (take(budget, std::move(answer))) {
       low_ = budget;
@@ -127,40 +114,40 @@ class arena_search {
   /// a faster schedule whose arena is too large.
   bool take(std::int64_t budget, solution answer) {
     if (!answer.plan) return true;
-    const check_report report = check(plain_, *answer.plan);
-    if (!report.valid()) throw bad_argument("fit_arena: solve returned an illegal schedule: " + report.message());
-    if (best_.memory && report.time >= best_.time) return true;  // its arena is of no interest
-    const std::vector<interval> intervals =
-        intervals_of(lifetimes_of(plain_, *answer.plan), std::span<const tensor_id>(options_.elsewhere));
-    memory_plan memory = pack(intervals);
+    candidate c{budget, std::move(answer)};
+    c.report = check(plain_, *c.answer.plan);
+    if (!c.report.valid()) throw bad_argument("fit_arena: solve returned an illegal schedule: " + c.report.message());
+    if (best_.memory && c.report.time >= best_.time) return true;  // its arena does not matter
+    c.intervals = intervals_of(lifetimes_of(plain_, *c.answer.plan), options_.elsewhere);
+    memory_plan memory = pack(c.intervals);
+    c.optimal = memory.optimal;
     if (best_.smallest_arena == 0 || memory.arena_bytes < best_.smallest_arena)
       best_.smallest_arena = memory.arena_bytes;
-    if (memory.arena_bytes <= most_) {
-      keep(candidate{budget, std::move(answer), report, {}, false}, intervals, std::move(memory));
+    if (memory.arena_bytes <= max_arena_) {
+      keep(std::move(c), std::move(memory));
       return true;
     }
     ++failures_;
     load_ = memory.lower_bound;
-    margin_ = memory.arena_bytes - most_ + (memory.arena_bytes - load_) / 2;
-    fastest_too_large_ = std::min(fastest_too_large_, report.time);
-    if (memory.arena_bytes == best_.smallest_arena)
-      nearest_ = candidate{budget, std::move(answer), report, intervals, memory.optimal};
+    margin_ = memory.arena_bytes - max_arena_ + (memory.arena_bytes - load_) / 2;
+    fastest_too_large_ = std::min(fastest_too_large_, c.report.time);
+    if (memory.arena_bytes == best_.smallest_arena) nearest_ = std::move(c);
     return false;
   }
 
-  /// Makes the schedule of `m` the best one. Its arena is `memory`, within the budget.
-  void keep(candidate m, const std::vector<interval>& intervals, memory_plan memory) {
-    const memory_check_report placed = check_memory(intervals, memory.offsets, memory.arena_bytes, alignment_);
+  /// Makes the schedule of `c` the best one. Its arena is `memory`, within the budget.
+  void keep(candidate c, memory_plan memory) {
+    const memory_check_report placed = check_memory(c.intervals, memory.offsets, memory.arena_bytes, alignment_);
     if (!placed.valid()) throw internal_error("memory plan: " + placed.message());
-    best_.plan = std::move(m.answer.plan);
-    best_.by = std::move(m.answer.by);
-    best_.peak_bytes = m.report.peak_bytes;
-    best_.time = m.report.time;
-    best_.statistics.computes = m.report.computes;
-    best_.statistics.recomputes = m.report.recomputes;
-    best_.message = std::move(m.answer.message);
+    best_.plan = std::move(c.answer.plan);
+    best_.by = std::move(c.answer.by);
+    best_.peak_bytes = c.report.peak_bytes;
+    best_.time = c.report.time;
+    best_.statistics.computes = c.report.computes;
+    best_.statistics.recomputes = c.report.recomputes;
+    best_.message = std::move(c.answer.message);
     best_.memory = std::move(memory);
-    best_.solved_budget = m.budget;
+    best_.solved_budget = c.budget;
   }
 
   /// No schedule fits: what is left of the limits goes into the arena that comes nearest.
@@ -168,17 +155,14 @@ class arena_search {
     if (nearest_->optimal) return;
     memory_plan memory = plan_memory(nearest_->intervals, packing(5 * more_packing, 0.9));
     best_.smallest_arena = std::min(best_.smallest_arena, memory.arena_bytes);
-    if (memory.arena_bytes > most_) return;
-    const std::vector<interval> intervals = std::move(nearest_->intervals);
-    keep(*std::move(nearest_), intervals, std::move(memory));
+    if (memory.arena_bytes <= max_arena_) keep(*std::move(nearest_), std::move(memory));
   }
 
   /// Packs until the arena is within the budget, first with little work. An arena that is then near gets more.
   [[nodiscard]] memory_plan pack(const std::vector<interval>& intervals) {
     memory_plan memory = plan_memory(intervals, packing(memory_plan_options::default_work, packing_share()));
-    constexpr std::int64_t near = 16;  // a part of the budget
-    if (memory.arena_bytes <= most_ || memory.optimal || memory.arena_bytes - most_ > most_ / near) return memory;
-    if (clock_.should_stop()) return memory;
+    const bool near = memory.arena_bytes - max_arena_ <= max_arena_ / 16;
+    if (memory.arena_bytes <= max_arena_ || memory.optimal || !near || clock_.should_stop()) return memory;
     memory_plan denser = plan_memory(intervals, packing(more_packing, packing_share()));
     return denser.arena_bytes < memory.arena_bytes ? std::move(denser) : std::move(memory);
   }
@@ -186,8 +170,8 @@ class arena_search {
   [[nodiscard]] double packing_share() const { return best_.solves == 1 ? 0.1 : 0.3; }
   [[nodiscard]] memory_plan_options packing(std::uint64_t work, double share) const {
     memory_plan_options out = options_.memory;
-    out.enough = most_;
-    if (most_ == problem::unlimited) {  // every arena fits: a small one, as by default
+    out.enough = max_arena_;
+    if (max_arena_ == problem::unlimited) {  // every arena fits: a small one, as by default
       out.enough = 0;
       work = run_control::no_work_limit;
     }
@@ -201,14 +185,14 @@ class arena_search {
     return out;
   }
 
-  /// The peak budget of the next solve; nothing where no further one is of use.
+  /// The peak budget of the next solve; none if no further solve helps.
   [[nodiscard]] std::optional<std::int64_t> next_budget() const {
     if (failures_ == 0)  // with more time, the same solve may find a better schedule
-      return best_.solves == 1 && cut_ ? std::optional(most_) : std::nullopt;
+      return best_.solves == 1 && cut_ ? std::optional(max_arena_) : std::nullopt;
     if (best_.memory && best_.time <= fastest_too_large_) return std::nullopt;
     if (low_ >= 0) {
       const std::int64_t budget = low_ + (high_ - low_) / 2 / alignment_ * alignment_;
-      const std::int64_t tolerance = best_.memory ? std::max(alignment_, most_ / 1024) : alignment_;
+      const std::int64_t tolerance = best_.memory ? std::max(alignment_, max_arena_ / 1024) : alignment_;
       return high_ - low_ <= tolerance || budget <= low_ ? std::nullopt : std::optional(budget);
     }
     const std::uint32_t doublings = std::min<std::uint32_t>(failures_ - 1, 20);
@@ -238,7 +222,7 @@ class arena_search {
   const fit_arena_options& options_;
   run_clock clock_;
   const std::int64_t alignment_;
-  const std::int64_t most_;  // bytes of the arena: the budget, rounded down to the alignment
+  const std::int64_t max_arena_;  // bytes: the budget, rounded down to the alignment
 
   arena_solution best_{};
   bool cut_ = false;            // a limit ended the last solve
@@ -251,7 +235,7 @@ class arena_search {
   std::int64_t low_ = -1;  // a budget below it whose schedule fitted or was no faster, or that had none; -1: none known
 };
 
-}  // namespace detail::arena_fitting
+}  // namespace detail::fit_arena
 
 REMAT_INLINE problem arena_problem(const problem& p, std::int64_t alignment, std::span<const tensor_id> elsewhere) {
   if (alignment < 1)
@@ -263,8 +247,8 @@ REMAT_INLINE problem arena_problem(const problem& p, std::int64_t alignment, std
                          std::to_string(g.num_tensors));
     g.bytes[index(t)] = 0;
   }
-  for (std::int64_t& bytes : g.bytes) bytes = detail::arena_fitting::rounded_up(bytes, alignment);
-  for (std::int64_t& bytes : g.workspace) bytes = detail::arena_fitting::rounded_up(bytes, alignment);
+  for (std::int64_t& bytes : g.bytes) bytes = detail::fit_arena::rounded_up(bytes, alignment);
+  for (std::int64_t& bytes : g.workspace) bytes = detail::fit_arena::rounded_up(bytes, alignment);
   try {
     return problem::from_flat(std::move(g));
   } catch (const bad_cost& e) {
@@ -279,7 +263,7 @@ REMAT_INLINE arena_solution fit_arena_by(const problem& p,
   if (options.budget < 0)
     throw bad_argument("fit_arena: budget is " + std::to_string(options.budget) + " bytes; it must not be negative");
   if (options.memory.alignment < 1) (void)arena_problem(p, options.memory.alignment);  // says so
-  return detail::arena_fitting::arena_search(p, solve, options).run();
+  return detail::fit_arena::arena_search(p, solve, options).run();
 }
 
 }  // namespace remat

@@ -9,52 +9,45 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/memory/check.hpp"
-#include "remat/memory/interval.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace remat {
 
-namespace detail::launching {
-
-[[nodiscard]] inline std::string label_of(const char* kind, std::size_t i, const std::vector<std::string>& names) {
-  std::string text = kind + std::to_string(i);
-  if (i < names.size() && !names[i].empty()) text += " (" + names[i] + ")";
-  return text;
-}
-
-}  // namespace detail::launching
-
-REMAT_INLINE std::string launch_plan::label(op_id o) const {
-  return detail::launching::label_of("operation ", index(o), operation_names_);
-}
-
-REMAT_INLINE std::string launch_plan::label(tensor_id t) const {
-  return detail::launching::label_of("tensor ", index(t), tensor_names_);
-}
-
-REMAT_INLINE launch_plan::launch_plan(graph_arguments&& graph, const problem& p, std::span<const step> steps,
+REMAT_INLINE launch_plan::launch_plan(detail::graph_arguments&& graph, const problem& p, std::span<const step> steps,
                                       lifetimes&& lives, const arena_layout* layout, const launch_options& options)
-    : lives_(std::move(lives)) {
-  read_tensors(graph, p);
-  place_outputs(options, p.graph());
-  require_sums_right(p, steps, options.sums_may_be_read);
-  set_layout(layout != nullptr ? *layout
-                               : plan_memory(intervals_of(lives_, options.outputs_elsewhere()), options.memory));
-  require_valid_layout();
-  require_arena_within(options.arena_budget);
-  assignment_ = assign_streams(p, lives_, steps,
-                               {.streams = options.streams, .offsets = addresses(), .shares = options.occupancy});
-  make_launches(graph, p, steps);
-  measure_memory(p, steps);
-}
-
-/// Marks the tensors that the options name as outputs in the caller's memory.
-REMAT_INLINE void launch_plan::place_outputs(const launch_options& options, const flat_graph& g) {
+    : graph_(std::move(graph)), lives_(std::move(lives)) {
+  const flat_graph& g = p.graph();
+  read_tensors(g);
   for (const tensor_id t : options.bound_outputs) place_output(t, place::bound_output, g);
   for (const tensor_id t : options.accumulated_outputs) place_output(t, place::accumulated_output, g);
+  require_sums_right(g, steps, options.sums_may_be_read);
+  const std::vector<interval> intervals = intervals_of(lives_, options.outputs_elsewhere());
+  set_layout(layout != nullptr ? *layout : plan_memory(intervals, options.memory), intervals);
+  (void)arena_bytes_within(options.arena_budget);
+  assignment_ = assign_streams(p, lives_, steps,
+                               {.streams = options.streams, .offsets = addresses(), .shares = options.occupancy});
+  make_launches(g, steps);
+  const check_report report = check(p, steps, [&](std::size_t i, std::int64_t bytes) {
+    if (steps[i].is_compute()) memory_.push_back(bytes);
+  });
+  peak_bytes_ = report.peak_bytes;
 }
 
+REMAT_INLINE void launch_plan::read_tensors(const flat_graph& g) {
+  if (graph_.num_operations != g.num_operations || graph_.num_tensors != g.num_tensors)
+    throw bad_argument("the graph has " + std::to_string(graph_.num_operations) + " operations and " +
+                       std::to_string(graph_.num_tensors) + " tensors; the problem is of one with " +
+                       std::to_string(g.num_operations) + " and " + std::to_string(g.num_tensors));
+  place_.assign(g.num_tensors, place::arena);
+  for (std::size_t t = 0; t < g.num_tensors; ++t)
+    if (g.always_resident[t]) place_[t] = place::resident;
+  tensor_bytes_ = graph_.sizes(g);
+  bound_.assign(g.num_tensors, 0);
+  for (const std::uint32_t t : graph_.final_outputs)
+    if (g.always_resident[t]) bound_[t] = 1;
+}
+
+/// Marks a tensor that the options name as an output in the caller's memory.
 REMAT_INLINE void launch_plan::place_output(tensor_id t, place where, const flat_graph& g) {
   const std::string option = where == place::bound_output ? "bound_outputs: " : "accumulated_outputs: ";
   if (index(t) >= g.num_tensors)
@@ -68,14 +61,12 @@ REMAT_INLINE void launch_plan::place_output(tensor_id t, place where, const flat
   if (now != place::arena)
     throw bad_argument(option + label(t) + " is named twice; name it once, in bound_outputs or in accumulated_outputs");
   now = where;
-  has_outputs_elsewhere_ = true;
   bound_[index(t)] = 1;
 }
 
 /// Throws unless each operation that adds to an accumulated output runs once, and none reads one (or that is allowed).
-REMAT_INLINE void launch_plan::require_sums_right(const problem& p, std::span<const step> steps,
+REMAT_INLINE void launch_plan::require_sums_right(const flat_graph& g, std::span<const step> steps,
                                                   bool may_be_read) const {
-  const flat_graph& g = p.graph();
   if (std::find(place_.begin(), place_.end(), place::accumulated_output) == place_.end()) return;
   constexpr std::uint32_t not_run = 0xffffffff;
   std::vector<std::uint32_t> run_at(g.num_operations, not_run);
@@ -97,54 +88,25 @@ REMAT_INLINE void launch_plan::require_sums_right(const problem& p, std::span<co
   }
 }
 
-REMAT_INLINE void launch_plan::set_layout(const arena_layout& layout) {
+/// Takes over the addresses, and checks them. `intervals` are those of the allocations; their size is 0 outside of the
+/// arena, where offsets have no meaning.
+REMAT_INLINE void launch_plan::set_layout(const arena_layout& layout, std::span<const interval> intervals) {
   offsets_.assign(layout.offsets.begin(), layout.offsets.end());
   arena_bytes_ = layout.arena_bytes;
   alignment_ = layout.alignment;
-  const std::size_t known = std::min(offsets_.size(), lives_.allocations.size());
-  for (std::uint32_t a = 0; has_outputs_elsewhere_ && a < known; ++a)
-    if (!is_in_arena(a)) offsets_[a] = 0;
-}
-
-REMAT_INLINE void launch_plan::require_arena_within(std::int64_t budget) const {
-  if (budget < 0)
-    throw bad_argument("the arena's budget is " + std::to_string(budget) + " bytes; it must not be negative");
-  if (arena_bytes_ > budget)
-    throw bad_argument("the arena has " + std::to_string(arena_bytes_) + " bytes; its budget is " +
-                       std::to_string(budget) + "; fit_arena finds schedules whose arena fits");
-}
-
-/// Addresses by which launches are ordered: offsets in the arena, and below 0 a range for each output in the caller's
-/// memory, which all allocations of that output share.
-REMAT_INLINE std::vector<std::int64_t> launch_plan::addresses() const {
-  std::vector<std::int64_t> out(offsets_);
-  if (!has_outputs_elsewhere_) return out;
-  std::vector<std::int64_t> of_tensor(place_.size(), 0);
-  std::int64_t lowest = 0;  // no overflow: all tensors together have at most 2^63 − 1 bytes
-  for (std::uint32_t a = 0; a < out.size(); ++a) {
-    if (is_in_arena(a)) continue;
-    std::int64_t& at = of_tensor[lives_.allocations[a].tensor];
-    if (at == 0) at = lowest -= lives_.allocations[a].bytes;
-    out[a] = at;
-  }
-  return out;
-}
-
-REMAT_INLINE void launch_plan::require_valid_layout() const {
   if (alignment_ < 1 || (alignment_ & (alignment_ - 1)) != 0)
     throw bad_argument("the alignment is " + std::to_string(alignment_) + "; it must be a power of two");
-  if (offsets_.size() != lives_.allocations.size())
+  if (offsets_.size() != intervals.size())
     throw bad_argument("there are " + std::to_string(offsets_.size()) + " offsets; the schedule has " +
-                       std::to_string(lives_.allocations.size()) + " allocations");
+                       std::to_string(intervals.size()) + " allocations");
+  for (std::uint32_t a = 0; a < offsets_.size(); ++a)
+    if (!is_in_arena(a)) offsets_[a] = 0;
   const auto name = [&](std::size_t a) {
     const allocation& x = lives_.allocations[a];
     return (x.is_workspace() ? "the workspace of operation " + std::to_string(x.operation)
                              : "tensor " + std::to_string(x.tensor)) +
            " from step " + std::to_string(x.first);
   };
-  std::vector<interval> intervals = intervals_of(lives_);
-  for (std::uint32_t a = 0; has_outputs_elsewhere_ && a < intervals.size(); ++a)
-    if (!is_in_arena(a)) intervals[a].size = 0;
   const memory_check_report report = check_memory(intervals, offsets_, arena_bytes_, alignment_);
   if (report.valid()) return;
   if (report.what == memory_violation::overlap)
@@ -157,41 +119,40 @@ REMAT_INLINE void launch_plan::require_valid_layout() const {
   throw bad_argument("the memory plan does not fit the schedule: " + report.message());
 }
 
-REMAT_INLINE void launch_plan::read_tensors(graph_arguments& graph, const problem& p) {
-  const flat_graph& g = p.graph();
-  if (graph.num_operations != g.num_operations || graph.num_tensors != g.num_tensors)
-    throw bad_argument("the graph has " + std::to_string(graph.num_operations) + " operations and " +
-                       std::to_string(graph.num_tensors) + " tensors; the problem is of one with " +
-                       std::to_string(g.num_operations) + " and " + std::to_string(g.num_tensors));
-  num_operations_ = g.num_operations;
-  place_.assign(g.num_tensors, place::arena);
-  for (std::size_t t = 0; t < g.num_tensors; ++t)
-    if (g.always_resident[t]) place_[t] = place::resident;
-  tensor_bytes_ = g.bytes;
-  sized_ = graph.sized;
-  if (sized_)
-    for (std::size_t t = 0; t < g.num_tensors; ++t)
-      if (g.always_resident[t]) tensor_bytes_[t] = graph.bytes[t];
-  random_ = std::move(graph.random);
-  operation_names_ = std::move(graph.operation_names);
-  tensor_names_ = std::move(graph.tensor_names);
-  bound_.assign(g.num_tensors, 0);
-  for (const std::uint32_t t : graph.final_outputs)
-    if (g.always_resident[t]) bound_[t] = 1;
+REMAT_INLINE std::int64_t launch_plan::arena_bytes_within(std::int64_t budget) const {
+  if (budget < 0)
+    throw bad_argument("the arena's budget is " + std::to_string(budget) + " bytes; it must not be negative");
+  if (arena_bytes_ > budget)
+    throw bad_argument("the arena has " + std::to_string(arena_bytes_) + " bytes; its budget is " +
+                       std::to_string(budget) + "; fit_arena finds schedules whose arena fits");
+  return arena_bytes_;
 }
 
-REMAT_INLINE void launch_plan::make_launches(const graph_arguments& graph, const problem& p,
-                                             std::span<const step> steps) {
-  const flat_graph& g = p.graph();
+/// Addresses by which launches are ordered: offsets in the arena, and below 0 a range for each output in the caller's
+/// memory, which all allocations of that output share.
+REMAT_INLINE std::vector<std::int64_t> launch_plan::addresses() const {
+  std::vector<std::int64_t> out(offsets_);
+  std::vector<std::int64_t> of_tensor(place_.size(), 0);
+  std::int64_t lowest = 0;  // no overflow: all tensors together have at most 2^63 − 1 bytes
+  for (std::uint32_t a = 0; a < out.size(); ++a) {
+    if (is_in_arena(a)) continue;
+    std::int64_t& at = of_tensor[lives_.allocations[a].tensor];
+    if (at == 0) at = lowest -= lives_.allocations[a].bytes;
+    out[a] = at;
+  }
+  return out;
+}
+
+REMAT_INLINE void launch_plan::make_launches(const flat_graph& g, std::span<const step> steps) {
   std::vector<std::uint32_t> now(g.num_tensors, launch_argument::bound);  // tensor → its allocation
   std::vector<std::uint32_t> event_of(assignment_.size(), launch::no_event);
   by_stream_.resize(assignment_.streams);
   launches_.reserve(assignment_.size());
   for (std::uint32_t i = 0; i < steps.size(); ++i) {
     if (steps[i].is_free()) {
-      std::uint32_t& a = now[index(steps[i].tensor())];
-      if (is_in_arena(a)) frees_.values.push_back(a);
-      a = launch_argument::bound;
+      const std::size_t t = index(steps[i].tensor());
+      if (place_[t] == place::arena) frees_.values.push_back(now[t]);
+      now[t] = launch_argument::bound;
       continue;
     }
     const auto v = static_cast<std::uint32_t>(launches_.size());
@@ -207,7 +168,7 @@ REMAT_INLINE void launch_plan::make_launches(const graph_arguments& graph, const
     for (const std::uint32_t w : assignment_.waits[v]) waits_.values.push_back(event_of[w]);
     waits_.end_row();
     for (const std::uint32_t a : lives_.outputs[i]) now[lives_.allocations[a].tensor] = a;
-    add_arguments(graph, g, now, l);
+    add_arguments(g, now, l);
     by_stream_[l.stream].push_back(v);
     in_order_.push_back(v);
     launches_.push_back(l);
@@ -215,18 +176,16 @@ REMAT_INLINE void launch_plan::make_launches(const graph_arguments& graph, const
   if (!launches_.empty()) frees_.end_row();
   output_allocation_.assign(g.num_tensors, launch_argument::bound);
   for (const std::uint32_t t : g.final_outputs)
-    if (is_in_arena(now[t])) output_allocation_[t] = now[t];
+    if (place_[t] == place::arena) output_allocation_[t] = now[t];
 }
 
 /// Adds the inputs, outputs and workspace of launch `l`. `now` holds the allocation of each tensor.
-REMAT_INLINE void launch_plan::add_arguments(const graph_arguments& graph, const flat_graph& g,
-                                             std::span<const std::uint32_t> now, launch& l) {
-  constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() - 1;
+REMAT_INLINE void launch_plan::add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, launch& l) {
   const std::size_t o = index(l.operation);
-  l.inputs = static_cast<std::uint32_t>(arguments_.size());
-  for (const std::uint32_t t : graph.inputs[o]) add_argument(g, now, t);
-  l.outputs = static_cast<std::uint32_t>(arguments_.size());
-  for (const std::uint32_t t : graph.outputs[o]) {
+  l.first_input = static_cast<std::uint32_t>(arguments_.size());
+  for (const std::uint32_t t : graph_.inputs[o]) add_argument(g, now, t);
+  l.first_output = static_cast<std::uint32_t>(arguments_.size());
+  for (const std::uint32_t t : graph_.outputs[o]) {
     add_argument(g, now, t);
     launch_argument& x = arguments_.back();
     if (is_resident(x.tensor))
@@ -237,7 +196,8 @@ REMAT_INLINE void launch_plan::add_arguments(const graph_arguments& graph, const
     if (fresh && x.allocation != launch_argument::bound) begins_.values.push_back(x.allocation);
   }
   begins_.end_row();
-  if (arguments_.size() > most) throw bad_argument("the schedule's launches have 2^32 − 1 or more arguments");
+  if (arguments_.size() >= std::numeric_limits<std::uint32_t>::max())
+    throw bad_argument("the schedule's launches have 2^32 − 1 or more arguments");
   l.end = static_cast<std::uint32_t>(arguments_.size());
   if (const std::uint32_t a = lives_.workspace[l.step]; a != lifetimes::no_allocation) {
     l.workspace_offset = offsets_[a];
@@ -254,18 +214,11 @@ REMAT_INLINE void launch_plan::add_argument(const flat_graph& g, std::span<const
   } else if (now[t] == launch_argument::bound) {
     throw bad_argument("the graph is not the problem's: the graph's operation uses " + label(x.tensor) +
                        ", which has no memory at that step");
-  } else if (is_in_arena(now[t])) {
+  } else if (place_[t] == place::arena) {
     x.allocation = now[t];
     x.offset = offsets_[x.allocation];
   }
   arguments_.push_back(x);
-}
-
-REMAT_INLINE void launch_plan::measure_memory(const problem& p, std::span<const step> steps) {
-  const check_report report = check(p, steps, [&](std::size_t i, std::int64_t bytes) {
-    if (steps[i].is_compute()) memory_.push_back(bytes);
-  });
-  peak_bytes_ = report.peak_bytes;
 }
 
 }  // namespace remat

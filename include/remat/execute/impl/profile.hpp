@@ -4,26 +4,8 @@
 #include "remat/execute/profile.hpp"
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 
 namespace remat {
-
-namespace detail::profiling {
-
-REMAT_INLINE void refuse_unmeasured(op_id o, std::string_view name) {
-  std::string text = "operation " + std::to_string(index(o));
-  if (!name.empty()) text += " (" + std::string(name) + ")";
-  throw bad_cost(text + " was not measured: it did not run in the schedule that was profiled");
-}
-
-REMAT_INLINE void refuse_missing_times(std::size_t times, std::size_t launches) {
-  throw bad_argument("the executor noted " + std::to_string(times) + " times of " + std::to_string(launches) +
-                     " launches; it needs the option `timing`");
-}
-
-REMAT_INLINE void refuse_no_runs() { throw bad_argument("runs is 0; a profile needs at least 1"); }
-
-}  // namespace detail::profiling
 
 REMAT_INLINE double summarize(std::span<double> times, time_statistic statistic) {
   if (times.empty()) return std::numeric_limits<double>::quiet_NaN();
@@ -51,6 +33,24 @@ REMAT_INLINE measured_times launch_times::summary(time_statistic statistic) cons
     out.seconds.push_back(summarize(times, statistic));
   }
   return out;
+}
+
+REMAT_INLINE arena_solution detail::solve_measured(
+    const problem& instance, const std::function<solution(const problem&, const run_control&)>& solve,
+    const planning_options& options) {
+  if (!options.arena_within_budget) {
+    arena_solution out{solve(instance, {})};
+    out.solves = 1;
+    out.solved_budget = options.budget;
+    return out;
+  }
+  const launch_options outputs{.bound_outputs = options.bound_outputs,
+                               .accumulated_outputs = options.accumulated_outputs};
+  return fit_arena_by(instance, solve,
+                      {.budget = options.budget,
+                       .elsewhere = outputs.outputs_elsewhere(),
+                       .memory = options.memory,
+                       .solves = std::max(1U, options.attempts)});
 }
 
 }  // namespace remat

@@ -7,66 +7,72 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <new>
 #include <thread>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
+#if __has_include(<sys/mman.h>) && __has_include(<unistd.h>)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
 namespace remat {
 
-namespace detail::stand_in_words {
+namespace detail::stand_in {
 
-inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
-
-constexpr std::uint64_t mix(std::uint64_t z) noexcept {
-  z += golden;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+constexpr std::uint64_t hash_of(op_id o, std::uint64_t seed) noexcept {
+  return splitmix64(seed ^ splitmix64(index(o)));
 }
-constexpr std::uint64_t hash_of(op_id o, std::uint64_t seed) noexcept { return mix(seed ^ mix(index(o))); }
-constexpr std::uint64_t with_input(std::uint64_t h, std::uint64_t v) noexcept { return mix(h * golden + v); }
+constexpr std::uint64_t with_input(std::uint64_t h, std::uint64_t v) noexcept { return splitmix64(h * golden + v); }
 constexpr std::uint64_t contribution(std::uint64_t h, std::size_t output) noexcept {
-  return mix(h + golden * (output + 1));
+  return splitmix64(h + golden * (output + 1));
 }
 constexpr std::uint64_t resident_value(tensor_id t, std::uint64_t seed) noexcept {
-  return mix(seed ^ mix(~std::uint64_t{index(t)}));
+  return splitmix64(seed ^ splitmix64(~std::uint64_t{index(t)}));
 }
 /// The odd factor c(i) of a word.
-constexpr std::uint64_t constant(std::size_t word) noexcept { return word == 0 ? 1 : mix(word) | 1; }
+constexpr std::uint64_t constant(std::size_t word) noexcept { return word == 0 ? 1 : splitmix64(word) | 1; }
 
 /// The lowest `bytes` bytes of a word.
 constexpr std::uint64_t low(std::uint64_t v, std::size_t bytes) noexcept {
   return bytes >= 8 ? v : v & ((std::uint64_t{1} << (8 * bytes)) - 1);
 }
-// A word lies in memory lowest byte first, so that a last word that is cut short still adds up modulo 256^bytes.
-inline std::uint64_t load(const std::byte* at, std::size_t bytes) noexcept {
-  std::uint64_t v = 0;
-  if (std::endian::native == std::endian::little && bytes >= 8) {
-    std::memcpy(&v, at, 8);
-    return v;
-  }
-  for (std::size_t b = 0; b < std::min<std::size_t>(bytes, 8); ++b)
-    v |= std::to_integer<std::uint64_t>(at[b]) << (8 * b);
+/// A word in the order of memory: lowest byte first, so that a last word that is cut short still adds up modulo
+/// 256^bytes.
+constexpr std::uint64_t ordered(std::uint64_t v) noexcept {
+  if constexpr (std::endian::native == std::endian::big) return __builtin_bswap64(v);
   return v;
 }
+inline std::uint64_t load(const std::byte* at, std::size_t bytes) noexcept {
+  std::uint64_t v = 0;
+  if (bytes >= sizeof v)
+    std::memcpy(&v, at, sizeof v);
+  else
+    std::copy_n(at, bytes, reinterpret_cast<std::byte*>(&v));
+  return ordered(v);
+}
 inline void store(std::byte* at, std::size_t bytes, std::uint64_t v) noexcept {
-  if (std::endian::native == std::endian::little && bytes >= 8) {
-    std::memcpy(at, &v, 8);
-    return;
-  }
-  for (std::size_t b = 0; b < std::min<std::size_t>(bytes, 8); ++b) at[b] = static_cast<std::byte>(v >> (8 * b));
+  v = ordered(v);
+  if (bytes >= sizeof v)
+    std::memcpy(at, &v, sizeof v);
+  else
+    std::copy_n(reinterpret_cast<const std::byte*>(&v), bytes, at);
 }
 
-}  // namespace detail::stand_in_words
+}  // namespace detail::stand_in
 
-REMAT_INLINE stand_in_kernels::stand_in_kernels(const problem& p, const stand_in_options& options) : options_(options) {
+REMAT_INLINE stand_in_kernels::stand_in_kernels(detail::graph_arguments&& graph, const problem& p,
+                                                const stand_in_options& options)
+    : options_(options), graph_(std::move(graph)) {
   if (options.grid < 8 || (options.grid & (options.grid - 1)) != 0)
     throw bad_argument("grid is " + std::to_string(options.grid) + "; it must be a power of two, at least 8");
   if (!(options.burn >= 0) || !std::isfinite(options.burn))
     throw bad_argument("burn is " + std::to_string(options.burn) + "; it must be finite and not negative");
   const flat_graph& g = p.graph();
-  bytes_ = g.bytes;
+  bytes_ = graph_.sizes(g);
   resident_ = g.always_resident;
   time_ = g.time;
   workspace_ = g.workspace;
@@ -78,68 +84,58 @@ REMAT_INLINE void stand_in_kernels::operator()(const host_call& c) {
   const clock::time_point begun = options_.burn > 0 ? clock::now() : clock::time_point{};
   const std::size_t o = index(c.operation);
   require_arguments(c);
-  std::uint64_t h = detail::stand_in_words::hash_of(c.operation, c.seed);
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    verify(static_cast<tensor_id>(inputs_[o][i]), c.inputs[i], "input ");
-    h = detail::stand_in_words::with_input(h, value(c.inputs[i]));
-  }
-  write(c.workspace, detail::stand_in_words::mix(h), false);
+  const auto verify_all = [&](std::span<const std::uint32_t> tensors, const auto& memory, const char* prefix) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) verify(static_cast<tensor_id>(tensors[i]), memory[i], prefix);
+  };
+  verify_all(graph_.inputs[o], c.inputs, "input ");
+  std::uint64_t h = detail::stand_in::hash_of(c.operation, c.seed);
+  for (const std::span<const std::byte> input : c.inputs) h = detail::stand_in::with_input(h, value(input));
+  write(c.workspace, detail::splitmix64(h), false);
   for (std::size_t i = 0; i < c.outputs.size(); ++i)
-    write(c.outputs[i], detail::stand_in_words::contribution(h, i), c.adds[i] != 0);
+    write(c.outputs[i], detail::stand_in::contribution(h, i), c.adds[i] != 0);
   if (c.outputs.empty()) effects_[o] += h;
   if (options_.burn > 0) burn(begun, time_[o] * options_.burn);
-  for (std::size_t i = 0; i < c.inputs.size(); ++i)
-    verify(static_cast<tensor_id>(inputs_[o][i]), c.inputs[i], "while it ran, another kernel wrote to input ");
-  for (std::size_t i = 0; i < c.outputs.size(); ++i)
-    verify(static_cast<tensor_id>(outputs_[o][i]), c.outputs[i], "while it ran, another kernel wrote to output ");
-  if (!c.workspace.empty() &&
-      (value(c.workspace) != detail::stand_in_words::low(detail::stand_in_words::mix(h), c.workspace.size()) ||
-       first_wrong(c.workspace) != all_right))
+  verify_all(graph_.inputs[o], c.inputs, "while it ran, another kernel wrote to input ");
+  verify_all(graph_.outputs[o], c.outputs, "while it ran, another kernel wrote to output ");
+  if (!c.workspace.empty() && (value(c.workspace) != detail::stand_in::low(detail::splitmix64(h), c.workspace.size()) ||
+                               first_wrong(c.workspace) != none_wrong))
     throw error("while it ran, another kernel wrote to its workspace");
 }
 
 REMAT_INLINE void stand_in_kernels::fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed) const {
-  write(memory, detail::stand_in_words::resident_value(t, seed), false);
+  write(memory, detail::stand_in::resident_value(t, seed), false);
 }
 
 REMAT_INLINE stand_in_values stand_in_kernels::expected(std::uint64_t step_seed, std::uint64_t seed) const {
   stand_in_values out;
   out.tensors.assign(bytes_.size(), 0);
   out.effects.assign(effects_.size(), 0);
+  const auto cut = [&](std::size_t t, std::uint64_t v) {
+    return detail::stand_in::low(v, static_cast<std::size_t>(bytes_[t]));
+  };
   for (std::size_t t = 0; t < bytes_.size(); ++t)
-    if (resident_[t]) out.tensors[t] = cut(t, detail::stand_in_words::resident_value(static_cast<tensor_id>(t), seed));
+    if (resident_[t]) out.tensors[t] = cut(t, detail::stand_in::resident_value(static_cast<tensor_id>(t), seed));
   for (std::size_t o = 0; o < effects_.size(); ++o) {
     const auto id = static_cast<op_id>(o);
-    std::uint64_t h = detail::stand_in_words::hash_of(id, kernel_seed(step_seed, id));
-    for (const std::uint32_t t : inputs_[o]) h = detail::stand_in_words::with_input(h, out.tensors[t]);
-    for (std::size_t i = 0; i < outputs_[o].size(); ++i) {
-      const std::uint32_t t = outputs_[o][i];
-      out.tensors[t] = cut(t, out.tensors[t] + detail::stand_in_words::contribution(h, i));
+    std::uint64_t h = detail::stand_in::hash_of(id, kernel_seed(step_seed, id));
+    for (const std::uint32_t t : graph_.inputs[o]) h = detail::stand_in::with_input(h, out.tensors[t]);
+    for (std::size_t i = 0; i < graph_.outputs[o].size(); ++i) {
+      const std::uint32_t t = graph_.outputs[o][i];
+      out.tensors[t] = cut(t, out.tensors[t] + detail::stand_in::contribution(h, i));
     }
-    if (outputs_[o].empty()) out.effects[o] = h;
+    if (graph_.outputs[o].empty()) out.effects[o] = h;
   }
   return out;
 }
 
 REMAT_INLINE void stand_in_kernels::verify(tensor_id t, std::span<const std::byte> memory, const char* prefix) const {
-  const std::size_t wrong = first_wrong(memory);
-  if (wrong == all_right) return;
-  std::string text = prefix + std::string("tensor ") + std::to_string(index(t));
-  if (index(t) < names_.size() && !names_[index(t)].empty()) text += " (" + names_[index(t)] + ")";
-  throw error(text + ": its word at byte " + std::to_string(wrong * 8) + " does not follow from its first word");
+  if (const std::size_t wrong = first_wrong(memory); wrong != none_wrong)
+    throw error(prefix + graph_.label(t) + ": its word at byte " + std::to_string(wrong * 8) +
+                " does not follow from its first word");
 }
 
 REMAT_INLINE std::uint64_t stand_in_kernels::value(std::span<const std::byte> memory) noexcept {
-  return detail::stand_in_words::load(memory.data(), memory.size());
-}
-
-REMAT_INLINE void stand_in_kernels::forget_effects() noexcept {
-  std::fill(effects_.begin(), effects_.end(), std::uint64_t{0});
-}
-
-/// The part of a value that tensor `t` has room for.
-REMAT_INLINE std::uint64_t stand_in_kernels::cut(std::size_t t, std::uint64_t v) const noexcept {
-  return detail::stand_in_words::low(v, static_cast<std::size_t>(bytes_[t]));
+  return detail::stand_in::load(memory.data(), memory.size());
 }
 
 /// Calls `visit(word)` for the sampled words, ascending, until it returns false.
@@ -163,21 +159,21 @@ void stand_in_kernels::sample(std::span<const std::byte> memory, Visit&& visit) 
 REMAT_INLINE void stand_in_kernels::write(std::span<std::byte> memory, std::uint64_t v, bool adds) const noexcept {
   sample(memory, [&](std::size_t i) {
     std::byte* const at = memory.data() + i * 8;
-    const std::size_t room = memory.size() - i * 8;
-    detail::stand_in_words::store(
-        at, room, v * detail::stand_in_words::constant(i) + (adds ? detail::stand_in_words::load(at, room) : 0));
+    const std::size_t bytes = memory.size() - i * 8;
+    const std::uint64_t added = adds ? detail::stand_in::load(at, bytes) : 0;
+    detail::stand_in::store(at, bytes, v * detail::stand_in::constant(i) + added);
     return true;
   });
 }
 
-/// The first sampled word that does not follow from the first one; `all_right` if all do.
+/// The first sampled word that does not follow from the first one; `none_wrong` if all do.
 REMAT_INLINE std::size_t stand_in_kernels::first_wrong(std::span<const std::byte> memory) const noexcept {
   const std::uint64_t v = value(memory);
-  std::size_t wrong = all_right;
+  std::size_t wrong = none_wrong;
   sample(memory, [&](std::size_t i) {
-    const std::size_t room = memory.size() - i * 8;
-    if (detail::stand_in_words::load(memory.data() + i * 8, room) ==
-        detail::stand_in_words::low(v * detail::stand_in_words::constant(i), room))
+    const std::size_t bytes = memory.size() - i * 8;
+    if (detail::stand_in::load(memory.data() + i * 8, bytes) ==
+        detail::stand_in::low(v * detail::stand_in::constant(i), bytes))
       return true;
     wrong = i;
     return false;
@@ -187,26 +183,69 @@ REMAT_INLINE std::size_t stand_in_kernels::first_wrong(std::span<const std::byte
 
 REMAT_INLINE void stand_in_kernels::require_arguments(const host_call& c) const {
   const std::size_t o = index(c.operation);
-  const auto fits = [&](std::uint32_t t, std::size_t bytes) {
+  const auto has_size = [&](std::uint32_t t, std::size_t bytes) {
     return (resident_[t] && bytes_[t] == 0) || bytes == static_cast<std::size_t>(bytes_[t]);
   };
-  bool right = o < effects_.size() && c.inputs.size() == inputs_[o].size() && c.outputs.size() == outputs_[o].size() &&
-               c.adds.size() == c.outputs.size() && c.workspace.size() == static_cast<std::size_t>(workspace_[o]);
-  for (std::size_t i = 0; right && i < c.inputs.size(); ++i) right = fits(inputs_[o][i], c.inputs[i].size());
-  for (std::size_t i = 0; right && i < c.outputs.size(); ++i) right = fits(outputs_[o][i], c.outputs[i].size());
-  if (!right) throw error("operation " + std::to_string(o) + " is given other arguments than the graph lists");
+  bool fits = o < effects_.size() && c.inputs.size() == graph_.inputs[o].size() &&
+              c.outputs.size() == graph_.outputs[o].size() && c.adds.size() == c.outputs.size() &&
+              c.workspace.size() == static_cast<std::size_t>(workspace_[o]);
+  for (std::size_t i = 0; fits && i < c.inputs.size(); ++i) fits = has_size(graph_.inputs[o][i], c.inputs[i].size());
+  for (std::size_t i = 0; fits && i < c.outputs.size(); ++i) fits = has_size(graph_.outputs[o][i], c.outputs[i].size());
+  if (!fits) throw error("operation " + std::to_string(o) + " is given other arguments than the graph lists");
 }
 
 /// Lets the kernel last for `seconds`.
 REMAT_INLINE void stand_in_kernels::burn(std::chrono::steady_clock::time_point begun, double seconds) const {
-  const auto end =
-      begun + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-  if (options_.sleep) {
-    std::this_thread::sleep_until(end);
-    return;
+  using clock = std::chrono::steady_clock;
+  const auto end = begun + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
+  if (options_.sleep) std::this_thread::sleep_until(end);
+  while (clock::now() < end) {
   }
-  while (std::chrono::steady_clock::now() < end) {
-  }
+}
+
+#ifdef MAP_NORESERVE
+
+namespace detail::stand_in {
+
+/// The bytes of the pages that hold `bytes`, at least one page. Throws `std::bad_alloc` if they exceed the address
+/// space.
+[[nodiscard]] inline std::size_t round_to_pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (bytes > std::numeric_limits<std::size_t>::max() - page) throw std::bad_alloc();
+  return bytes == 0 ? page : (bytes + page - 1) / page * page;
+}
+
+}  // namespace detail::stand_in
+
+REMAT_INLINE void* virtual_memory::do_allocate(std::size_t bytes, std::size_t alignment) {
+  if (alignment > detail::stand_in::round_to_pages(0)) throw std::bad_alloc();
+  const std::size_t size = detail::stand_in::round_to_pages(bytes);
+  void* const p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_NOHUGEPAGE
+  (void)madvise(p, size, MADV_NOHUGEPAGE);  // a huge page would take 2 MiB for one word
+#endif
+  return p;
+}
+
+REMAT_INLINE void virtual_memory::do_deallocate(void* p, std::size_t bytes, std::size_t) {
+  (void)munmap(p, detail::stand_in::round_to_pages(bytes));
+}
+
+#else
+
+REMAT_INLINE void* virtual_memory::do_allocate(std::size_t bytes, std::size_t alignment) {
+  return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+}
+
+REMAT_INLINE void virtual_memory::do_deallocate(void* p, std::size_t bytes, std::size_t alignment) {
+  std::pmr::new_delete_resource()->deallocate(p, bytes, alignment);
+}
+
+#endif
+
+REMAT_INLINE bool virtual_memory::do_is_equal(const std::pmr::memory_resource& other) const noexcept {
+  return dynamic_cast<const virtual_memory*>(&other) != nullptr;
 }
 
 }  // namespace remat

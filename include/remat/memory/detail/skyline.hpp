@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <algorithm>
+#include <functional>
+#include <limits>
 #include <queue>
-#include <vector>
 
 #include "remat/memory/detail/component.hpp"
 
-namespace remat::detail::memory_planning {
+namespace remat::detail {
 
 /// Packs a component by filling the lowest valley of its skyline first \cite sekiyama2018memory. The block of highest
 /// rank among those whose lifetime lies within the valley goes there; if no block fits, the valley is raised to its
@@ -19,61 +19,158 @@ namespace remat::detail::memory_planning {
 class skyline_packer {
  public:
   /// The component must outlive the packer.
-  explicit skyline_packer(const component& c);
+  explicit skyline_packer(const packing_component& c) : c_(c) {
+    while (width_ < c.blocks()) width_ *= 2;
+    begins_.assign(c.sections + 1, 0);
+    for (const std::uint32_t f : c.first) ++begins_[f + 1];
+    for (std::uint32_t s = 0; s < c.sections; ++s) begins_[s + 1] += begins_[s];
+  }
 
-  /// The offset of each block. `rank` holds 1 … n, as `ranks` gives them.
-  [[nodiscard]] std::vector<std::int64_t> operator()(const std::vector<std::uint32_t>& rank);
+  /// The offset of each block. `rank` holds 1 … n, as `ranks_by` gives them.
+  [[nodiscard]] std::vector<std::int64_t> operator()(const std::vector<std::uint32_t>& rank) {
+    build(rank);
+    std::vector<std::int64_t> offset(c_.blocks(), 0);
+    height_.assign(c_.sections, no_height);
+    from_.resize(c_.sections);
+    to_.resize(c_.sections);
+    lowest_ = {};
+    set(0, c_.sections - 1, 0);
+    for (std::uint32_t left = c_.blocks(); left != 0;) {
+      const auto [height, from] = lowest_.top();
+      lowest_.pop();
+      if (height_[from] != height) continue;  // outdated
+      const std::uint32_t to = to_[from], i = take(from, to);
+      if (i == none) {
+        std::int64_t side = std::numeric_limits<std::int64_t>::max();
+        if (from != 0) side = height_[from_[from - 1]];
+        if (to + 1 != c_.sections) side = std::min(side, height_[to + 1]);
+        join(from, to, side);
+        continue;
+      }
+      offset[i] = height;
+      --left;
+      if (from < c_.first[i]) set(from, c_.first[i] - 1, height);
+      if (c_.last[i] < to) set(c_.last[i] + 1, to, height);
+      join(c_.first[i], c_.last[i], height + c_.size[i]);
+    }
+    return offset;
+  }
 
  private:
   static constexpr std::uint32_t none = 0xffffffff;
+  static constexpr std::int64_t no_height = -1;
 
-  /// A range of sections where the skyline has one height.
-  struct stretch {
-    std::uint32_t from, to;
-    std::int64_t height;
-    std::uint32_t before, after;  // its neighbours
-    bool open;                    // false: it was joined with a neighbour
-  };
-  /// A stretch as it was when it was pushed; outdated if the stretch has changed since.
-  struct heap_entry {
-    std::int64_t height;
-    std::uint32_t from, stretch;
-    bool operator<(const heap_entry& o) const { return height != o.height ? height > o.height : from > o.from; }
-  };
   /// A node of the tree over the blocks in the order of their first sections.
   struct node {
     std::uint32_t rank = 0;     // the highest below it
     std::uint32_t last = none;  // the earliest last section below it
   };
 
-  std::uint32_t open(std::uint32_t from, std::uint32_t to, std::int64_t height, std::uint32_t before,
-                     std::uint32_t after);
-  void push(std::uint32_t s);
-  void join(std::uint32_t s);
-  void raise(std::uint32_t s);
-  void place(std::uint32_t s, std::uint32_t i);
-  void build(const std::vector<std::uint32_t>& rank);
-  void update(std::size_t k);
-  std::uint32_t take(std::uint32_t from, std::uint32_t to);
-  void search(std::size_t k, std::size_t low, std::size_t high, std::uint32_t begin, std::uint32_t end,
-              std::uint32_t to);
+  /// Makes the sections [from, to] one stretch of the skyline.
+  void set(std::uint32_t from, std::uint32_t to, std::int64_t height) {
+    height_[from] = height;
+    to_[from] = to;
+    from_[to] = from;
+    lowest_.emplace(height, from);
+  }
 
-  const component& c_;
+  /// Likewise, together with each neighbour of the same height.
+  void join(std::uint32_t from, std::uint32_t to, std::int64_t height) {
+    if (from != 0 && height_[from_[from - 1]] == height) {
+      height_[from] = no_height;
+      from = from_[from - 1];
+    }
+    if (to + 1 != c_.sections && height_[to + 1] == height) {
+      height_[to + 1] = no_height;
+      to = to_[to + 1];
+    }
+    set(from, to, height);
+  }
+
+  /// Makes the tree of all blocks.
+  void build(const std::vector<std::uint32_t>& rank) {
+    by_rank_.assign(c_.blocks() + 1, none);
+    tree_.assign(2 * width_, node{});
+    for (std::uint32_t i = 0; i < c_.blocks(); ++i) {
+      by_rank_[rank[i]] = i;
+      tree_[width_ + i] = {rank[i], c_.last[i]};
+    }
+    for (std::size_t k = width_; k-- > 1;) update(k);
+  }
+
+  void update(std::size_t k) {
+    tree_[k] = {std::max(tree_[2 * k].rank, tree_[2 * k + 1].rank), std::min(tree_[2 * k].last, tree_[2 * k + 1].last)};
+  }
+
+  /// Takes the block of highest rank that lives within the sections [from, to] out of the tree; `none` if no block
+  /// does.
+  std::uint32_t take(std::uint32_t from, std::uint32_t to) {
+    best_ = 0;
+    search(1, 0, width_, begins_[from], begins_[to + 1], to);
+    if (best_ == 0) return none;
+    const std::uint32_t i = by_rank_[best_];
+    std::size_t k = width_ + i;
+    tree_[k] = node{};
+    while (k > 1) update(k /= 2);
+    return i;
+  }
+
+  /// Raises `best_` to the highest rank below node `k` of a block in [begin, end) whose last section is at most `to`.
+  /// Node `k` holds the blocks [low, high).
+  void search(std::size_t k, std::size_t low, std::size_t high, std::uint32_t begin, std::uint32_t end,
+              std::uint32_t to) {
+    if (high <= begin || end <= low || tree_[k].rank <= best_ || tree_[k].last > to) return;
+    if (high - low == 1) {
+      best_ = tree_[k].rank;
+      return;
+    }
+    const std::size_t middle = low + (high - low) / 2;
+    const bool left_first = tree_[2 * k].rank > tree_[2 * k + 1].rank;
+    if (left_first) search(2 * k, low, middle, begin, end, to);
+    search(2 * k + 1, middle, high, begin, end, to);
+    if (!left_first) search(2 * k, low, middle, begin, end, to);
+  }
+
+  const packing_component& c_;
   std::size_t width_ = 1;               // leaves of the tree
   std::vector<std::uint32_t> begins_;   // section → the number of blocks whose first section is earlier
   std::vector<std::uint32_t> by_rank_;  // rank → block
   std::vector<node> tree_;
   std::uint32_t best_ = 0;  // the highest rank that `search` has found
-  std::vector<stretch> stretches_;
-  std::priority_queue<heap_entry> heap_;  // lowest stretch first
+  // The skyline is divided into stretches: ranges of sections where it has one height.
+  std::vector<std::int64_t> height_;  // section → the height of the stretch that begins there, or `no_height`
+  std::vector<std::uint32_t> to_;     // section → the last section of the stretch that begins there
+  std::vector<std::uint32_t> from_;   // section → the first section of the stretch that ends there
+  using low_stretch = std::pair<std::int64_t, std::uint32_t>;  // height, first section
+  std::priority_queue<low_stretch, std::vector<low_stretch>, std::greater<>> lowest_;
 };
 
 /// Packs a component block by block, in descending rank: each goes to the lowest offset where it overlaps no block
 /// that was placed before it. Returns the offset of each block. O(n²) time.
-[[nodiscard]] std::vector<std::int64_t> first_fit(const component& c, const std::vector<std::uint32_t>& rank);
+[[nodiscard]] inline std::vector<std::int64_t> first_fit(const packing_component& c,
+                                                         const std::vector<std::uint32_t>& rank) {
+  struct placed_block {
+    std::int64_t from, to;
+    std::uint32_t first, last;
+  };
+  std::vector<std::uint32_t> order(c.blocks());
+  for (std::uint32_t i = 0; i < c.blocks(); ++i) order[c.blocks() - rank[i]] = i;
+  std::vector<std::int64_t> offset(c.blocks());
+  std::vector<placed_block> placed;  // ascending in `from`
+  placed.reserve(c.blocks());
+  for (const std::uint32_t i : order) {
+    std::int64_t at = 0;
+    for (const placed_block& x : placed) {
+      if (x.last < c.first[i] || x.first > c.last[i]) continue;
+      if (x.from - at >= c.size[i]) break;
+      at = std::max(at, x.to);
+    }
+    offset[i] = at;
+    const auto above = std::upper_bound(placed.begin(), placed.end(), at,
+                                        [](std::int64_t from, const placed_block& x) { return from < x.from; });
+    placed.insert(above, {at, at + c.size[i], c.first[i], c.last[i]});
+  }
+  return offset;
+}
 
-}  // namespace remat::detail::memory_planning
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/memory/impl/skyline.hpp"
-#endif
+}  // namespace remat::detail

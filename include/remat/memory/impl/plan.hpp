@@ -6,53 +6,50 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
 #include <limits>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/random.hpp"
-#include "remat/core/error.hpp"
-#include "remat/memory/detail/component.hpp"
-#include "remat/memory/detail/skyline.hpp"
+#include "remat/memory/detail/fit.hpp"
 #include "remat/memory/detail/squeeze.hpp"
-#include "remat/memory/fit.hpp"
 
 namespace remat {
 
-namespace detail::memory_planning {
+namespace detail::plan {
 
 /// When the search may end. Heights are in units of the alignment.
 struct packing_goal {
-  std::int64_t least;        // a packing of this height ends the search
-  std::int64_t most;         // the proof that a packing is higher than this ends it
-  std::int64_t near_enough;  // a packing of this height ends it after `work`
-  std::uint64_t work;
-
-  /// True if only a packing of the least height is of use.
-  [[nodiscard]] bool asks_to_fit() const { return most != unlimited; }
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
+  std::int64_t least;        // a packing of this height ends the search
+  std::int64_t capacity;     // of `fit_memory`, else `unlimited`: the proof that no packing fits it ends the search
+  std::int64_t near_enough;  // a packing of this height ends the search after `work`
+  std::uint64_t work;
+};
+
+/// What the searches of all components share.
+struct shared_search {
+  packing_goal goal{};
+  std::uint64_t seed = 0;
+  std::uint64_t fitted = 0;  // the work of all depth-first searches
+  memory_plan_statistics statistics{};
 };
 
 /// Improves one component until it reaches the goal, is proven the lowest, or the clock says to stop.
 class component_search {
  public:
-  component_search(component& c, const packing_goal& goal, run_clock& clock, std::uint64_t seed,
-                   memory_plan_statistics& statistics, std::uint64_t& fitted)
-      : c_(c), goal_(goal), clock_(clock), seed_(seed), statistics_(statistics), fitted_(fitted) {}
+  component_search(packing_component& c, run_clock& clock, shared_search& all)
+      : c_(c), clock_(clock), all_(all), goal_(all.goal) {}
 
   void run() {
     for (std::uint64_t sweep = 0; !is_done(); ++sweep) {
       fit_stepwise();
-      if (goal_.work == run_control::no_work_limit) pack_again(packings << std::min<std::uint64_t>(sweep, 20));
-      if (is_done()) return;
       const std::uint64_t doubled = std::min<std::uint64_t>(sweep, 20);
+      if (goal_.work == run_control::no_work_limit) pack_again(packings << doubled);
+      if (is_done()) return;
       const std::uint64_t work = (sweep == 0 ? std::uint64_t{4'000'000} : std::uint64_t{16'000'000}) << doubled / 2;
       if (is_far() && goal_.near_enough > c_.load) {  // far above the bound, packing anew helps most
         repack(c_, goal_.near_enough, sweep % 2 == 0 ? push_policy::never : push_policy::sometimes, work, clock_,
-               seed_ + sweep, statistics_.moves);
+               all_.seed + sweep, all_.statistics.moves);
         if (is_far() && sweep % 4 != 0) continue;
       }
       squeeze_stepwise(sweep, doubled, work);
@@ -60,50 +57,52 @@ class component_search {
   }
 
  private:
-  static constexpr std::uint32_t small = 16;          // blocks: a depth-first search takes no time
-  static constexpr std::uint64_t packings = 64;       // on a skyline, in the first sweep; they double
-  static constexpr std::uint32_t most_fitted = 2048;  // blocks: beyond, a depth-first search hardly ends
+  static constexpr std::uint32_t small = 16;         // blocks: a depth-first search takes no time
+  static constexpr std::uint64_t packings = 64;      // on a skyline, in the first sweep; they double
+  static constexpr std::uint32_t max_fitted = 2048;  // blocks: a depth-first search of more hardly ends
+  static constexpr std::uint64_t first_fit_work = 20'000'000;
 
   [[nodiscard]] bool is_far() const { return c_.height > goal_.near_enough; }
   [[nodiscard]] bool is_done() const {
-    return c_.height <= goal_.least || c_.is_optimal() || c_.bound > goal_.most || clock_.should_stop() ||
+    return c_.height <= goal_.least || c_.is_optimal() || c_.bound > goal_.capacity || clock_.should_stop() ||
            (!is_far() && local_work() >= goal_.work);
   }
 
-  [[nodiscard]] std::uint64_t local_work() const { return clock_.work_done() - fitted_; }
+  [[nodiscard]] std::uint64_t local_work() const { return clock_.work_done() - all_.fitted; }
 
-  /// The work that the depth-first search may still do: as much as the local search has done; where the answer need
-  /// only be near the bound, an eighth of that.
+  /// The work that the depth-first search may still do: as much as the local search has done; if the answer need only
+  /// be near the bound, an eighth of that.
   [[nodiscard]] std::uint64_t work_to_fit() const {
     const std::uint64_t share = goal_.work == run_control::no_work_limit ? local_work() + first_fit_work
                                 : c_.blocks() <= small                   ? first_fit_work / 10
                                                                          : local_work() / 8;
-    return share - std::min(share, fitted_);
+    return share - std::min(share, all_.fitted);
   }
 
   /// Searches depth-first while `work_to_fit` lasts. Each round has more work for each height.
   void fit_stepwise() {
     const std::uint64_t least_work = 6 * fit_search::restart_work(c_);
-    if (is_done() || c_.blocks() > most_fitted || work_to_fit() < least_work) return;
+    if (is_done() || c_.blocks() > max_fitted || work_to_fit() < least_work) return;
     fit_search search(c_, clock_);
     for (; !is_done() && work_to_fit() >= least_work; fit_work_ += fit_work_ / 4) {
       fit_work_ = std::max(fit_work_, least_work);
       fit_round(search);
     }
-    statistics_.nodes += search.nodes();
+    all_.statistics.nodes += search.nodes();
   }
 
   /// Tries the least height, then halves of the way to it. At last comes the greatest height below the present one,
-  /// since to prove that it is impossible is easiest.
+  /// because it is the easiest to prove impossible.
   void fit_round(fit_search& search) {
     const auto fits = [&](std::int64_t height) {
       const std::uint64_t before = clock_.work_done();
-      const fit_verdict verdict = fit(c_, search, height, std::min(fit_work_, work_to_fit()), clock_, fit_seed_);
-      fitted_ += clock_.work_done() - before;
+      const fit_verdict verdict =
+          fit_in_turn(c_, search, height, std::min(fit_work_, work_to_fit()), clock_, fit_seed_);
+      all_.fitted += clock_.work_done() - before;
       return verdict == fit_verdict::fits;
     };
     const auto least = [&] { return std::max(goal_.least, c_.bound); };
-    if (fits(least()) || goal_.asks_to_fit()) return;
+    if (fits(least()) || goal_.capacity != packing_goal::unlimited) return;
     std::int64_t failed = least();
     while (!is_done() && work_to_fit() > 0 && c_.height - failed > std::max(2 * search.unit(), c_.load / 2048)) {
       const std::int64_t target = failed + (c_.height - failed) / 2;
@@ -112,11 +111,11 @@ class component_search {
     if (!is_done() && c_.height - 1 >= least()) fits(c_.height - 1);
   }
 
-  /// Packs on a skyline again and again, by length^p × size × a random factor: quick where there are many blocks, for
+  /// Packs on a skyline again and again, by length^p × size × a random factor: quick if there are many blocks, for
   /// which a move of the local search takes long.
   void pack_again(std::uint64_t times) {
     skyline_packer pack(c_);
-    random_source random(seed_ + times);
+    random_source random(all_.seed + times);
     const std::uint64_t n = c_.blocks();
     for (std::uint64_t k = 0; k < times && !is_done(); ++k) {
       const double noise = 0.25 * static_cast<double>(k / 4 % 4);
@@ -138,15 +137,15 @@ class component_search {
 
   /// Squeezes the packing by halves of the way to the least height, which is quicker than the least height at once; for
   /// the least height itself, every move pushes.
-  void squeeze_stepwise(std::uint64_t sweep, std::uint64_t doubled, std::uint64_t most_work) {
-    squeezer squeeze(c_, clock_, seed_ + sweep);
+  void squeeze_stepwise(std::uint64_t sweep, std::uint64_t doubled, std::uint64_t max_work) {
+    squeezer squeeze(c_, clock_, all_.seed + sweep);
     const auto fits = [&](std::int64_t target, push_policy policy) {
       const std::uint64_t work = std::min(squeeze.push_work() << (6 + doubled),
-                                          is_far() ? most_work : goal_.work - std::min(goal_.work, local_work()));
+                                          is_far() ? max_work : goal_.work - std::min(goal_.work, local_work()));
       std::vector<std::int64_t> offset = c_.offset;
-      if (!squeeze(target, offset, policy, work)) return false;
-      c_.keep_if_lower(offset);
-      return true;
+      const bool squeezed = squeeze(target, offset, policy, work);
+      if (squeezed) c_.keep_if_lower(offset);
+      return squeezed;
     };
     const auto is_close = [&] { return c_.height - goal_.least <= goal_.least / 64; };
     if (is_close()) fits(goal_.least, push_policy::always);
@@ -156,41 +155,32 @@ class component_search {
       if (!fits(target, push_policy::sometimes) && !fits(target, push_policy::always)) failed = target;
     }
     if (!is_done()) fits(goal_.least, push_policy::always);
-    statistics_.moves += squeeze.moves();
+    all_.statistics.moves += squeeze.moves();
   }
 
-  component& c_;
-  const packing_goal& goal_;
+  packing_component& c_;
   run_clock& clock_;
-  std::uint64_t seed_;
-  memory_plan_statistics& statistics_;
-  std::uint64_t& fitted_;  // the work of all depth-first searches
-  static constexpr std::uint64_t first_fit_work = 20'000'000;
+  shared_search& all_;
+  const packing_goal& goal_;
   std::uint64_t fit_seed_ = 0;
   std::uint64_t fit_work_ = first_fit_work / 16;  // of the next round of depth-first search, for each height
 };
 
 /// Packs a component by the heuristics that make no moves; all after the first only while the clock permits.
-inline void pack_first(component& c, std::int64_t low_enough, run_clock& clock) {
+inline void pack_first(packing_component& c, std::int64_t low_enough, run_clock& clock) {
   constexpr std::uint32_t few = 4096;  // blocks for which the quadratic time of first fit pays
   skyline_packer pack(c);
-  for (const preference by : {preference::lifetime, preference::area, preference::size}) {
+  for (const block_property by : {block_property::lifetime, block_property::area, block_property::size}) {
     if (!c.offset.empty() && (c.height <= low_enough || clock.should_stop())) break;
-    const std::vector<std::uint32_t> rank = ranks(c, by);
+    const std::vector<std::uint32_t> rank = ranks_by(by, c);
     std::vector<std::int64_t> offset = pack(rank);
     c.keep_if_lower(offset);
-    clock.work(16 * static_cast<std::uint64_t>(c.blocks()));
-    if (by == preference::lifetime || c.height <= low_enough || c.blocks() > few || clock.should_stop()) continue;
+    clock.work(16 * std::uint64_t{c.blocks()});
+    if (by == block_property::lifetime || c.height <= low_enough || c.blocks() > few || clock.should_stop()) continue;
     offset = first_fit(c, rank);
     c.keep_if_lower(offset);
-    clock.work(static_cast<std::uint64_t>(c.blocks()) * c.blocks() / 4);
+    clock.work(std::uint64_t{c.blocks()} * c.blocks() / 4);
   }
-}
-
-/// The highest component: the arena is as high as it. Precondition: `parts` is not empty.
-[[nodiscard]] inline component& highest(std::vector<component>& parts) {
-  return *std::max_element(parts.begin(), parts.end(),
-                           [](const component& a, const component& b) { return a.height < b.height; });
 }
 
 /// The whole search: its components, its goal and its clock.
@@ -203,48 +193,51 @@ class plan_search {
         limited_(control_.work_limit != run_control::no_work_limit ||
                  control_.time_limit != std::chrono::nanoseconds::max()),
         clock_(control_),
-        parts_(divide(intervals, options.alignment)) {
+        components_(divide_intervals(intervals, options.alignment)) {
     if (!limited_) control_.work_limit = memory_plan_options::further_work;
-    for (const component& c : parts_) load_ = std::max(load_, c.load);
+    for (const packing_component& c : components_) load_ = std::max(load_, c.load);
     constexpr std::int64_t unlimited = packing_goal::unlimited;
     const bool fits = capacity >= 0;
     const std::int64_t enough = (fits ? capacity : options.enough) / options.alignment;
     const std::int64_t least = std::max(load_, enough);
     const std::int64_t spare = std::min(load_ / memory_plan_options::near_enough, unlimited - load_);
-    goal_ = {least, fits ? enough : unlimited, fits ? least : std::max(least, load_ + spare),
-             limited_ || fits ? run_control::no_work_limit : memory_plan_options::default_work};
+    all_.seed = control_.seed;
+    all_.goal = {least, fits ? enough : unlimited, fits ? least : std::max(least, load_ + spare),
+                 limited_ || fits ? run_control::no_work_limit : memory_plan_options::default_work};
   }
 
   void run() {
-    for (component& c : parts_) pack_first(c, goal_.least, clock_);
-    while (!parts_.empty() && !is_impossible()) {
-      component& c = highest(parts_);
-      if (c.height <= goal_.least || c.is_optimal() || clock_.should_stop()) break;
-      if (c.height <= goal_.near_enough && clock_.work_done() - fitted_ >= goal_.work) break;
-      component_search(c, goal_, clock_, options_.run.seed, statistics_, fitted_).run();
+    const packing_goal& goal = all_.goal;
+    for (packing_component& c : components_) pack_first(c, goal.least, clock_);
+    while (!components_.empty() && !is_impossible()) {
+      packing_component& c = highest();
+      if (c.height <= goal.least || c.is_optimal() || clock_.should_stop()) break;
+      if (c.height <= goal.near_enough && clock_.work_done() - all_.fitted >= goal.work) break;
+      component_search(c, clock_, all_).run();
     }
   }
 
   /// True if it is proven that the intervals do not fit the capacity.
   [[nodiscard]] bool is_impossible() const {
-    return std::any_of(parts_.begin(), parts_.end(), [&](const component& c) { return c.bound > goal_.most; });
+    return std::any_of(components_.begin(), components_.end(),
+                       [&](const packing_component& c) { return c.bound > all_.goal.capacity; });
   }
 
   [[nodiscard]] memory_plan result(std::size_t intervals) {
     memory_plan plan;
     plan.alignment = options_.alignment;
     plan.offsets.assign(intervals, 0);
-    for (const component& c : parts_)
+    for (const packing_component& c : components_)
       for (std::size_t i = 0; i < c.size.size(); ++i) plan.offsets[c.id[i]] = c.offset[i] * options_.alignment;
     plan.lower_bound = load_ * options_.alignment;
     plan.optimal = true;
-    plan.statistics = statistics_;
-    if (!parts_.empty()) {
-      const component& top = highest(parts_);
+    plan.statistics = all_.statistics;
+    if (!components_.empty()) {
+      const packing_component& top = highest();
       plan.arena_bytes = top.height * options_.alignment;
       plan.optimal = top.height == load_ || top.is_optimal();
       if (!plan.optimal) plan.statistics.stopped = clock_.poll();
-      if (!plan.optimal && !limited_ && plan.statistics.stopped == stop_reason::none && top.height > goal_.least)
+      if (!plan.optimal && !limited_ && plan.statistics.stopped == stop_reason::none && top.height > all_.goal.least)
         plan.statistics.stopped = stop_reason::work;  // `default_work` was enough
     }
     plan.statistics.work = clock_.work_done();
@@ -253,23 +246,27 @@ class plan_search {
   }
 
  private:
+  /// The highest component: the arena is as high as it. Precondition: there is a component.
+  [[nodiscard]] packing_component& highest() {
+    return *std::max_element(components_.begin(), components_.end(),
+                             [](const auto& a, const auto& b) { return a.height < b.height; });
+  }
+
   const memory_plan_options& options_;
   run_control control_;
   bool limited_;
   run_clock clock_;
-  std::vector<component> parts_;
-  packing_goal goal_{};
+  std::vector<packing_component> components_;
+  shared_search all_{};
   std::int64_t load_ = 0;
-  std::uint64_t fitted_ = 0;  // the work of all depth-first searches
-  memory_plan_statistics statistics_{};
 };
 
-}  // namespace detail::memory_planning
+}  // namespace detail::plan
 
 REMAT_INLINE memory_plan plan_memory(std::span<const interval> intervals, const memory_plan_options& options) {
   if (options.enough < 0)
     throw bad_argument("enough is " + std::to_string(options.enough) + " bytes; it must not be negative");
-  detail::memory_planning::plan_search search(intervals, options, -1);
+  detail::plan::plan_search search(intervals, options, -1);
   search.run();
   return search.result(intervals.size());
 }
@@ -281,7 +278,7 @@ REMAT_INLINE memory_plan plan_memory(const lifetimes& lives, const memory_plan_o
 REMAT_INLINE memory_fit fit_memory(std::span<const interval> intervals, std::int64_t capacity,
                                    const memory_plan_options& options) {
   if (capacity < 0) throw bad_argument("capacity is " + std::to_string(capacity) + " bytes; it must not be negative");
-  detail::memory_planning::plan_search search(intervals, options, capacity);
+  detail::plan::plan_search search(intervals, options, capacity);
   search.run();
   memory_fit fit{memory_fit_status::unknown, search.result(intervals.size())};
   if (search.is_impossible()) fit.status = memory_fit_status::impossible;

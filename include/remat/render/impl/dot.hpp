@@ -3,18 +3,10 @@
 
 #include "remat/render/dot.hpp"
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <ostream>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include <map>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/render/units.hpp"
+#include "remat/render/table.hpp"
 
 namespace remat {
 
@@ -35,11 +27,6 @@ class dot_writer {
   }
 
  private:
-  struct visit {
-    std::uint32_t group;
-    std::size_t next;  ///< child
-  };
-
   [[nodiscard]] std::string indent() const { return std::string(2 * open_.size(), ' '); }
 
   void write_node(std::uint32_t o, std::string_view shape) {
@@ -58,7 +45,7 @@ class dot_writer {
     title += ": " + std::to_string(hierarchy_.forward(group).size()) + " forward, " +
              std::to_string(hierarchy_.backward(group).size()) + " backward";
     out_ << indent() << "subgraph cluster_" << group << " {\n";
-    open_.push_back({group, 0});
+    open_.emplace_back(group, 0);
     out_ << indent() << "label=" << dot_quoted(title) << ";\n";
   }
 
@@ -67,17 +54,17 @@ class dot_writer {
     std::vector<std::vector<std::uint32_t>> backward(hierarchy_.groups.size());
     for (std::size_t i = hierarchy_.num_forward; i < hierarchy_.order.size(); ++i)
       backward[hierarchy_.group_of[hierarchy_.order[i]]].push_back(hierarchy_.order[i]);
-    open_.push_back({0, 0});
+    open_.emplace_back(0, 0);
     while (!open_.empty()) {
-      const std::uint32_t group = open_.back().group;
-      if (open_.back().next == hierarchy_.children[group].size()) {
+      auto& [group, next] = open_.back();
+      if (next == hierarchy_.children[group].size()) {
         if (options_.backward)
           for (const std::uint32_t o : backward[group]) write_node(o, "box");
         open_.pop_back();
         if (!open_.empty()) out_ << indent() << "}\n";
         continue;
       }
-      const std::uint32_t child = hierarchy_.children[group][open_.back().next++];
+      const std::uint32_t child = hierarchy_.children[group][next++];
       if (hierarchy_.is_group(child))
         open_group(hierarchy_.group_at(child));
       else
@@ -89,18 +76,13 @@ class dot_writer {
     std::vector<std::uint8_t> drawn(graph_.num_operations, 0);
     for (std::size_t i = 0; i < hierarchy_.order.size(); ++i)
       drawn[hierarchy_.order[i]] = options_.backward || i < hierarchy_.num_forward;
-    std::vector<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::int64_t>> arrows;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> arrows;  // (producer, consumer) → bytes
     for (std::uint32_t t = 0; t < graph_.num_tensors; ++t)
       for (const std::uint32_t producer : graph_.producers[t])
         for (const std::uint32_t consumer : graph_.consumers[t])
-          if (drawn[producer] && drawn[consumer]) arrows.push_back({{producer, consumer}, graph_.bytes[t]});
-    std::sort(arrows.begin(), arrows.end());
-    for (std::size_t i = 0, j = 0; i < arrows.size(); i = j) {
-      std::int64_t bytes = 0;
-      for (; j < arrows.size() && arrows[j].first == arrows[i].first; ++j) bytes += arrows[j].second;
-      out_ << "  o" << arrows[i].first.first << " -> o" << arrows[i].first.second
-           << " [label=" << dot_quoted(format_bytes(bytes)) << "];\n";
-    }
+          if (drawn[producer] && drawn[consumer]) arrows[{producer, consumer}] += graph_.bytes[t];
+    for (const auto& [ends, bytes] : arrows)
+      out_ << "  o" << ends.first << " -> o" << ends.second << " [label=" << dot_quoted(format_bytes(bytes)) << "];\n";
   }
 
   std::ostream& out_;
@@ -108,7 +90,7 @@ class dot_writer {
   const flat_graph& graph_;
   const operation_hierarchy& hierarchy_;
   const dot_options& options_;
-  std::vector<visit> open_;  ///< groups that are being written, outermost first
+  std::vector<std::pair<std::uint32_t, std::size_t>> open_;  ///< groups that are being written, and their next child
 };
 
 }  // namespace detail::dot

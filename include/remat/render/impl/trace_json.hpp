@@ -4,23 +4,13 @@
 #include "remat/render/trace_json.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <optional>
-#include <ostream>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/render/units.hpp"
+#include "remat/render/detail/json_writer.hpp"
+#include "remat/render/table.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 
@@ -48,96 +38,11 @@ inline time_scale scale_of(double length, double work, std::uint64_t computes, s
     while (work * std::pow(10.0, exponent) < static_cast<double>(computes) &&
            length * std::pow(10.0, exponent + 1) <= longest && exponent < 300)
       ++exponent;
-  time_scale out;
-  out.microseconds = std::pow(10.0, exponent);
-  const std::string power = "1e" + std::to_string(-exponent);
-  if (seconds)
-    out.words = (exponent == stated ? "1 µs" : power + " s") + " of simulated time";
-  else
-    out.words = (exponent == stated ? "1" : power) + " of the cost model's unit";
-  return out;
+  const std::string power = exponent != stated ? "1e" + std::to_string(-exponent) + (seconds ? " s" : "")
+                            : seconds          ? "1 µs"
+                                               : "1";
+  return {std::pow(10.0, exponent), power + (seconds ? " of simulated time" : " of the cost model's unit")};
 }
-
-/// The length in bytes of the UTF-8 character at the start of `text`; 0 where the bytes are not UTF-8.
-[[nodiscard]] inline std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto follows = [&](std::size_t i, unsigned least = 0x80, unsigned most = 0xBF) {
-    return i < text.size() && byte(i) >= least && byte(i) <= most;
-  };
-  if (text.empty()) return 0;
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF)  // no overlong forms, no surrogates
-    return follows(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF) && follows(2) ? 3 : 0;
-  if (first >= 0xF0 && first <= 0xF4)
-    return follows(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF) && follows(2) && follows(3) ? 4 : 0;
-  return 0;
-}
-
-/// Writes JSON text to a stream through a buffer. Numbers do not depend on the stream's locale.
-class json_writer {
- public:
-  explicit json_writer(std::ostream& out) : out_(out) {}
-  json_writer(const json_writer&) = delete;
-  json_writer& operator=(const json_writer&) = delete;
-
-  json_writer& raw(std::string_view text) {
-    buffer_ += text;
-    if (buffer_.size() >= block) flush();
-    return *this;
-  }
-  /// `text` as a JSON string; bytes that are not UTF-8 become U+FFFD.
-  json_writer& quoted(std::string_view text) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    raw("\"");
-    while (!text.empty()) {
-      const std::size_t length = utf8_length(text);
-      const auto c = static_cast<unsigned char>(text[0]);
-      if (length == 0)
-        raw("\xEF\xBF\xBD");
-      else if (c == '"' || c == '\\')
-        raw("\\").raw(text.substr(0, 1));
-      else if (c < 0x20 || c == 0x7F)
-        raw("\\u00").raw(digits.substr(c >> 4U, 1)).raw(digits.substr(c & 15U, 1));
-      else
-        raw(text.substr(0, length));
-      text.remove_prefix(std::max<std::size_t>(length, 1));
-    }
-    return raw("\"");
-  }
-  template <std::integral T>
-  json_writer& number(T value) {
-    return chars(value);
-  }
-  json_writer& number(double value) { return chars(value); }
-  /// Nanoseconds as microseconds.
-  json_writer& time(std::int64_t nanoseconds) {
-    number(nanoseconds / 1000);
-    std::int64_t rest = nanoseconds % 1000;
-    if (rest == 0) return *this;
-    std::array<char, 4> text{'.', '0', '0', '0'};
-    for (std::size_t i = 3; i > 0; --i, rest /= 10) text[i] = static_cast<char>('0' + rest % 10);
-    return raw({text.data(), text.size()});
-  }
-  void flush() {
-    out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-    buffer_.clear();
-  }
-
- private:
-  static constexpr std::size_t block = std::size_t{1} << 16U;
-
-  template <class T>
-  json_writer& chars(T value) {
-    std::array<char, 40> text{};
-    const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-    return raw({text.data(), static_cast<std::size_t>(end.ptr - text.data())});
-  }
-
-  std::ostream& out_;
-  std::string buffer_;
-};
 
 /// One run of an operation, and the memory in use while it runs.
 struct launch {
@@ -156,27 +61,19 @@ struct sample {
 class simulated_schedule {
  public:
   simulated_schedule(const problem& p, std::span<const step> steps, const trace_options& options)
-      : graph_(p.graph()), steps_(steps), streams_(options.streams) {
-    report = check(p, steps);
+      : report(check(p, steps)), graph_(p.graph()), steps_(steps), streams_(options.streams) {
     if (!report.valid()) throw bad_argument("only a legal schedule has a trace: " + report.message());
-    if (streams_ != nullptr) require_fitting();
-    double length = streams_ == nullptr ? report.time : 0;
-    if (streams_ != nullptr)
-      for (std::size_t v = 0; v < streams_->size(); ++v) {
-        if (!(streams_->start[v] >= 0)) throw bad_argument("a compute on streams begins before 0");
-        length = std::max(length, streams_->start[v] + time_of(streams_->steps[v]));
-      }
+    const double length = streams_ == nullptr ? report.time : length_on_streams();
     if (!std::isfinite(length)) throw bad_argument("the schedule's time is not finite, so there is no trace of it");
-    std::uint64_t timed = 0;
-    for (const step& x : steps)
-      if (x.is_compute()) timed += graph_.time[index(x.operation())] > 0;
-    scale = scale_of(length, report.time, timed, options.time_unit);
-
+    const auto takes_time = [&](step x) { return x.is_compute() && graph_.time[index(x.operation())] > 0; };
+    const auto timed = std::count_if(steps.begin(), steps.end(), takes_time);
+    scale = scale_of(length, report.time, static_cast<std::uint64_t>(timed), options.time_unit);
     launches.reserve(static_cast<std::size_t>(report.computes));
     if (streams_ == nullptr)
       run_in_order(p);
     else
       run_on_streams(p);
+    end_moment();
     mark_evictions();
   }
 
@@ -191,7 +88,8 @@ class simulated_schedule {
   [[nodiscard]] double time_of(std::size_t i) const { return graph_.time[index(steps_[i].operation())]; }
   [[nodiscard]] std::int64_t nanoseconds(double time) const { return std::llround(time * scale.microseconds * 1000); }
 
-  void require_fitting() const {
+  /// The time of the schedule on the given streams, which must fit it.
+  [[nodiscard]] double length_on_streams() const {
     const stream_assignment& a = *streams_;
     bool fits = a.size() == report.computes && a.stream.size() == a.size() && a.start.size() == a.size();
     for (std::size_t i = 0, v = 0; fits && i < steps_.size(); ++i)
@@ -199,7 +97,13 @@ class simulated_schedule {
         fits = a.steps[v] == i && a.stream[v] < a.streams;
         ++v;
       }
-    if (!fits) throw bad_argument("the streams are not those of the schedule; assign_streams gives what is right");
+    if (!fits) throw bad_argument("the streams are of another schedule; expected those of assign_streams for this one");
+    double length = 0;
+    for (std::size_t v = 0; v < a.size(); ++v) {
+      if (!(a.start[v] >= 0)) throw bad_argument("a compute on streams begins before 0");
+      length = std::max(length, a.start[v] + time_of(a.steps[v]));
+    }
+    return length;
   }
 
   void run_in_order(const problem& p) {
@@ -213,13 +117,10 @@ class simulated_schedule {
       launches.push_back({begin, nanoseconds(time), i, 0, bytes});
       add({begin, bytes});
     });
-    if (!launches.empty()) {
-      const std::size_t o = index(steps_[launches.back().step].operation());
-      // Where a compute is the last step, its memory still includes its workspace.
-      if (steps_.back().is_compute()) now -= graph_.workspace[o];
-      add({launches.back().end, now});
-    }
-    end_moment();
+    if (launches.empty()) return;
+    // If a compute is the last step, its memory still includes its workspace.
+    if (steps_.back().is_compute()) now -= graph_.workspace[index(steps_.back().operation())];
+    add({launches.back().end, now});
   }
 
   /// Bytes are in use from the begin of the compute that allocates them to the end of the last compute that reads or
@@ -228,11 +129,11 @@ class simulated_schedule {
     const lifetimes lives = lifetimes_of(p, steps_);
     struct use {
       std::int64_t end = 0;
-      std::uint32_t first = 0, last = 0;  // launches
+      std::size_t first = 0, last = 0;  // launches
     };
     struct change {
       std::int64_t time;
-      std::uint64_t order;  // at one moment: twice the launch, and one more where it is what ends there
+      std::uint64_t order;  // at one moment: twice the launch, and one more for what ends with it
       std::int64_t bytes;
     };
     std::vector<use> uses(lives.allocations.size());
@@ -244,11 +145,11 @@ class simulated_schedule {
       launches.push_back({nanoseconds(start), nanoseconds(start + time_of(i)), i, streams_->stream[v], 0});
       const launch& now = launches.back();
       length = std::max(length, now.end);
-      changes.push_back({now.begin, 2 * std::uint64_t{v}, 0});
+      changes.push_back({now.begin, 2 * v, 0});
       const auto touch = [&](std::uint32_t a) {
         use& u = uses[a];
-        if (lives.allocations[a].first == i) u.first = static_cast<std::uint32_t>(v);
-        u.last = static_cast<std::uint32_t>(v);
+        if (lives.allocations[a].first == i) u.first = v;
+        u.last = v;
         u.end = std::max(u.end, now.end);
       };
       for (const std::uint32_t a : lives.inputs[i]) touch(a);
@@ -258,23 +159,20 @@ class simulated_schedule {
     for (std::size_t a = 0; a < uses.size(); ++a) {
       const allocation& what = lives.allocations[a];
       if (what.bytes == 0) continue;
-      changes.push_back({launches[uses[a].first].begin, 2 * std::uint64_t{uses[a].first}, what.bytes});
+      changes.push_back({launches[uses[a].first].begin, 2 * uses[a].first, what.bytes});
       if (what.last < steps_.size() || what.is_workspace())
-        changes.push_back({uses[a].end, 2 * std::uint64_t{uses[a].last} + 1, -what.bytes});
+        changes.push_back({uses[a].end, 2 * uses[a].last + 1, -what.bytes});
     }
-    std::sort(changes.begin(), changes.end(), [](const change& a, const change& b) {
-      return a.time < b.time || (a.time == b.time && a.order < b.order);
-    });
+    const auto place = [](const change& x) { return std::pair(x.time, x.order); };
+    std::sort(changes.begin(), changes.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
     std::int64_t now = 0;
     for (std::size_t c = 0; c < changes.size();) {
       const change first = changes[c];
-      for (; c < changes.size() && changes[c].time == first.time && changes[c].order == first.order; ++c)
-        now += changes[c].bytes;
-      if (first.order % 2 == 0) launches[static_cast<std::size_t>(first.order / 2)].memory = now;
+      for (; c < changes.size() && place(changes[c]) == place(first); ++c) now += changes[c].bytes;
+      if (first.order % 2 == 0) launches[first.order / 2].memory = now;
       add({first.time, now});
     }
     if (!launches.empty()) add({length, now});
-    end_moment();
   }
 
   void mark_evictions() {
@@ -330,58 +228,64 @@ class trace_writer {
 
   void write() {
     write_head();
-    for (std::uint32_t k = 0; k < streams_; ++k) name_stream(k);
+    for (std::uint32_t k = 0; k < streams_; ++k) {
+      write_name("thread_name", k + 1, "name", streams_ == 1 ? "computes" : "stream " + std::to_string(k));
+      write_name("thread_sort_index", k + 1, "sort_index", k);
+    }
     for (const launch& now : plan_.launches) write_launch(now);
     if (!plan_.launches.empty()) {
       turn_to({}, plan_.launches.back().end);
       write_peak();
     }
     for (const sample& now : plan_.memory) write_memory(now);
-    out_.raw("\n]}\n").flush();
+    out_.line().close(']').close('}').line().end();
   }
 
  private:
   void write_head() {
-    out_.raw("{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"generator\": \"remat\", \"graph\": ")
-        .quoted(options_.graph);
-    out_.raw(", \"solver\": ").quoted(options_.solver).raw(", \"cost_model\": ").quoted(options_.cost);
-    out_.raw(", \"microsecond\": ").quoted(plan_.scale.words).raw(", \"time\": ").number(plan_.report.time);
-    out_.raw(", \"time_unit\": ").quoted(options_.time_unit).raw(", \"budget_bytes\": ");
-    if (problem_.has_budget())
-      out_.number(problem_.budget());
-    else
-      out_.raw("null");
-    out_.raw(", \"peak_bytes\": ")
-        .number(plan_.report.peak_bytes)
-        .raw(", \"computes\": ")
-        .number(plan_.report.computes);
-    out_.raw(", \"recomputes\": ").number(plan_.report.recomputes).raw(", \"streams\": ").number(streams_);
-    out_.raw("},\n\"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 1, \"name\": \"process_name\", \"args\": {\"name\": ");
+    out_.open('{').member("displayTimeUnit", "ms").line().key("otherData").open('{');
+    out_.member("generator", "remat").member("graph", options_.graph).member("solver", options_.solver);
+    out_.member("cost_model", options_.cost).member("microsecond", plan_.scale.words);
+    out_.member("time", plan_.report.time).member("time_unit", options_.time_unit);
+    out_.key("budget_bytes").literal(problem_.has_budget() ? std::to_string(problem_.budget()) : "null");
+    out_.member("peak_bytes", plan_.report.peak_bytes).member("computes", plan_.report.computes);
+    out_.member("recomputes", plan_.report.recomputes).member("streams", streams_).close('}');
+    out_.line().key("traceEvents").open('[');
     std::string title = options_.graph.empty() ? "schedule" : options_.graph;
     if (!options_.solver.empty()) title += ": " + options_.solver;
     if (problem_.has_budget()) title += " within " + format_bytes(problem_.budget());
-    out_.quoted(title).raw("}},\n{\"ph\": \"M\", \"pid\": 1, \"name\": \"process_labels\", \"args\": {\"labels\": ");
-    out_.quoted("1 µs stands for " + plan_.scale.words).raw("}}");
+    write_name("process_name", 0, "name", title);
+    write_name("process_labels", 0, "labels", "1 µs stands for " + plan_.scale.words);
   }
 
-  void name_stream(std::uint32_t k) {
-    out_.raw(",\n{\"ph\": \"M\", \"pid\": 1, \"tid\": ").number(k + 1).raw(", \"name\": \"thread_name\", \"args\": {");
-    out_.raw("\"name\": ").quoted(streams_ == 1 ? "computes" : "stream " + std::to_string(k)).raw("}}");
-    out_.raw(",\n{\"ph\": \"M\", \"pid\": 1, \"tid\": ").number(k + 1).raw(", \"name\": \"thread_sort_index\", ");
-    out_.raw("\"args\": {\"sort_index\": ").number(k).raw("}}");
+  /// Begins an event of a phase: the kind of event, in the terms of the format.
+  json_writer& event(std::string_view phase) { return out_.line().open('{').member("ph", phase); }
+  json_writer& time(std::string_view key, std::int64_t nanoseconds) {
+    std::string text = std::to_string(nanoseconds / 1000);
+    if (const std::int64_t rest = nanoseconds % 1000; rest != 0) text += "." + std::to_string(1000 + rest).substr(1);
+    return out_.key(key).literal(text);
   }
 
-  /// On one stream: where `next` is another stretch than the open one, ends that and begins `next`, unless it is empty.
-  void turn_to(std::string_view next, std::int64_t time) {
+  /// A name or a label of track `track`; of the process for track 0.
+  template <class T>
+  void write_name(std::string_view what, std::uint32_t track, std::string_view key, const T& value) {
+    event("M").member("pid", 1);
+    if (track != 0) out_.member("tid", track);
+    out_.member("name", what).key("args").open('{').member(key, value).close('}').close('}');
+  }
+
+  /// On one stream: if `next` is another stretch than the open one, ends that and begins `next`, unless it is empty.
+  void turn_to(std::string_view next, std::int64_t now) {
     if (streams_ != 1 || next == stretch_) return;
-    if (!stretch_.empty()) write_stretch("e", stretch_, time);
+    if (!stretch_.empty()) write_stretch("e", stretch_, now);
     ++stretches_;
-    if (!next.empty()) write_stretch("b", next, time);
+    if (!next.empty()) write_stretch("b", next, now);
     stretch_ = next;
   }
-  void write_stretch(const char* phase, std::string_view name, std::int64_t time) {
-    out_.raw(",\n{\"ph\": \"").raw(phase).raw("\", \"cat\": \"stretch\", \"id\": ").number(stretches_);
-    out_.raw(", \"pid\": 1, \"tid\": 1, \"name\": \"").raw(name).raw("\", \"ts\": ").time(time).raw("}");
+  void write_stretch(std::string_view phase, std::string_view name, std::int64_t now) {
+    event(phase).member("cat", "stretch").member("id", stretches_).member("pid", 1).member("tid", 1);
+    out_.member("name", name);
+    time("ts", now).close('}');
   }
 
   void write_launch(const launch& now) {
@@ -389,50 +293,46 @@ class trace_writer {
     const op_id id = steps_[now.step].operation();
     const std::size_t o = index(id);
     const bool again = ++run_[o] > 1;
-    const std::string_view category = category_(id);
-    turn_to(again ? "recomputation" : category, now.begin);
+    const std::string category(category_(id));
+    turn_to(again ? "recomputation" : category_(id), now.begin);
     std::int64_t written = 0;
     for (const std::uint32_t t : g.outputs[o]) written += g.bytes[t];
-    out_.raw(",\n{\"ph\": \"X\", \"name\": ").quoted(names_.operation(id)).raw(", \"cat\": \"").raw(category);
-    // The colour is for chrome://tracing; other viewers ignore it.
-    out_.raw(again ? ",recomputation\", \"cname\": \"bad\"" : "\"");
-    out_.raw(", \"pid\": 1, \"tid\": ").number(now.stream + 1);
-    out_.raw(", \"ts\": ").time(now.begin).raw(", \"dur\": ").time(now.end - now.begin);
-    out_.raw(", \"args\": {\"operation\": ").number(o).raw(", \"run\": ").number(run_[o]);
-    out_.raw(", \"runs\": ").number(runs_[o]);
-    out_.raw(again ? ", \"recomputation\": true" : ", \"recomputation\": false");
-    out_.raw(", \"bytes_written\": ").number(written).raw(", \"workspace_bytes\": ").number(g.workspace[o]);
-    out_.raw(", \"memory_bytes\": ").number(now.memory);
+    event("X").member("name", names_.operation(id)).member("cat", again ? category + ",recomputation" : category);
+    if (again) out_.member("cname", "bad");  // the colour is for chrome://tracing; other viewers ignore it
+    out_.member("pid", 1).member("tid", now.stream + 1);
+    time("ts", now.begin);
+    time("dur", now.end - now.begin).key("args").open('{').member("operation", o).member("run", run_[o]);
+    out_.member("runs", runs_[o]).key("recomputation").literal(again ? "true" : "false");
+    out_.member("bytes_written", written).member("workspace_bytes", g.workspace[o]);
+    out_.member("memory_bytes", now.memory);
     write_frees(now.step + 1);
+    out_.close('}').close('}');
   }
 
   /// The frees behind a compute: the names of the tensors that are made again, and the bytes of all.
   void write_frees(std::size_t first) {
     std::int64_t freed = 0;
-    out_.raw(", \"evicts\": [");
-    const char* between = "";
+    out_.key("evicts").open('[');
     for (std::size_t i = first; i < steps_.size() && steps_[i].is_free(); ++i) {
       const tensor_id t = steps_[i].tensor();
       freed += problem_.graph().bytes[index(t)];
-      if (!plan_.evicts[i]) continue;
-      out_.raw(between).quoted(names_.tensor(t));
-      between = ", ";
+      if (plan_.evicts[i]) out_.value(names_.tensor(t));
     }
-    out_.raw("], \"bytes_freed\": ").number(freed).raw("}}");
+    out_.close(']').member("bytes_freed", freed);
   }
 
   void write_peak() {
-    out_.raw(",\n{\"ph\": \"i\", \"s\": \"p\", \"pid\": 1, \"tid\": 1, \"name\": ");
-    out_.quoted("peak, " + format_bytes(plan_.peak.bytes)).raw(", \"ts\": ").time(plan_.peak.time);
-    out_.raw(", \"args\": {\"bytes\": ").number(plan_.peak.bytes).raw("}}");
+    event("i").member("s", "p").member("pid", 1).member("tid", 1);
+    out_.member("name", "peak, " + format_bytes(plan_.peak.bytes));
+    time("ts", plan_.peak.time).key("args").open('{').member("bytes", plan_.peak.bytes).close('}').close('}');
   }
 
   void write_memory(const sample& now) {
-    out_.raw(",\n{\"ph\": \"C\", \"pid\": 1, \"name\": \"memory\", \"ts\": ").time(now.time);
-    out_.raw(", \"args\": {\"in use\": ").number(now.bytes);
+    event("C").member("pid", 1).member("name", "memory");
+    time("ts", now.time).key("args").open('{').member("in use", now.bytes);
     if (problem_.has_budget())
-      out_.raw(", \"left of the budget\": ").number(std::max<std::int64_t>(0, problem_.budget() - now.bytes));
-    out_.raw("}}");
+      out_.member("left of the budget", std::max<std::int64_t>(0, problem_.budget() - now.bytes));
+    out_.close('}').close('}');
   }
 
   json_writer out_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // labels: memory
-#include "remat/execute/detail/memory_guard.hpp"
+#include "remat/execute/detail/host_memory.hpp"
 
 #include <doctest/doctest.h>
 

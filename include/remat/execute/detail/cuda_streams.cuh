@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "remat/execute/cuda_stream.cuh"
+#include "remat/execute/launch_plan.hpp"
+
+/// The devices and streams that a `cuda_executor` accepts, and the order that it keeps among its streams.
+namespace remat::detail::cuda {
+
+/// The number of the device that is current on the calling thread. Throws `cuda_error`.
+[[nodiscard]] inline int current_device() {
+  int device = 0;
+  throw_on_cuda_error(cudaGetDevice(&device), "asking for the current device");
+  return device;
+}
+
+/// Throws `bad_argument`, which names both devices, unless `device` is current on the calling thread.
+inline void require_current(int device) {
+  if (const int now = current_device(); now != device)
+    throw bad_argument("device " + std::to_string(now) + " is current; the executor was made on device " +
+                       std::to_string(device) + ": call cudaSetDevice(" + std::to_string(device) + ") before");
+}
+
+/// True for the legacy default stream (0), which waits for the other streams of its device, and cannot be captured.
+[[nodiscard]] inline bool is_legacy(cudaStream_t stream) noexcept {
+  return stream == nullptr || stream == cudaStreamLegacy;
+}
+
+/// Throws `bad_argument`, which names both devices, if `stream` belongs to another device than `device`. `name` is for
+/// the message. Default streams belong to the current device. A runtime before 12.8 cannot tell: it refuses nothing.
+inline void require_stream_of([[maybe_unused]] int device, cudaStream_t stream, [[maybe_unused]] const char* name) {
+  if (is_legacy(stream) || stream == cudaStreamPerThread) return;
+#if CUDART_VERSION >= 12080
+  int of_stream = device;
+  throw_on_cuda_error(cudaStreamGetDevice(stream, &of_stream), "asking for the device of a stream");
+  if (of_stream != device)
+    throw bad_argument(std::string(name) + " belongs to device " + std::to_string(of_stream) +
+                       "; the executor was made on device " + std::to_string(device));
+#endif
+}
+
+/// Throws `bad_argument` unless `streams` can be the streams 1, 2, … of a plan of `count` streams, on `device`: as
+/// many, all different, and no default stream.
+inline void require_plan_streams(std::span<const cudaStream_t> streams, std::size_t count, int device) {
+  if (streams.size() + 1 != count)
+    throw bad_argument(std::to_string(streams.size()) + " streams are given for a plan of " + std::to_string(count) +
+                       "; it takes " + std::to_string(count - 1) + ", as its stream 0 is the one passed to `run`");
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const std::string name = "stream " + std::to_string(i + 1) + " of the options";
+    if (is_legacy(streams[i]) || streams[i] == cudaStreamPerThread)
+      throw bad_argument(name + " is a default stream; it must be one that was created");
+    for (std::size_t j = 0; j < i; ++j)
+      if (streams[i] == streams[j]) throw bad_argument(name + " is also stream " + std::to_string(j + 1));
+    require_stream_of(device, streams[i], name.c_str());
+  }
+}
+
+/// How the streams of a plan are tied to stream 0, which is the caller's.
+struct fork_and_join {
+  /// Streams that must wait for the caller's stream, because their first launch waits for no event.
+  std::vector<std::uint32_t> forks;
+  /// Streams that the caller's stream must wait for, because the end of no other stream follows their end.
+  std::vector<std::uint32_t> joins;
+};
+
+/// Finds how the streams of a plan are tied to stream 0. O(launches · streams) time.
+[[nodiscard]] inline fork_and_join forks_and_joins(const launch_plan& plan) {
+  const std::size_t k = plan.num_streams();
+  fork_and_join out;
+  // known[s · k + t]: the number of launches of stream t that the end of stream s follows; at_event likewise.
+  std::vector<std::uint32_t> known(k * k, 0), at_event(plan.num_events() * k, 0);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const launch& l = plan.launches()[i];
+    std::uint32_t* const mine = known.data() + l.stream * k;
+    for (const std::uint32_t e : plan.waits(i))
+      for (std::size_t s = 0; s < k; ++s) mine[s] = std::max(mine[s], at_event[e * k + s]);
+    if (++mine[l.stream] == 1 && l.stream != 0 && plan.waits(i).empty()) out.forks.push_back(l.stream);
+    if (l.event != launch::no_event) std::copy(mine, mine + k, at_event.data() + l.event * k);
+  }
+  const auto follows = [&](std::size_t s, std::size_t other) {  // the end of s follows the end of other
+    return known[s * k + other] == known[other * k + other];
+  };
+  for (std::uint32_t s = 1; s < k; ++s) {
+    bool joined = known[s * k + s] == 0;
+    for (std::uint32_t other = 0; other < k; ++other) joined = joined || (other != s && follows(other, s));
+    if (!joined) out.joins.push_back(s);
+  }
+  return out;
+}
+
+/// The arena of a `cuda_executor`: its memory, and the order of this memory among the streams that use it.
+///
+/// Memory of a pool is allocated and freed in the order of one stream, its *home*. Work on another stream must begin
+/// behind the allocation, and the free must come behind all work. Two events order both; the host never waits. Memory
+/// from cudaMalloc and memory of the caller need no events.
+class cuda_arena {
+ public:
+  /// Takes over `memory`. If that is empty, calls cudaMalloc once, for `bytes` bytes at a multiple of `alignment`.
+  /// Throws `cuda_error`.
+  cuda_arena(cuda_memory memory, std::size_t bytes, std::size_t alignment) : memory_(std::move(memory)) {
+    bytes_ = memory_.bytes();
+    if (memory_.size() == 0 && bytes != 0) {
+      constexpr std::size_t given = 256;  // cudaMalloc's alignment
+      memory_ = cuda_memory(bytes + (alignment > given ? alignment - given : 0));
+      const std::size_t behind = reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment;
+      bytes_ = memory_.bytes().subspan(behind == 0 ? 0 : alignment - behind, bytes);
+    }
+    if (!memory_.in_stream_order()) return;
+    allocated_ = make_cuda_event();
+    used_ = make_cuda_event();
+    throw_on_cuda_error(cudaEventRecord(allocated_.get(), memory_.stream()), "recording the allocation of the arena");
+  }
+  cuda_arena(const cuda_arena&) = delete;
+  cuda_arena& operator=(const cuda_arena&) = delete;
+  /// Frees the memory behind the last work that was released. Waits for nothing, except that cudaFree waits for the
+  /// device.
+  ~cuda_arena() {
+    if (!released_) return;
+    // An error here comes from work enqueued earlier; the call that waits for that work reports it.
+    if (cudaStreamWaitEvent(memory_.stream(), used_.get(), 0) != cudaSuccess)
+      static_cast<void>(cudaEventSynchronize(used_.get()));
+  }
+
+  /// The memory.
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+  /// The number of events that it uses.
+  [[nodiscard]] std::size_t num_events() const noexcept { return allocated_ ? 2 : 0; }
+
+  /// Work that is given to `stream` from now on may use the memory. Throws `cuda_error`.
+  void acquire(cudaStream_t stream) const {
+    if (is_foreign(stream))
+      throw_on_cuda_error(cudaStreamWaitEvent(stream, allocated_.get(), 0), "waiting for the arena's allocation");
+  }
+  /// The memory is freed behind the work that `stream` has been given. The work released before must come before it in
+  /// the streams' order. Throws `cuda_error`.
+  void release(cudaStream_t stream) const {
+    if (!is_foreign(stream)) return;
+    throw_on_cuda_error(cudaEventRecord(used_.get(), stream), "recording the last use of the arena");
+    released_ = true;
+  }
+
+ private:
+  /// True where the stream's own order does not suffice. The per-thread stream is another one on each thread.
+  [[nodiscard]] bool is_foreign(cudaStream_t stream) const noexcept {
+    return allocated_ && (stream != memory_.stream() || stream == cudaStreamPerThread);
+  }
+
+  cuda_memory memory_;
+  std::span<std::byte> bytes_;
+  cuda_event allocated_, used_;    // of memory of a pool
+  mutable bool released_ = false;  // `used_` has been recorded
+};
+
+}  // namespace remat::detail::cuda

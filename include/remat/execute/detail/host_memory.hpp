@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <memory_resource>
+#include <numeric>
+
+#include "remat/core/error.hpp"
+#include "remat/execute/detail/launch_calls.hpp"
+
+/// The memory of `host_executor`: its arena, and a guard that watches it.
+namespace remat::detail::host {
+
+/// The arena of one executor: one allocation of the resource; null if the caller gives memory, or if it has 0 bytes.
+/// Throws `bad_argument` if the resource gives no memory.
+[[nodiscard]] inline std::shared_ptr<std::byte> allocate_arena(std::pmr::memory_resource* resource,
+                                                               std::span<const std::byte> given, std::int64_t bytes,
+                                                               std::int64_t alignment) {
+  if (given.data() != nullptr || bytes == 0) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes), align = static_cast<std::size_t>(alignment);
+  try {
+    return {static_cast<std::byte*>(resource->allocate(size, align)),
+            [=](std::byte* p) { resource->deallocate(p, size, align); }};
+  } catch (const std::exception& e) {
+    std::throw_with_nested(bad_argument("the memory resource does not give the arena, " + std::to_string(bytes) +
+                                        " bytes aligned to " + std::to_string(alignment) + ": " + e.what()));
+  }
+}
+
+inline constexpr std::byte poison{0xdb};
+
+/// Watches the memory of launches that one thread runs in the schedule's order: `host_debug`, and kernels that change
+/// their inputs. O(bytes of the arguments) time a launch; for `host_debug::every_launch` O(bytes of the arena).
+class memory_guard {
+ public:
+  /// The plan and the calls must outlive the guard.
+  memory_guard(const launch_plan& plan, const launch_calls<host_stream>& calls, host_debug debug, bool check_inputs)
+      : plan_(plan),
+        calls_(calls),
+        arena_(calls.arena().first(static_cast<std::size_t>(plan.arena_bytes()))),
+        debug_(debug),
+        check_inputs_(check_inputs),
+        in_use_(debug == host_debug::off ? 0 : plan.lives().allocations.size(), 0),
+        by_address_(in_use_.size()) {
+    std::size_t max_inputs = 0;
+    for (const launch& l : plan.launches()) max_inputs = std::max(max_inputs, plan.inputs(l).size());
+    hashes_.resize(max_inputs);
+    std::iota(by_address_.begin(), by_address_.end(), 0U);
+    std::sort(by_address_.begin(), by_address_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return std::pair(plan.offsets()[a], a) < std::pair(plan.offsets()[b], b);
+    });
+  }
+
+  void begin_run() {
+    std::fill(in_use_.begin(), in_use_.end(), std::uint8_t{0});
+    if (debug_ != host_debug::off) std::fill(arena_.begin(), arena_.end(), poison);
+  }
+
+  /// Before launch `i`: poisons what it must write. Throws `error` if memory that it is given is not poison any more.
+  void before(std::uint32_t i) {
+    if (debug_ != host_debug::off) {
+      for (const std::uint32_t a : plan_.begins(i)) take(a, i);
+      take(plan_.workspace(i), i);
+      poison_bound_outputs(i);
+    }
+    if (!check_inputs_) return;
+    const auto inputs = calls_[i].inputs;
+    for (std::size_t x = 0; x < inputs.size(); ++x) hashes_[x] = hash_of(inputs[x]);
+  }
+
+  /// After launch `i`. Throws `error` if its kernel has changed an input, or (`every_launch`) has written to memory
+  /// that belongs to no tensor.
+  void after(std::uint32_t i) {
+    if (check_inputs_) {
+      const auto inputs = calls_[i].inputs;
+      for (std::size_t x = 0; x < inputs.size(); ++x)
+        if (hashes_[x] != hash_of(inputs[x]))
+          throw error("it changed its input " + plan_.label(plan_.inputs(plan_.launches()[i])[x].tensor));
+    }
+    if (debug_ == host_debug::off) return;
+    if (debug_ == host_debug::every_launch) require_free_memory_poisoned(i + 1, "it wrote to ");
+    release(plan_.workspace(i));
+    for (const std::uint32_t a : plan_.frees(i)) release(a);
+  }
+
+  /// Throws `error` if memory that belongs to no tensor is not poison any more.
+  void end_run() {
+    if (debug_ != host_debug::off)
+      require_free_memory_poisoned(plan_.size(), "at the end of the step: some operation wrote to ");
+  }
+
+ private:
+  [[nodiscard]] static std::size_t hash_of(std::span<const std::byte> bytes) noexcept {
+    return std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+
+  /// Gives allocation `a` to launch `i`, which is about to run.
+  void take(std::uint32_t a, std::uint32_t i) {
+    const std::span<std::byte> bytes = bytes_of(plan_, arena_, a);
+    require_poison(bytes, i, "before it began, some operation wrote to ");
+    if (!bytes.empty()) in_use_[a] = 1;
+  }
+  void release(std::uint32_t a) {
+    const std::span<std::byte> bytes = bytes_of(plan_, arena_, a);
+    std::fill(bytes.begin(), bytes.end(), poison);
+    if (!bytes.empty()) in_use_[a] = 0;
+  }
+
+  /// Outputs in the caller's memory begin as poison, too, if the launch must write all of them.
+  void poison_bound_outputs(std::uint32_t i) const {
+    const kernel_call<host_stream>& call = calls_[i];
+    const auto outputs = plan_.outputs(plan_.launches()[i]);
+    for (std::size_t x = 0; x < outputs.size(); ++x)
+      if (outputs[x].allocation == launch_argument::bound && call.adds[x] == 0)
+        std::fill(call.outputs[x].begin(), call.outputs[x].end(), poison);
+  }
+
+  void require_free_memory_poisoned(std::size_t launches_begun, const char* culprit) const {
+    std::size_t free_from = 0;
+    for (const std::uint32_t a : by_address_) {
+      if (in_use_[a] == 0) continue;
+      const auto at = static_cast<std::size_t>(plan_.offsets()[a]);
+      require_poison(arena_.subspan(free_from, at - std::min(at, free_from)), launches_begun, culprit);
+      free_from = std::max(free_from, at + bytes_of(plan_, arena_, a).size());
+    }
+    require_poison(arena_.subspan(free_from), launches_begun, culprit);
+  }
+
+  void require_poison(std::span<const std::byte> bytes, std::size_t launches_begun, const char* culprit) const {
+    const auto found = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != poison; });
+    if (found == bytes.end()) return;
+    const auto at = static_cast<std::int64_t>(&*found - arena_.data());
+    std::string text = culprit + std::string("byte ") + std::to_string(at) + " of the arena, which ";
+    if (const std::uint32_t last = last_allocation_at(at, launches_begun); last == lifetimes::no_allocation) {
+      text += "no tensor has had yet";
+    } else {
+      const allocation& x = plan_.lives().allocations[last];
+      text += (x.is_workspace() ? "was workspace of " + plan_.label(static_cast<op_id>(x.operation))
+                                : "was byte " + std::to_string(at - plan_.offsets()[last]) + " of " +
+                                      plan_.label(static_cast<tensor_id>(x.tensor))) +
+              " until step " + std::to_string(x.last) + " freed it";
+    }
+    if (debug_ == host_debug::poison && launches_begun > 0)
+      text += "; the last operation before was " + plan_.label(plan_.launches()[launches_begun - 1].operation);
+    throw error(text);
+  }
+
+  /// The last allocation that held the byte, of those that the first `launches_begun` launches have begun;
+  /// `lifetimes::no_allocation` if none has.
+  [[nodiscard]] std::uint32_t last_allocation_at(std::int64_t byte, std::size_t launches_begun) const {
+    const std::size_t end =
+        launches_begun < plan_.size() ? plan_.launches()[launches_begun].step : plan_.lives().num_steps();
+    std::uint32_t last = lifetimes::no_allocation;
+    for (std::uint32_t a = 0; a < in_use_.size(); ++a) {
+      const allocation& x = plan_.lives().allocations[a];
+      if (plan_.is_in_arena(a) && x.first < end && plan_.offsets()[a] <= byte && byte < plan_.offsets()[a] + x.bytes)
+        last = a;
+    }
+    return last;
+  }
+
+  const launch_plan& plan_;
+  const launch_calls<host_stream>& calls_;
+  std::span<std::byte> arena_;
+  host_debug debug_;
+  bool check_inputs_;
+  std::vector<std::uint8_t> in_use_;       // of each allocation
+  std::vector<std::uint32_t> by_address_;  // the allocations in the order of their offsets
+  std::vector<std::size_t> hashes_;        // of the inputs of the launch that runs
+};
+
+}  // namespace remat::detail::host

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace remat::detail {
+
+/// The length in bytes of the UTF-8 character at the start of `text`; 0 if the bytes are not UTF-8. Precondition: not
+/// empty.
+[[nodiscard]] inline std::size_t utf8_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  std::uint32_t code = first & (0x7FU >> length);
+  for (const char c : text.substr(1, length - 1)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0U) != 0x80) return 0;
+    code = code << 6U | (byte & 0x3FU);
+  }
+  const bool is_overlong = code < (length == 2 ? 0x80U : length == 3 ? 0x800U : 0x10000U);
+  const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
+  return is_overlong || is_surrogate || code > 0x10FFFF ? 0 : length;
+}
+
+/// Writes JSON text to a stream through a buffer, and sets the commas. Numbers do not depend on the stream's locale.
+///
+///     json_writer(out).open('{').member("name", "x").key("sizes").open('[').value(1).close(']').close('}').end();
+class json_writer {
+ public:
+  explicit json_writer(std::ostream& out) : out_(out) {}
+  json_writer(const json_writer&) = delete;
+  json_writer& operator=(const json_writer&) = delete;
+
+  /// Begins an object or an array.
+  json_writer& open(char bracket) {
+    separate();
+    is_first_ = true;
+    return raw({&bracket, 1});
+  }
+  json_writer& close(char bracket) {
+    space("");
+    is_first_ = false;
+    return raw({&bracket, 1});
+  }
+  /// The next value, member of an object or closing bracket begins a line.
+  json_writer& line() {
+    begins_line_ = true;
+    return *this;
+  }
+  /// The name of the next value. It must need no escapes.
+  json_writer& key(std::string_view name) {
+    separate();
+    is_first_ = true;
+    return raw("\"").raw(name).raw("\": ");
+  }
+  template <class T>
+  json_writer& member(std::string_view name, const T& of) {
+    return key(name).value(of);
+  }
+
+  /// A string. Bytes that are not UTF-8 become U+FFFD; "<" is escaped, so the text may stand within a script element.
+  json_writer& value(std::string_view text) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    separate();
+    raw("\"");
+    while (!text.empty()) {
+      const std::size_t length = utf8_length(text);
+      const auto c = static_cast<unsigned char>(text[0]);
+      if (length == 0)
+        raw("\xEF\xBF\xBD");
+      else if (c == '"' || c == '\\')
+        raw("\\").raw(text.substr(0, 1));
+      else if (c < 0x20 || c == 0x7F || c == '<')
+        raw("\\u00").raw(digits.substr(c >> 4U, 1)).raw(digits.substr(c & 15U, 1));
+      else
+        raw(text.substr(0, length));
+      text.remove_prefix(std::max<std::size_t>(length, 1));
+    }
+    return raw("\"");
+  }
+  /// A number with the fewest digits that tell it from all others of its type; null if it is not finite.
+  template <class T>
+  requires std::is_arithmetic_v<T> &&(!std::is_same_v<T, bool>)json_writer& value(T number) {
+    if constexpr (std::is_floating_point_v<T>)
+      if (!std::isfinite(number)) return literal("null");
+    std::array<char, 40> text{};
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), number);
+    return literal({text.data(), static_cast<std::size_t>(end.ptr - text.data())});
+  }
+  /// A value that is JSON text already.
+  json_writer& literal(std::string_view text) {
+    separate();
+    return raw(text);
+  }
+
+  /// Ends the text. The state of the stream says whether the text arrived.
+  void end() {
+    space("");
+    flush();
+  }
+
+ private:
+  json_writer& raw(std::string_view text) {
+    constexpr std::size_t block = std::size_t{1} << 16U;
+    buffer_ += text;
+    if (buffer_.size() >= block) flush();
+    return *this;
+  }
+  void flush() {
+    out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+    buffer_.clear();
+  }
+  void separate() {
+    if (!is_first_) raw(",");
+    space(is_first_ ? "" : " ");
+    is_first_ = false;
+  }
+  void space(std::string_view text) {
+    raw(begins_line_ ? "\n" : text);
+    begins_line_ = false;
+  }
+
+  std::ostream& out_;
+  std::string buffer_;
+  bool is_first_ = true;  // nothing stands before the next value in its object or array, or behind its key
+  bool begins_line_ = false;
+};
+
+}  // namespace remat::detail

@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string>
 
-#include "remat/treewidth/check.hpp"
 #include "remat/treewidth/decompose.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

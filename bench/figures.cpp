@@ -216,7 +216,6 @@ int main(int argc, char** argv) {
                  fraction, 100 * median(list), list.size(), 100 * *std::max_element(list.begin(), list.end()),
                  100 * median(first_gaps[fraction]));
   if (worst_ratio > 0)
-    std::fprintf(stderr, "largest part of the first eviction's gap that is left, where that is over 5 %%: %.2f\n",
-                 worst_ratio);
+    std::fprintf(stderr, "largest part of the first eviction's gap that is left, if over 5 %%: %.2f\n", worst_ratio);
   return 0;
 }

@@ -21,8 +21,9 @@ int main() {
   graph g;
   std::vector<graph::vertex_descriptor> forward;
   for (int layer = 0; layer < 12; ++layer) {
-    forward.push_back(add_vertex({"layer", 64 << 20, layer % 3 == 0 ? 4e-3 : 1e-3}, g));
-    if (layer > 0) add_edge(forward[forward.size() - 2], forward.back(), g);
+    const auto next = add_vertex({"layer", 64 << 20, layer % 3 == 0 ? 4e-3 : 1e-3}, g);
+    if (layer > 0) add_edge(forward.back(), next, g);
+    forward.push_back(next);
   }
   auto gradient = add_vertex({"loss", 64 << 20, 1e-3}, g);
   add_edge(forward.back(), gradient, g);

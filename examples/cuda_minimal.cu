@@ -15,14 +15,17 @@ int main() {
   remat::training_graph graph("sixteen layers");  // a layer's backward needs what its forward read
   std::vector y{graph.add_tensor({.name = "x", .bytes = bytes, .kind = remat::tensor_kind::input})};
   for (int i = 0; i < 16; ++i) {
-    y.push_back(graph.add_tensor({.name = "y", .bytes = bytes}));
-    graph.add_operation({.name = "forward", .inputs = {y[y.size() - 2]}, .outputs = {y.back()}});
+    const remat::tensor_id next = graph.add_tensor({.name = "y", .bytes = bytes});
+    graph.add_operation({.name = "forward", .inputs = {y.back()}, .outputs = {next}});
+    y.push_back(next);
   }
-  for (std::size_t i = 16; i-- > 0;) {  // the gradient of half the sum of all squares
-    y.push_back(graph.add_tensor({.name = "dy", .bytes = bytes}));
-    graph.add_operation({.name = "backward", .inputs = {y[i], y[y.size() - 2]}, .outputs = {y.back()}});
+  remat::tensor_id gradient = y.back();  // of half the sum of all squares
+  for (std::size_t i = 16; i-- > 0;) {
+    const remat::tensor_id next = graph.add_tensor({.name = "dy", .bytes = bytes});
+    graph.add_operation({.name = "backward", .inputs = {y[i], gradient}, .outputs = {next}});
+    gradient = next;
   }
-  graph.add_final_output(y.back());
+  graph.add_final_output(gradient);
   const remat::problem step(graph, remat::unit_cost{});
   const remat::solution half = remat::evict(step.with_budget(step.graph().baseline_peak / 2));
   remat::cuda_executor run(remat::launch_plan(graph, step, half.plan.value()), [](const remat::cuda_call& c) {
@@ -34,6 +37,6 @@ int main() {
   run.bind(y[0], batch.bytes());
   run.run(nullptr);  // on the default stream
   float dx = 0;
-  cudaMemcpy(&dx, run.output(y.back()).data(), sizeof dx, cudaMemcpyDeviceToHost);
+  cudaMemcpy(&dx, run.output(gradient).data(), sizeof dx, cudaMemcpyDeviceToHost);
   std::printf("%zu launches in an arena of %zu bytes; dx[0] = %.4f\n", run.plan().size(), run.arena().size(), dx);
 }

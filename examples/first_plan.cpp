@@ -6,18 +6,23 @@
 #include "remat/remat.hpp"
 
 int main() {
-  remat::training_graph graph("sixteen layers");  // of 1 MB each; a layer's backward needs what its forward read
-  std::vector<remat::tensor_id> y{graph.add_tensor({.bytes = 1'000'000, .kind = remat::tensor_kind::input})};
-  for (int layer = 0; layer < 16; ++layer) {
-    y.push_back(graph.add_tensor({.bytes = 1'000'000}));
-    graph.add_operation({.name = "forward", .inputs = {y[y.size() - 2]}, .outputs = {y.back()}});
+  constexpr std::int64_t bytes = 1'000'000;  // of each tensor
+  constexpr std::size_t layers = 16;
+  remat::training_graph graph("sixteen layers");
+  std::vector<remat::tensor_id> inputs{graph.add_tensor({.bytes = bytes, .kind = remat::tensor_kind::input})}, outputs;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    outputs.push_back(graph.add_tensor({.bytes = bytes}));
+    graph.add_operation({.name = "forward", .inputs = {inputs.back()}, .outputs = {outputs.back()}});
+    inputs.push_back(outputs.back());  // of the next layer, or of the loss
   }
-  for (remat::tensor_id gradient = y.back(); !y.empty(); y.pop_back()) {
-    const remat::tensor_id next = graph.add_tensor({.bytes = 1'000'000});
-    graph.add_operation({.name = "backward", .inputs = {y.back(), gradient}, .outputs = {next}});
+  remat::tensor_id gradient = graph.add_tensor({.bytes = bytes});
+  graph.add_operation({.name = "loss", .inputs = {inputs.back()}, .outputs = {gradient}});
+  for (std::size_t layer = layers; layer-- > 0;) {  // a layer's backward needs what its forward read
+    const remat::tensor_id next = graph.add_tensor({.bytes = bytes});
+    graph.add_operation({.name = "backward", .inputs = {inputs[layer], gradient}, .outputs = {next}});
     gradient = next;
-    if (y.size() == 1) graph.add_final_output(next);
   }
+  graph.add_final_output(gradient);
 
   const remat::problem step(graph, remat::unit_cost{});  // another model: roofline_cost, measured_cost, a callable
   for (const int percent : {100, 75, 50, 35}) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <cstddef>
-#include <cstdint>
-#include <functional>
+#include <algorithm>
 #include <iostream>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -11,79 +10,51 @@
 #include "remat/remat.hpp"
 
 using remat::grad, remat::host_call, remat::tensor_id;
-using kernel = std::function<void(const host_call&)>;
+using kernel = remat::kernel_table<host_call>::kernel;  // std::function<void(const host_call&)>
+using rule = remat::backward_operation<kernel>;
 
-void forward(const host_call& c) {  // x, w → y = w x, for a number w
-  const auto x = c.input<float>(0), w = c.input<float>(1);
-  for (std::size_t i = 0; i < x.size(); ++i) c.output<float>(0)[i] = w[0] * x[i];
-}
-void backward_x(const host_call& c) {  // w, grad(y) → grad(x)
-  const auto w = c.input<float>(0), g = c.input<float>(1);
-  for (std::size_t i = 0; i < g.size(); ++i) c.output<float>(0)[i] = w[0] * g[i];
+void multiply(const host_call& c) {  // x, w → w x, for a number w
+  const auto w = c.input<float>(1)[0];
+  std::ranges::transform(c.input<float>(0), c.output<float>(0).begin(), [w](float x) { return w * x; });
 }
 void backward_w(const host_call& c) {  // x, grad(y) → grad(w)
   const auto x = c.input<float>(0), g = c.input<float>(1);
-  float sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * g[i];
-  float& out = c.output<float>(0)[0];
-  out = c.adds[0] != 0 ? out + sum : sum;  // the buffer may hold the sum of earlier micro-batches
+  float& out = c.output<float>(0)[0];  // may hold the sum of earlier micro-batches
+  out = std::inner_product(x.begin(), x.end(), g.begin(), c.adds[0] != 0 ? out : 0.0F);
 }
-void total(const host_call& c) {  // y → the sum of all y²
-  float sum = 0;
-  for (const float y : c.input<float>(0)) sum += y * y;
-  c.output<float>(0)[0] = sum;
+void sum(const host_call& c) {  // y → the sum of all y; its gradient is 1 everywhere
+  c.output<float>(0)[0] = std::accumulate(c.input<float>(0).begin(), c.input<float>(0).end(), 0.0F);
 }
-void total_backward(const host_call& c) {  // y → grad(y)
-  const auto y = c.input<float>(0);
-  for (std::size_t i = 0; i < y.size(); ++i) c.output<float>(0)[i] = 2 * y[i];
-}
+void ones(const host_call& c) { std::ranges::fill(c.output<float>(0), 1.0F); }
 
 int main() {
-  constexpr std::size_t size = 256, batches = 4;
   remat::step_builder<kernel> builder("eight layers");
-  const tensor_id x = builder.input("x", size * 4);
-  tensor_id h = x;
-  std::vector<tensor_id> weights;
+  const tensor_id x = builder.input("x", 1024), loss = builder.activation("loss", 4);
+  tensor_id y = x;
   for (int layer = 0; layer < 8; ++layer) {
-    const tensor_id w = builder.parameter("w", 4), y = builder.activation("y", size * 4);
-    builder.add({.name = "layer",
-                 .inputs = {h, w},
-                 .outputs = {y},
-                 .kernel = forward,
-                 .backward = {{.inputs = {w, grad(y)}, .outputs = {grad(h)}, .kernel = backward_x},
-                              {.inputs = {h, grad(y)}, .outputs = {grad(w)}, .kernel = backward_w}}});
-    weights.push_back(w);
-    h = y;
+    const tensor_id in = y, w = builder.parameter("w", 4);
+    y = builder.activation("y", 1024);
+    const rule for_x{.inputs = {grad(y), w}, .outputs = {grad(in)}, .kernel = multiply};
+    const rule for_w{.inputs = {in, grad(y)}, .outputs = {grad(w)}, .kernel = backward_w};
+    builder.add({.name = "layer", .inputs = {in, w}, .outputs = {y}, .kernel = multiply, .backward = {for_x, for_w}});
   }
-  const tensor_id loss = builder.activation("loss", 4);
-  builder.add({.name = "total",
-               .inputs = {h},
-               .outputs = {loss},
-               .kernel = total,
-               .backward = {{.inputs = {h}, .outputs = {grad(h)}, .kernel = total_backward}}});
+  const rule for_y{.outputs = {grad(y)}, .kernel = ones};
+  builder.add({.name = "sum", .inputs = {y}, .outputs = {loss}, .kernel = sum, .backward = {for_y}});
   const remat::built_step<kernel> step = builder.build(loss);
-
-  remat::launch_options options{.bound_outputs = {loss}};
-  for (const tensor_id w : weights) options.accumulated_outputs.push_back(*step.gradient_of(w));
-  const remat::problem problem =
-      remat::problem(step.graph, remat::unit_cost{}).producing_once(options.accumulated_outputs);
+  remat::launch_options options;
+  for (const tensor_id w : step.parameters) options.accumulated_outputs.push_back(*step.gradient_of(w));
+  const auto problem = remat::problem(step.graph, remat::unit_cost{}).producing_once(options.accumulated_outputs);
   const remat::solution s = remat::evict(problem.with_budget(problem.graph().baseline_peak / 2));
-  if (!s.plan) return 1;
-  remat::host_executor run(remat::launch_plan(step.graph, problem, *s.plan, options),
-                           remat::kernel_table<host_call>(step.kernels));
-
-  std::vector<float> gradients(weights.size(), 0);  // zero before the first micro-batch
-  std::vector<float> losses(batches), data(batches * size);
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 5);
-  const float weight = 1;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    run.bind(weights[i], std::as_bytes(std::span(&weight, 1)));
+  const remat::launch_plan plan(step.graph, problem, s.plan.value(), options);
+  remat::host_executor run(plan, remat::kernel_table<host_call>(step.kernels));
+  std::vector<float> gradients(8, 0), weight{1};  // gradients are 0 before the first micro-batch
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    run.bind(step.parameters[i], std::as_bytes(std::span(weight)));
     run.bind_output(options.accumulated_outputs[i], std::as_writable_bytes(std::span(&gradients[i], 1)));
   }
-  for (std::size_t batch = 0; batch < batches; ++batch) {
-    run.bind(x, std::as_bytes(std::span(data).subspan(batch * size, size)));
-    run.bind_output(loss, std::as_writable_bytes(std::span(&losses[batch], 1)));
-    run.run(batch);
-    std::cout << "loss " << losses[batch] << ", gradient of the first weight so far " << gradients[0] << '\n';
+  for (const auto& micro_batch : {std::vector<float>(256, 1), std::vector<float>(256, 2), std::vector<float>(256, 4)}) {
+    run.bind(x, std::as_bytes(std::span(micro_batch)));
+    run.run();
+    std::cout << "gradient of the first weight so far: " << gradients[0] << '\n';
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// An own hierarchy: groups of six forward operations in the listed order, in place of H-Partition's, for hiremate.
+// A hierarchy of your own for hiremate: groups of six forward operations in the listed order, in place of
+// H-Partition's.
 #include <cstdint>
 #include <iostream>
 #include <vector>
@@ -10,9 +11,12 @@
 #include "remat/method/hiremate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 
-// Run it with tests/data/graphs/rk/fno1d.json
+// Run it with tests/data/graphs/rk/fno1d.json.
 int main(int argc, char** arguments) {
-  if (argc != 2) return std::cerr << "usage: own-hierarchy GRAPH.json\n", 2;
+  if (argc != 2) {
+    std::cerr << "usage: own-hierarchy GRAPH.json\n";
+    return 2;
+  }
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::flat_graph& g = p.graph();
   const std::vector<std::uint8_t> forward = remat::forward_operations(g);

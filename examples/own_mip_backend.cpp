@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// An own MIP backend: any type with a name and `solve`. This one counts, and passes everything on. A solver that reads
-// MPS files needs no type of its own: `command_backend{.command = "solver {mps} {seconds} {solution}"}`.
+// A MIP backend of your own: any type with a name and `solve`. This one counts its calls, and passes everything on. A
+// solver that reads MPS files needs no type: `command_backend{.command = "solver {mps} {seconds} {solution}"}`.
 #include <atomic>
 #include <iostream>
 #include <string_view>
@@ -21,9 +21,12 @@ struct counting_backend {
 };
 static_assert(remat::mip_backend<counting_backend>);
 
-// Run it with tests/data/graphs/rk/fno1d.json
+// Run it with tests/data/graphs/rk/fno1d.json.
 int main(int argc, char** arguments) {
-  if (argc != 2) return std::cerr << "usage: own-mip-backend GRAPH.json\n", 2;
+  if (argc != 2) {
+    std::cerr << "usage: own-mip-backend GRAPH.json\n";
+    return 2;
+  }
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   std::atomic<int> calls = 0;
   remat::checkmate_options options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// An own solver: it has the shape of all others, joins `auto` as a part, and is held to the same laws.
+// A solver of your own: it has the shape of all others, joins `auto` as a part, and is held to the same laws.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -15,12 +15,12 @@ struct half_options {
   remat::run_control run{};
 };
 
-/// Recomputes the first half of the forward pass where it is needed again, and keeps everything else.
+/// Runs the first half of the forward pass again, half-way through the step, and keeps everything else.
 struct half_solver {
   using options_type = half_options;
   static constexpr std::string_view name = "half";
 
-  /// No other operation adds to what this one writes.
+  /// True when no other operation adds to what this one writes.
   static bool has_own_outputs(const remat::flat_graph& g, std::uint32_t o) {
     return std::ranges::all_of(g.outputs[o], [&](std::uint32_t t) { return g.producers[t].size() == 1; });
   }
@@ -30,7 +30,7 @@ struct half_solver {
     remat::solution best;
     std::vector<std::uint32_t> runs;
     for (std::uint32_t o = 0; o < g.num_operations; ++o) {
-      if (o == g.num_operations / 2)  // once more: what need not run twice is left out below
+      if (o == g.num_operations / 2)  // once more; simplification removes the runs that nothing needs
         for (std::uint32_t early = 0; early < o / 2; ++early)
           if (g.once[early] == 0 && has_own_outputs(g, early)) runs.push_back(early);
       runs.push_back(o);
@@ -41,9 +41,12 @@ struct half_solver {
   }
 };
 
-// Run it with tests/data/graphs/unet5-b16-256.json
+// Run it with tests/data/graphs/unet5-b16-256.json.
 int main(int argc, char** arguments) {
-  if (argc != 2) return std::cerr << "usage: own-solver GRAPH.json\n", 2;
+  if (argc != 2) {
+    std::cerr << "usage: own-solver GRAPH.json\n";
+    return 2;
+  }
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::solution own = half_solver{}(p.with_budget(p.graph().baseline_peak));
   remat::automatic_options options{.further = {remat::automatic_part_of(half_solver{})}, .run = {.work_limit = 5'000}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// An own rule that chooses the solvers of sub-graphs for hiremate, and an own solver of sub-graphs.
+// For hiremate: a rule of your own that chooses the solvers of sub-graphs, and a solver of sub-graphs of your own.
 #include <iostream>
 #include <span>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "remat/method/hiremate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 
-/// Integer programs where children are few, Rotor's dynamic program where they are many.
+/// Integer programs for sub-graphs of few children, Rotor's dynamic program for those of many.
 std::vector<remat::sub_method> few_by_program(const remat::sub_graph_facts& sub_graph) {
   if (sub_graph.children > 0 && sub_graph.children <= 8) return {remat::sub_method::h_ilp};
   return {remat::sub_method::rotor};
@@ -20,17 +20,20 @@ remat::solution exactly(const remat::problem& p, std::span<const remat::schedule
   return remat::exact(p, {.run = run});
 }
 
-// Run it with tests/data/graphs/rk/fno1d.json
+// Run it with tests/data/graphs/rk/fno1d.json.
 int main(int argc, char** arguments) {
-  if (argc != 2) return std::cerr << "usage: own-sub-solver GRAPH.json\n", 2;
+  if (argc != 2) {
+    std::cerr << "usage: own-sub-solver GRAPH.json\n";
+    return 2;
+  }
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::problem tight = p.with_budget(p.graph().baseline_peak * 7 / 10);
   remat::hiremate_options options;
   options.run.work_limit = 100'000;
   options.rule = few_by_program;
   const remat::solution by_rule = remat::hiremate_with(remat::branch_and_bound)(tight, options);
-  std::cout << "by the rule: " << to_string(by_rule.status) << ", found by " << by_rule.by << '\n';
+  std::cout << "by your rule: " << to_string(by_rule.status) << ", found by " << by_rule.by << '\n';
   options.own_sub_solver = exactly;
   const remat::solution by_own = remat::hiremate_with(remat::branch_and_bound)(tight, options);
-  std::cout << "by the own solver: " << to_string(by_own.status) << ", found by " << by_own.by << '\n';
+  std::cout << "by your solver: " << to_string(by_own.status) << ", found by " << by_own.by << '\n';
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// An own tree decomposition for twremat: a path of bags along the listed order.
+// A tree decomposition of your own for twremat: a path of bags along the listed order.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
+#include <vector>
 
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/twremat.hpp"
@@ -15,20 +16,21 @@ remat::tree_decomposition path_of(const remat::undirected_graph& g) {
   const auto n = static_cast<std::uint32_t>(g.num_vertices());
   remat::tree_decomposition out;
   for (std::uint32_t v = 0; v < n; ++v) {
-    for (std::uint32_t u = 0; u <= v; ++u) {
-      const auto row = g.neighbours(u);
-      if (u == v || std::any_of(row.begin(), row.end(), [v](std::uint32_t w) { return w >= v; }))
-        out.bags.values.push_back(u);
-    }
-    out.bags.end_row();
+    std::vector<std::uint32_t> bag;
+    for (std::uint32_t u = 0; u <= v; ++u)
+      if (u == v || std::ranges::any_of(g.neighbours(u), [v](std::uint32_t w) { return w >= v; })) bag.push_back(u);
+    out.add_bag(bag);
     if (v > 0) out.edges.emplace_back(v - 1, v);
   }
   return out;
 }
 
-// Run it with tests/data/graphs/unet5-b16-256.json
+// Run it with tests/data/graphs/unet5-b16-256.json.
 int main(int argc, char** arguments) {
-  if (argc != 2) return std::cerr << "usage: own-tree GRAPH.json\n", 2;
+  if (argc != 2) {
+    std::cerr << "usage: own-tree GRAPH.json\n";
+    return 2;
+  }
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   remat::twremat_options options;
   options.tree = path_of(remat::operation_graph(p));

@@ -5,7 +5,7 @@
 #   bash tests/gpu.sh build         on a machine with the CUDA Toolkit: builds the programs into build/gpu-programs
 #   bash tests/gpu.sh smoke         on the machine with the GPU: the tests with the label gpu, a short training run
 #   bash tests/gpu.sh figures       launches beside a hand-written loop; training within several budgets
-#   bash tests/gpu.sh torch         the same training step in PyTorch, and examples/pytorch on the GPU
+#   bash tests/gpu.sh torch         the same training step in PyTorch, and remat_torch_plan on the GPU
 #   bash tests/gpu.sh sanitize      the tests and a training run under compute-sanitizer
 #   bash tests/gpu.sh all           the last four, one after the other
 #
@@ -236,7 +236,7 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)' 2>&1); then
   run "plans of the network" 120 "$train" ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" --seconds 3 --budget 0.8,0.6,0.5,0.4,0.3 \
     --graph --matmul "$matmul" --csv "$out/training.csv"
   # shellcheck disable=SC2086
-  run "checkpoints at equal peak" 150 "$python" examples/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
+  run "checkpoints at equal peak" 150 "$python" bench/pytorch/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
     --plans "$out/training.csv" --csv "$out/checkpoints.csv"
   missing=$("$python" -c 'import torch
 version = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
@@ -247,8 +247,8 @@ if version < (2, 11): raise SystemExit("PyTorch is older than 2.11")' 2>&1) || {
   export REMAT_PLAN
   REMAT_PLAN=$(realpath "$programs/remat-plan")
   export PYTHONDONTWRITEBYTECODE=1
-  run "remat_torch_plan, bits" 90 "$python" examples/pytorch/check_networks.py --networks gpt2 --budgets 0.6 --seconds 2
-  run "remat_torch_plan beside PyTorch's own means" 220 "$python" examples/pytorch/compare.py --device cuda \
+  run "remat_torch_plan, bits" 90 "$python" bench/pytorch/check_networks.py --networks gpt2 --budgets 0.6 --seconds 2
+  run "remat_torch_plan beside PyTorch's own means" 220 "$python" bench/pytorch/compare.py --device cuda \
     --networks gpt2 --settings 0.4,0.6 --steps 7 --seconds 2 --csv "$out/compare.csv"
 }
 
@@ -293,7 +293,7 @@ case "${1:-}" in
   "") stop "a part is missing: build, smoke, figures, torch, sanitize or all" ;;
   *) stop "unknown part $1; build, smoke, figures, torch, sanitize and all are known" ;;
 esac
-[ $# -eq 1 ] || stop "one argument is right, a part; the rest are variables (see the head of this file)"
+[ $# -eq 1 ] || stop "expected one argument, a part; the rest are variables (see the head of this file)"
 
 for each in "${parts[@]}"; do
   begin "$each"

@@ -63,7 +63,7 @@ expect "an unknown part" 2 $?
 contains "$work/printed" "unknown part smoek; build, smoke, figures, torch, sanitize and all are known"
 gpu smoke figures
 expect "two parts" 2 $?
-contains "$work/printed" "one argument is right"
+contains "$work/printed" "expected one argument"
 PROGRAMS=$work/nowhere gpu smoke
 expect "no programs" 2 $?
 contains "$work/printed" "tests/gpu.sh build"

@@ -63,7 +63,7 @@ solve_function solver_named(const std::string& name) {
   if (name == "auto") return with(automatic);
   if (name == "refined") return with(refined);
   if (name == "evict") return with(evict);
-  throw bad_argument("--solver " + name + ": auto, refined or evict is right");
+  throw bad_argument("--solver " + name + ": expected auto, refined or evict");
 }
 
 settings read_settings(int argc, char** argv) {

@@ -76,7 +76,7 @@ double processor_ms() {
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
 
-/// The allocations of the solver's schedule at this share of the baseline's peak, none where there is none; from the
+/// The allocations of the solver's schedule at this share of the baseline's peak, none if there is none; from the
 /// file, if it is there.
 std::vector<interval> allocations(const problem& read, const named& solver, int tenths, run_control run,
                                   const std::filesystem::path& kept) {

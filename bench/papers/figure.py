@@ -110,7 +110,7 @@ def number(row, column):
 
 
 def statistic(row, name):
-    """The figure `name` of the row's solver, or None where it has none of this name."""
+    """The figure `name` of the row's solver, or None if it has none of this name."""
     return json.loads(row["statistics"] or "{}").get(name)
 
 
@@ -187,7 +187,7 @@ class Program:
         return self._options
 
     def paper_options(self, solver):
-        """Returns the options of the paper's method; none where the solver, or this program, does not have them all."""
+        """Returns the options of the paper's method; none if the solver, or this program, does not have them all."""
         return PAPER.get(solver, ()) if all(name in self.options() for name, _ in PAPER.get(solver, ())) else ()
 
 
@@ -458,7 +458,7 @@ def arguments_of(text, seconds, full_seconds):
     """Parses the command line that all scripts have."""
     parser = argparse.ArgumentParser(description=text.strip().splitlines()[0],
                                      epilog="docs/papers.md says what to see.")
-    parser.add_argument("folder", metavar="OUTDIR", help="folder for the CSV and SVG files; made where it is missing")
+    parser.add_argument("folder", metavar="OUTDIR", help="folder for the CSV and SVG files; made if it is missing")
     parser.add_argument("graphs", metavar="GRAPH.json", nargs="*", help="graphs in place of the bundled ones")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "release", "examples", "remat-plan"),
                         metavar="PATH", help="remat-plan; the one of build/release by default")

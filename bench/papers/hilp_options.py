@@ -42,7 +42,7 @@ def cases(args, program):
 
 
 def swept(row):
-    """The option of SWEEPS that a row sets and its value; (None, None) where it sets none."""
+    """The option of SWEEPS that a row sets and its value; (None, None) if it sets none."""
     name, _, value = row["setting"].split(" ")[-1].partition("=")
     name = name.removeprefix("hiremate.")
     return (name, int(value)) if name in SWEEPS else (None, None)

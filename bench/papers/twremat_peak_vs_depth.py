@@ -94,7 +94,7 @@ def draw_networks(rows, path):
 
 
 def depth_points(rows, variant):
-    """Points (depth, peak, overhead) of twremat's schedules, in percent, where the program gives the depth."""
+    """Points (depth, peak, overhead) of twremat's schedules, in percent, if the program gives the depth."""
     points = [(f.statistic(r, "recursion_depth"),
                100 * f.number(r, "peak_bytes") / f.number(r, "baseline_peak_bytes"), f.overhead(r))
               for r in rows if (r["solver"], r["variant"]) == ("twremat", variant) and f.number(r, "peak_bytes")]

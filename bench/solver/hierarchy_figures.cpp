@@ -2,7 +2,7 @@
 // What docs/hiremate.md states, as CSV. Needs CBC.
 //
 //   hierarchy_figures --peers SECONDS    every row of tests/data/peers/rockmate.csv but Rotor's: the solver of the same
-//                                        name within that limit, or a tenth of the peer's seconds where that is less;
+//                                        name within that limit, or a tenth of the peer's seconds if that is less;
 //                                        its own method alone, its overhead beside the peer's, processor time
 //   hierarchy_figures --program SECONDS  the rows of HiRemate: H-ILP alone (the paper's method), and with --max-top N
 //   hierarchy_figures --graphs SECONDS   hiremate on every bundled graph at 0.8 … 0.2 of its peak: gap, who found it,
@@ -350,7 +350,7 @@ int main(int argc, char** argv) {
         value = std::stod(argv[++i]);
       } else {
         throw std::runtime_error(word +
-                                 ": --peers, --program, --graphs, --deep, --random, --graph and --max-top are right");
+                                 ": expected --peers, --program, --graphs, --deep, --random, --graph or --max-top");
       }
     }
     if (mode == "--peers" || mode == "--program")

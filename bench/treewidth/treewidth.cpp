@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// treewidth-figures: widths found within limits of processor time, as CSV: on PACE graphs, and on the operation graphs
-// of training graphs.
+// treewidth-figures: widths found within limits of processor time, as CSV, on PACE graphs and on the operation graphs of
+// training graphs.
 //
 //   treewidth-figures [--limits 1,10,60] [--seed N] FILE…
 //
-// A `.gr` file is one instance; a `.json` file two: training-dag (operations joined to those that make what they read)
-// and training-moral. One search for each instance, with the last limit; `width_Ls` is the width that it had reported
-// after L seconds of processor time of this thread, `cpu_s` when it ended.
+// A `.gr` file is one instance. A `.json` file is two: training-dag (each operation is adjacent to those that make its
+// inputs) and training-moral. Each instance has one search, with the last limit. `width_Ls` is the width that it had
+// reported after L seconds of processor time of this thread; `cpu_s` is the time at its end.
 #include <pthread.h>
 
 #include <ctime>

@@ -25,7 +25,7 @@ python=../../$environment/bin/python
 case $what in
   example | all) "$python" example.py ;;
   test) ;;
-  *) echo "unknown argument $what; example, test or all is right" >&2; exit 2 ;;
+  *) echo "unknown argument $what; expected example, test or all" >&2; exit 2 ;;
 esac
 case $what in
   test | all) "$python" -m pytest -q tests ;;

@@ -71,7 +71,7 @@ namespace reading {
     items.push_back(list.substr(at, comma - at));
     if (items.back().empty())
       throw usage_error(option + " " + list + ": item " + std::to_string(items.size()) +
-                        " of the list is empty; items separated by single commas are right");
+                        " of the list is empty; expected items separated by single commas");
     at = comma + 1;
   }
   return items;
@@ -82,26 +82,26 @@ template <class T>
   T value{};
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || value < least || value > most)
-    throw usage_error(option + " " + text + ": a whole number from " + std::to_string(least) + " to " +
-                      std::to_string(most) + " is right");
+    throw usage_error(option + " " + text + ": expected a whole number from " + std::to_string(least) + " to " +
+                      std::to_string(most));
   return value;
 }
 
-[[nodiscard]] inline double real(const std::string& option, const std::string& text, const char* right) {
+[[nodiscard]] inline double real(const std::string& option, const std::string& text, const char* expected) {
   double value = 0;
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    throw usage_error(option + " " + text + ": " + right + " is right");
+    throw usage_error(option + " " + text + ": expected " + expected);
   return value;
 }
 
-/// Throws where it is clear, before writing, that no file can be made at `path`.
+/// Throws if it is clear, before writing, that no file can be made at `path`.
 inline void check_writable(const std::string& option, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (path.empty()) throw usage_error(option + ": the name of a file is missing");
   if (fs::is_directory(path, ignored))
-    throw usage_error(option + " " + path + ": is a directory; the name of a file is right");
+    throw usage_error(option + " " + path + ": is a directory; expected the name of a file");
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, ignored))
     throw usage_error(option + " " + path + ": there is no directory " + folder.string() + " to write it to");
@@ -180,11 +180,11 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
     throw usage_error("GRAPH.json, the file to plan, is missing (remat-plan --help names all arguments)");
   if (given("--bind")) {
     if (texts.bind != "peak" && texts.bind != "arena")
-      throw usage_error("--bind " + texts.bind + ": peak or arena is right");
+      throw usage_error("--bind " + texts.bind + ": expected peak or arena");
     out.bind_arena = texts.bind == "arena";
   }
   if (given("--budget") == given("--max-overhead"))
-    throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; one of them is right"
+    throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; expected one of them"
                                         : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
                                           "--max-overhead 0.3 for the least memory)");
   if (given("--budget")) out.budgets = split("--budget", texts.budget);

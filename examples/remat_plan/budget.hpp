@@ -48,7 +48,7 @@ struct decimal {
 
   [[nodiscard]] bool at_most_one() const { return whole.empty() || (whole == "1" && fraction.empty()); }
 
-  /// ⌊this × `unit`⌋ for `unit` ≥ 0, exact for any number of digits; nothing where the product is over 2^63 − 1.
+  /// ⌊this × `unit`⌋ for `unit` ≥ 0, exact for any number of digits; nothing if the product is over 2^63 − 1.
   [[nodiscard]] std::optional<std::int64_t> times(std::int64_t unit) const {
     __extension__ using wide = unsigned __int128;
     constexpr wide most = static_cast<wide>(std::numeric_limits<std::int64_t>::max());
@@ -76,12 +76,12 @@ struct parsed_budget {
 /// `text` as bytes. With a decimal point or a percent sign and at most 1, a fraction of `baseline_bytes`, the
 /// peak or arena of the baseline, rounded down; otherwise bytes, with a unit or without.
 [[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_bytes) {
-  constexpr const char* right = "a fraction of the baseline (0.5, 50%) or bytes (123456, 12GiB, 12GB) is right";
-  const auto wrong = [&](const std::string& why) { return parsed_budget{0, why + "; " + right}; };
+  constexpr const char* expected = "expected a fraction of the baseline (0.5, 50%) or bytes (123456, 12GiB, 12GB)";
+  const auto wrong = [&](const std::string& why) { return parsed_budget{0, why + "; " + expected}; };
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view suffix = text.substr(end);
   const std::optional<decimal> number = decimal::parse(text.substr(0, end));
-  if (!number) return wrong(text.empty() ? "is empty" : "is no number");
+  if (!number) return wrong(text.empty() ? "is empty" : "is not a number");
 
   if (suffix == "%" || (suffix.empty() && number->point)) {
     const decimal fraction = suffix == "%" ? number->percent() : *number;
@@ -104,12 +104,12 @@ struct parsed_budget {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   for (const auto& unit : units) {
     if (lower != unit.first) continue;
-    if (unit.second == 1 && !number->fraction.empty()) return wrong("is no whole number of bytes");
+    if (unit.second == 1 && !number->fraction.empty()) return wrong("is not a whole number of bytes");
     const std::optional<std::int64_t> bytes = number->times(unit.second);
     if (!bytes) return wrong("is over 2^63 - 1 bytes");
     return {*bytes, {}};
   }
-  return wrong("ends in '" + std::string(suffix) + "', which is no unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)");
+  return wrong("ends in '" + std::string(suffix) + "', which is not a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)");
 }
 
 }  // namespace remat_plan

@@ -21,7 +21,7 @@
 
 namespace remat_plan {
 
-/// One line on standard error with the progress of the current solve. Nothing where standard error is not a terminal.
+/// One line on standard error with the progress of the current solve. Nothing if standard error is not a terminal.
 ///
 /// A thread draws the line five times a second, so the time left counts down also while a solver reports nothing.
 class progress_line {

@@ -105,11 +105,11 @@ struct solving {
   return remat::solve_budgets<outcome>(budgets, solve, is_better, carry_over);
 }
 
-/// The dual problem: the least peak (or arena, where the solver binds that) whose time is at most (1 + `most`) × the
+/// The dual problem: the least peak (or arena, if the solver binds that) whose time is at most (1 + `most`) × the
 /// baseline's, by `remat::bisect_budgets`.
 ///
 /// All solves together have one solve's time limit; under a limit of work, each of at most 16 has a sixteenth of it.
-/// Solvers are heuristic, so the least peak found is proven only where it meets the problem's own least.
+/// Solvers are heuristic, so the least peak found is proven only if it meets the problem's own least.
 [[nodiscard]] inline outcome solve_for_memory(const solving& common, const named_solver& solver, double most) {
   const subject& what = *common.what;
   const double limit = remat::with_rounding(what.baseline_time * (1 + most));
@@ -128,7 +128,7 @@ struct solving {
     if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
     return last.bound_bytes();
   };
-  // A schedule that is fast enough ends a solve, but not where its arena may be too large.
+  // A schedule that is fast enough ends a solve, but not if its arena may be too large.
   const double enough = solver.binds_arena ? -std::numeric_limits<double>::infinity() : limit;
   remat::bisect_budgets(what.least_bytes, what.baseline_bytes, options, probe, enough);
   common.line->finish();

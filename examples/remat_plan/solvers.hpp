@@ -141,7 +141,7 @@ struct graph_solver_options {
 /// All solvers for a training graph.
 [[nodiscard]] inline std::vector<named_solver> graph_solvers(const remat::problem& p,
                                                              const graph_solver_options& options = {}) {
-  // The listed order where it fits, else the order of least peak.
+  // The listed order if it fits, else the order of least peak.
   const auto best_order = [given = options.no_remat](const remat::problem& within, const remat::run_control& run) {
     remat::no_remat_options options = given;
     options.run = run;

@@ -58,7 +58,7 @@ struct virtual_block {
   ~virtual_block() { from.deallocate(bytes.data(), bytes.size(), alignof(std::max_align_t)); }
 };
 
-/// Runs `plan` with stand-in kernels. The arena and the parameters take room only where they are touched.
+/// Runs `plan` with stand-in kernels. Only the touched pages of the arena and the parameters take memory.
 /// Throws `remat::execution_error` or `remat::error` if a kernel finds a mistake.
 [[nodiscard]] inline run_result run_stand_ins(const remat::training_graph& graph, const remat::problem& p,
                                               const remat::schedule& plan, const run_options& options = {}) {

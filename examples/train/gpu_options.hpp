@@ -20,7 +20,7 @@
 
 namespace train::gpu {
 
-/// Who computes matrix products: cuBLAS where it is found, cuBLAS or nobody, the example's own kernel.
+/// Who computes matrix products: cuBLAS if it is found, cuBLAS or nobody, the example's own kernel.
 enum class matmul : std::uint8_t { any, cublas, own };
 
 inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and without rematerialization.
@@ -32,10 +32,10 @@ inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and 
   --steps N          of training, at least 3 (20)
   --streams N        that the operations of a step run on (1)
   --graph            capture the step and replay it, in every run but the one that measures the operations
-  --matmul NAME      matrix products: cublas, own, or any: cuBLAS where it is found (any)
+  --matmul NAME      matrix products: cublas, own, or any: cuBLAS if it is found (any)
   --workspace N      KiB that cuBLAS is given in each product (8192)
   --exact            products of cuBLAS in single precision, without TF32
-  --no-baseline      leave out the run without rematerialization (where it does not fit); nothing is compared then
+  --no-baseline      leave out the run without rematerialization (if it does not fit); nothing is compared then
   --csv FILE         append a line for each run, below a header if the file is new
 )";
 

@@ -3,7 +3,7 @@
 
 /// \file
 /// Matrix products on a CUDA device: by cuBLAS, which is loaded when the program runs, or by a kernel of this example.
-/// A program that links cuBLAS does not even start where cuBLAS is missing; this one does.
+/// A program that links cuBLAS does not even start if cuBLAS is missing; this one does.
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>

@@ -34,7 +34,6 @@
 #include "remat/refine/refine.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/frontier.hpp"
-#include "remat/treewidth/check.hpp"
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/bound/detail/max_flow.hpp"
 
 #include <doctest/doctest.h>

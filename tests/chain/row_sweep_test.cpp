@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads
 //
 // The rows against their definition, and the sweep over them: what it promises of order, threads and ends. The tables
 // here are not atomic, so that the thread sanitizer sees a row that is read too early.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads memory
 //
 // Both tables against the recurrence itself, on random chains with everything that a chain of a graph may have.
 #include "remat/chain/detail/slot_table.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: gpu
-
 // The plain CUDA of docs/cuda-integration.md: the blocks between [page] and [end] stand there word for word, which the
 // test docs.cuda_integration verifies. This one runs them.
 #include <doctest/doctest.h>

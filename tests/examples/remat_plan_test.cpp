@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: slow
 //
 // Drives the built program: what it prints, how it ends, what it refuses. Not built: the tests say so and pass.
 

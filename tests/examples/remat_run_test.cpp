@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: slow
 //
 // Drives the built program, which lies beside remat-plan: what it prints, how it ends, what it refuses. Not built: the
 // tests say so and pass.
@@ -78,7 +77,7 @@ TEST_CASE("no schedule is status 1, unusable arguments or input are status 2, ea
   CHECK(run(toy + "--budget 1.0 --steps 0").status == 2);
   const result unknown = run(toy + "--budget 1.0 --solver magic");
   CHECK(unknown.status == 2);
-  CHECK(unknown.says("--solver magic: there is no such solver; no_remat, "));
+  CHECK(unknown.says("--solver magic: there is no such solver; expected no_remat, "));
   const result missing = run("nowhere.json --budget 1.0");
   CHECK(missing.status == 2);
   CHECK(missing.says("remat-run: nowhere.json: "));

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// rewritten for the host: train/cuda_backend.cuh train/products.cuh train/tile_product.cuh
-
 // The kernels of the GPT on a device, run on the host, beside those of the host's backend. cuda_on_host.hpp comes
 // first: what follows is compiled with its macros.
 #include "support/cuda_on_host.hpp"

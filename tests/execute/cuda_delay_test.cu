@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: gpu
-
 // Stand-in kernels with random delays, so that a missing wait shows on a fast device, too.
 #include <doctest/doctest.h>
 

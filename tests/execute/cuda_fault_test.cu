@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: gpu
-
 // What the device finds out after the launch: in a program of its own, whose CUDA context is lost by it.
 #include <doctest/doctest.h>
 

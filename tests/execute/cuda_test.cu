@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: gpu
-
 // The CUDA executor on a device, held to the values that stand-in kernels leave behind.
 #include "remat/execute/cuda.cuh"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: slow
 #include "remat/execute/fit_arena.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads
 // Outputs in the caller's memory: bound, accumulated, and with several executors on one arena.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/execute/stand_in.hpp"
 
 #include <doctest/doctest.h>

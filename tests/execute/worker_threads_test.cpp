@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads memory
 #include "remat/execute/detail/worker_threads.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads
 #include "remat/hierarchy/detail/find_ways.hpp"
 
 #include <doctest/doctest.h>

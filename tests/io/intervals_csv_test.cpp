@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/io/intervals_csv.hpp"
 
 #include <doctest/doctest.h>

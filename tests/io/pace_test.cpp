@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/io/pace.hpp"
 
 #include <doctest/doctest.h>
@@ -10,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-#include "remat/treewidth/check.hpp"
 #include "remat/treewidth/decompose.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

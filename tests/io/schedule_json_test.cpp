@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/io/schedule_json.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: slow
 // Law: up to 5,000 operations, a solver uses at most 0.2 s of processor time (all threads and child processes) after
 // its deadline, and at most 0.1 s after a stop request, whenever that comes. Processor time, so another load on the
 // machine changes nothing.

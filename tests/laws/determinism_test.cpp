@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads slow
 // Laws: a seed and a work limit decide the schedule, whatever the threads; a work limit bounds the work; progress comes
 // on the caller's thread alone, and is true.
 #include <doctest/doctest.h>

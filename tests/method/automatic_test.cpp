@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads slow
 #include "remat/method/automatic.hpp"
 
 #include <doctest/doctest.h>

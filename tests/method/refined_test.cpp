@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads slow
 #include "remat/method/refined.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: slow
 #include "remat/method/rockmate.hpp"
 
 #include <doctest/doctest.h>

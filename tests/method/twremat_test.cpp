@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// header-only: it tests private parts.
 #include "remat/method/twremat.hpp"
 
 #include <doctest/doctest.h>
@@ -174,7 +173,7 @@ TEST_CASE("options: more attempts never hurt, and a tree of one's own is taken")
   CHECK(figure<double>(without, "time_saved_by_retain") == 0);
   twremat_options own;
   const undirected_graph graph = operation_graph(p);
-  own.tree = decomposition_of(graph, elimination_order(graph, detail::elimination_rule::min_degree));
+  own.tree = decomposition_of(graph, detail::greedy_order(graph, {.rule = detail::elimination_rule::min_degree}));
   const solution taken = twremat(p, own);
   REQUIRE(taken.has_schedule());
   CHECK(figure<std::string>(taken, "tree") == "given");
@@ -289,7 +288,7 @@ TEST_CASE("a tree that is no decomposition of the operation graph is refused") {
     tree_decomposition other;
     for (std::uint32_t v = 0; v < n; ++v) other.bags.values.push_back(v);
     other.bags.end_row();
-    refused(other, n > graph.num_vertices() ? "which is no vertex" : "is in no bag");
+    refused(other, n > graph.num_vertices() ? "which is not a vertex" : "is in no bag");
   }
   tree_decomposition single;  // a path of bags of one vertex each: the edges are covered by none
   for (std::uint32_t v = 0; v < graph.num_vertices(); ++v) {
@@ -298,7 +297,7 @@ TEST_CASE("a tree that is no decomposition of the operation graph is refused") {
     if (v > 0) single.edges.emplace_back(v - 1, v);
   }
   refused(single, "is in no bag");
-  tree_decomposition valid = decomposition_of(graph, detail::elimination_order(graph));
+  tree_decomposition valid = decomposition_of(graph, detail::greedy_order(graph));
   REQUIRE(valid.edges.size() > 0);
   valid.edges.pop_back();
   refused(valid, "tree edges");

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/mip/branch_and_bound.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/refine/least_peak.hpp"
 
 #include <doctest/doctest.h>

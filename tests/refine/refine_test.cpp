@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads memory
 #include "remat/refine/refine.hpp"
 
 #include <doctest/doctest.h>

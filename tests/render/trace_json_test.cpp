@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// header-only: it tests private parts.
 #include "remat/render/trace_json.hpp"
 
 #include <doctest/doctest.h>

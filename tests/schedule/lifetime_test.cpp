@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/schedule/lifetime.hpp"
 
 #include <doctest/doctest.h>

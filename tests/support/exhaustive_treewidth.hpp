@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,37 @@ namespace remat::test {
       to = std::min(to, std::max(best[gone], degree(v, gone)));
     }
   return best.back();
+}
+
+/// Eliminates the vertices on plain sets. Position of the order → the neighbours left and the edges added.
+[[nodiscard]] inline std::vector<std::pair<std::size_t, std::size_t>> play(const undirected_graph& g,
+                                                                           const std::vector<std::uint32_t>& order) {
+  std::vector<std::set<std::uint32_t>> rows(g.num_vertices());
+  g.for_each_edge([&](std::uint32_t u, std::uint32_t v) {
+    rows[u].insert(v);
+    rows[v].insert(u);
+  });
+  std::vector<std::pair<std::size_t, std::size_t>> out;
+  for (const std::uint32_t v : order) {
+    std::size_t fill = 0;
+    for (const std::uint32_t a : rows[v])
+      for (const std::uint32_t b : rows[v])
+        if (a < b && rows[a].insert(b).second) {
+          rows[b].insert(a);
+          ++fill;
+        }
+    for (const std::uint32_t a : rows[v]) rows[a].erase(v);
+    out.emplace_back(rows[v].size(), fill);
+  }
+  return out;
+}
+
+/// The width of an elimination order: the largest number of neighbours that a vertex has when it is eliminated.
+[[nodiscard]] inline std::int64_t elimination_width(const undirected_graph& g,
+                                                    const std::vector<std::uint32_t>& order) {
+  std::size_t width = 0;
+  for (const auto& [neighbours, fill] : play(g, order)) width = std::max(width, neighbours);
+  return static_cast<std::int64_t>(width);
 }
 
 /// A random graph: n vertices, each pair joined with the probability of `percent` in 100.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads slow
 #include "remat/treewidth/decompose.hpp"
 
 #include <doctest/doctest.h>
@@ -10,7 +9,7 @@
 #include <string>
 
 #include "remat/io/pace.hpp"
-#include "remat/treewidth/check.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
@@ -129,7 +128,7 @@ TEST_CASE("a deadline or a stop ends it with a valid decomposition") {
   CHECK(remat::check_decomposition(g, remat::decompose(g, options).tree).valid());
 }
 
-TEST_CASE("what the progress callback throws leaves the search") {
+TEST_CASE("exceptions from the progress callback leave the search") {
   remat::decompose_options options;
   options.run.on_progress = [](const remat::progress&) { throw 7; };
   CHECK_THROWS_AS((void)remat::decompose(random_undirected(5, 100, 10), options), int);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/treewidth/detail/dissection.hpp"
 
 #include <doctest/doctest.h>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "remat/treewidth/detail/elimination_order.hpp"
-#include "remat/treewidth/detail/greedy_order.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {
@@ -18,17 +16,13 @@ namespace {
 using remat::undirected_graph;
 using namespace remat::test;
 
-std::uint32_t width_by_ranks(const undirected_graph& g, const std::vector<std::uint32_t>& rank) {
-  remat::detail::eliminating::greedy_options options;
-  options.rank = rank;
-  return remat::detail::elimination_width(g, remat::detail::eliminating::greedy_order(g, options));
+std::int64_t width_by_ranks(const undirected_graph& g, const std::vector<std::uint32_t>& rank) {
+  return elimination_width(g, remat::detail::greedy_order(g, {.rank = rank}));
 }
 
 }  // namespace
 
-TEST_CASE("vertices of one rank in different parts are not joined through lower ranks of both") {
-  // Ranks come from nested separators: a path from one rank to the same one elsewhere goes through a higher one, or
-  // stays in one cell. So parts below a rank hold vertices of one cell only.
+TEST_CASE("the vertices of the highest rank separate the graph") {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const undirected_graph g = grid_graph(9, 30);
     remat::detail::dissection_options options;
@@ -41,7 +35,7 @@ TEST_CASE("vertices of one rank in different parts are not joined through lower 
     for (std::uint32_t v = 0; v < rank.size(); ++v)
       if (rank[v] == top) gone.push_back(v);
     CHECK(gone.size() < 40);
-    // Without the separator of the highest rank the grid falls apart, into parts below 9 in 10.
+    // Without the separator of the highest rank, the largest component has less than 9 in 10 of the vertices.
     std::vector<std::uint8_t> seen(rank.size(), 0);
     for (const std::uint32_t v : gone) seen[v] = 1;
     std::size_t largest = 0;
@@ -63,7 +57,7 @@ TEST_CASE("vertices of one rank in different parts are not joined through lower 
 
 TEST_CASE("on a long grid the order is no wider than two of its columns and some") {
   const undirected_graph g = grid_graph(10, 60);
-  std::uint32_t best = 1000;
+  std::int64_t best = 1000;
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
     remat::detail::dissection_options options;
     options.seed = seed;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// header-only: it tests private parts.
 #include "remat/treewidth/detail/elimination_order.hpp"
 
 #include <doctest/doctest.h>
@@ -7,13 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <random>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "remat/treewidth/detail/adjacency.hpp"
-#include "remat/treewidth/detail/greedy_order.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
@@ -26,29 +22,6 @@ using namespace remat::detail;
 constexpr elimination_rule rules[] = {elimination_rule::min_degree, elimination_rule::min_fill,
                                       elimination_rule::fill_and_degree, elimination_rule::sparsest};
 
-/// Elimination played on plain sets: of each position, the neighbours left and the edges added.
-std::vector<std::pair<std::size_t, std::size_t>> play(const undirected_graph& g,
-                                                      const std::vector<std::uint32_t>& order) {
-  std::vector<std::set<std::uint32_t>> rows(g.num_vertices());
-  g.for_each_edge([&](std::uint32_t u, std::uint32_t v) {
-    rows[u].insert(v);
-    rows[v].insert(u);
-  });
-  std::vector<std::pair<std::size_t, std::size_t>> out;
-  for (const std::uint32_t v : order) {
-    std::size_t fill = 0;
-    for (const std::uint32_t a : rows[v])
-      for (const std::uint32_t b : rows[v])
-        if (a < b && rows[a].insert(b).second) {
-          rows[b].insert(a);
-          ++fill;
-        }
-    for (const std::uint32_t a : rows[v]) rows[a].erase(v);
-    out.emplace_back(rows[v].size(), fill);
-  }
-  return out;
-}
-
 bool is_permutation_of_vertices(std::vector<std::uint32_t> order, std::size_t n) {
   std::sort(order.begin(), order.end());
   for (std::uint32_t v = 0; v < n; ++v)
@@ -56,13 +29,14 @@ bool is_permutation_of_vertices(std::vector<std::uint32_t> order, std::size_t n)
   return true;
 }
 
-/// Whether each vertex, until what is left cannot matter, has least of what the rule counts.
+/// Checks that each vertex has the least score by the rule, until the vertices that are left cannot make the order
+/// wider.
 template <class Adjacency>
 void check_greedy(const undirected_graph& g, elimination_rule rule, std::uint64_t seed) {
-  eliminating::greedy_options options;
+  greedy_options options;
   options.rule = rule;
   options.seed = seed;
-  const auto order = eliminating::greedy<Adjacency>(g, options).run();
+  const auto order = elimination_order::greedy<Adjacency>(g, options).run();
   REQUIRE(is_permutation_of_vertices(order, g.num_vertices()));
   std::size_t width = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -83,34 +57,13 @@ void check_greedy(const undirected_graph& g, elimination_rule rule, std::uint64_
 
 }  // namespace
 
-TEST_CASE("the width of an order, and of each position, is that of the game played on sets") {
-  for (std::uint64_t seed = 0; seed < 120; ++seed) {
-    CAPTURE(seed);
-    const auto n = static_cast<std::uint32_t>(1 + seed % 23);
-    const undirected_graph g = random_undirected(seed, n, static_cast<std::uint32_t>(5 + seed % 50));
-    std::vector<std::uint32_t> order(n);
-    for (std::uint32_t v = 0; v < n; ++v) order[v] = v;
-    std::mt19937_64 random(seed);
-    std::shuffle(order.begin(), order.end(), random);
-    const auto game = play(g, order);
-    std::vector<std::uint32_t> width_at;
-    std::size_t width = 0;
-    const std::uint32_t found = elimination_width(g, order, &width_at);
-    for (std::size_t i = 0; i < n; ++i) {
-      CHECK(width_at[i] == game[i].first);
-      width = std::max(width, game[i].first);
-    }
-    CHECK(found == width);
-  }
-}
-
 TEST_CASE("greedy orders take a vertex with least of what they count, dense and sparse") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     CAPTURE(seed);
     const undirected_graph g = random_undirected(seed, 13, static_cast<std::uint32_t>(15 + 3 * seed));
     for (const elimination_rule rule : rules) {
-      check_greedy<eliminating::dense_adjacency>(g, rule, seed);
-      check_greedy<eliminating::sparse_adjacency>(g, rule, seed);
+      check_greedy<dense_adjacency>(g, rule, seed);
+      check_greedy<sparse_adjacency>(g, rule, seed);
     }
   }
 }
@@ -123,18 +76,18 @@ TEST_CASE("dense and sparse give the same order; a few neighbours go into a long
                                       return undirected_graph(120, edges);
                                     }()})
     for (const elimination_rule rule : rules) {
-      eliminating::greedy_options options;
+      greedy_options options;
       options.rule = rule;
       options.seed = 3;
-      CHECK(eliminating::greedy<eliminating::dense_adjacency>(g, options).run() ==
-            eliminating::greedy<eliminating::sparse_adjacency>(g, options).run());
+      CHECK(elimination_order::greedy<dense_adjacency>(g, options).run() ==
+            elimination_order::greedy<sparse_adjacency>(g, options).run());
     }
 }
 
 TEST_CASE("least fill and maximum cardinality search add nothing to a chordal graph") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const undirected_graph g = k_tree(seed, 80, 5);
-    CHECK(elimination_width(g, elimination_order(g, elimination_rule::min_fill, seed)) == 5);
+    CHECK(elimination_width(g, greedy_order(g, {.seed = seed})) == 5);
     const auto order = maximum_cardinality_order(g);
     REQUIRE(is_permutation_of_vertices(order, 80));
     std::size_t fill = 0;
@@ -147,19 +100,21 @@ TEST_CASE("ranks come in order; it gives up at a width; it can be stopped; a see
   const undirected_graph g = grid_graph(8, 8);
   std::vector<std::uint32_t> rank(64);
   for (std::uint32_t v = 0; v < 64; ++v) rank[v] = v % 3;
-  eliminating::greedy_options options;
+  greedy_options options;
   options.rank = rank;
-  const auto order = eliminating::greedy_order(g, options);
+  const auto order = greedy_order(g, options);
   REQUIRE(is_permutation_of_vertices(order, 64));
   for (std::size_t i = 1; i < order.size(); ++i) CHECK(rank[order[i - 1]] <= rank[order[i]]);
   options.rank = {};
   options.give_up = 8;  // the treewidth
-  CHECK(eliminating::greedy_order(g, options).empty());
+  CHECK(greedy_order(g, options).empty());
   options.give_up = remat::undirected_graph::none;
   const std::function<bool()> stop = [] { return true; };
   options.stop = &stop;
-  CHECK(eliminating::greedy_order(random_undirected(1, 300, 50), options).empty());
-  CHECK(elimination_order(g, elimination_rule::min_degree, 1) == elimination_order(g, elimination_rule::min_degree, 1));
-  CHECK(elimination_order(g, elimination_rule::min_degree, 1) != elimination_order(g, elimination_rule::min_degree, 2));
-  CHECK(elimination_order(undirected_graph()).empty());
+  CHECK(greedy_order(random_undirected(1, 300, 50), options).empty());
+  CHECK(greedy_order(g, {.rule = elimination_rule::min_degree, .seed = 1}) ==
+        greedy_order(g, {.rule = elimination_rule::min_degree, .seed = 1}));
+  CHECK(greedy_order(g, {.rule = elimination_rule::min_degree, .seed = 1}) !=
+        greedy_order(g, {.rule = elimination_rule::min_degree, .seed = 2}));
+  CHECK(greedy_order(undirected_graph()).empty());
 }

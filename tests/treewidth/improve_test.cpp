@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "remat/treewidth/check.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {
@@ -60,7 +60,7 @@ TEST_CASE("larger graphs get better, validly, and the same for a seed") {
   CHECK(improver.width() < before);
 }
 
-TEST_CASE("a stop ends a step with what was there; what is narrow already is left alone") {
+TEST_CASE("a stop leaves a valid decomposition; one of width 0 is left alone") {
   const undirected_graph g = grid_graph(8, 8);
   remat::detail::decomposition_improver improver(g, listed(g), 1);
   const std::function<bool()> stop = [] { return true; };

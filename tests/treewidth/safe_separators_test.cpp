@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: memory
 #include "remat/treewidth/detail/safe_separators.hpp"
 
 #include <doctest/doctest.h>
@@ -9,7 +8,6 @@
 #include <iterator>
 #include <vector>
 
-#include "remat/treewidth/check.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
@@ -31,7 +29,7 @@ std::vector<undirected_graph::edge> filled(const tree_decomposition& t) {
   return edges;
 }
 
-/// Whether elimination in some order adds no edge: maximum cardinality search finds such an order if there is one.
+/// True when elimination in some order adds no edge: maximum cardinality search finds such an order if there is one.
 bool chordal(const undirected_graph& g) {
   const auto order = remat::detail::maximum_cardinality_order(g);
   return filled(remat::decomposition_of(g, order)).size() == g.num_edges();
@@ -67,14 +65,14 @@ TEST_CASE("a minimal decomposition: within the given one, and no added edge can 
   }
 }
 
-TEST_CASE("what is called safe is safe: a clique there leaves the treewidth as it is") {
+TEST_CASE("a separator that a test calls safe is safe: making it a clique does not change the treewidth") {
   int almost = 0, minor = 0, neither = 0;
   for (std::uint64_t seed = 0; seed < 700; ++seed) {
     CAPTURE(seed);
     const auto n = static_cast<std::uint32_t>(5 + seed % 7);
     const undirected_graph g = random_undirected(seed, n, static_cast<std::uint32_t>(20 + seed % 30));
     const tree_decomposition t =
-        remat::detail::minimal_decomposition(g, remat::decomposition_of(g, remat::detail::elimination_order(g)));
+        remat::detail::minimal_decomposition(g, remat::decomposition_of(g, remat::detail::greedy_order(g)));
     const std::int64_t width = exhaustive_treewidth(g);
     remat::detail::safe_separator_test test(g);
     for (std::size_t e = 0; e < t.edges.size(); ++e) {
@@ -98,11 +96,11 @@ TEST_CASE("what is called safe is safe: a clique there leaves the treewidth as i
   CHECK(neither > 10);
 }
 
-TEST_CASE("the torso of some bags: their graph, with cliques where the others hang") {
+TEST_CASE("the torso of some bags: their graph, in which the separators from other bags are cliques") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const undirected_graph g = random_undirected(seed, 20, 15);
-    const tree_decomposition t = remat::decomposition_of(g, remat::detail::elimination_order(g));
+    const tree_decomposition t = remat::decomposition_of(g, remat::detail::greedy_order(g));
     const auto links = t.links();
     std::vector<std::uint32_t> number(20, remat::undirected_graph::none);
     // A connected part of the tree: bags found first from one of them.

@@ -17,7 +17,7 @@ using namespace remat::detail;
 namespace {
 
 separator_tree separate_by_min_fill(const undirected_graph& g, const std::vector<double>& weight) {
-  const tree_decomposition t = decomposition_of(g, elimination_order(g));
+  const tree_decomposition t = decomposition_of(g, greedy_order(g));
   return separate(g.rows(), t.bags, t.links(), weight);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("a path is halved by weight, so the depth is logarithmic") {
   CHECK(uneven.vertices[0][0] >= n - 10);
 }
 
-TEST_CASE("parts without a connection are roots of their own") {
+TEST_CASE("each connected component is a root") {
   const std::vector<undirected_graph::edge> edges{{0, 1}, {2, 3}};
   const undirected_graph g(5, edges);
   const separator_tree tree = separate_by_min_fill(g, std::vector<double>(5, 1.0));

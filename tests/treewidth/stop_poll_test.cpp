@@ -5,7 +5,7 @@
 
 #include <functional>
 
-using remat::detail::polling::stop_poll;
+using remat::detail::stop_poll;
 
 TEST_CASE("the stop function is asked once for every stride of steps, and never again after it answered true") {
   int asked = 0;

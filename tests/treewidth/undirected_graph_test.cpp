@@ -18,7 +18,7 @@ namespace {
 
 using remat::undirected_graph;
 
-/// A user's own graph: a path that lists its edges as it likes.
+/// A graph of your own: a path that lists its edges backwards, a loop, and an edge twice.
 struct path {
   std::size_t n = 0;
   [[nodiscard]] std::size_t num_vertices() const { return n; }
@@ -54,15 +54,16 @@ TEST_CASE("rows are ascending, without loops and repetitions") {
   CHECK(listed == std::vector<undirected_graph::edge>{{0, 1}, {1, 3}});
 }
 
-TEST_CASE("a graph of one's own") {
+TEST_CASE("a graph of your own") {
   const undirected_graph g(path{4});
   CHECK(g.num_edges() == 3);
   CHECK(g.adjacent(2, 3));
 }
 
-TEST_CASE("an end that is no vertex is an error") {
+TEST_CASE("an end that is not a vertex is an error") {
   const std::vector<undirected_graph::edge> edges{{0, 7}};
-  CHECK_THROWS_WITH_AS(undirected_graph(5, edges), doctest::Contains("7 is no vertex; there are 5"), remat::bad_graph);
+  CHECK_THROWS_WITH_AS(undirected_graph(5, edges), doctest::Contains("7 is not a vertex; there are 5"),
+                       remat::bad_graph);
 }
 
 TEST_CASE("the operation graph: reads, moral edges, accumulated gradients, what is resident") {

@@ -17,7 +17,7 @@ def load(place):
     """The function `name` of `file.py:name`."""
     path, _, name = place.rpartition(":")
     if not path or not os.path.exists(path):
-        raise PlanError(f"{place}: a Python file and a function in it, as network.py:make, are right")
+        raise PlanError(f"{place}: expected a Python file and a function in it, as network.py:make")
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
     module = importlib.util.module_from_spec(spec)

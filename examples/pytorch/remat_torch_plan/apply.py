@@ -140,7 +140,7 @@ class Applier:
         self.seeded = not compiled and not first_runs_in_order(g, steps)
         cut = [i for i, s in enumerate(steps) if s == ("compute", g.tangent)]
         if len(cut) != 1:
-            raise PlanError(f"the schedule makes the tangent {len(cut)} times; exactly once is right")
+            raise PlanError(f"the schedule makes the tangent {len(cut)} times; expected exactly once")
         self.cut = cut[0]
         self.repeated = random_operations_that_repeat(g, steps)
         self.states = {i: _Token(f"state of {g.operations[i].name}") for i in self.repeated}

@@ -18,7 +18,7 @@ _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "Ki
 def parse_budget(budget, baseline):
     """Bytes of a budget: an int counts bytes; "8GiB" too; 0.5 or "50%" is that fraction of `baseline`."""
     if isinstance(budget, bool):
-        raise PlanError(f"budget {budget!r}: bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5, are right")
+        raise PlanError(f"budget {budget!r}: expected bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5")
     if isinstance(budget, int) and budget > 1:
         return budget
     if isinstance(budget, (int, float)):
@@ -32,7 +32,7 @@ def parse_budget(budget, baseline):
         if not match[2] and "." in match[1]:
             return parse_budget(float(match[1]), baseline)
         return int(float(match[1]) * _UNITS[match[2]])
-    raise PlanError(f"budget {budget!r}: bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5 or '50%', are right")
+    raise PlanError(f"budget {budget!r}: expected bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5 or '50%'")
 
 
 def find_program():
@@ -65,7 +65,7 @@ class Schedule:
 def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0, work=None, threads=None, report=None):
     """Finds a schedule of `graph` (a TrainingGraph) whose peak is at most `budget_bytes`.
 
-    Shows progress where standard error is a terminal. Raises `BudgetError` where no schedule exists, or none was found
+    Shows progress if standard error is a terminal. Raises `BudgetError` if no schedule exists, or none was found
     within `seconds`.
     """
     with tempfile.TemporaryDirectory(prefix="remat-torch-plan-") as folder:

@@ -219,7 +219,7 @@ class PlannedStep:
             if not reserves:
                 raise BudgetError(
                     f"no schedule within {budget:,} bytes was found: the states of {len(repeated)} random operations that run "
-                    f"again take {taken:,} of them; a larger budget, or fewer random operations, are right"
+                    f"again take {taken:,} of them; expected a larger budget, or fewer random operations"
                 )
         schedule.budget_bytes = budget
         return Plan(graph, schedule, baseline, taken, 0.0, 0.0, time.perf_counter() - begin, seeded)

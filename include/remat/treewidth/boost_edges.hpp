@@ -14,8 +14,8 @@ namespace remat {
 
 /// The edges of a Boost.Graph graph, directed or not, for `undirected_graph`: vertices are numbered in the order of
 /// `vertices(g)`, so no vertex index is needed. `Graph` lists its vertices and its edges (VertexListGraph and
-/// EdgeListGraph). Looks at the graph while it is used; O(V) memory. Models `edge_listing`.
-/// Throws `bad_graph` for an edge whose end is none of the vertices.
+/// EdgeListGraph). Refers to the graph while it is used; O(V) memory. Models `edge_listing`.
+/// Throws `bad_graph` for an edge whose end is not one of the vertices.
 ///
 ///     boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS> g = …;
 ///     const boost_edges edges(g);
@@ -41,8 +41,7 @@ class boost_edges {
   /// The vertex with a number.
   [[nodiscard]] const vertex_descriptor& vertex(std::size_t number) const noexcept { return vertex_[number]; }
 
-  /// Calls f(u, v) with the numbers of both ends of every edge. Throws `bad_graph` for an edge whose end is none of the
-  /// vertices.
+  /// Calls f(u, v) with the numbers of both ends of every edge.
   template <class F>
   void for_each_edge(F&& f) const {
     const auto [first, last] = edges(*graph_);
@@ -52,7 +51,7 @@ class boost_edges {
  private:
   [[nodiscard]] std::size_t number(const vertex_descriptor& v) const {
     const auto found = number_.find(v);
-    if (found == number_.end()) throw bad_graph("an edge ends at a vertex that is none of the graph's");
+    if (found == number_.end()) throw bad_graph("an edge ends at a vertex that is not in the graph");
     return found->second;
   }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "remat/core/index_rows.hpp"
@@ -29,10 +30,14 @@ struct tree_decomposition {
   [[nodiscard]] std::size_t size() const noexcept { return bags.size(); }
   /// The size of the largest bag less one; −1 without bags.
   [[nodiscard]] std::int64_t width() const noexcept {
-    std::int64_t largest = 0;
-    for (std::size_t b = 0; b < bags.size(); ++b)
-      largest = std::max(largest, static_cast<std::int64_t>(bags[b].size()));
-    return largest - 1;
+    std::size_t largest = 0;
+    for (std::size_t b = 0; b < bags.size(); ++b) largest = std::max(largest, bags[b].size());
+    return static_cast<std::int64_t>(largest) - 1;
+  }
+  /// Appends a bag. Precondition: its vertices are ascending.
+  void add_bag(std::span<const std::uint32_t> vertices) {
+    bags.values.insert(bags.values.end(), vertices.begin(), vertices.end());
+    bags.end_row();
   }
   /// Bag → the bags beside it in the tree, ascending. O(bags · log) time.
   [[nodiscard]] index_rows links() const { return undirected_graph(bags.size(), edges).rows(); }
@@ -40,16 +45,17 @@ struct tree_decomposition {
 
 /// The tree decomposition of an elimination order. The bag of a vertex is the vertex and its neighbours at its
 /// elimination. Bags that are subsets of a neighbouring bag are left out: the bags are the maximal cliques of the
-/// filled graph, at most n. From position `clique_from` on, all vertices are put into one bag.
+/// filled graph, at most n. All vertices from position `clique_from` on are put into one bag.
 ///
 /// The bags are found by merging along the elimination tree, without a filled graph (Liu \cite liu1990elimination).
-/// O(sum over vertices of their bag sizes · log) time. Throws `bad_argument` if `order` is no permutation of the
+/// O(sum over vertices of their bag sizes · log) time. Throws `bad_argument` if `order` is not a permutation of the
 /// vertices.
 [[nodiscard]] tree_decomposition decomposition_of(const undirected_graph& g, std::span<const std::uint32_t> order,
                                                   std::size_t clique_from = std::numeric_limits<std::size_t>::max());
 
-/// An elimination order of `vertices` vertices whose bags are those of `t`, or subsets of them: removes the leaves of
-/// the tree one by one, and orders the vertices that no other bag holds. O(sum of bag sizes) time.
+/// An elimination order of `vertices` vertices whose bags are those of `t`, or subsets of them. Removes the leaves of
+/// the tree one by one; the vertices of a leaf that no other bag holds come next in the order. O(sum of bag sizes)
+/// time.
 [[nodiscard]] std::vector<std::uint32_t> elimination_order_of(const tree_decomposition& t, std::size_t vertices);
 
 /// Merges each bag that is a subset of a neighbouring one into that bag. O(sum over tree edges of both bag sizes) time.
@@ -57,6 +63,23 @@ struct tree_decomposition {
 
 /// Makes a forest of bags a tree: joins each of its trees to the first by one edge. O(bags) time.
 void connect_bags(tree_decomposition& t);
+
+/// The result of `check_decomposition`.
+struct decomposition_report {
+  std::vector<std::string> violations;  ///< at most ten, in words; vertices and bags are counted from 0
+  std::int64_t width = -1;              ///< the size of the largest bag less one
+
+  /// True when the checker found no violation.
+  [[nodiscard]] bool valid() const noexcept { return violations.empty(); }
+};
+
+/// Checks that `t` is a tree decomposition of `g`, from the definition alone: the bags hold vertices, each once; the
+/// edges make a tree; every vertex is in a bag; both ends of every edge are in one bag; the bags of each vertex are
+/// connected in the tree. The checker shares no code with the functions that make decompositions.
+///
+/// A graph without vertices has the decomposition without bags. Never throws for a wrong decomposition.
+/// O(sum of bag sizes + sum over the graph's edges of (bags that hold one end) · log) time.
+[[nodiscard]] decomposition_report check_decomposition(const undirected_graph& g, const tree_decomposition& t);
 
 }  // namespace remat
 

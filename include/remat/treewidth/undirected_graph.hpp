@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,10 +17,10 @@
 
 namespace remat {
 
-/// A graph that counts its vertices and lists its edges. An `undirected_graph` can be made of it.
+/// A graph that counts its vertices and lists its edges. An `undirected_graph` can be made from it.
 ///
 /// `num_vertices()` is the number n of vertices; they are 0 … n − 1. `for_each_edge(f)` calls f(u, v) for every edge,
-/// in any order; the direction does not matter, loops and repeated edges may occur.
+/// in any order. The direction does not matter; loops and repeated edges may occur.
 template <class G>
 concept edge_listing = requires(const G& g, void (*f)(std::size_t, std::size_t)) {
   { g.num_vertices() } -> std::convertible_to<std::size_t>;
@@ -30,7 +31,7 @@ concept edge_listing = requires(const G& g, void (*f)(std::size_t, std::size_t))
 /// repetitions. Immutable. Models `edge_listing`.
 ///
 /// O(n + edges · log(largest degree)) to build, 4 bytes a vertex and 8 an edge.
-/// Throws `bad_graph` if an end of an edge is no vertex, and for more than 2^31 vertices or 2^30 edges.
+/// Throws `bad_graph` if an end of an edge is not a vertex, and for more than 2^31 vertices or 2^30 edges.
 class undirected_graph {
  public:
   using edge = std::pair<std::uint32_t, std::uint32_t>;                             ///< the two ends of an edge
@@ -79,27 +80,23 @@ class undirected_graph {
  private:
   template <class ForEach>
   void build(std::size_t n, ForEach&& for_each) {
-    constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() / 2;
-    if (n > most) throw bad_graph("there are more than 2^31 vertices");
-    std::vector<std::size_t> count(n, 0);
+    constexpr std::size_t limit = std::numeric_limits<std::uint32_t>::max() / 2;
+    if (n > limit) throw bad_graph("there are more than 2^31 vertices");
+    std::vector<std::uint32_t> count(n, 0);
     std::size_t total = 0;
     for_each([&](std::size_t u, std::size_t v) {
       for (const std::size_t end : {u, v})
         if (end >= n)
           throw bad_graph("edge (" + std::to_string(u) + ", " + std::to_string(v) + "): " + std::to_string(end) +
-                          " is no vertex; there are " + std::to_string(n) + ", counted from 0");
+                          " is not a vertex; there are " + std::to_string(n) + ", counted from 0");
       if (u == v) return;
       ++count[u];
       ++count[v];
       total += 2;
     });
-    if (total > most) throw bad_graph("there are more than 2^30 edges");
+    if (total > limit) throw bad_graph("there are more than 2^30 edges");
     std::vector<std::uint32_t> at(n), values(total);
-    std::uint32_t sum = 0;
-    for (std::size_t v = 0; v < n; ++v) {
-      at[v] = sum;
-      sum += static_cast<std::uint32_t>(count[v]);
-    }
+    std::exclusive_scan(count.begin(), count.end(), at.begin(), 0U);
     for_each([&](std::size_t u, std::size_t v) {
       if (u == v) return;
       values[at[u]++] = static_cast<std::uint32_t>(v);
@@ -109,8 +106,7 @@ class undirected_graph {
     rows_.begin.reserve(n + 1);
     rows_.values.reserve(total);
     for (std::size_t v = 0; v < n; ++v) {
-      const auto first = values.begin() + (at[v] - static_cast<std::ptrdiff_t>(count[v]));
-      const auto last = values.begin() + at[v];
+      const auto last = values.begin() + at[v], first = last - count[v];
       if (!std::is_sorted(first, last)) std::sort(first, last);
       rows_.values.insert(rows_.values.end(), first, std::unique(first, last));
       rows_.end_row();
@@ -120,13 +116,4 @@ class undirected_graph {
   index_rows rows_;
 };
 
-/// The subgraph on some vertices of g, which are numbered by their places in `vertices`. `number` is working memory:
-/// `undirected_graph::none` for every vertex of g, before and after the call. O(sum of degrees · log) time.
-[[nodiscard]] undirected_graph induced_subgraph(const undirected_graph& g, std::span<const std::uint32_t> vertices,
-                                                std::vector<std::uint32_t>& number);
-
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/treewidth/impl/undirected_graph.hpp"
-#endif

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// labels: threads slow
 #include "remat/method/hiremate/detail/sub_graph_ways.hpp"
 #include <doctest/doctest.h>
 

@@ -157,7 +157,7 @@ struct decomposed {
 decomposed decompose_step(const step_reads& reads) {
   decomposed out{unit_step(reads)};
   const undirected_graph graph = operation_graph(out.p);
-  const tree_decomposition tree = decomposition_of(graph, elimination_order(graph));
+  const tree_decomposition tree = decomposition_of(graph, greedy_order(graph));
   out.width = tree.width();
   const std::vector<double> weight(out.p.graph().num_operations, 1.0);
   out.tree = separate(graph.rows(), tree.bags, tree.links(), weight);
@@ -216,7 +216,7 @@ TEST_CASE("the recursion's sequences are legal under any budget, and what fits i
     const problem p = test::random_problem(seed, {.operations = 4 + static_cast<std::uint32_t>(seed % 25)});
     const flat_graph& s = p.graph();
     const undirected_graph graph = operation_graph(p);
-    const tree_decomposition tree = decomposition_of(graph, elimination_order(graph));
+    const tree_decomposition tree = decomposition_of(graph, greedy_order(graph));
     const std::vector<double> weight(s.num_operations, 1.0);
     separator_recursion recursion(s, separate(graph.rows(), tree.bags, tree.links(), weight));
     const run_control control;
@@ -246,7 +246,7 @@ TEST_CASE("holding less is legal, and fits budgets that the full separators do n
         {.operations = 20 + static_cast<std::uint32_t>(seed % 40), .once = 1, .final_output = 5, .backward = 100});
     const flat_graph& g = p.graph();
     const undirected_graph graph = operation_graph(p);
-    const tree_decomposition tree = decomposition_of(graph, elimination_order(graph));
+    const tree_decomposition tree = decomposition_of(graph, greedy_order(graph));
     const std::vector<double> weight(g.num_operations, 1.0);
     separator_recursion recursion(g, separate(graph.rows(), tree.bags, tree.links(), weight));
     const run_control control;

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <iterator>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string_view>
 #include <thread>
@@ -19,14 +19,13 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
-#include "remat/treewidth/check.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
-#include "remat/treewidth/detail/greedy_order.hpp"
 #include "remat/treewidth/detail/improve.hpp"
 #include "remat/treewidth/detail/positive_instance.hpp"
-#include "remat/treewidth/detail/reduce.hpp"
+#include "remat/treewidth/detail/reduction.hpp"
 #include "remat/treewidth/detail/safe_separators.hpp"
+#include "remat/treewidth/detail/subgraph.hpp"
 #include "remat/treewidth/detail/width_bound.hpp"
 
 namespace remat {
@@ -39,8 +38,7 @@ struct piece {
   undirected_graph graph{};
   std::vector<std::uint32_t> vertices{};  ///< vertex → vertex of the piece above
   std::vector<std::unique_ptr<piece>> below{};
-  bool reduced = false;  ///< `below` is one piece: the rest of `reduction`
-  reduced_graph reduction{};
+  reduced_graph reduction{};  ///< if it eliminated vertices, `below` is one piece, its rest
   struct joint {
     std::uint32_t first, second;          ///< two pieces below …
     std::vector<std::uint32_t> vertices;  ///< … that share these, which are a clique in both
@@ -50,6 +48,60 @@ struct piece {
   std::int64_t width = -1;
   std::uint32_t round = 0;
   std::unique_ptr<decomposition_improver> improver{};
+
+  piece& add_below(undirected_graph subgraph, std::vector<std::uint32_t> places) {
+    below.push_back(std::make_unique<piece>());
+    below.back()->graph = std::move(subgraph);
+    below.back()->vertices = std::move(places);
+    return *below.back();
+  }
+  /// Takes a decomposition if it is narrower than the best one known.
+  void adopt(tree_decomposition t) {
+    const std::int64_t t_width = t.width();
+    if (tree.size() != 0 && t_width >= width) return;
+    tree = std::move(t);
+    width = t_width;
+    if (improver) improver->reset(tree);
+  }
+};
+
+/// The separators of a minimal decomposition, one for each tree edge, and the groups of bags between the safe ones.
+struct separators {
+  explicit separators(const tree_decomposition& decomposition)
+      : t(decomposition),
+        links(t.links()),
+        cut(t.edges.size(), 0),
+        shared(t.edges.size()),
+        group(t.size(), undirected_graph::none),
+        edges_at(t.size()) {
+    for (std::uint32_t e = 0; e < t.edges.size(); ++e) {
+      edges_at[t.edges[e].first].push_back(e);
+      edges_at[t.edges[e].second].push_back(e);
+    }
+  }
+
+  /// Makes a group of the bags of group `from` that are connected to bag b by edges that are not cut.
+  void gather(std::uint32_t b, std::uint32_t from) {
+    const auto k = static_cast<std::uint32_t>(groups.size());
+    std::vector<std::uint32_t>& bags = groups.emplace_back(1, b);
+    group[b] = k;
+    for (std::size_t i = 0; i < bags.size(); ++i)
+      for (const std::uint32_t e : edges_at[bags[i]]) {
+        const std::uint32_t c = t.edges[e].first == bags[i] ? t.edges[e].second : t.edges[e].first;
+        if (cut[e] || group[c] != from) continue;
+        group[c] = k;
+        bags.push_back(c);
+      }
+  }
+
+  const tree_decomposition& t;
+  index_rows links;
+  std::vector<std::uint8_t> cut;                     // edge → its separator is safe
+  std::vector<std::uint32_t> candidates;             // edges that are safe if they still are so in their group's torso
+  std::vector<std::vector<std::uint32_t>> shared;    // edge → its separator
+  std::vector<std::uint32_t> group;                  // bag → its group
+  std::vector<std::vector<std::uint32_t>> groups;    // group → its bags; empty: it was split
+  std::vector<std::vector<std::uint32_t>> edges_at;  // bag → its edges
 };
 
 /// One search on one thread.
@@ -73,14 +125,12 @@ class solver {
       }
       while (!must_stop()) {
         piece* worst = widest(root_);
-        if (worst == nullptr || worst->width <= static_cast<std::int64_t>(low_) || worst->width <= options_.good_enough)
-          break;
+        if (worst == nullptr || is_proven(*worst) || worst->width <= options_.good_enough) break;
         if (worst->round >= options_.rounds && !limited()) break;
         search(*worst);
         ++out.statistics.rounds;
       }
-      if (const piece* worst = widest(root_); worst != nullptr && worst->width > static_cast<std::int64_t>(low_))
-        out.stopped = clock_.poll();
+      if (const piece* worst = widest(root_); worst != nullptr && !is_proven(*worst)) out.stopped = clock_.poll();
       out.tree = assemble(root_);
       out.lower_bound = low_;
     }
@@ -88,7 +138,6 @@ class solver {
     out.proven = out.width <= out.lower_bound;
     if (const decomposition_report report = check_decomposition(g, out.tree); !report.valid())
       throw internal_error("the search returned a tree that is not a tree decomposition: " + report.violations[0]);
-    count(root_, out.statistics);
     out.statistics.work = clock_.work_done();
     out.statistics.seconds = clock_.seconds();
     return out;
@@ -99,213 +148,108 @@ class solver {
     return options_.run.time_limit != std::chrono::nanoseconds::max() ||
            options_.run.work_limit != run_control::no_work_limit;
   }
-  bool must_stop() { return clock_.should_stop(); }
+  [[nodiscard]] bool must_stop() const { return clock_.should_stop(); }
+  [[nodiscard]] bool is_proven(const piece& p) const { return p.width <= low_; }
 
   void report(std::string_view stage) {
     progress p;
     p.solver = "decompose";
     p.stage = stage;
-    if (const piece* worst = widest(root_))
-      p.best_objective = static_cast<double>(std::max<std::int64_t>(worst->width, low_));
-    p.lower_bound = low_;
+    if (const piece* worst = widest(root_)) p.best_objective = static_cast<double>(std::max(worst->width, low_));
+    p.lower_bound = static_cast<double>(low_);
     clock_.report(p);
   }
+
+  // ---- splitting ----------------------------------------------------------------------------------------------------
 
   /// Reduces a piece, splits it, and gives the pieces that are left a first decomposition.
   void analyse(piece& p) {
     clock_.work(8 * p.graph.num_edges());
-    reduced_graph r = reduce(p.graph, low_, &stop_);
-    low_ = std::max(low_, r.lower_bound);
-    if (!r.eliminated.empty()) {
-      p.reduced = true;
-      auto rest = std::make_unique<piece>();
-      rest->graph = std::move(r.rest);
-      rest->vertices = r.vertices;
-      r.rest = {};
-      p.reduction = std::move(r);
-      p.below.push_back(std::move(rest));
-      piece& next = *p.below[0];
-      if (next.graph.num_vertices() == 0) return;
-      if (p.tree.size() != 0) {  // its elimination order, without the vertices that were eliminated
-        std::vector<std::uint32_t> number(p.graph.num_vertices(), undirected_graph::none), order;
-        for (std::uint32_t i = 0; i < next.vertices.size(); ++i) number[next.vertices[i]] = i;
-        for (const std::uint32_t v : elimination_order_of(p.tree, number.size()))
-          if (number[v] != undirected_graph::none) order.push_back(number[v]);
-        adopt(next, decomposition_of(next.graph, order));
-      }
-      begin(next);
+    reduced_graph r = reduce(p.graph, static_cast<std::uint32_t>(low_), &stop_);
+    low_ = std::max<std::int64_t>(low_, r.lower_bound);
+    if (r.eliminated.empty()) {
+      begin(p);
       return;
     }
-    begin(p);
+    piece& next = p.add_below(std::exchange(r.rest, {}), r.vertices);
+    p.reduction = std::move(r);
+    if (next.graph.num_vertices() == 0) return;
+    if (p.tree.size() != 0) {  // its elimination order, without the vertices that were eliminated
+      std::vector<std::uint32_t> number(p.graph.num_vertices(), undirected_graph::none), order;
+      for (std::uint32_t i = 0; i < next.vertices.size(); ++i) number[next.vertices[i]] = i;
+      for (const std::uint32_t v : elimination_order_of(p.tree, number.size()))
+        if (number[v] != undirected_graph::none) order.push_back(number[v]);
+      next.adopt(decomposition_of(next.graph, order));
+    }
+    begin(next);
   }
 
   /// Like `analyse`, for a piece that is reduced already.
   void begin(piece& p) {
     if (by_components(p)) return;
-    if (p.tree.size() == 0) {
-      adopt(p, first_decomposition(p.graph));
-    } else {
-      p.width = p.tree.width();
-    }
-    greedy_orders(p, 1);
+    if (p.tree.size() == 0) p.adopt(first_decomposition(p.graph));
+    greedy_orders(p);
     if (must_stop()) return;
-    low_ = std::max(low_, contraction_bound(p.graph, random_.next(), &stop_));
+    low_ = std::max<std::int64_t>(low_, contraction_bound(p.graph, random_.next(), &stop_));
     split(p);
   }
 
-  /// By a greedy order of least degrees. After a stop it may still take `polls_after_stop` polls, over all pieces; then
-  /// the vertices that are left make one bag.
+  /// By a greedy order of least degrees. After a stop it may still take `max_polls_after_stop` polls, over all pieces;
+  /// then the vertices that are left make one bag.
   tree_decomposition first_decomposition(const undirected_graph& g) {
-    const std::function<bool()> stop = [&] { return must_stop() && ++polls_after_stop_ > most_polls_after_stop; };
-    detail::eliminating::greedy_options greedy;
-    greedy.rule = elimination_rule::min_degree;
-    greedy.seed = random_.next();
-    greedy.stop = &stop;
+    const std::function<bool()> stop = [&] { return must_stop() && ++polls_after_stop_ > max_polls_after_stop; };
     std::size_t eliminated = 0;
-    greedy.eliminated = &eliminated;
-    const std::vector<std::uint32_t> order = detail::eliminating::greedy_order(g, greedy);
+    const std::vector<std::uint32_t> order = greedy_order(
+        g, {.rule = elimination_rule::min_degree, .seed = random_.next(), .stop = &stop, .eliminated = &eliminated});
     return decomposition_of(g, order, eliminated);
   }
 
+  /// Makes a piece below p for each of its components, unless it is connected.
   bool by_components(piece& p) {
-    const auto n = static_cast<std::uint32_t>(p.graph.num_vertices());
-    std::vector<std::uint32_t> number(n, undirected_graph::none);
-    std::vector<std::vector<std::uint32_t>> parts;
-    for (std::uint32_t root = 0; root < n; ++root) {
-      if (number[root] != undirected_graph::none) continue;
-      parts.push_back({root});
-      std::vector<std::uint32_t>& part = parts.back();
-      number[root] = 0;
-      for (std::size_t i = 0; i < part.size(); ++i)
-        for (const std::uint32_t u : p.graph.neighbours(part[i]))
-          if (number[u] == undirected_graph::none) {
-            number[u] = 0;
-            part.push_back(u);
-          }
-      if (parts.size() == 1 && part.size() == n) return false;
-      std::sort(part.begin(), part.end());
-    }
-    std::fill(number.begin(), number.end(), undirected_graph::none);
-    for (std::vector<std::uint32_t>& part : parts) {
-      auto below = std::make_unique<piece>();
-      below->graph = induced_subgraph(p.graph, part, number);
-      below->vertices = std::move(part);
-      p.below.push_back(std::move(below));
+    std::vector<std::vector<std::uint32_t>> components = components_of(p.graph);
+    if (components.size() == 1) return false;
+    std::vector<std::uint32_t> number(p.graph.num_vertices(), undirected_graph::none);
+    for (std::vector<std::uint32_t>& component : components) {
+      std::sort(component.begin(), component.end());
+      p.add_below(induced_subgraph(p.graph, component, number), component);
     }
     for (const auto& below : p.below) begin(*below);
     return true;
   }
 
-  void adopt(piece& p, tree_decomposition t) {
-    const std::int64_t width = t.width();
-    if (p.tree.size() != 0 && width >= p.width) return;
-    p.tree = std::move(t);
-    p.width = width;
-    if (p.improver) p.improver->reset(p.tree);
-  }
-
-  /// Greedy orders of every rule, `times` times.
-  void greedy_orders(piece& p, int times) {
-    for (int i = 0; i < times; ++i)
-      for (const elimination_rule rule : {elimination_rule::min_fill, elimination_rule::sparsest,
-                                          elimination_rule::fill_and_degree, elimination_rule::min_degree}) {
-        if (must_stop() || p.width <= static_cast<std::int64_t>(low_)) return;
-        detail::eliminating::greedy_options greedy;
-        greedy.rule = rule;
-        greedy.seed = random_.next();
-        greedy.give_up = static_cast<std::uint32_t>(p.width);
-        greedy.stop = &stop_;
-        clock_.work(decomposition_improver::cost_of_greedy(p.graph, static_cast<std::uint64_t>(p.width)));
-        const auto order = detail::eliminating::greedy_order(p.graph, greedy);
-        if (!order.empty()) adopt(p, decomposition_of(p.graph, order));
-      }
-  }
-
   /// Splits a piece at the safe separators that a minimal decomposition shows.
   void split(piece& p) {
     const std::size_t n = p.graph.num_vertices();
-    if (n > 4096 || n * static_cast<std::size_t>(p.width + 1) > 400'000 || p.width <= static_cast<std::int64_t>(low_))
-      return;
+    if (n > 4096 || n * static_cast<std::size_t>(p.width + 1) > 400'000 || is_proven(p)) return;
     clock_.work(n * static_cast<std::size_t>(p.width * p.width) * (n / 64 + 4) / 64);
-    tree_decomposition t = minimal_decomposition(p.graph, p.tree, &stop_);
+    const tree_decomposition t = minimal_decomposition(p.graph, p.tree, &stop_);
     if (must_stop()) return;
     p.tree = {};
-    adopt(p, t);
+    p.adopt(t);
     separators s(t);
     if (!find_separators(p.graph, s)) return;
-    s.gather_all();
+    for (std::uint32_t b = 0; b < t.size(); ++b)
+      if (s.group[b] == undirected_graph::none) s.gather(b, undirected_graph::none);
     confirm_separators(p.graph, s);
-    make_parts(p, s);
-    if (p.below.size() == 1) {
-      p.below.clear();
-      p.joints.clear();
-      return;
-    }
+    if (std::none_of(s.cut.begin(), s.cut.end(), [](auto safe) { return safe; })) return;
+    split_at(p, s);
     p.improver.reset();
-    for (const auto& below : p.below) {
-      if (below->width <= static_cast<std::int64_t>(low_) || must_stop()) continue;
-      analyse(*below);
-    }
+    for (const auto& below : p.below)
+      if (!is_proven(*below) && !must_stop()) analyse(*below);
   }
 
-  /// The separators of a minimal decomposition, one for each tree edge, and the groups of bags between the safe ones.
-  struct separators {
-    explicit separators(const tree_decomposition& decomposition)
-        : t(decomposition),
-          links(t.links()),
-          cut(t.edges.size(), 0),
-          shared(t.edges.size()),
-          group(t.size(), undirected_graph::none),
-          edges_at(t.size()) {
-      for (std::uint32_t e = 0; e < t.edges.size(); ++e) {
-        edges_at[t.edges[e].first].push_back(e);
-        edges_at[t.edges[e].second].push_back(e);
-      }
-    }
-
-    /// Makes a group of the bags of group `from` that are connected to bag b by edges that are not cut.
-    void gather(std::uint32_t b, std::uint32_t from) {
-      const auto k = static_cast<std::uint32_t>(groups.size());
-      groups.push_back({b});
-      group[b] = k;
-      for (std::size_t i = 0; i < groups[k].size(); ++i)
-        for (const std::uint32_t e : edges_at[groups[k][i]]) {
-          const std::uint32_t c = t.edges[e].first == groups[k][i] ? t.edges[e].second : t.edges[e].first;
-          if (cut[e] || group[c] != from) continue;
-          group[c] = k;
-          groups[k].push_back(c);
-        }
-    }
-    void gather_all() {
-      for (std::uint32_t b = 0; b < t.size(); ++b)
-        if (group[b] == undirected_graph::none) gather(b, undirected_graph::none);
-    }
-
-    const tree_decomposition& t;
-    index_rows links;
-    std::vector<std::uint8_t> cut;                   // edge → its separator is safe
-    std::vector<std::uint32_t> candidates;           // edges that are safe if they still are so in their group's torso
-    std::vector<std::vector<std::uint32_t>> shared;  // edge → its separator
-    std::vector<std::uint32_t> group;                // bag → its group
-    std::vector<std::vector<std::uint32_t>> groups;  // group → its bags; empty: it was split
-    std::vector<std::vector<std::uint32_t>> edges_at;  // bag → its edges
-  };
-
-  /// Tests the separator of each tree edge. Returns whether one is safe, or may be; false also after a stop.
+  /// Tests the separator of each tree edge. Returns false if it was stopped.
   bool find_separators(const undirected_graph& g, separators& s) {
     safe_separator_test test(g, &stop_);
-    bool any = false;
     for (std::uint32_t e = 0; e < s.t.edges.size(); ++e) {
       if (must_stop()) return false;
-      const auto a = s.t.bags[s.t.edges[e].first], b = s.t.bags[s.t.edges[e].second];
-      std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(s.shared[e]));
+      s.shared[e] = common_vertices(s.t, s.t.edges[e].first, s.t.edges[e].second);
       s.cut[e] = test.almost_clique(s.shared[e]);
-      any = any || s.cut[e];
       if (s.cut[e]) continue;
       clock_.work(g.num_vertices());
       if (test.clique_minor(s.shared[e])) s.candidates.push_back(e);
     }
-    return any || !s.candidates.empty();
+    return true;
   }
 
   /// A clique minor may use vertices beyond other safe separators: each candidate is tested again in its torso.
@@ -334,19 +278,13 @@ class solver {
   }
 
   /// Makes a piece below p for the torso of each group, and a joint for each safe separator.
-  static void make_parts(piece& p, separators& s) {
-    std::vector<std::uint32_t> number(p.graph.num_vertices(), undirected_graph::none),
-        place(s.groups.size(), undirected_graph::none);
+  static void split_at(piece& p, separators& s) {
+    std::vector<std::uint32_t> number(p.graph.num_vertices(), undirected_graph::none), place(s.groups.size());
     for (std::uint32_t k = 0; k < s.groups.size(); ++k) {
       if (s.groups[k].empty()) continue;
       place[k] = static_cast<std::uint32_t>(p.below.size());
       torso side = torso_of(p.graph, s.t, s.links, s.groups[k], number);
-      auto below = std::make_unique<piece>();
-      below->graph = std::move(side.graph);
-      below->vertices = std::move(side.vertices);
-      below->tree = std::move(side.tree);
-      below->width = below->tree.width();
-      p.below.push_back(std::move(below));
+      p.add_below(std::move(side.graph), std::move(side.vertices)).adopt(std::move(side.tree));
     }
     for (std::size_t e = 0; e < s.t.edges.size(); ++e)
       if (s.cut[e])
@@ -363,22 +301,24 @@ class solver {
     return worst;
   }
 
+  // ---- searching ----------------------------------------------------------------------------------------------------
+
   /// One round of everything on a piece; the next one takes twice as long.
   void search(piece& p) {
     const std::uint64_t slice = std::uint64_t{1} << std::min(22U + p.round, 34U);
     const std::uint32_t round = p.round++;
     const std::int64_t before = p.width;
-    const auto done = [&] { return must_stop() || p.width <= static_cast<std::int64_t>(low_); };
+    const auto done = [&] { return must_stop() || is_proven(p); };
     const std::size_t n = p.graph.num_vertices();
 
     report("greedy");
     const std::uint64_t begun = clock_.work_done();
     do {
-      greedy_orders(p, 1);
+      greedy_orders(p);
     } while (!done() && clock_.work_done() - begun < slice / 8);
     if (done()) return;
 
-    if (n <= most_for_exact_width) exact(p, slice);
+    if (n <= max_exact_vertices) exact(p, slice);
     if (done()) return;
 
     if (n >= 60) {
@@ -390,55 +330,49 @@ class solver {
       if (done()) return;
     }
 
-    report("parts");
-    if (!p.improver) p.improver = std::make_unique<decomposition_improver>(p.graph, p.tree, random_.next());
-    const std::uint64_t from = p.improver->work();
-    std::uint64_t counted = from;
-    const std::function<bool()> stop = [&] {
-      clock_.work(p.improver->work() - std::exchange(counted, p.improver->work()));
-      return must_stop();
-    };
-    while (!stop() && p.improver->work() - from < slice) {
-      p.improver->step(std::min(slice / 16, clock_.work_left()), &stop);
-      if (p.improver->width() < p.width) {
-        p.tree = p.improver->tree();
-        p.width = p.improver->width();
-        report("parts");
-        if (p.width <= static_cast<std::int64_t>(low_)) break;
-      }
-    }
-    (void)stop();  // counts the last of the work
+    improve(p, slice);
     // Another triangulation may have other safe separators.
     if (p.width < before && !must_stop()) split(p);
+  }
+
+  /// A greedy order of a piece by each rule.
+  void greedy_orders(piece& p) {
+    for (const elimination_rule rule : {elimination_rule::min_fill, elimination_rule::sparsest,
+                                        elimination_rule::fill_and_degree, elimination_rule::min_degree}) {
+      if (must_stop() || is_proven(p)) return;
+      clock_.work(greedy_cost(p.graph, static_cast<std::uint64_t>(p.width)));
+      try_order(p, rule, {}, &stop_);
+    }
+  }
+  void try_order(piece& p, elimination_rule rule, std::span<const std::uint32_t> rank, stop_function stop) {
+    const std::vector<std::uint32_t> order = greedy_order(p.graph, {.rule = rule,
+                                                                    .seed = random_.next(),
+                                                                    .rank = rank,
+                                                                    .give_up = static_cast<std::uint32_t>(p.width),
+                                                                    .stop = stop});
+    if (!order.empty()) p.adopt(decomposition_of(p.graph, order));
   }
 
   /// Decides the least width that is neither found nor refuted, then the next one, within `slice` steps.
   void exact(piece& p, std::uint64_t slice) {
     std::uint64_t left = slice / 8;
-    while (!must_stop() && p.width > static_cast<std::int64_t>(low_) && left > 0) {
+    while (!must_stop() && !is_proven(p) && left > 0) {
       report("exact");
-      const reduced_graph r = reduce(p.graph, low_, &stop_);
+      const reduced_graph r = reduce(p.graph, static_cast<std::uint32_t>(low_), &stop_);
       if (must_stop()) return;
       if (r.lower_bound > low_) {
         low_ = r.lower_bound;
         continue;
       }
-      width_search_limits limits;
-      std::uint64_t spent = 0;
-      limits.work = std::min(left, 1 + clock_.work_left() / 8);
-      limits.stop = &stop_;
-      limits.spent = &spent;
-      const width_decision decision = decide_width(r.rest, low_, limits);
-      clock_.work(8 * spent);
-      left -= std::min(left, spent + 1);
-      if (decision.verdict == width_verdict::refuted) {
-        ++low_;
-      } else if (decision.verdict == width_verdict::found) {
-        adopt(p, decomposition_of(p.graph, r.lift(elimination_order_of(decision.tree, r.rest.num_vertices()))));
-        return;
-      } else {
-        return;
-      }
+      const width_decision decision =
+          decide_width(r.rest, static_cast<std::uint32_t>(low_),
+                       {.work = std::min(left, 1 + clock_.work_left() / 8), .stop = &stop_});
+      clock_.work(8 * decision.work);
+      left -= std::min(left, decision.work + 1);
+      if (decision.verdict == width_verdict::found)
+        p.adopt(decomposition_of(p.graph, r.lift(elimination_order_of(decision.tree, r.rest.num_vertices()))));
+      if (decision.verdict != width_verdict::refuted) return;
+      ++low_;
     }
   }
 
@@ -449,77 +383,72 @@ class solver {
       clock_.work(spent - std::exchange(counted, spent));
       return must_stop();
     };
-    dissection_options dissection;
     const bool large = p.graph.num_vertices() > 3000;
-    dissection.seed = random_.next();
-    dissection.pairs = large && round == 0 ? 2 : 1 + random_.below(8);
-    dissection.least_share = 0.1 + 0.35 * random_.uniform();
-    dissection.target = static_cast<std::uint32_t>(p.width);
-    dissection.stop = &stop;
-    dissection.work = &spent;
-    const std::vector<std::uint32_t> rank = dissection_ranks(p.graph, dissection);
+    const std::vector<std::uint32_t> rank =
+        dissection_ranks(p.graph, {.seed = random_.next(),
+                                   .pairs = large && round == 0 ? 2 : 1 + random_.below(8),
+                                   .min_share = 0.1 + 0.35 * random_.uniform(),
+                                   .target = static_cast<std::uint32_t>(p.width),
+                                   .stop = &stop,
+                                   .work = &spent});
     if (!rank.empty())
       for (const elimination_rule rule :
            {elimination_rule::fill_and_degree, elimination_rule::min_fill, elimination_rule::sparsest}) {
         if (stop()) break;
-        detail::eliminating::greedy_options greedy;
-        greedy.rule = rule;
-        greedy.seed = random_.next();
-        greedy.rank = rank;
-        greedy.give_up = static_cast<std::uint32_t>(p.width);
-        greedy.stop = &stop;
-        spent += decomposition_improver::cost_of_greedy(p.graph, static_cast<std::uint64_t>(p.width));
-        const auto order = detail::eliminating::greedy_order(p.graph, greedy);
-        if (!order.empty()) adopt(p, decomposition_of(p.graph, order));
+        spent += greedy_cost(p.graph, static_cast<std::uint64_t>(p.width));
+        try_order(p, rule, rank, &stop);
       }
     (void)stop();  // counts the last of the work
     return spent + 1;
   }
 
+  /// Improves the decomposition of a piece region by region, for `slice` steps.
+  void improve(piece& p, std::uint64_t slice) {
+    report("regions");
+    if (!p.improver) p.improver = std::make_unique<decomposition_improver>(p.graph, p.tree, random_.next());
+    const std::uint64_t from = p.improver->work();
+    std::uint64_t counted = from;
+    const std::function<bool()> stop = [&] {
+      clock_.work(p.improver->work() - std::exchange(counted, p.improver->work()));
+      return must_stop();
+    };
+    while (!stop() && p.improver->work() - from < slice) {
+      p.improver->step(std::min(slice / 16, clock_.work_left()), &stop);
+      if (p.improver->width() >= p.width) continue;
+      p.tree = p.improver->tree();
+      p.width = p.improver->width();
+      report("regions");
+      if (is_proven(p)) break;
+    }
+    (void)stop();  // counts the last of the work
+  }
+
+  // ---- the answer ---------------------------------------------------------------------------------------------------
+
   /// The decomposition of a piece from those of the pieces below.
   tree_decomposition assemble(piece& p) {
     if (p.below.empty()) return std::move(p.tree);
-    tree_decomposition out = join(p);
+    tree_decomposition out = p.reduction.eliminated.empty() ? join(p) : lift(p);
     // The decomposition from before the split may still be the better one.
     return p.tree.size() != 0 && p.width < out.width() ? std::move(p.tree) : out;
   }
 
+  tree_decomposition lift(piece& p) {
+    piece& rest = *p.below[0];
+    return decomposition_of(p.graph, p.reduction.lift(elimination_order_of(assemble(rest), rest.graph.num_vertices())));
+  }
+
   tree_decomposition join(piece& p) {
-    if (p.reduced) {
-      const tree_decomposition below =
-          p.below[0]->graph.num_vertices() == 0 ? tree_decomposition{} : assemble(*p.below[0]);
-      return decomposition_of(p.graph, p.reduction.lift(elimination_order_of(below, p.below[0]->graph.num_vertices())));
-    }
     tree_decomposition out;
     std::vector<std::uint32_t> first;
     for (const auto& below : p.below) {
-      const tree_decomposition t = assemble(*below);
-      first.push_back(static_cast<std::uint32_t>(out.bags.size()));
-      for (std::size_t b = 0; b < t.size(); ++b) {
-        for (const std::uint32_t v : t.bags[b]) out.bags.values.push_back(below->vertices[v]);
-        out.bags.end_row();
-      }
-      for (const auto& [a, b] : t.edges) out.edges.emplace_back(first.back() + a, first.back() + b);
+      first.push_back(static_cast<std::uint32_t>(out.size()));
+      append_tree(out, assemble(*below), below->vertices);
     }
-    first.push_back(static_cast<std::uint32_t>(out.bags.size()));
-    const auto holder = [&](std::uint32_t k, const std::vector<std::uint32_t>& shared) {
-      for (std::uint32_t b = first[k]; b < first[k + 1]; ++b)
-        if (std::includes(out.bags[b].begin(), out.bags[b].end(), shared.begin(), shared.end())) return b;
-      throw internal_error("a safe separator is in no bag of its part");
-    };
     for (const piece::joint& j : p.joints)
-      out.edges.emplace_back(holder(j.first, j.vertices), holder(j.second, j.vertices));
+      out.edges.emplace_back(find_bag(out, first[j.first], j.vertices), find_bag(out, first[j.second], j.vertices));
     connect_bags(out);
     return without_subsets(out);
-  }
-
-  void count(const piece& p, decomposition_statistics& s) const {
-    if (p.reduced) s.reduced_vertices += p.reduction.eliminated.size();
-    if (p.below.empty()) {
-      ++s.parts;
-      s.largest_part = std::max(s.largest_part, p.graph.num_vertices());
-    }
-    for (const auto& below : p.below) count(*below, s);
   }
 
   const decompose_options& options_;
@@ -527,8 +456,8 @@ class solver {
   random_source random_;
   std::function<bool()> stop_;
   piece root_;
-  std::uint32_t low_ = 0;
-  static constexpr std::uint32_t most_polls_after_stop = 20;  // some milliseconds
+  std::int64_t low_ = 0;                                     // the proven lower bound
+  static constexpr std::uint32_t max_polls_after_stop = 20;  // some milliseconds
   std::uint32_t polls_after_stop_ = 0;
 };
 
@@ -539,6 +468,7 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
   const unsigned count = std::min(options.run.threads, 256U);
   std::vector<decomposition_result> results(count);
   std::vector<std::exception_ptr> errors(count);
+  const auto is_enough = [&](const decomposition_result& r) { return r.proven || r.width <= options.good_enough; };
   const auto work = [&](unsigned i) {
     try {
       decompose_options own = options;
@@ -546,7 +476,7 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
       own.run.seed += 0x9e3779b97f4a7c15ULL * i;
       if (i > 0) own.run.on_progress = nullptr;
       results[i] = solver(g, own).run();
-      if (results[i].proven || results[i].width <= options.good_enough) source.request_stop();
+      if (is_enough(results[i])) source.request_stop();
     } catch (...) {
       errors[i] = std::current_exception();
       source.request_stop();
@@ -559,24 +489,17 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
   }
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
-  std::size_t best = 0;
-  std::int64_t bound = -1;
-  std::uint64_t steps = 0, rounds = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (results[i].width < results[best].width) best = i;
-    bound = std::max(bound, results[i].lower_bound);
-    steps += results[i].statistics.work;
-    rounds += results[i].statistics.rounds;
+  decomposition_result out =
+      *std::min_element(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.width < b.width; });
+  out.statistics.work = out.statistics.rounds = 0;
+  for (const decomposition_result& r : results) {
+    out.lower_bound = std::max(out.lower_bound, r.lower_bound);
+    out.statistics.work += r.statistics.work;
+    out.statistics.rounds += r.statistics.rounds;
   }
-  decomposition_result out = std::move(results[best]);
-  out.lower_bound = bound;
-  out.proven = out.width <= bound;
-  out.statistics.work = steps;
-  out.statistics.rounds = rounds;
-  if (out.proven || out.width <= options.good_enough)
-    out.stopped = stop_reason::none;
-  else
-    out.stopped = options.run.stop.stop_requested() ? stop_reason::cancelled : stop_reason::deadline;
+  out.proven = out.width <= out.lower_bound;
+  out.stopped = options.run.stop.stop_requested() ? stop_reason::cancelled : stop_reason::deadline;
+  if (is_enough(out)) out.stopped = stop_reason::none;
   return out;
 }
 

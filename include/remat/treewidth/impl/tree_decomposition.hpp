@@ -4,6 +4,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -14,17 +15,11 @@ namespace remat {
 
 namespace detail::tree_decomposing {
 
-inline void require_permutation(std::size_t n, std::span<const std::uint32_t> order) {
-  std::vector<std::uint8_t> seen(n, 0);
-  if (order.size() != n)
-    throw bad_argument("the elimination order has " + std::to_string(order.size()) + " vertices; the graph has " +
-                       std::to_string(n));
-  for (const std::uint32_t v : order) {
-    if (v >= n || seen[v])
-      throw bad_argument("vertex " + std::to_string(v) + " of the elimination order " +
-                         (v >= n ? "is no vertex of the graph" : "appears twice"));
-    seen[v] = 1;
-  }
+/// The bag into which bag b has been merged, in the end. `into`: bag → the bag into which it has been merged, or
+/// itself.
+inline std::uint32_t root_of(std::vector<std::uint32_t>& into, std::uint32_t b) {
+  while (into[b] != b) b = into[b] = into[into[b]];
+  return b;
 }
 
 /// Eliminates the vertices of a graph in an order, and collects the bags. Bags hold positions in the order.
@@ -36,21 +31,32 @@ class eliminator {
         order_(order),
         n_(g.num_vertices()),
         last_(static_cast<std::uint32_t>(std::min(clique_from, n_))),
-        position_(n_),
+        position_(n_, none),
         bag_of_(n_, none),
         mark_(n_, none),
         later_(n_),
         children_(n_) {
-    for (std::uint32_t i = 0; i < n_; ++i) position_[order[i]] = i;
+    if (order.size() != n_)
+      throw bad_argument("the elimination order has " + std::to_string(order.size()) + " vertices; the graph has " +
+                         std::to_string(n_));
+    for (std::uint32_t i = 0; i < n_; ++i) {
+      if (order[i] >= n_ || position_[order[i]] != none)
+        throw bad_argument("vertex " + std::to_string(order[i]) + " of the elimination order " +
+                           (order[i] >= n_ ? "is not a vertex of the graph" : "appears twice"));
+      position_[order[i]] = i;
+    }
   }
 
   tree_decomposition run() {
     for (std::uint32_t i = 0; i < n_ && i <= last_; ++i) {
-      const std::uint32_t widest = find_later(i);
-      choose_bag(i, widest);
+      choose_bag(i, find_later(i));
       join_children(i);
     }
-    store_bags();
+    for (std::vector<std::uint32_t>& bag : bags_) {
+      for (std::uint32_t& p : bag) p = order_[p];
+      std::sort(bag.begin(), bag.end());
+      out_.add_bag(std::exchange(bag, {}));
+    }
     connect_bags(out_);
     return std::move(out_);
   }
@@ -73,12 +79,8 @@ class eliminator {
     if (i == last_)
       for (std::uint32_t p = i + 1; p < n_; ++p) add(p);
     std::uint32_t widest = none;
-    std::size_t most = 0;
     for (const std::uint32_t c : children_[i]) {
-      if (later_[c].size() > most) {
-        most = later_[c].size();
-        widest = c;
-      }
+      if (later_[c].size() > (widest == none ? 0 : later_[widest].size())) widest = c;
       for (const std::uint32_t p : later_[c]) add(p);
     }
     return widest;
@@ -92,9 +94,8 @@ class eliminator {
       return;
     }
     bag_of_[i] = static_cast<std::uint32_t>(bags_.size());
-    std::vector<std::uint32_t> bag(later_[i]);
-    bag.push_back(i);
-    bags_.push_back(std::move(bag));
+    bags_.push_back(later_[i]);
+    bags_.back().push_back(i);
   }
 
   /// Joins the bags of the children to that of position i, and makes i a child of its first later neighbour.
@@ -104,22 +105,9 @@ class eliminator {
       later_[c] = {};
     }
     children_[i] = {};
-    if (later_[i].empty()) {
-      later_[i] = {};
-      return;
-    }
+    if (later_[i].empty()) return;
     const std::uint32_t parent = *std::min_element(later_[i].begin(), later_[i].end());
     children_[std::min(parent, last_)].push_back(i);
-  }
-
-  void store_bags() {
-    for (std::vector<std::uint32_t>& bag : bags_) {
-      for (std::uint32_t& p : bag) p = order_[p];
-      std::sort(bag.begin(), bag.end());
-      out_.bags.values.insert(out_.bags.values.end(), bag.begin(), bag.end());
-      out_.bags.end_row();
-      bag = {};
-    }
   }
 
   const undirected_graph& graph_;
@@ -133,26 +121,126 @@ class eliminator {
   tree_decomposition out_;
 };
 
+/// Checks one decomposition; each member function checks one condition of the definition.
+class checker {
+ public:
+  checker(const undirected_graph& g, const tree_decomposition& t) : graph_(g), tree_(t), holders_(g.num_vertices()) {}
+
+  decomposition_report run() {
+    check_bags();
+    const bool tree = check_tree();
+    check_cover();
+    if (tree) check_connection();
+    return std::move(report_);
+  }
+
+ private:
+  void add(std::string violation) {
+    if (report_.violations.size() < max_violations) report_.violations.push_back(std::move(violation));
+  }
+
+  /// The bags hold vertices, each once. Fills `holders_`.
+  void check_bags() {
+    for (std::uint32_t b = 0; b < tree_.size(); ++b) {
+      const auto bag = tree_.bags[b];
+      report_.width = std::max(report_.width, static_cast<std::int64_t>(bag.size()) - 1);
+      for (std::size_t i = 0; i < bag.size(); ++i) {
+        if (bag[i] >= graph_.num_vertices())
+          add("bag " + std::to_string(b) + " holds " + std::to_string(bag[i]) + ", which is not a vertex");
+        else
+          holders_[bag[i]].push_back(b);
+        if (i > 0 && bag[i - 1] >= bag[i]) add("bag " + std::to_string(b) + " is not ascending");
+      }
+    }
+  }
+
+  /// The edges make a tree: one less than there are bags, and none closes a cycle.
+  bool check_tree() {
+    const std::size_t bags = tree_.size();
+    std::vector<std::uint32_t> up(bags);
+    std::iota(up.begin(), up.end(), 0U);
+    const auto root = [&](std::uint32_t b) {
+      while (up[b] != b) b = up[b] = up[up[b]];
+      return b;
+    };
+    bool tree = tree_.edges.size() == (bags == 0 ? 0 : bags - 1);
+    if (!tree)
+      add("there are " + std::to_string(tree_.edges.size()) + " tree edges; " + std::to_string(bags) +
+          " bags need one less");
+    for (const auto& [a, b] : tree_.edges) {
+      if (a >= bags || b >= bags) {
+        add("a tree edge joins bags " + std::to_string(a) + " and " + std::to_string(b) + "; there are " +
+            std::to_string(bags));
+        tree = false;
+        continue;
+      }
+      if (root(a) == root(b)) {
+        add("the tree edge between bags " + std::to_string(a) + " and " + std::to_string(b) + " closes a cycle");
+        tree = false;
+        continue;
+      }
+      up[root(a)] = root(b);
+    }
+    return tree;
+  }
+
+  /// Every vertex is in a bag, and both ends of every edge are in one bag.
+  void check_cover() {
+    for (std::uint32_t v = 0; v < holders_.size(); ++v)
+      if (holders_[v].empty()) add("vertex " + std::to_string(v) + " is in no bag");
+    graph_.for_each_edge([&](std::uint32_t u, std::uint32_t v) {
+      const bool u_has_fewer = holders_[u].size() < holders_[v].size();
+      const auto &fewer = holders_[u_has_fewer ? u : v], &other = holders_[u_has_fewer ? v : u];
+      const bool together = std::any_of(fewer.begin(), fewer.end(), [&](std::uint32_t b) {
+        return std::binary_search(other.begin(), other.end(), b);
+      });
+      if (!together) add("edge (" + std::to_string(u) + ", " + std::to_string(v) + ") is in no bag");
+    });
+  }
+
+  /// The bags of each vertex are connected. In a tree they are when the edges between two of them number one less than
+  /// they do.
+  void check_connection() {
+    const std::size_t n = graph_.num_vertices();
+    std::vector<std::size_t> edges(n, 0);
+    std::vector<std::uint8_t> in_first(n, 0);
+    for (const auto& [a, b] : tree_.edges) {
+      for (const std::uint32_t v : tree_.bags[a])
+        if (v < n) in_first[v] = 1;
+      for (const std::uint32_t v : tree_.bags[b])
+        if (v < n && in_first[v]) ++edges[v];
+      for (const std::uint32_t v : tree_.bags[a])
+        if (v < n) in_first[v] = 0;
+    }
+    for (std::uint32_t v = 0; v < n; ++v)
+      if (!holders_[v].empty() && edges[v] + 1 != holders_[v].size())
+        add("the bags of vertex " + std::to_string(v) + " are not connected in the tree");
+  }
+
+  static constexpr std::size_t max_violations = 10;
+
+  const undirected_graph& graph_;
+  const tree_decomposition& tree_;
+  std::vector<std::vector<std::uint32_t>> holders_;  // vertex → the bags that hold it, ascending
+  decomposition_report report_;
+};
+
 }  // namespace detail::tree_decomposing
 
 REMAT_INLINE void connect_bags(tree_decomposition& t) {
-  std::vector<std::uint32_t> up(t.size());
-  for (std::uint32_t b = 0; b < up.size(); ++b) up[b] = b;
-  const auto root = [&](std::uint32_t b) {
-    while (up[b] != b) b = up[b] = up[up[b]];
-    return b;
-  };
-  for (const auto& [a, b] : t.edges) up[root(a)] = root(b);
-  for (std::uint32_t b = 1; b < up.size(); ++b)
-    if (root(b) != root(0)) {
-      up[root(b)] = root(0);
+  using detail::tree_decomposing::root_of;
+  std::vector<std::uint32_t> into(t.size());
+  std::iota(into.begin(), into.end(), 0U);
+  for (const auto& [a, b] : t.edges) into[root_of(into, a)] = root_of(into, b);
+  for (std::uint32_t b = 1; b < into.size(); ++b)
+    if (root_of(into, b) != root_of(into, 0)) {
+      into[root_of(into, b)] = root_of(into, 0);
       t.edges.emplace_back(0, b);
     }
 }
 
 REMAT_INLINE tree_decomposition decomposition_of(const undirected_graph& g, std::span<const std::uint32_t> order,
                                                  std::size_t clique_from) {
-  detail::tree_decomposing::require_permutation(g.num_vertices(), order);
   return detail::tree_decomposing::eliminator(g, order, clique_from).run();
 }
 
@@ -180,19 +268,15 @@ REMAT_INLINE std::vector<std::uint32_t> elimination_order_of(const tree_decompos
 }
 
 REMAT_INLINE tree_decomposition without_subsets(const tree_decomposition& t) {
-  const index_rows links = t.links();
-  std::vector<std::uint32_t> into(t.size());
-  for (std::uint32_t b = 0; b < into.size(); ++b) into[b] = b;
-  const auto root = [&](std::uint32_t b) {
-    while (into[b] != b) b = into[b] = into[into[b]];
-    return b;
-  };
+  using detail::tree_decomposing::root_of;
+  std::vector<std::uint32_t> into(t.size()), number(t.size());
+  std::iota(into.begin(), into.end(), 0U);
   const auto within = [&](std::uint32_t a, std::uint32_t b) {
     const auto x = t.bags[a], y = t.bags[b];
     return x.size() <= y.size() && std::includes(y.begin(), y.end(), x.begin(), x.end());
   };
   for (const auto& [first, second] : t.edges) {
-    const std::uint32_t a = root(first), b = root(second);
+    const std::uint32_t a = root_of(into, first), b = root_of(into, second);
     if (a == b) continue;
     if (within(a, b))
       into[a] = b;
@@ -200,18 +284,20 @@ REMAT_INLINE tree_decomposition without_subsets(const tree_decomposition& t) {
       into[b] = a;
   }
   tree_decomposition out;
-  std::vector<std::uint32_t> number(t.size(), undirected_graph::none);
   for (std::uint32_t b = 0; b < t.size(); ++b) {
     if (into[b] != b) continue;
-    number[b] = static_cast<std::uint32_t>(out.bags.size());
-    out.bags.values.insert(out.bags.values.end(), t.bags[b].begin(), t.bags[b].end());
-    out.bags.end_row();
+    number[b] = static_cast<std::uint32_t>(out.size());
+    out.add_bag(t.bags[b]);
   }
   for (const auto& [first, second] : t.edges) {
-    const std::uint32_t a = root(first), b = root(second);
+    const std::uint32_t a = root_of(into, first), b = root_of(into, second);
     if (a != b) out.edges.emplace_back(number[a], number[b]);
   }
   return out;
+}
+
+REMAT_INLINE decomposition_report check_decomposition(const undirected_graph& g, const tree_decomposition& t) {
+  return detail::tree_decomposing::checker(g, t).run();
 }
 
 }  // namespace remat

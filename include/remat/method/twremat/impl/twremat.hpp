@@ -31,11 +31,9 @@
 #include "remat/schedule/streams.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/figures.hpp"
-#include "remat/treewidth/check.hpp"
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
-#include "remat/treewidth/detail/greedy_order.hpp"
 #include "remat/treewidth/detail/separator_tree.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
@@ -77,13 +75,13 @@ inline constexpr std::uint64_t decompose_work = 500'000;
 inline tree_decomposition greedy_tree(const undirected_graph& g, elimination_rule rule, std::uint64_t seed,
                                       std::span<const std::uint32_t> ranks, const std::function<bool()>& stop) {
   std::size_t eliminated = 0;
-  detail::eliminating::greedy_options greedy;
+  detail::greedy_options greedy;
   greedy.rule = rule;
   greedy.seed = seed;
   greedy.rank = ranks;
   greedy.stop = &stop;
   greedy.eliminated = &eliminated;
-  const std::vector<std::uint32_t> order = detail::eliminating::greedy_order(g, greedy);
+  const std::vector<std::uint32_t> order = detail::greedy_order(g, greedy);
   return decomposition_of(g, order, eliminated);
 }
 

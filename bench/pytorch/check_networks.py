@@ -5,16 +5,19 @@
 For each network and budget: loss, gradients and buffers beside those of eager PyTorch and of the unplanned joint graph; the
 bytes that were alive beside those promised; and the seconds to trace, measure and plan. Ends with status 1 if anything differs.
 
-    python check_networks.py [--networks gpt2,unet] [--budgets 0.8,0.6,0.4] [--csv figures.csv]
+    python bench/pytorch/check_networks.py [--networks gpt2,unet] [--budgets 0.8,0.6,0.4] [--csv figures.csv]
 """
 import argparse
 import csv
+import pathlib
 import sys
 
 import torch
 
-import remat_torch_plan
 from networks import NETWORKS
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
+import remat_torch_plan  # noqa: E402
 
 
 def run(model, step, inputs, state):

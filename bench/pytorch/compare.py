@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares planned training steps with PyTorch's own means to save memory, at equal measured peaks.
 
-    compare.py --networks mlp,resnet50 --size small --csv rows.csv --svg rows.svg
+    python bench/pytorch/compare.py --networks mlp,resnet50 --size small --csv rows.csv --svg rows.svg
 
 For each network, the script runs these methods on the same weights and inputs:
 
@@ -30,6 +30,7 @@ import csv
 import functools
 import gc
 import operator
+import pathlib
 import random
 import statistics
 import sys
@@ -43,13 +44,15 @@ from torch._prims import rng_prims
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
 
-import remat_torch_plan
 from networks import NETWORKS
-from remat_torch_plan import rng
-from remat_torch_plan.apply import Applier
-from remat_torch_plan.capture import capture
-from remat_torch_plan.graph import build, keep_inputs_that_change
-from remat_torch_plan.runner import compile_as_written
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
+import remat_torch_plan  # noqa: E402
+from remat_torch_plan import rng  # noqa: E402
+from remat_torch_plan.apply import Applier  # noqa: E402
+from remat_torch_plan.capture import capture  # noqa: E402
+from remat_torch_plan.graph import build, keep_inputs_that_change  # noqa: E402
+from remat_torch_plan.runner import compile_as_written  # noqa: E402
 
 COLUMNS = [
     "network",
@@ -627,7 +630,7 @@ def parse(arguments):
 def main(arguments=None):
     options = parse(arguments)
     if options.svg:
-        import compare_plot  # fails now, not after the runs, where matplotlib is missing
+        import compare_plot  # fails now, not after the runs, if matplotlib is missing
     if options.threads or options.device == "cpu":
         torch.set_num_threads(options.threads or 1)
     rows = []

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// test: --batch 64 --width 16 --layers 6 --budget 0.8,0.6,0.5 --seconds 0.05
 // Trains a deep network of linear layers to tell the arms of a spiral apart, with and without rematerialization.
 #include <cmath>
 #include <cstdint>

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""examples/torch_equal_peak.py, which needs no PyTorch: python3 -B tests/examples/torch_equal_peak_test.py"""
+"""bench/pytorch/torch_equal_peak.py, which needs no PyTorch: python3 -B tests/bench/torch_equal_peak_test.py"""
 import os
 import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "examples"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "bench", "pytorch"))
 from torch_equal_peak import Configuration, Plan, configurations, nearest, read_plans  # noqa: E402
 
 SIZES = dict(layers=4, width=64, heads=4, context=32, batch=2, vocabulary=100)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSL-1.0
-"""The network of train_gpt_gpu.cu in PyTorch, with torch.utils.checkpoint around some of its blocks.
+"""The network of examples/train/train_gpt_gpu.cu in PyTorch, with torch.utils.checkpoint around some of its blocks.
 
 To compare on one machine: the same sizes, single precision with TF32 products, attention with its probabilities in memory,
 Adam. Memory is what a step takes beyond parameters, moments and inputs, gradients included, as in the arena.
 
-    python3 torch_gpt_checkpoint.py                       without checkpoints, and with one around each block
+    python3 bench/pytorch/torch_gpt_checkpoint.py                       without checkpoints, and with one around each block
     train-gpt-gpu … --csv plans.csv
-    python3 torch_gpt_checkpoint.py --plans plans.csv     beside each plan, the checkpoints whose peak is nearest
+    python3 bench/pytorch/torch_gpt_checkpoint.py --plans plans.csv     beside each plan, the checkpoints whose peak is nearest
 """
 import argparse
 import csv

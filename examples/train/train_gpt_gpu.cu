@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 // Trains a GPT on a CUDA device, with and without rematerialization, and compares the runs bit for bit.
-// test: --layers 4 --width 128 --heads 4 --context 128 --batch 8 --seconds 0.5 --streams 2 --graph --workspace 1024
 #include <cuda_runtime.h>
 
 #include <algorithm>

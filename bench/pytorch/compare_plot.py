@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Draws the rows of compare.py: time against peak memory, one panel for each network.
 
-    compare_plot.py rows.csv rows.svg
+    python bench/pytorch/compare_plot.py rows.csv rows.svg
 """
 import csv
 import math

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// test: --batch 2 --side 16 --channels 4 --budget 0.8,0.7,0.6 --seconds 0.05
 // Trains a small U-Net to find shapes in noise, with and without rematerialization.
 #include <cmath>
 #include <cstdint>

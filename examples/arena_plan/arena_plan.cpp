@@ -40,7 +40,7 @@ struct arguments {
 std::string slurp(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    throw remat::bad_file(path, "", "is a directory; the name of a file is right");
+    throw remat::bad_file(path, "", "is a directory; expected the name of a file");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw remat::bad_file(path, "", "cannot be opened");
   return {std::istreambuf_iterator<char>(in), {}};
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
       ->type_name("OUT.csv");
   try {
     app.parse(argc, argv);
-    if (!(args.seconds >= 0)) throw remat::bad_argument("--seconds: a number from 0 is right");
+    if (!(args.seconds >= 0)) throw remat::bad_argument("--seconds: expected a number from 0");
     if (app.count("--seconds") != 0)
       args.options.run.time_limit = std::chrono::nanoseconds(std::llround(std::min(args.seconds, 1e9) * 1e9));
     return run(args);

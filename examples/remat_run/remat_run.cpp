@@ -5,9 +5,9 @@
 //
 //     remat-run gpt2-small-b8-s1024.json --budget 0.5 --solver evict --threads 2 --burn 0.1 --steps 3
 //
-// Stand-in kernels compute nothing of use, but notice every mistake of the executor. The arena takes room only where it
-// is touched. Exit status: 0 the outputs are equal; 1 they are not, or no schedule was found; 2 unusable arguments or
-// input.
+// Stand-in kernels compute hashes alone, and notice every mistake of the executor. Only the pages of the arena that are
+// touched take memory. Exit status: 0 the outputs are equal; 1 they are not, or no schedule was found; 2 unusable
+// arguments or input.
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -97,7 +97,7 @@ int run(const arguments& args) {
     names += (names.empty() ? "" : ", ") + s.name;
     if (s.name == args.solver) solver = std::move(s);
   }
-  if (!solver) throw usage_error("--solver " + args.solver + ": there is no such solver; " + names + " is right");
+  if (!solver) throw usage_error("--solver " + args.solver + ": there is no such solver; expected " + names);
 
   std::cout << remat::printable(step.graph.name(), 200) << ": " << step.graph.num_operations() << " operations, "
             << step.graph.num_tensors() << " tensors; baseline peak " << remat::format_bytes(p.graph().baseline_peak)

@@ -65,7 +65,7 @@ void refuse_graph_options(const arguments& args) {
   };
   if (!args.cost.empty()) refuse("--cost " + args.cost, "which states its own times; leave it out");
   if (!args.out.empty()) refuse("--out " + args.out, "and schedule files are of training graphs; leave it out");
-  if (args.bind_arena) refuse("--bind arena", "and arenas are of training graphs; peak is right");
+  if (args.bind_arena) refuse("--bind arena", "and arenas are of training graphs; expected peak");
   if (!args.intervals.empty())
     refuse("--intervals " + args.intervals, "and arenas are of training graphs; leave it out");
   if (!args.trace.empty()) refuse("--trace " + args.trace, "and traces are of training graphs; leave it out");
@@ -162,8 +162,8 @@ std::vector<named_solver> choose_solvers(const input& in, const arguments& args)
     const auto found =
         std::find_if(in.solvers.begin(), in.solvers.end(), [&](const auto& s) { return s.name == wanted; });
     if (found == in.solvers.end())
-      throw usage_error("--solver " + wanted + ": there is no such solver for " + file + "; " + join(names) +
-                        " or all is right");
+      throw usage_error("--solver " + wanted + ": there is no such solver for " + file + "; expected " + join(names) +
+                        " or all");
     chosen.push_back(*found);
   }
   return chosen;
@@ -282,7 +282,7 @@ void require_used_options(const arguments& args, const std::vector<named_solver>
     throw usage_error("--gap: it is for auto, which does not run; leave it out");
 }
 
-/// Throws where an option that takes one solver and one budget meets more.
+/// Throws if an option that takes one solver and one budget meets more.
 void require_one_solve(const arguments& args, std::size_t solvers, std::size_t budgets) {
   const auto require = [&](const char* option, const std::string& path) {
     if (!path.empty() && (solvers != 1 || budgets > 1))
@@ -340,7 +340,7 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
   return all;
 }
 
-/// Writes the files that the arguments ask for. Returns false where one cannot be written.
+/// Writes the files that the arguments ask for. Returns false if one cannot be written.
 bool write_files(const input& in, const arguments& args, const std::vector<outcome>& all) {
   bool written = true;
   const outcome& first = all.front();

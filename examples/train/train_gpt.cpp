@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-// test: --batch 4 --context 16 --width 16 --heads 2 --layers 2 --budget 0.8,0.6,0.5 --seconds 0.05
 // Trains a small GPT on text, letter by letter, with and without rematerialization.
 #include <cstdint>
 #include <memory>

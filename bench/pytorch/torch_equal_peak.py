@@ -20,7 +20,7 @@ class Configuration:
         return f"first {self.blocks}" if self.segment == 1 else f"first {self.blocks} by {self.segment}"
 
     def segments(self, layers):
-        """(begin, end, checkpointed) of the parts of a network with so many blocks, in their order."""
+        """(begin, end, checkpointed) of the segments of a network of `layers` blocks, in their order."""
         parts = [(i, min(i + self.segment, self.blocks), True) for i in range(0, self.blocks, self.segment)]
         return parts + [(i, i + 1, False) for i in range(self.blocks, layers)]
 
@@ -45,7 +45,7 @@ def read_plans(path, sizes):
         rows = list(csv.DictReader(file))
     missing = [c for c in (*SIZES, "budget", "arena_bytes", "step_ms") if rows and c not in rows[0]]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; a file of train-gpt-gpu --csv is right")
+        raise ValueError(f"{path} has no column {', '.join(missing)}; expected a file of train-gpt-gpu --csv")
     mine = [r for r in rows if all(int(r[s]) == sizes[s] for s in SIZES) and r["arena_bytes"]]
     if not mine:
         wanted = " ".join(f"--{s} {sizes[s]}" for s in SIZES)

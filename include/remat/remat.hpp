@@ -11,6 +11,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/index_rows.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/cost/concepts.hpp"
 #include "remat/cost/models.hpp"

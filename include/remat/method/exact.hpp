@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -12,15 +14,22 @@ namespace remat {
 
 /// Options of `exact`.
 struct exact_options {
-  std::uint64_t most_states = 2'000'000;  ///< most states kept; each takes about 90 bytes and its bits
-  bool start_from_heuristic = true;       ///< run `evict` first; states that cannot beat its schedule are dropped
-  run_control run{};                      ///< Limits, seed, threads, progress.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  std::uint64_t most_states = 2'000'000;
+  bool start_from_heuristic = true;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("most_states", self.most_states, "most states kept");
-    visit("start_from_heuristic", self.start_from_heuristic, "run evict first");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = exact_options;
+    return std::tuple{option("most_states", &o::most_states, "that are kept; each takes about 90 bytes and its bits")
+                          .from(1)
+                          .to(4'294'967'294)
+                          .fast(200'000),
+                      option("start_from_heuristic", &o::start_from_heuristic,
+                             "run evict first, and drop states that cannot beat its schedule")};
   }
 };
 
@@ -48,7 +57,8 @@ struct exact_options {
 ///
 /// Graphs of ten operations take well under a millisecond; how much larger graphs can be depends on the budget.
 /// Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `most_states`, a limit of
-/// work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it returns the incumbent
+/// work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it returns the
+/// incumbent
 /// (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a quarter of what is left of
 /// the limits each. Deterministic but for a deadline. Throws `bad_argument` for a `most_states` of 0 or above 2³² − 2.
 /// Cancellation: polled at every state and in every flow.

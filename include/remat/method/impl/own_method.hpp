@@ -25,7 +25,6 @@ REMAT_INLINE void retain_all(const problem& p, std::span<const schedule> plans, 
   if (rounds == 0) return;
   retain_options spending;
   spending.rounds = rounds;
-  spending.enough = with_rounding(p.graph().needed_time);
   for (const schedule& plan : plans) {
     if (clock.should_stop()) return;
     accept(p, best, retain(p, plan, clock, spending), by_part(solver, "retain"));

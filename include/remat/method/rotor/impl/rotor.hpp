@@ -16,19 +16,8 @@
 
 namespace remat {
 
-REMAT_INLINE void check_options(const rotor_options& options) {
-  constexpr std::uint32_t most_slots = 1U << 24;
-  if (options.slots == 0) throw bad_argument("slots is 0; there must be at least one");
-  if (options.slots > most_slots)
-    throw bad_argument("slots is " + std::to_string(options.slots) + "; there must be at most " +
-                       std::to_string(most_slots));
-  if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
-  if (options.table_bytes < 0)
-    throw bad_argument("table_bytes is " + std::to_string(options.table_bytes) + "; it must not be negative");
-}
-
 REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_options& options) const {
-  check_options(options);
+  require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
         constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), most_starts = 8;
@@ -44,7 +33,7 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
 }
 
 REMAT_INLINE chain_solution rotor_solver::operator()(const chain_problem& p, const rotor_options& options) const {
-  check_options(options);
+  require_valid_options(name, options);
   run_clock clock(options.run, name);
   chain_solution best;
   best.lower_bound = p.stages().least_time();

@@ -126,7 +126,7 @@ REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const 
 }
 
 REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time) {
-  check_options(options);
+  require_valid_options(rotor_solver::name, options);
   if (std::isnan(most_time)) throw bad_argument("most_time is not a number");
   return detail::frontiers::frontier_solve(c, options, most_time).run();
 }

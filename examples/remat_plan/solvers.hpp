@@ -120,7 +120,6 @@ struct graph_solver_options {
 #ifndef REMAT_HAVE_CBC
     hiremate.most_columns = 300;  // the library's own branch and bound is for small programs
 #endif
-    twremat.attempts = 100;  // more than the default on large graphs; --seconds or --work ends it
     automatic.gap = std::max(automatic.gap, 0.001);
   }
 
@@ -157,21 +156,13 @@ struct graph_solver_options {
     }
     return s;
   };
-  // Under a limit of work, random passes go on until the work is spent.
-  const auto evict_within_work = [given = options.evict](const remat::problem& within, const remat::run_control& run) {
-    remat::evict_options options = given;
-    options.run = run;
-    if (options.random_passes == 0 && run.work_limit != remat::run_control::no_work_limit)
-      options.random_passes = std::numeric_limits<std::uint64_t>::max();
-    return remat::evict(within, options);
-  };
   return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
           on_graph(remat::chen_greedy, p, options.chen_greedy),
           on_graph(remat::revolve, p, options.revolve),
           on_graph(remat::rotor, p, options.rotor),
           on_graph(remat::rockmate, p, options.rockmate),
-          on_graph_by(remat::evict_solver::name, p, evict_within_work),
+          on_graph(remat::evict, p, options.evict),
           on_graph(remat::twremat, p, options.twremat),
 #ifdef REMAT_HAVE_CBC
           on_graph(remat::hiremate, p, options.hiremate),

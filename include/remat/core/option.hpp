@@ -88,9 +88,10 @@ concept option_type =
 template <class Options, option_type T>
 struct option {
   using value_type = typename detail::option_value<T>::type;  ///< the type of a value that is given
+  using member_type = T Options::*;                           ///< a pointer to a field of the options
 
   std::string_view name;                            ///< of the field, and on the command line
-  T Options::*field;                                ///< that holds the value
+  member_type field;                                ///< that holds the value
   std::string_view text;                            ///< one line for people, with the unit
   value_type least{}, greatest{};                   ///< the range; without meaning for truth values and enumerations
   std::optional<value_type> at_fast{}, at_paper{};  ///< the values of these presets, if not the default

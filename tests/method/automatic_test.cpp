@@ -116,7 +116,7 @@ TEST_CASE("a small share of the work is enough for a pass of evict") {
   const solution by_evict = evict(p);
   REQUIRE(by_evict.plan);
   automatic_options options;
-  options.run.work_limit = 80'000;
+  options.run.work_limit = 160'000;
   options.run.seed = 1;
   const solution s = automatic(p, options);
   check_valid(p, s);

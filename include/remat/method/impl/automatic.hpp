@@ -78,7 +78,7 @@ class portfolio {
     const bool is_large = problem_.graph().num_operations >= large_graph;
     hiremate_options groups;
     groups.cache = make_way_cache();
-    groups.most_columns = most_columns;
+    groups.max_columns = max_columns;
     if (!is_large) {
       rotor_options chains;
       chains.retain_rounds = retain_rounds;
@@ -101,7 +101,7 @@ class portfolio {
   static constexpr std::uint32_t large_graph = 2000;  // operations: refinement makes few moves in a second
   static constexpr double share_of_further = 0.05;
   static constexpr std::uint32_t retain_rounds = 3;
-  static constexpr double most_columns = 300;  // of integer programs, for the library's own branch and bound
+  static constexpr double max_columns = 300;  // of integer programs, for the library's own branch and bound
 
   template <class Solver>
   static typename Solver::options_type options_of(const Solver&) {

@@ -118,7 +118,7 @@ struct graph_solver_options {
     rockmate.cache = remat::make_way_cache();  // for all budgets
     hiremate.cache = rockmate.cache;
 #ifndef REMAT_HAVE_CBC
-    hiremate.most_columns = 300;  // the library's own branch and bound is for small programs
+    hiremate.max_columns = 300;  // the library's own branch and bound is for small programs
 #endif
     automatic.gap = std::max(automatic.gap, 0.001);
   }

@@ -28,7 +28,7 @@ using namespace remat::detail;  // NOLINT: a test
 std::vector<std::vector<stage_way>> lean_ways(const flat_graph& g, const forward_line& line, const stage_chain& chain) {
   std::vector<std::uint32_t> order = line.operations;
   order.insert(order.end(), line.rest.begin(), line.rest.end());
-  part_extractor extract(g, order, static_cast<std::uint32_t>(line.operations.size()));
+  sub_graph_extractor extract(g, order, static_cast<std::uint32_t>(line.operations.size()));
   std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
   for (std::uint32_t s = 1; s <= chain.length(); ++s) {
     if (chain.backward(s).empty()) continue;

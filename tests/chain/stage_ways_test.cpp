@@ -40,15 +40,15 @@ cut_list random_cuts(const forward_line& line, std::uint64_t seed) {
 std::vector<std::vector<stage_way>> options_of(const problem& p, const forward_line& line, const stage_chain& chain) {
   std::vector<std::uint32_t> order(line.operations);
   order.insert(order.end(), line.rest.begin(), line.rest.end());
-  part_extractor extract(p.graph(), order, static_cast<std::uint32_t>(line.operations.size()));
-  std::vector<step_part> parts;
+  sub_graph_extractor extract(p.graph(), order, static_cast<std::uint32_t>(line.operations.size()));
+  std::vector<sub_graph> parts;
   std::vector<std::uint32_t> stages;
   for (std::uint32_t s = 1; s <= chain.length(); ++s) {
     std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
     operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
     parts.push_back(extract(operations));
     CHECK(parts.back().operations == operations);
-    const part_runs runs(parts.back());
+    const sub_graph_runs runs(parts.back());
     std::vector<std::uint32_t> all(operations.size());
     std::iota(all.begin(), all.end(), 0U);
     const std::span<const std::uint32_t> every(all);
@@ -58,15 +58,15 @@ std::vector<std::vector<stage_way>> options_of(const problem& p, const forward_l
       parts.pop_back();
     }
   }
-  option_search search;
+  way_search search;
   search.moves = 50;
   search.peaks = 1;
   search.max_budgets = 5;
   remat::run_clock clock({});
-  const option_table table = find_options(parts, search, default_sub_solvers{}, clock);
+  const way_table table = find_ways(parts, search, default_sub_solvers{}, clock);
   std::vector<std::vector<stage_way>> out(chain.length() + 1);
   for (std::size_t i = 0; i < parts.size(); ++i)
-    for (const part_option& o : table.options[i]) {
+    for (const sub_graph_way& o : table.ways[i]) {
       stage_way way;
       for (const std::uint32_t k : o.forward) way.forward.push_back(parts[i].operations[k]);
       for (const std::uint32_t k : o.backward) way.backward.push_back(parts[i].operations[k]);

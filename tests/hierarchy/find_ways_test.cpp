@@ -36,32 +36,33 @@ using namespace std::chrono_literals;
 
 bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
-bool same(const part_option& a, const part_option& b) {
+bool same(const sub_graph_way& a, const sub_graph_way& b) {
   return a.forward == b.forward && a.backward == b.backward && a.time() == b.time() && a.saved_bytes == b.saved_bytes &&
          a.forward_peak_bytes == b.forward_peak_bytes && a.backward_peak_bytes == b.backward_peak_bytes &&
          a.kept == b.kept;
 }
-bool same(const option_table& a, const option_table& b) {
-  if (a.options.size() != b.options.size()) return false;
-  for (std::size_t i = 0; i < a.options.size(); ++i)
-    if (!std::equal(a.options[i].begin(), a.options[i].end(), b.options[i].begin(), b.options[i].end(),
-                    [](const part_option& x, const part_option& y) { return same(x, y); }))
+bool same(const way_table& a, const way_table& b) {
+  if (a.ways.size() != b.ways.size()) return false;
+  for (std::size_t i = 0; i < a.ways.size(); ++i)
+    if (!std::equal(a.ways[i].begin(), a.ways[i].end(), b.ways[i].begin(), b.ways[i].end(),
+                    [](const sub_graph_way& x, const sub_graph_way& y) { return same(x, y); }))
       return false;
   return true;
 }
 
-/// A call of `find_options`: its settings, its limits, and schedules to start from.
-struct question : option_search {
+/// A call of `find_ways`: its settings, its limits, and schedules to start from.
+struct question : way_search {
   run_control run{};
-  std::function<std::vector<schedule>(std::size_t, const part_runs&, std::int64_t, std::int64_t, run_clock&)> starts{};
+  std::function<std::vector<schedule>(std::size_t, const sub_graph_runs&, std::int64_t, std::int64_t, run_clock&)>
+      starts{};
 };
 
 /// The default solvers, with the schedules of a question to start from.
 struct solvers_from : default_sub_solvers {
   const question& asked;
   explicit solvers_from(const question& q) : asked(q) {}
-  [[nodiscard]] std::vector<schedule> starts(std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save,
-                                             run_clock& clock) const {
+  [[nodiscard]] std::vector<schedule> starts(std::size_t i, const sub_graph_runs& runs, std::int64_t peak,
+                                             std::int64_t save, run_clock& clock) const {
     return asked.starts ? asked.starts(i, runs, peak, save, clock) : std::vector<schedule>{};
   }
 };
@@ -71,26 +72,27 @@ question quick(std::uint64_t moves = 200) {
   search.moves = moves;
   return search;
 }
-option_table options_of(std::span<const step_part> parts, const question& search) {
+way_table ways_of(std::span<const sub_graph> parts, const question& search) {
   run_clock clock(search.run);
-  return find_options(parts, search, solvers_from(search), clock);
+  return find_ways(parts, search, solvers_from(search), clock);
 }
 
 /// What holds of every table.
-void check_table(const option_table& table, std::span<const step_part> parts, const question& search) {
-  REQUIRE(table.options.size() == parts.size());
+void check_table(const way_table& table, std::span<const sub_graph> parts, const question& search) {
+  REQUIRE(table.ways.size() == parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const part_runs runs(parts[i]);
-    const std::vector<part_option>& options = table.options[i];
+    const sub_graph_runs runs(parts[i]);
+    const std::vector<sub_graph_way>& ways = table.ways[i];
     REQUIRE(!options.empty());
-    REQUIRE(options.size() <= std::max<std::size_t>(search.max_options, 2));
+    REQUIRE(options.size() <= std::max<std::size_t>(search.max_ways, 2));
     // The fastest way is to run everything once, and what saves most comes first.
-    const part_option all = runs.keep_everything();
+    const sub_graph_way all = runs.keep_everything();
     REQUIRE(std::any_of(options.begin(), options.end(),
-                        [&](const part_option& o) { return o.time() <= all.time() * (1 + 1e-12); }));
-    REQUIRE(std::is_sorted(options.begin(), options.end(),
-                           [](const part_option& a, const part_option& b) { return a.saved_bytes > b.saved_bytes; }));
-    for (const part_option& o : options) {
+                        [&](const sub_graph_way& o) { return o.time() <= all.time() * (1 + 1e-12); }));
+    REQUIRE(std::is_sorted(options.begin(), options.end(), [](const sub_graph_way& a, const sub_graph_way& b) {
+      return a.saved_bytes > b.saved_bytes;
+    }));
+    for (const sub_graph_way& o : options) {
       const auto measured = runs.measure(o.forward, o.backward);
       REQUIRE(measured);
       REQUIRE(same(*measured, o));
@@ -99,9 +101,9 @@ void check_table(const option_table& table, std::span<const step_part> parts, co
 }
 
 /// Parts of a random step, or none where it has sums of forward and backward operations.
-std::vector<step_part> random_parts(std::uint64_t seed) {
+std::vector<sub_graph> random_parts(std::uint64_t seed) {
   const test::divided_step d = test::random_divided_step(seed);
-  return d.mixed_sums() ? std::vector<step_part>{} : d.parts();
+  return d.mixed_sums() ? std::vector<sub_graph>{} : d.parts();
 }
 
 test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
@@ -113,20 +115,20 @@ test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
 TEST_CASE("random parts: options are measured, sorted, and each is the fastest for what it holds") {
   std::size_t compared = 0, several = 0, costly = 0;
   for (std::uint64_t seed = 0; seed < (long_run() ? 800 : 120); ++seed) {
-    std::vector<step_part> parts = random_parts(seed);
-    std::erase_if(parts, [](const step_part& p) { return p.operations.size() > 10; });
+    std::vector<sub_graph> parts = random_parts(seed);
+    std::erase_if(parts, [](const sub_graph& p) { return p.operations.size() > 10; });
     question search = quick();
-    search.max_options = 30;
-    const option_table table = options_of(parts, search);
+    search.max_ways = 30;
+    const way_table table = ways_of(parts, search);
     check_table(table, parts, search);
     REQUIRE(table.stopped == stop_reason::none);
     REQUIRE(table.proven <= table.solves);
     REQUIRE(table.reused == 0);
     if (table.proven < table.solves) continue;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const part_runs runs(parts[i]);
-      several += table.options[i].size() > 1;
-      for (const part_option& o : table.options[i]) {
+      const sub_graph_runs runs(parts[i]);
+      several += table.ways[i].size() > 1;
+      for (const sub_graph_way& o : table.ways[i]) {
         // The memory that the option takes as a schedule of the part …
         std::vector<std::uint32_t> order = o.forward;
         order.push_back(runs.num_forward());
@@ -154,14 +156,14 @@ TEST_CASE("random parts: options are measured, sorted, and each is the fastest f
 }
 
 TEST_CASE("the same for any number of threads") {
-  std::vector<step_part> parts;
+  std::vector<sub_graph> parts;
   for (std::uint64_t seed = 0; seed < 12; ++seed)
-    for (step_part& p : random_parts(seed)) parts.push_back(std::move(p));
+    for (sub_graph& p : random_parts(seed)) parts.push_back(std::move(p));
   question search = quick(60);
-  const option_table one = options_of(parts, search);
+  const way_table one = ways_of(parts, search);
   for (const unsigned threads : {0U, 2U, 4U}) {
     search.run.threads = threads;
-    const option_table other = options_of(parts, search);
+    const way_table other = ways_of(parts, search);
     CHECK(same(one, other));
     CHECK(one.distinct == other.distinct);
     CHECK(one.solves == other.solves);
@@ -172,21 +174,21 @@ TEST_CASE("the same for any number of threads") {
 
 TEST_CASE("equal parts are solved once, and have the same options") {
   const test::divided_step d = bundled("gpt2-small-b8-s1024", 12);
-  const std::vector<step_part> parts = d.parts();
+  const std::vector<sub_graph> parts = d.parts();
   const group_classes classes = classify(d.whole.graph(), d.hierarchy, way_cache::likeness());
   question search = quick(30);
   search.max_budgets = 4;
-  const option_table table = options_of(parts, search);
+  const way_table table = ways_of(parts, search);
   check_table(table, parts, search);
   CHECK(table.distinct == classes.part.size() - 1);  // without the whole step
   CHECK(table.distinct < parts.size() / 2);
   std::size_t alike = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::size_t r = classes.representative[classes.class_of[i + 1]] - 1;
-    REQUIRE(table.options[i].size() == table.options[r].size());
-    for (std::size_t k = 0; k < table.options[i].size(); ++k) {
-      REQUIRE(table.options[i][k].saved_bytes == table.options[r][k].saved_bytes);
-      REQUIRE(table.options[i][k].backward_peak_bytes == table.options[r][k].backward_peak_bytes);
+    REQUIRE(table.ways[i].size() == table.ways[r].size());
+    for (std::size_t k = 0; k < table.ways[i].size(); ++k) {
+      REQUIRE(table.ways[i][k].saved_bytes == table.ways[r][k].saved_bytes);
+      REQUIRE(table.ways[i][k].backward_peak_bytes == table.ways[r][k].backward_peak_bytes);
     }
     alike += r != i;
   }
@@ -196,11 +198,11 @@ TEST_CASE("equal parts are solved once, and have the same options") {
 TEST_CASE("a cache: the second time nothing is solved, and the options are the same") {
   std::size_t reused = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    const std::vector<step_part> parts = random_parts(seed);
+    const std::vector<sub_graph> parts = random_parts(seed);
     question search = quick();
-    const option_table without = options_of(parts, search);
+    const way_table without = ways_of(parts, search);
     search.cache = make_way_cache();
-    const option_table first = options_of(parts, search), second = options_of(parts, search);
+    const way_table first = ways_of(parts, search), second = ways_of(parts, search);
     INFO("seed ", seed);
     REQUIRE(same(first, without));
     REQUIRE(same(second, first));
@@ -217,12 +219,12 @@ TEST_CASE("a cache: the second time nothing is solved, and the options are the s
       question other = search;
       if (change == 0) other.peaks = 1;
       if (change == 1) other.max_budgets = 3;
-      if (change == 2) other.max_options = 2;
+      if (change == 2) other.max_ways = 2;
       if (change == 3) other.moves = 50;
       if (change == 4) other.run.seed = 9;
-      const option_table third = options_of(parts, other);
+      const way_table third = ways_of(parts, other);
       REQUIRE(third.reused == 0);
-      REQUIRE(options_of(parts, other).reused == third.distinct);
+      REQUIRE(ways_of(parts, other).reused == third.distinct);
     }
     REQUIRE(search.cache->size() == 6 * first.distinct);
   }
@@ -231,25 +233,25 @@ TEST_CASE("a cache: the second time nothing is solved, and the options are the s
 
 TEST_CASE("parts that differ in times alone share what the cache knows, measured for each") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    std::vector<step_part> parts = random_parts(seed);
+    std::vector<sub_graph> parts = random_parts(seed);
     if (parts.empty()) continue;
     question search = quick();
     search.cache = make_way_cache();
-    const option_table first = options_of(parts, search);
-    for (step_part& p : parts)
+    const way_table first = ways_of(parts, search);
+    for (sub_graph& p : parts)
       for (auto& o : p.operation) o.time *= 2;
-    const option_table second = options_of(parts, search);
+    const way_table second = ways_of(parts, search);
     REQUIRE(second.reused == second.distinct);
     check_table(second, parts, search);
     for (std::size_t i = 0; i < parts.size(); ++i)
-      for (std::size_t k = 0; k < second.options[i].size(); ++k)
-        REQUIRE(second.options[i][k].time() == 2 * first.options[i][k].time());
+      for (std::size_t k = 0; k < second.ways[i].size(); ++k)
+        REQUIRE(second.ways[i][k].time() == 2 * first.ways[i][k].time());
   }
 }
 
 TEST_CASE("stopped: what it has by then, and everything kept in any case") {
   const test::divided_step d = bundled("rk/gpt2-like-2l", 20);
-  const std::vector<step_part> parts = d.parts();
+  const std::vector<sub_graph> parts = d.parts();
   for (const unsigned threads : {1U, 3U})
     for (const int kind : {0, 1, 2, 3}) {
       question search = quick(1000000);
@@ -267,7 +269,7 @@ TEST_CASE("stopped: what it has by then, and everything kept in any case") {
       if (kind == 2) search.run.time_limit = 0ns;
       if (kind == 3) search.run.time_limit = 50ms;
       const auto begin = std::chrono::steady_clock::now();
-      const option_table table = options_of(parts, search);
+      const way_table table = ways_of(parts, search);
       const auto took = std::chrono::steady_clock::now() - begin;
       INFO("kind ", kind, ", ", threads, " threads, ms ", took / 1ms);
       check_table(table, parts, search);
@@ -279,9 +281,9 @@ TEST_CASE("stopped: what it has by then, and everything kept in any case") {
 }
 
 TEST_CASE("progress on the caller's thread; what it throws leaves the search") {
-  std::vector<step_part> parts;
+  std::vector<sub_graph> parts;
   for (std::uint64_t seed = 0; seed < 40; ++seed)
-    for (step_part& p : random_parts(seed)) parts.push_back(std::move(p));
+    for (sub_graph& p : random_parts(seed)) parts.push_back(std::move(p));
   for (const unsigned threads : {1U, 3U}) {
     question search = quick();
     search.run.threads = threads;
@@ -295,49 +297,48 @@ TEST_CASE("progress on the caller's thread; what it throws leaves the search") {
       last = news.done;
       ++calls;
     };
-    const option_table quiet = options_of(parts, quick());
-    CHECK(same(options_of(parts, search), quiet));
+    const way_table quiet = ways_of(parts, quick());
+    CHECK(same(ways_of(parts, search), quiet));
     CHECK(calls > 0);
     search.run.on_progress = [](const progress&) { throw std::runtime_error("enough"); };
-    CHECK_THROWS_WITH_AS((void)options_of(parts, search), "enough", std::runtime_error);
+    CHECK_THROWS_WITH_AS((void)ways_of(parts, search), "enough", std::runtime_error);
   }
 }
 
 TEST_CASE("starts: asked for within the budgets of each solve; good ones are taken") {
   const test::divided_step d = bundled("rk/fno1d", 20);
-  const std::vector<step_part> parts = d.parts();
+  const std::vector<sub_graph> parts = d.parts();
   REQUIRE(!parts.empty());
   question search = quick(50);
   search.max_budgets = 4;
   search.run.threads = 2;
   std::atomic<std::size_t> calls{0}, wrong{0};
-  search.starts = [&](std::size_t i, const part_runs& runs, std::int64_t peak, std::int64_t save, run_clock&) {
+  search.starts = [&](std::size_t i, const sub_graph_runs& runs, std::int64_t peak, std::int64_t save, run_clock&) {
     ++calls;
     if (i >= parts.size() || &runs.part() != &parts[i] || peak < save || save < 0) ++wrong;
     return std::vector<schedule>{};
   };
-  const option_table empty = options_of(parts, search);
+  const way_table empty = ways_of(parts, search);
   CHECK(wrong == 0);
   CHECK(calls >= empty.distinct);
   search.starts = {};
-  CHECK(same(empty, options_of(parts, search)));
-  search.starts = [](std::size_t, const part_runs&, std::int64_t, std::int64_t, run_clock&) -> std::vector<schedule> {
-    throw std::runtime_error("no start");
-  };
-  CHECK_THROWS_WITH_AS((void)options_of(parts, search), "no start", std::runtime_error);
+  CHECK(same(empty, ways_of(parts, search)));
+  search.starts = [](std::size_t, const sub_graph_runs&, std::int64_t, std::int64_t,
+                     run_clock&) -> std::vector<schedule> { throw std::runtime_error("no start"); };
+  CHECK_THROWS_WITH_AS((void)ways_of(parts, search), "no start", std::runtime_error);
 }
 
 TEST_CASE("a limit on work: kept, and the same options for any number of threads") {
   const test::divided_step d = bundled("rk/gpt2-like-2l", 12);
-  const std::vector<step_part> parts = d.parts();
+  const std::vector<sub_graph> parts = d.parts();
   std::size_t operations = 0;
-  for (const step_part& p : parts) operations += p.operations.size();
+  for (const sub_graph& p : parts) operations += p.operations.size();
   std::uint64_t before = 0;
   for (const std::uint64_t limit : {0U, 100U, 5000U, 50000U}) {
     question search = quick(400);
     search.run.work_limit = limit;
     search.cache = make_way_cache();
-    const option_table one = options_of(parts, search);
+    const way_table one = ways_of(parts, search);
     INFO("limit ", limit, ", work ", one.work, ", solves ", one.solves);
     check_table(one, parts, search);
     CHECK(one.stopped == stop_reason::none);
@@ -347,15 +348,15 @@ TEST_CASE("a limit on work: kept, and the same options for any number of threads
     if (limit < 50000) CHECK(search.cache->size() < one.distinct);  // only parts without a search are whole
     search.run.threads = 3;
     search.cache.reset();
-    const option_table three = options_of(parts, search);
+    const way_table three = ways_of(parts, search);
     CHECK(same(one, three));
     CHECK(one.work == three.work);
   }
 }
 
 TEST_CASE("no parts, no options") {
-  const option_table table = options_of({}, quick());
-  CHECK(table.options.empty());
+  const way_table table = ways_of({}, quick());
+  CHECK(table.ways.empty());
   CHECK(table.distinct == 0);
   CHECK(table.stopped == stop_reason::none);
 }

@@ -32,15 +32,15 @@ using namespace remat;
 using namespace remat::detail;
 
 /// The whole of a problem as a part: all needed operations.
-step_part whole(const problem& p) {
+sub_graph whole(const problem& p) {
   const flat_graph& s = p.graph();
   const operation_hierarchy h = make_hierarchy(
       s, forward_operations(s), std::vector<std::uint32_t>(s.num_operations, operation_hierarchy::none), {});
-  return part_extractor(s, h)(0);
+  return sub_graph_extractor(s, h)(0);
 }
 
 /// The definition once more: a mapping that keeps everything.
-bool keeps_everything(const step_part& a, const step_part& b, const std::vector<std::uint32_t>& operation,
+bool keeps_everything(const sub_graph& a, const sub_graph& b, const std::vector<std::uint32_t>& operation,
                       const std::vector<std::uint32_t>& tensor) {
   const auto row = [&](std::span<const std::uint32_t> from, bool mapped) {
     std::vector<std::uint32_t> out;
@@ -58,7 +58,7 @@ bool keeps_everything(const step_part& a, const step_part& b, const std::vector<
 }
 
 /// Tries all pairs of permutations. For a few operations and tensors.
-bool isomorphic_by_brute_force(const step_part& a, const step_part& b) {
+bool isomorphic_by_brute_force(const sub_graph& a, const sub_graph& b) {
   if (a.operations.size() != b.operations.size() || a.tensors.size() != b.tensors.size()) return false;
   std::vector<std::uint32_t> operation(a.operations.size());
   std::iota(operation.begin(), operation.end(), 0U);
@@ -123,8 +123,8 @@ training_graph shuffled(const training_graph& g, std::uint64_t seed, const chang
 }
 
 /// As a part in which every operation is forward: the turn of a shuffled step may be elsewhere.
-step_part forward_part(const problem& p) {
-  step_part part = whole(p);
+sub_graph forward_part(const problem& p) {
+  sub_graph part = whole(p);
   for (auto& o : part.operation) o.forward = true;
   return part;
 }
@@ -141,15 +141,15 @@ TEST_CASE("renamed and reordered copies are found, near-copies are not") {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     test::random_graph_options random;
     random.operations = 2 + static_cast<std::uint32_t>(engine() % 40);
-    random.most_bytes = seed % 2 == 0 ? 0 : 5;  // many that look the same, or few
-    random.most_time = seed % 2 == 0 ? 0 : 5;
+    random.max_bytes = seed % 2 == 0 ? 0 : 5;  // many that look the same, or few
+    random.max_time = seed % 2 == 0 ? 0 : 5;
     random.dead = 0;
     const training_graph g = test::random_graph(seed, random);
     const problem p(g, measured_cost{}), q(shuffled(g, seed + 1), measured_cost{});
-    const step_part a = forward_part(p), b = forward_part(q);
+    const sub_graph a = forward_part(p), b = forward_part(q);
     CAPTURE(seed);
     CHECK(fingerprint(a) == fingerprint(b));
-    const std::optional<part_mapping> m = find_isomorphism(a, b);
+    const std::optional<sub_graph_mapping> m = find_isomorphism(a, b);
     REQUIRE(m.has_value());
     CHECK(keeps_everything(a, b, m->operation, m->tensor));
     if (a.operations.empty() || a.tensors.empty()) continue;
@@ -159,7 +159,7 @@ TEST_CASE("renamed and reordered copies are found, near-copies are not") {
     larger.bytes_of = a.tensors[engine() % a.tensors.size()];
     for (const changes& change : {longer, larger}) {
       const problem other(shuffled(g, seed + 2, change), measured_cost{});
-      const step_part c = forward_part(other);
+      const sub_graph c = forward_part(other);
       CHECK_FALSE(find_isomorphism(a, c).has_value());
       CHECK(fingerprint(a) != fingerprint(c));
       isomorphism_options no_times;
@@ -170,20 +170,20 @@ TEST_CASE("renamed and reordered copies are found, near-copies are not") {
 }
 
 TEST_CASE("as brute force says, on all pairs of small graphs") {
-  std::vector<step_part> parts;
+  std::vector<sub_graph> parts;
   for (std::uint64_t seed = 0; parts.size() < 60; ++seed) {
     test::random_graph_options random;
     random.operations = 3;
-    random.most_bytes = random.most_time = random.most_workspace = 0;
+    random.max_bytes = random.max_time = random.max_workspace = 0;
     random.once = 0;
-    step_part part = forward_part(test::random_problem(seed, random));
+    sub_graph part = forward_part(test::random_problem(seed, random));
     if (part.operations.size() == 3 && part.tensors.size() <= 4) parts.push_back(std::move(part));
   }
   std::size_t equal = 0, different = 0;
-  for (const step_part& a : parts)
-    for (const step_part& b : parts) {
+  for (const sub_graph& a : parts)
+    for (const sub_graph& b : parts) {
       const bool expected = isomorphic_by_brute_force(a, b);
-      const std::optional<part_mapping> m = find_isomorphism(a, b);
+      const std::optional<sub_graph_mapping> m = find_isomorphism(a, b);
       CHECK(m.has_value() == expected);
       CHECK((fingerprint(a) == fingerprint(b)) == expected);
       if (m) CHECK(keeps_everything(a, b, m->operation, m->tensor));
@@ -219,13 +219,13 @@ TEST_CASE("what colors cannot tell apart, choices do") {
     return g;
   };
   const training_graph one = rings({6}), two = rings({3, 3});
-  const step_part a = forward_part(problem(one, measured_cost{})), b = forward_part(problem(two, measured_cost{}));
+  const sub_graph a = forward_part(problem(one, measured_cost{})), b = forward_part(problem(two, measured_cost{}));
   CHECK(fingerprint(a) == fingerprint(b));
   CHECK_FALSE(find_isomorphism(a, b).has_value());
   CHECK(find_isomorphism(a, forward_part(problem(shuffled(one, 5), measured_cost{}))).has_value());
   CHECK(find_isomorphism(b, forward_part(problem(shuffled(two, 5), measured_cost{}))).has_value());
   isomorphism_options none_left;
-  none_left.most_refinements = 0;
+  none_left.max_refinements = 0;
   CHECK_FALSE(find_isomorphism(a, a, none_left).has_value());
 }
 
@@ -236,8 +236,8 @@ TEST_CASE("a schedule of one copy is one of the other, with the same peak and ti
     const training_graph g = test::random_graph(seed, random);
     const problem p(g, measured_cost{}), q(shuffled(g, seed + 7), measured_cost{});
     const operation_hierarchy h = flat(p), k = flat(q);
-    const step_part a = part_extractor(p.graph(), h)(0), b = part_extractor(q.graph(), k)(0);
-    const std::optional<part_mapping> m = find_isomorphism(a, b);
+    const sub_graph a = sub_graph_extractor(p.graph(), h)(0), b = sub_graph_extractor(q.graph(), k)(0);
+    const std::optional<sub_graph_mapping> m = find_isomorphism(a, b);
     REQUIRE(m.has_value());
     // What is not needed is in no part.
     schedule plan;
@@ -258,11 +258,11 @@ TEST_CASE("a schedule of one copy is one of the other, with the same peak and ti
 TEST_CASE("parts and translations refuse what is not theirs") {
   const problem p = test::random_problem(4);
   const operation_hierarchy h = flat(p);
-  part_extractor extract(p.graph(), h);
+  sub_graph_extractor extract(p.graph(), h);
   CHECK_THROWS_AS(static_cast<void>(extract(std::vector<std::uint32_t>{1000})), bad_argument);
   CHECK_THROWS_AS(static_cast<void>(extract(std::vector<std::uint32_t>{h.order[0], h.order[0]})), bad_argument);
-  const step_part one = extract(std::vector<std::uint32_t>{h.order[0]});
-  part_mapping same;
+  const sub_graph one = extract(std::vector<std::uint32_t>{h.order[0]});
+  sub_graph_mapping same;
   same.operation = {0};
   for (std::uint32_t t = 0; t < one.tensors.size(); ++t) same.tensor.push_back(t);
   schedule plan;
@@ -293,9 +293,9 @@ TEST_CASE("the blocks of GPT-2 are one class") {
   for (const auto& [k, times] : size) sizes.push_back(times);
   std::sort(sizes.begin(), sizes.end());
   CHECK(sizes == std::vector<std::size_t>{1, 1, 12, 12});
-  part_extractor extract(p.graph(), h);
+  sub_graph_extractor extract(p.graph(), h);
   for (std::size_t i = 0; i < h.groups.size(); ++i) {
-    const step_part part = extract(i);
+    const sub_graph part = extract(i);
     CHECK(
         keeps_everything(part, c.part[c.class_of[i]], c.to_representative[i].operation, c.to_representative[i].tensor));
   }

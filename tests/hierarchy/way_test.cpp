@@ -33,7 +33,7 @@ bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 /// runs that a read of it needs to that read; all that others hold is there all the time and costs nothing.
 class definition {
  public:
-  definition(const test::divided_step& d, const step_part& part) : step_(d.whole.graph()), part_(part) {
+  definition(const test::divided_step& d, const sub_graph& part) : step_(d.whole.graph()), part_(part) {
     const std::vector<std::uint8_t> forward = d.forward();
     const std::uint32_t m = step_.num_tensors;
     makes_.assign(m, 0);
@@ -132,7 +132,7 @@ class definition {
   }
 
   /// Compares all that `o` says.
-  void check(const part_option& o) const {
+  void check(const sub_graph_way& o) const {
     const auto nothing = [](std::uint32_t) { return false; };
     const auto is_output = [&](std::uint32_t t) { return output(t); };
     const auto is_gradient = [&](std::uint32_t t) { return !o.backward.empty() && gradient_output(t); };
@@ -176,12 +176,12 @@ class definition {
   }
 
   const flat_graph& step_;
-  const step_part& part_;
+  const sub_graph& part_;
   std::vector<std::uint8_t> makes_, forward_makes_, others_make_, others_make_forward_, others_read_, reads_,
       forward_reads_;
 };
 
-bool same(const part_option& a, const part_option& b) {
+bool same(const sub_graph_way& a, const sub_graph_way& b) {
   return a.forward == b.forward && a.backward == b.backward && a.forward_time == b.forward_time &&
          a.backward_time == b.backward_time && a.saved_bytes == b.saved_bytes &&
          a.forward_peak_bytes == b.forward_peak_bytes && a.backward_peak_bytes == b.backward_peak_bytes &&
@@ -191,7 +191,7 @@ bool same(const part_option& a, const part_option& b) {
 }
 
 /// What the turn is charged for the option: kept, and outputs of the forward that the backward reads.
-std::int64_t held_at_turn(const part_runs& runs, const part_option& o) {
+std::int64_t held_at_turn(const sub_graph_runs& runs, const sub_graph_way& o) {
   std::int64_t bytes = o.saved_bytes;
   for (const std::uint32_t t : o.backward_reads)
     if (runs.is_output(t)) bytes += runs.part().tensor[t].bytes;
@@ -199,7 +199,7 @@ std::int64_t held_at_turn(const part_runs& runs, const part_option& o) {
 }
 
 /// Whether forward operations run between take and turn.
-bool works_between(const part_runs& runs, const schedule& plan) {
+bool works_between(const sub_graph_runs& runs, const schedule& plan) {
   bool taken = false;
   for (const step& k : plan.steps) {
     if (!k.is_compute()) continue;
@@ -220,11 +220,11 @@ TEST_CASE("random steps: keeping everything and keeping nothing are what the def
   for (std::uint64_t seed = 0; seed < (long_run() ? 4000 : 600); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const step_part& part : d.parts()) {
+    for (const sub_graph& part : d.parts()) {
       INFO("seed ", seed, ", part that begins at operation ", part.operations[0]);
-      const part_runs runs(part);
+      const sub_graph_runs runs(part);
       const definition truth(d, part);
-      const part_option all = runs.keep_everything();
+      const sub_graph_way all = runs.keep_everything();
       truth.check(all);
       // Nothing runs twice, and all that somebody wants runs.
       double sum = 0;
@@ -235,7 +235,7 @@ TEST_CASE("random steps: keeping everything and keeping nothing are what the def
       run.insert(run.end(), all.backward.begin(), all.backward.end());
       REQUIRE(run == listed);
       REQUIRE(all.time() == sum);
-      const part_option none = runs.keep_nothing(all.forward);
+      const sub_graph_way none = runs.keep_nothing(all.forward);
       truth.check(none);
       REQUIRE(none.backward.empty());
       REQUIRE(none.kept.empty());
@@ -255,8 +255,8 @@ TEST_CASE(
   for (std::uint64_t seed = 0; seed < (long_run() ? 4000 : 500); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const step_part& part : d.parts()) {
-      const part_runs runs(part);
+    for (const sub_graph& part : d.parts()) {
+      const sub_graph_runs runs(part);
       const definition truth(d, part);
       const std::int64_t everything = held_at_turn(runs, runs.keep_everything()),
                          gradients = runs.gradient_input_bytes();
@@ -270,7 +270,7 @@ TEST_CASE(
         CHECK(p.budget() == peak);
         const solution s = part.operations.size() <= 6 ? exact(p, {.run = {.work_limit = 320'000}}) : evict(p);
         if (!s.plan) continue;
-        const std::optional<part_option> o = runs.option_of(*s.plan);
+        const std::optional<sub_graph_way> o = runs.option_of(*s.plan);
         INFO("seed ", seed, ", part that begins at operation ", part.operations[0], ", peak ", peak, ", save ", save);
         REQUIRE(o.has_value());
         truth.check(*o);
@@ -282,7 +282,7 @@ TEST_CASE(
         bool held = false;
         for (const std::uint32_t t : o->backward_reads) {
           held = held || runs.is_output(t) ||
-                 (runs.is_gradient_input(t) && part.tensor[t].roles >= step_part::read_by_forward);
+                 (runs.is_gradient_input(t) && part.tensor[t].roles >= sub_graph::read_by_forward);
           if (runs.is_gradient_input(t)) before += part.tensor[t].bytes;
         }
         if (!held) REQUIRE(before + o->backward_peak_bytes <= peak);
@@ -312,10 +312,10 @@ TEST_CASE("lists that are none: an operation that reads what nobody has made") {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     std::mt19937_64 engine(seed);
-    for (const step_part& part : d.parts()) {
-      const part_runs runs(part);
+    for (const sub_graph& part : d.parts()) {
+      const sub_graph_runs runs(part);
       const definition truth(d, part);
-      const part_option all = runs.keep_everything();
+      const sub_graph_way all = runs.keep_everything();
       if (all.forward.empty()) continue;
       // Leaves one out: where what it makes is wanted, nobody else makes it.
       std::vector<std::uint32_t> less = all.forward;
@@ -332,7 +332,7 @@ TEST_CASE("lists that are none: an operation that reads what nobody has made") {
           wanted = wanted || std::find(reads.begin(), reads.end(), t) != reads.end();
         }
       }
-      const std::optional<part_option> some = runs.measure(less, all.backward);
+      const std::optional<sub_graph_way> some = runs.measure(less, all.backward);
       INFO("seed ", seed, ", without operation ", part.operations[o]);
       // An operation whose reader is dropped as well is no harm, so only the one way round is certain.
       if (some) {
@@ -353,20 +353,20 @@ TEST_CASE("an option of a group is one of a group that is equal to it, with the 
     const test::divided_step d = test::divide(bundled(name), 12, 30);
     REQUIRE_FALSE(d.mixed_sums());
     const group_classes classes = classify(d.whole.graph(), d.hierarchy);
-    part_extractor extract(d.whole.graph(), d.hierarchy);
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     std::size_t moved = 0;
     for (std::uint32_t g = 1; g < classes.class_of.size(); ++g) {
       const std::uint32_t c = classes.class_of[g];
       if (classes.representative[c] == g) continue;
-      const step_part here = extract(g);
-      const part_runs a(classes.part[c]), b(here);
+      const sub_graph here = extract(g);
+      const sub_graph_runs a(classes.part[c]), b(here);
       const problem free = a.problem_within(a.gradient_input_bytes(), 0).with_budget(problem::unlimited);
       const std::int64_t peak = free.graph().baseline_peak;
-      std::vector<part_option> options{a.keep_everything()};
+      std::vector<sub_graph_way> ways{a.keep_everything()};
       const solution s = evict(a.problem_within(peak, options[0].saved_bytes / 2));
       if (s.plan) options.push_back(a.option_of(*s.plan).value());
-      for (const part_option& o : options) {
-        const std::optional<part_option> there = translate(o, classes.to_representative[g], b);
+      for (const sub_graph_way& o : options) {
+        const std::optional<sub_graph_way> there = translate(o, classes.to_representative[g], b);
         INFO(std::string(name), ", group ", g);
         REQUIRE(there.has_value());
         CHECK(there->saved_bytes == o.saved_bytes);
@@ -388,8 +388,8 @@ TEST_CASE("an option of a group is one of a group that is equal to it, with the 
 
 namespace {
 
-part_option made_up(std::mt19937_64& engine) {
-  part_option o;
+sub_graph_way made_up(std::mt19937_64& engine) {
+  sub_graph_way o;
   o.forward_time = 10 + static_cast<double>(engine() % 4);
   o.backward_time = static_cast<double>(engine() % 4);
   o.saved_bytes = static_cast<std::int64_t>(engine() % 5);
@@ -402,39 +402,39 @@ part_option made_up(std::mt19937_64& engine) {
 
 TEST_CASE("Pareto-optimal options: none is beaten, and what is left out is beaten by one that stays") {
   const test::divided_step d = test::random_divided_step(4);
-  const std::vector<step_part> parts = d.parts();
+  const std::vector<sub_graph> parts = d.parts();
   REQUIRE(!parts.empty());
-  const part_runs runs(parts[0]);
-  const auto as_good = [](const part_option& a, const part_option& b) {
+  const sub_graph_runs runs(parts[0]);
+  const auto as_good = [](const sub_graph_way& a, const sub_graph_way& b) {
     return a.time() <= b.time() && a.saved_bytes <= b.saved_bytes && a.forward_peak_bytes <= b.forward_peak_bytes &&
            a.backward_peak_bytes <= b.backward_peak_bytes;
   };
   std::size_t left_out = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     std::mt19937_64 engine(seed);
-    std::vector<part_option> all;
+    std::vector<sub_graph_way> all;
     for (std::uint64_t i = engine() % 30; i-- > 0;) all.push_back(made_up(engine));
-    std::vector<part_option> some = all;
+    std::vector<sub_graph_way> some = all;
     keep_pareto_optimal(some, runs);
     INFO("seed ", seed);
     for (std::size_t i = 0; i < some.size(); ++i)
       for (std::size_t j = 0; j < some.size(); ++j) REQUIRE((i == j || !as_good(some[i], some[j])));
-    for (const part_option& o : all)
-      REQUIRE(std::any_of(some.begin(), some.end(), [&](const part_option& k) { return as_good(k, o); }));
-    REQUIRE(std::is_sorted(some.begin(), some.end(), [](const part_option& a, const part_option& b) {
+    for (const sub_graph_way& o : all)
+      REQUIRE(std::any_of(some.begin(), some.end(), [&](const sub_graph_way& k) { return as_good(k, o); }));
+    REQUIRE(std::is_sorted(some.begin(), some.end(), [](const sub_graph_way& a, const sub_graph_way& b) {
       return a.saved_bytes != b.saved_bytes ? a.saved_bytes > b.saved_bytes : a.time() < b.time();
     }));
     left_out += all.size() - some.size();
 
     for (std::size_t most = 2; most < 8; ++most) {
-      std::vector<part_option> few = some;
+      std::vector<sub_graph_way> few = some;
       thin_out(few, most);
       REQUIRE(few.size() == std::min(most, some.size()));
       if (some.empty()) continue;
       REQUIRE(same(few.front(), some.front()));
       REQUIRE(same(few.back(), some.back()));
       std::size_t at = 0;  // in the same order
-      for (const part_option& o : few) {
+      for (const sub_graph_way& o : few) {
         while (at < some.size() && !same(some[at], o)) ++at;
         REQUIRE(at < some.size());
         ++at;
@@ -445,9 +445,9 @@ TEST_CASE("Pareto-optimal options: none is beaten, and what is left out is beate
 }
 
 TEST_CASE("thinned out, options are spread over what they save") {
-  std::vector<part_option> options;
+  std::vector<sub_graph_way> ways;
   for (const std::int64_t bytes : {100, 99, 98, 97, 50, 3, 2, 1, 0}) {
-    part_option o;
+    sub_graph_way o;
     o.saved_bytes = bytes;
     options.push_back(o);
   }
@@ -463,15 +463,15 @@ TEST_CASE("bytes that the backward reads of what others hold make an option wors
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const step_part& part : d.parts()) {
-      const part_runs runs(part);
+    for (const sub_graph& part : d.parts()) {
+      const sub_graph_runs runs(part);
       for (std::uint32_t t = 0; t < part.tensors.size(); ++t) {
         if (!runs.is_output(t) || part.tensor[t].bytes == 0) continue;
-        part_option reading = runs.keep_everything(), slower = reading;
+        sub_graph_way reading = runs.keep_everything(), slower = reading;
         reading.backward_reads = {t};
         slower.backward_reads.clear();
         slower.backward_time += 1;
-        std::vector<part_option> both{slower, reading};
+        std::vector<sub_graph_way> both{slower, reading};
         keep_pareto_optimal(both, runs);
         CHECK(both.size() == 2);
         both = {slower, reading};

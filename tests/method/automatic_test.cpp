@@ -116,7 +116,7 @@ TEST_CASE("a small share of the work is enough for a pass of evict") {
   const solution by_evict = evict(p);
   REQUIRE(by_evict.plan);
   automatic_options options;
-  options.run.work_limit = 80'000;
+  options.run.work_limit = 160'000;
   options.run.seed = 1;
   const solution s = automatic(p, options);
   check_valid(p, s);
@@ -218,14 +218,14 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
   automatic_options options;
   options.run.work_limit = 48'000;
   std::uint64_t limit = 0;
-  options.further = {{"oracle", [&](const problem& asked, const run_control& run) {
-                        limit = run.work_limit;
-                        solution s;
-                        CHECK(asked.budget() == p.budget());
-                        s.plan = known.plan;
-                        s.lower_bound = std::numeric_limits<double>::infinity();  // not believed
-                        return s;
-                      }}};
+  options.extra_solvers = {{"oracle", [&](const problem& asked, const run_control& run) {
+                              limit = run.work_limit;
+                              solution s;
+                              CHECK(asked.budget() == p.budget());
+                              s.plan = known.plan;
+                              s.lower_bound = std::numeric_limits<double>::infinity();  // not believed
+                              return s;
+                            }}};
   const solution s = automatic(p, options);
   check_valid(p, s);
   CHECK(s.time <= known.time);
@@ -247,9 +247,9 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
     return wrong;
   };
   CHECK_THROWS_AS((void)automatic(p, options), internal_error);
-  options.further = {{"empty", {}}};
+  options.extra_solvers = {{"empty", {}}};
   CHECK_THROWS_WITH_AS((void)automatic(p, options), "auto: the part \"empty\" has no solve", bad_argument);
-  options.further = {automatic_part_of(evict)};
+  options.extra_solvers = {automatic_part_of(evict)};
   CHECK(options.further[0].name == "evict");
   check_valid(p, automatic(p, options));
 }

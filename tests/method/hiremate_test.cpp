@@ -49,7 +49,7 @@ hiremate_options limited(std::uint64_t work) {
   options.moves = 60;
   options.chain_moves = 60;
   options.nodes = 10;
-  options.most_columns = 600;
+  options.max_columns = 600;
   options.run.work_limit = work == run_control::no_work_limit ? work : 16 * work;
   return options;
 }
@@ -143,8 +143,8 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
     CHECK(s.by.find("refined") == std::string::npos);
     mixed += is_mixed;
     if (!is_mixed)
-      for (const step_part& part : d.parts()) {
-        const part_runs runs(part);
+      for (const sub_graph& part : d.parts()) {
+        const sub_graph_runs runs(part);
         for (std::uint32_t t = 0; t < part.tensors.size(); ++t) sums += runs.is_forward_sum(t);
       }
     for (const figures& f : hierarchies_of(s)) {
@@ -245,13 +245,16 @@ TEST_CASE("options out of range are refused") {
     change(options);
     CHECK_THROWS_WITH_AS((void)hiremate_own(p, options), why, bad_argument);
   };
-  refused([](hiremate_options& o) { o.max_group = 1; }, "hiremate: max_group is 1; it must be at least 2");
-  refused([](hiremate_options& o) { o.max_top = 0; }, "hiremate: max_top is 0; it must be at least 1");
-  refused([](hiremate_options& o) { o.gap = -1; }, "hiremate: gap is -1.000000; it must not be negative");
-  refused([](hiremate_options& o) { o.most_columns = std::numeric_limits<double>::quiet_NaN(); },
-          "hiremate: most_columns is nan; it must not be negative");
-  refused([](hiremate_options& o) { o.slots = 0; }, "hiremate: slots is 0; it must be from 1 to 16777216");
-  refused([](hiremate_options& o) { o.max_stages = 0; }, "hiremate: max_stages is 0; it must be at least 1");
+  refused([](hiremate_options& o) { o.max_group = 1; },
+          "hiremate: max_group is 1; expected a whole number of at least 2");
+  refused([](hiremate_options& o) { o.max_top = 0; }, "hiremate: max_top is 0; expected a whole number of at least 1");
+  refused([](hiremate_options& o) { o.gap = -1; }, "hiremate: gap is -1; expected a number of at least 0");
+  refused([](hiremate_options& o) { o.max_columns = std::numeric_limits<double>::quiet_NaN(); },
+          "hiremate: max_columns is nan; expected a number of at least 0");
+  refused([](hiremate_options& o) { o.slots = 0; },
+          "hiremate: slots is 0; expected a whole number of at least 1, at most 16777216");
+  refused([](hiremate_options& o) { o.max_stages = 0; },
+          "hiremate: max_stages is 0; expected a whole number of at least 1");
 }
 
 TEST_CASE("trivial budgets: everything fits, nothing fits") {
@@ -290,7 +293,7 @@ TEST_CASE("figures of each level; a given hierarchy; like groups are solved once
   CHECK(whole(f, "groups") == static_cast<std::int64_t>(options.hierarchy->groups.size()) - 1);
   CHECK(whole(f, "depth") == options.hierarchy->depth());
   CHECK(whole(f, "top") == static_cast<std::int64_t>(options.hierarchy->children[0].size()));
-  CHECK(whole(f, "top_options") > whole(f, "top"));
+  CHECK(whole(f, "top_ways") > whole(f, "top"));
   CHECK(over_levels(f, "groups") == whole(f, "groups"));
   CHECK(over_levels(f, "distinct") < whole(f, "groups"));
   CHECK(over_levels(f, "reused") == 0);
@@ -316,7 +319,7 @@ TEST_CASE("each top solver alone, and each partition: `by` names it, and no othe
   for (const auto& [top, part] : tops) {
     hiremate_options options = limited(200'000);
     options.gap = 0;
-    options.most_columns = 6000;
+    options.max_columns = 6000;
     options.nodes = 3;
     options.top_solver = top;
     options.partition = hiremate_partition::cuts;
@@ -372,7 +375,7 @@ TEST_CASE("integer programs below the top level; the refused ones are counted an
   hiremate_options options = limited(run_control::no_work_limit);
   options.gap = 0;
   options.nodes = 1;
-  options.most_columns = 400;
+  options.max_columns = 400;
   options.max_group = 6;
   options.partition = hiremate_partition::h_partition;
   options.top_solver = hiremate_top::search_level;
@@ -380,7 +383,7 @@ TEST_CASE("integer programs below the top level; the refused ones are counted an
   const solution s = hiremate_own(p, options);
   test::check_answer(p, s);
   CHECK(over_levels(hierarchies_of(s)[0], "programs") > 0);
-  options.most_columns = 0;
+  options.max_columns = 0;
   const solution none = hiremate_own(p, options);
   const figures f = hierarchies_of(none)[0];
   CHECK(over_levels(f, "programs_refused") > 0);

@@ -76,7 +76,7 @@ TEST_CASE("larger random graphs: valid, and before memory is spent never worse f
       remat::test::check_answer(p, remat::rockmate(p, options));
       options.retain_rounds = 0;
       const solution with = remat::rockmate(p, options);
-      options.most_block = 0;
+      options.max_block = 0;
       const solution without = remat::rockmate(p, options);
       remat::test::check_answer(p, with);
       better += with.time < without.time;
@@ -93,7 +93,7 @@ TEST_CASE("options pay: the same chains without them are slower") {
     remat::rockmate_options options;
     options.block_effort = 6000;
     const solution with = remat::rockmate(p, options);
-    options.most_block = 0;
+    options.max_block = 0;
     const solution without = remat::rockmate(p, options);
     const double needed = p.graph().needed_time;
     CHECK(with.time - needed < 0.6 * (without.time - needed));
@@ -148,7 +148,7 @@ TEST_CASE("limits: stop, work, wall clock; bad options") {
   options.slots = 0;
   CHECK_THROWS_AS((void)remat::rockmate(p, options), remat::bad_argument);
   options = {};
-  options.options_per_stage = 1;
+  options.ways_per_stage = 1;
   CHECK_THROWS_AS((void)remat::rockmate(p, options), remat::bad_argument);
 }
 
@@ -191,12 +191,12 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(own.by == "rockmate");
   const remat::figures& figures = own.statistics.own;
   CHECK(*figures.find<double>("flat_time") == own.time);
-  CHECK(*figures.find<bool>("with_options"));
-  CHECK(*figures.find<std::int64_t>("chains_with_options") > 0);
+  CHECK(*figures.find<bool>("with_ways"));
+  CHECK(*figures.find<std::int64_t>("chains_with_ways") > 0);
   CHECK(*figures.find<std::int64_t>("chains_refused") > 0);
   CHECK(*figures.find<std::int64_t>("tables_refused") == 0);
-  CHECK(*figures.find<std::int64_t>("options_kept") <= *figures.find<std::int64_t>("options_found"));
-  CHECK(*figures.find<std::int64_t>("stage_options") > *figures.find<std::int64_t>("stages"));
+  CHECK(*figures.find<std::int64_t>("ways_kept") <= *figures.find<std::int64_t>("ways_found"));
+  CHECK(*figures.find<std::int64_t>("stage_ways") > *figures.find<std::int64_t>("stages"));
   options.improve = true;
   options.run.work_limit = 960'000;
   const solution better = remat::rockmate(p, options);

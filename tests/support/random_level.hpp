@@ -26,12 +26,12 @@ namespace remat::test {
     return static_cast<std::uint32_t>(p.bytes.size() - 1);
   };
   using variant = detail::level_problem::variant;
-  const auto finish = [&](variant v, std::uint32_t most_time) {
+  const auto finish = [&](variant v, std::uint32_t max_time) {
     for (auto* list : {&v.reads, &v.writes}) {
       std::sort(list->begin(), list->end());
       list->erase(std::unique(list->begin(), list->end()), list->end());
     }
-    v.time = 1 + below(most_time);
+    v.time = 1 + below(max_time);
     for (const std::uint32_t x : v.writes) v.peak_bytes += p.bytes[x];
     v.peak_bytes += below(4);
     if (!v.reads.empty() && below(3) == 0) {  // one of what it reads may be gone half-way

@@ -29,9 +29,9 @@ struct divided_step {
   }
   [[nodiscard]] bool mixed_sums() const { return detail::has_mixed_sums(whole.graph(), forward()); }
   /// All groups but the whole step.
-  [[nodiscard]] std::vector<detail::step_part> parts() const {
-    detail::part_extractor extract(whole.graph(), hierarchy);
-    std::vector<detail::step_part> out;
+  [[nodiscard]] std::vector<detail::sub_graph> parts() const {
+    detail::sub_graph_extractor extract(whole.graph(), hierarchy);
+    std::vector<detail::sub_graph> out;
     for (std::size_t g = 1; g < hierarchy.groups.size(); ++g) out.push_back(extract(g));
     return out;
   }

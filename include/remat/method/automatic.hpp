@@ -40,8 +40,9 @@ struct automatic_options {
   /// @{
   double gap = 0;
   /// @}
-  std::vector<automatic_part> further{};  ///< run after `hiremate`, each with its share of what is left of the limits
-  run_control run{};                      ///< limits, seed, threads, progress
+  std::vector<automatic_part>
+      extra_solvers{};  ///< run after `hiremate`, each with its share of what is left of the limits
+  run_control run{};    ///< limits, seed, threads, progress
 
   /// The records of the settings.
   static constexpr auto records() {
@@ -55,18 +56,18 @@ struct automatic_options {
 ///
 /// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
 /// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`. Then `rotor` and `rockmate` with `retain`, and
-/// `hiremate` with small integer programs: on graphs of 500 to 1,999 operations only where the best schedule is more
-/// than 0.3 % above the bound, and on larger graphs `hiremate` alone, with most of the limits. Then come those of
-/// `further`. Each part gets a share of what is left of the limits (`run_clock::part`). `refined` then starts from all
-/// schedules found, with all that is left. The solve ends as soon as a schedule is within `gap` of the bound, or the
-/// budget is proven infeasible.
+/// `hiremate` with small integer programs: on graphs of 500 to 1,999 operations only if the best schedule is more than
+/// 0.3 % above the bound, and on larger graphs `hiremate` alone, with most of the limits. Then come `extra_solvers`.
+/// Each part gets a share of what is left of the limits (`run_clock::part`). `refined` then starts from all schedules
+/// found, with all that is left. The solve ends as soon as a schedule is within `gap` of the bound, or the budget is
+/// proven infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its
 /// own `figures`. The answer is never slower than that of a part within its share. Its work is the sum of the parts'
 /// (figure `work` of each), and of nothing else. For a seed and a work limit the
 /// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and
-/// for a part of `further` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the
+/// for one of `extra_solvers` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the
 /// name of `auto`, the part as the stage.
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});

@@ -26,7 +26,7 @@ namespace detail {
 ///    options of the stages gives the schedules for all budgets (`hierarchy_chains`). The levels of cuts of a narrow
 ///    order of the forward operations are chains as well, where there are at most 20,000 of these.
 /// 3. From the bottom up, the options of each group, within a grid of peak and save budgets: by H-ILP, Rotor's program,
-///    TwRemat or `refined` on the sub-graph, as the rule says (`find_sub_graph_options`). Groups that are equal up to
+///    TwRemat or `refined` on the sub-graph, as the rule says (`find_sub_graph_ways`). Groups that are equal up to
 ///    renaming (and times) share them, and a cache keeps them for other budgets and graphs.
 /// 4. The top level, for the true budget: options by a price on saved bytes, the runs by eviction (`search_level`), and
 ///    the hierarchical integer program on the backend, from the best of these, where it is small enough. A graph
@@ -51,7 +51,7 @@ namespace detail {
 /// each sub-problem and each row of a table; the sub-solvers poll as their headers say.
 ///
 /// Throws `bad_argument` for a given hierarchy that is not one of the problem's graph (`check_hierarchy`), `max_group`
-/// below 2, `max_top`, `slots` or `max_stages` 0, `slots` above 2^24, and `gap` or `most_columns` that is
+/// below 2, `max_top`, `slots` or `max_stages` 0, `slots` above 2^24, and `gap` or `max_columns` that is
 /// negative or not a number.
 ///
 /// `solution::by`: "hiremate/PARTITION/chain" for Rotor's program, "hiremate/PARTITION/search_level" and
@@ -59,11 +59,11 @@ namespace detail {
 /// "given", and for chains also "narrow"; "hiremate/no_remat"; with `improve` also "hiremate/refined/…".
 ///
 /// Figures (`statistics.own`): `hierarchies`, a list, one for each hierarchy:
-/// - `partition`, `groups`, `depth`, `top` (children of the whole graph), `top_options` (of all of them), and
+/// - `partition`, `groups`, `depth`, `top` (children of the whole graph), `top_ways` (of all of them), and
 ///   `chains_alone` where "levels" has too many children for a top level;
 /// - `levels`, from the deepest up: `depth`, `groups`, `distinct` (up to renaming), `reused` (of these, from a cache),
 ///   `solves`, `proven`, `tables` (of Rotor's program), `tables_refused` (too large), `programs`, `programs_refused`
-///   (by `most_columns` or the limit on work), `cut_short` (distinct groups whose search a limit ended), `options`;
+///   (by `max_columns` or the limit on work), `cut_short` (distinct groups whose search a limit ended), `options`;
 ///   beside the list, `levels_left`, if a limit came before some level;
 /// - `chains`: see `hierarchy_chains::figures_of`; behind those of "levels" stand those of "narrow";
 /// - `search_level_time`, and `h_ilp`: `refused` (as above), `columns`, `rows`, `nodes`, `bound`, `gap`, `seconds`,

@@ -27,7 +27,7 @@ namespace remat {
 enum class sub_method : std::uint8_t {
   automatic,  ///< by the rule (`sub_method_rule`)
   h_ilp,      ///< the hierarchical integer program on the children, for each pair of budgets
-  rotor,      ///< Rotor's dynamic program on the children, one table for all memory sizes (`find_chain_options`)
+  rotor,      ///< Rotor's dynamic program on the children, one table for all memory sizes (`find_chain_ways`)
   twremat,    ///< TwRemat on the operations, for each pair of budgets
   refined     ///< bound, eviction, refinement and exact search on the operations, for each pair of budgets
 };
@@ -49,7 +49,7 @@ struct sub_graph_facts {
   std::size_t forward_operations = 0;  ///< of these, in the forward
   std::size_t children = 0;            ///< sub-graphs and single operations; 0: the sub-graph is not divided
   std::size_t groups = 0;              ///< of the children, sub-graphs
-  std::size_t child_options = 0;       ///< options of all children
+  std::size_t child_ways = 0;          ///< options of all children
   std::size_t copies = 1;  ///< sub-graphs of this solve that are equal to it up to renaming, itself included
 };
 
@@ -124,15 +124,15 @@ struct hiremate_options {
   std::uint32_t max_top = 30;
   hiremate_top top_solver = hiremate_top::automatic;
   sub_method sub_solver = sub_method::automatic;
-  std::size_t most_options = 12;
-  std::size_t level_options = 100;
+  std::size_t max_ways = 12;
+  std::size_t level_ways = 100;
   std::uint64_t moves = 4000;
   std::uint64_t chain_moves = 300;
   std::uint32_t slots = 500;
   std::size_t max_stages = 150;
   std::uint64_t chain_effort = 500'000;
   double gap = 1e-3;
-  double most_columns = 6'000;
+  double max_columns = 6'000;
   std::uint64_t nodes = 100;
   bool improve = false;
   /// @}
@@ -140,7 +140,7 @@ struct hiremate_options {
   /// A solver of sub-graphs of your own. If not empty, it takes the place of `sub_solver` and `rule`.
   sub_graph_solver own_sub_solver{};
   /// Shared by solves for several budgets, or of several graphs, with the same backend, `own_sub_solver`, `rule`,
-  /// `most_columns` and `nodes`: the cache does not tell these apart. Null: one for this solve (`make_way_cache`).
+  /// `max_columns` and `nodes`: the cache does not tell these apart. Null: one for this solve (`make_way_cache`).
   std::shared_ptr<way_cache> cache{};
   run_control run{};  ///< limits, seed, threads, progress
 
@@ -158,8 +158,8 @@ struct hiremate_options {
             .paper(hiremate_top::h_ilp),
         option("sub_solver", &o::sub_solver, "who finds the ways of sub-graphs; automatic: the rule says")
             .paper(sub_method::h_ilp),
-        option("most_options", &o::most_options, "of a sub-graph, at most"),
-        option("level_options", &o::level_options, "N_o: of all sub-graphs in one group together; each has at least 2"),
+        option("max_ways", &o::max_ways, "of a sub-graph, at most"),
+        option("level_ways", &o::level_ways, "N_o: of all sub-graphs in one group together; each has at least 2"),
         option("moves", &o::moves, "work of each pair of budgets of a sub-graph in a level that is no chain")
             .fast(1'000),
         option("chain_moves", &o::chain_moves, "the same, for the stages of chains").fast(100),
@@ -168,7 +168,7 @@ struct hiremate_options {
         option("chain_effort", &o::chain_effort, "largest sum of n · min(n, 200) over distinct stages of n operations")
             .fast(100'000),
         option("gap", &o::gap, "begin nothing with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01),
-        option("most_columns", &o::most_columns, "of the largest integer program that is begun").from(0),
+        option("max_columns", &o::max_columns, "of the largest integer program that is begun").from(0),
         option("nodes", &o::nodes, "of the search in an integer program, unless the only limit is one on time"),
         option("improve", &o::improve, "improve the schedule by eviction and refinement")};
   }

@@ -20,8 +20,8 @@ struct rockmate_options {
   /// @{
   std::uint32_t slots = 500;
   std::uint32_t max_stages = 100;
-  std::uint32_t most_block = 24;
-  std::uint32_t options_per_stage = 12;
+  std::uint32_t max_block = 24;
+  std::uint32_t ways_per_stage = 12;
   std::uint32_t peaks = 1;
   std::uint64_t moves = 300;
   /// A chain that would exceed it is given no ways. One unit takes some 15 µs.
@@ -42,8 +42,8 @@ struct rockmate_options {
     return std::tuple{
         option("slots", &o::slots, "that memory is counted in").from(1).to(1 << 24).fast(200),
         option("max_stages", &o::max_stages, "of a chain").from(1).fast(50),
-        option("most_block", &o::most_block, "forward operations of the largest block that is given ways").fast(12),
-        option("options_per_stage", &o::options_per_stage, "of a block, at most").from(2),
+        option("max_block", &o::max_block, "forward operations of the largest block that is given ways").fast(12),
+        option("ways_per_stage", &o::ways_per_stage, "of a block, at most").from(2),
         option("peaks", &o::peaks, "peak budgets that ways are found for, below the one that does not bind"),
         option("moves", &o::moves, "work of each budget of a block").fast(100),
         option("block_effort", &o::block_effort, "largest sum of the squared operations of distinct blocks")
@@ -62,7 +62,7 @@ struct rockmate_options {
 /// 1. Chains. The forward part is cut at all levels of `cut_levels`, at every second, third … cut of a level, and into
 ///    segments of about equal bytes. Fine chains come first, since their blocks are quick to solve.
 /// 2. Options. Blocks of a chain that are equal up to renaming and measured times are solved once. The options of a
-///    block are the fastest ways to run it within a grid of peak and save budgets (`find_options`), by bound, eviction,
+///    block are the fastest ways to run it within a grid of peak and save budgets (`find_ways`), by bound, eviction,
 ///    refinement and, for small blocks, exact search; the paper uses an integer program. They do not depend on the
 ///    budget of the step: with a `cache`, further budgets cost next to nothing.
 /// 3. The dynamic program, with all options of all blocks (`staged_ways`), for all budgets at once. The schedules are
@@ -85,10 +85,10 @@ struct rockmate_options {
 /// `solution::by`: "rockmate" for a table's schedule, "rockmate/no_remat"; with `retain_rounds` or `improve`
 /// "rockmate/retain" where memory was left to spend, and with `improve` "rockmate/refined/…".
 ///
-/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_options`; `chains_refused`, given no options
+/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_ways`; `chains_refused`, given no options
 /// for `block_effort` or for lack of work; `tables_refused`, left out for `table_bytes`; `blocks` of the chains with
-/// options, `distinct_blocks`, `solves` (budgets of blocks), `options_found` and of these `options_kept`; of the chain
-/// of the best table's schedule `with_options`, `stages`, `distinct_stages`, `stage_options` (of all its stages),
+/// options, `distinct_blocks`, `solves` (budgets of blocks), `ways_found` and of these `ways_kept`; of the chain
+/// of the best table's schedule `with_ways`, `stages`, `distinct_stages`, `stage_ways` (of all its stages),
 /// `slots`, `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the
 /// table grants) beside `flat_peak_bytes`. With `improve` also those of `remat::improve`.
 struct rockmate_solver {

@@ -53,10 +53,10 @@ TEST_CASE("options of stages make better schedules; like stages share them; ever
   REQUIRE(plain.has_schedule());
   CHECK((plain.by == "mine/levels/chain" || plain.by == "mine/repeats/chain"));
   solution best = plain;
-  chains.solve_with_options(clock, best, "mine");
+  chains.solve_with_ways(clock, best, "mine");
   CHECK(best.time <= plain.time);
-  CHECK(whole(chains.figures_of("levels"), "chains_with_options") +
-            whole(chains.figures_of("repeats"), "chains_with_options") >
+  CHECK(whole(chains.figures_of("levels"), "chains_with_ways") +
+            whole(chains.figures_of("repeats"), "chains_with_ways") >
         0);
   const double before = best.time;
   chains.solve_finer(clock, best, "mine");
@@ -67,7 +67,7 @@ TEST_CASE("options of stages make better schedules; like stages share them; ever
   for (const char* name : {"levels", "repeats"}) {
     const figures f = chains.figures_of(name);
     CHECK(whole(f, "chains") > 0);
-    CHECK(whole(f, "chains_with_options") <= whole(f, "chains"));
+    CHECK(whole(f, "chains_with_ways") <= whole(f, "chains"));
     if (f.find<double>("time")) {
       CHECK(*f.find<double>("time") >= best.time);
       CHECK(*f.find<double>("table_time") > 0);
@@ -82,12 +82,12 @@ TEST_CASE("nothing is left out silently") {
   run_control run;
   {
     hierarchy_chains_options options = quick();
-    options.most_effort = 0;
+    options.max_effort = 0;
     hierarchy_chains chains(p, options);
     chains.add("levels", partition_at_levels(p.graph()), true);
     run_clock clock(run);
     solution best;
-    chains.solve_with_options(clock, best, "mine");
+    chains.solve_with_ways(clock, best, "mine");
     const figures f = chains.figures_of("levels");
     CHECK(whole(f, "chains_refused") > 0);
     CHECK(whole(f, "solves") == 0);
@@ -111,7 +111,7 @@ TEST_CASE("nothing is left out silently") {
     run_clock clock(run);
     solution best;
     chains.solve_plain(clock, best, "mine");
-    chains.solve_with_options(clock, best, "mine");
+    chains.solve_with_ways(clock, best, "mine");
     const figures own = chains.figures_of("levels");
     CHECK(whole(own, "chains_left") == whole(own, "chains"));
   }

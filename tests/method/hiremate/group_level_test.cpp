@@ -22,10 +22,10 @@ TEST_CASE("a schedule of a group's level is one of the group as a problem of ope
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    part_extractor extract(d.whole.graph(), d.hierarchy);
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     for (std::size_t g = 1; g < d.hierarchy.groups.size(); ++g) {
-      const step_part part = extract(g);
-      const part_runs runs(part);
+      const sub_graph part = extract(g);
+      const sub_graph_runs runs(part);
       const std::vector<level_child> children = children_of(d.hierarchy, g, extract);
       const std::int64_t peak = d.whole.graph().baseline_peak * 2, save = runs.held_at_turn(runs.keep_everything());
       const group_level level(d.whole.graph(), children, runs, peak, save);

@@ -131,12 +131,12 @@ TEST_CASE("budgets and limits: nothing possible, nothing to do, stopped, too lar
   }
   const level_solution enough =
       hierarchical_ilp(branch_and_bound, p, 1'000'000, {.starts = {test::run_once(p, 0)}, .gap = 100});
-  CHECK(enough.message.find("good enough") != std::string::npos);
-  const level_solution large = hierarchical_ilp(branch_and_bound, p, tight, {.most_columns = 50});
-  CHECK(large.message.find("more than most_columns") != std::string::npos);
+  CHECK(enough.message.find("within the gap") != std::string::npos);
+  const level_solution large = hierarchical_ilp(branch_and_bound, p, tight, {.max_columns = 50});
+  CHECK(large.message.find("more than max_columns") != std::string::npos);
   CHECK(large.status == mip_status::no_solution);
-  const level_solution larger = hierarchical_ilp(branch_and_bound, p, tight, {.most_columns = 1});
-  CHECK(larger.message.find("more than most_columns") != std::string::npos);
+  const level_solution larger = hierarchical_ilp(branch_and_bound, p, tight, {.max_columns = 1});
+  CHECK(larger.message.find("more than max_columns") != std::string::npos);
 
   const level_solution nothing = hierarchical_ilp(branch_and_bound, level_problem{}, 0, {});
   CHECK(nothing.status == mip_status::optimal);
@@ -151,7 +151,7 @@ TEST_CASE("options that are impossible are refused") {
     options.gap = wrong;
     CHECK_THROWS_AS((void)hierarchical_ilp(branch_and_bound, p, 100, options), bad_argument);
     options = {};
-    options.most_columns = wrong;
+    options.max_columns = wrong;
     CHECK_THROWS_AS((void)hierarchical_ilp(branch_and_bound, p, 100, options), bad_argument);
   }
   CHECK_THROWS_AS(level_model(p, 100, {.at_most = std::nan("")}), bad_argument);

@@ -30,9 +30,9 @@ using namespace remat::detail;  // NOLINT: a test
 bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// Options of a part: everything kept, and what eviction makes of smaller and smaller budgets, random ones among them.
-std::vector<part_option> some_options(const step_part& part, std::uint64_t seed) {
-  const part_runs runs(part);
-  std::vector<part_option> out{runs.keep_everything()};
+std::vector<sub_graph_way> some_options(const sub_graph& part, std::uint64_t seed) {
+  const sub_graph_runs runs(part);
+  std::vector<sub_graph_way> out{runs.keep_everything()};
   std::int64_t everything = out[0].saved_bytes;
   for (const std::uint32_t t : out[0].backward_reads)
     if (runs.is_output(t)) everything += part.tensor[t].bytes;
@@ -52,16 +52,16 @@ std::vector<part_option> some_options(const step_part& part, std::uint64_t seed)
 }
 
 std::vector<level_child> children_with_options(const test::divided_step& d, std::size_t group, std::uint64_t seed) {
-  part_extractor extract(d.whole.graph(), d.hierarchy);
+  sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, group, extract);
-  for (level_child& c : children) c.options = some_options(c.part, seed);
+  for (level_child& c : children) c.ways = some_options(c.part, seed);
   return children;
 }
 
 std::vector<std::uint32_t> random_options(const std::vector<level_child>& children, std::mt19937_64& engine, int kind) {
   std::vector<std::uint32_t> option;
   for (const level_child& c : children) {
-    const auto n = static_cast<std::uint32_t>(c.options.size());
+    const auto n = static_cast<std::uint32_t>(c.ways.size());
     option.push_back(kind == 0 ? 0 : kind == 1 ? n - 1 : static_cast<std::uint32_t>(engine() % n));
   }
   return option;
@@ -123,14 +123,14 @@ TEST_CASE("children: every operation of the group is in one of them, with the op
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    part_extractor extract(d.whole.graph(), d.hierarchy);
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     for (std::size_t g = 0; g < d.hierarchy.groups.size(); ++g) {
       const std::vector<level_child> children = children_of(d.hierarchy, g, extract);
       REQUIRE(children.size() == d.hierarchy.children[g].size());
       std::vector<std::uint32_t> all, expected;
       for (const level_child& c : children) {
-        REQUIRE(c.options.size() == 1);
-        REQUIRE(c.options[0].forward.size() + c.options[0].backward.size() == c.part.operations.size());
+        REQUIRE(c.ways.size() == 1);
+        REQUIRE(c.ways[0].forward.size() + c.ways[0].backward.size() == c.part.operations.size());
         all.insert(all.end(), c.part.operations.begin(), c.part.operations.end());
       }
       for (const auto part : {d.hierarchy.forward(g), d.hierarchy.backward(g)})
@@ -158,21 +158,21 @@ TEST_CASE("random steps: schedules of the whole step's level are schedules of th
     REQUIRE_NOTHROW(require_valid(builder.level()));
     REQUIRE(builder.num_children() == children.size());
     for (const level_child& c : children) {
-      const part_runs runs(c.part);
+      const sub_graph_runs runs(c.part);
       for (std::uint32_t t = 0; t < c.part.tensors.size(); ++t) sums += runs.is_forward_sum(t);
     }
     ++steps;
     std::mt19937_64 engine(seed);
     for (int kind = 0; kind < 4; ++kind) {
       const std::vector<std::uint32_t> option = random_options(children, engine, kind);
-      const problem free = builder.with_options(option, problem::unlimited);
+      const problem free = builder.with_ways(option, problem::unlimited);
       const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
       for (int f = 0; f < 3; ++f) {
         INFO("options of kind ", kind, ", budget ", f);
         const std::int64_t budget = low + (high - low) * f / 2;
-        const solution s = evict(builder.with_options(option, budget), {.run = {.seed = seed}});
+        const solution s = evict(builder.with_ways(option, budget), {.run = {.seed = seed}});
         if (s.plan) check_expansion(d.whole, builder, option, true, s, careful);
-        const solution t = evict(builder.with_options(option, budget, false), {.run = {.seed = seed}});
+        const solution t = evict(builder.with_ways(option, budget, false), {.run = {.seed = seed}});
         if (t.plan) check_expansion(d.whole, builder, option, false, t, careless);
       }
     }
@@ -198,10 +198,10 @@ TEST_CASE("steps where the count was too low once") {
     std::mt19937_64 engine(seed);
     for (int trial = 0; trial < 20; ++trial) {
       const std::vector<std::uint32_t> option = random_options(children, engine, trial);
-      const problem free = builder.with_options(option, problem::unlimited);
+      const problem free = builder.with_ways(option, problem::unlimited);
       const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
       for (int f = 0; f < 6; ++f) {
-        const solution s = evict(builder.with_options(option, low + (high - low) * f / 5));
+        const solution s = evict(builder.with_ways(option, low + (high - low) * f / 5));
         INFO("seed ", seed, " trial ", trial);
         if (s.plan) check_expansion(d.whole, builder, option, true, s, seen);
       }
@@ -215,12 +215,12 @@ TEST_CASE("random steps: a schedule of a group's level is a schedule of the grou
   for (std::uint64_t seed = 0; seed < (long_run() ? 3000 : 400); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    part_extractor extract(d.whole.graph(), d.hierarchy);
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     for (std::size_t g = 1; g < d.hierarchy.groups.size(); ++g) {
       const std::vector<level_child> children = children_with_options(d, g, seed);
       if (children.size() < 2) continue;
-      const step_part part = extract(g);
-      const part_runs whole(part);
+      const sub_graph part = extract(g);
+      const sub_graph_runs whole(part);
       const problem free = whole.problem_within(whole.gradient_input_bytes(), 0).with_budget(problem::unlimited);
       const std::int64_t peak = free.graph().baseline_peak, save = peak / 2;
       const level_builder builder(d.whole.graph(), children, whole, peak, save);
@@ -229,7 +229,7 @@ TEST_CASE("random steps: a schedule of a group's level is a schedule of the grou
       ++groups;
       std::mt19937_64 engine(seed);
       const std::vector<std::uint32_t> option = random_options(children, engine, static_cast<int>(seed % 3));
-      const solution s = evict(builder.with_options(option, peak));
+      const solution s = evict(builder.with_ways(option, peak));
       if (!s.plan) continue;
       const auto choices = builder.choices_of(*s.plan, option);
       // Take and turn are the two runs in the middle, once each and in turn.
@@ -285,7 +285,7 @@ TEST_CASE("all options in the listed order: the listed order of the step") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    part_extractor extract(d.whole.graph(), d.hierarchy);
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     const std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
     const level_builder builder(d.whole.graph(), children);
     const std::vector<std::uint32_t> option(children.size(), 0);
@@ -318,11 +318,11 @@ TEST_CASE("options that keep the same after the same forward share what they kee
       before = builder.level().bytes.size();
     }
     for (level_child& c : children) {
-      const std::size_t n = c.options.size();
+      const std::size_t n = c.ways.size();
       for (std::size_t i = 0; i < n; ++i) {
-        part_option same = c.options[i];
+        sub_graph_way same = c.ways[i];
         same.backward_time += 1;
-        c.options.push_back(same);
+        c.ways.push_back(same);
         shared += !same.kept.empty();
         apart += same.kept.empty();
       }
@@ -335,7 +335,7 @@ TEST_CASE("options that keep the same after the same forward share what they kee
     for (std::uint32_t r = 0; r < builder.level().runs.size(); ++r)
       if (r >= children.size()) variants += builder.level().runs[r].variants.size();
     for (const level_child& c : children)
-      if (part_runs(c.part).num_forward() < c.part.operations.size()) options += c.options.size();
+      if (sub_graph_runs(c.part).num_forward() < c.part.operations.size()) options += c.ways.size();
     REQUIRE(variants == options);
   }
   CHECK(shared > 20);
@@ -347,19 +347,19 @@ TEST_CASE("bundled steps: the same") {
   for (const char* name : {"rk/gpt2-like-2l", "rk/fno1d", "rk/unet", "toy-skip-3", "gpt2-small-b8-s1024"}) {
     const test::divided_step d = test::divide(bundled(name), 20, 30);
     REQUIRE_FALSE(d.mixed_sums());
-    part_extractor extract(d.whole.graph(), d.hierarchy);
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
     for (level_child& c : children)
-      if (c.part.operations.size() > 4) c.options = some_options(c.part, 1);
+      if (c.part.operations.size() > 4) c.ways = some_options(c.part, 1);
     const level_builder builder(d.whole.graph(), children);
     REQUIRE_NOTHROW(require_valid(builder.level()));
     std::mt19937_64 engine(1);
     for (int kind = 0; kind < 3; ++kind) {
       const std::vector<std::uint32_t> option = random_options(children, engine, kind);
-      const problem free = builder.with_options(option, problem::unlimited);
+      const problem free = builder.with_ways(option, problem::unlimited);
       const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
       for (const int percent : {30, 60, 90}) {
-        const solution s = evict(builder.with_options(option, low + (high - low) / 100 * percent));
+        const solution s = evict(builder.with_ways(option, low + (high - low) / 100 * percent));
         INFO(std::string(name), " options of kind ", kind, " at ", percent, " %");
         if (s.plan) check_expansion(d.whole, builder, option, true, s, seen);
       }

@@ -38,12 +38,12 @@ TEST_CASE("the chosen option: a first run takes place, a run again only if a val
   const std::vector<double> low{0.2, 0.3}, high{0.2, 0.9};
   for (const bool first : {true, false}) {
     level_cell c = cell(2, first ? 2 : 1);
-    c.options = {{4, 0}, {7, 1}};
+    c.ways = {{4, 0}, {7, 1}};
     CHECK((c.chosen(low) != nullptr) == first);
     REQUIRE(c.chosen(high) != nullptr);
     CHECK(c.chosen(high)->variant == 7);
   }
   level_cell only = cell(0, 0);
-  only.options = {{3, level_cell::none}};
+  only.ways = {{3, level_cell::none}};
   CHECK(only.chosen(low)->variant == 3);
 }

@@ -37,17 +37,17 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// The children of the whole step; groups with their options.
 std::vector<level_child> children_of_step(const test::divided_step& d, std::uint64_t moves) {
-  part_extractor extract(d.whole.graph(), d.hierarchy);
+  sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
-  std::vector<step_part> parts;
+  std::vector<sub_graph> parts;
   for (const level_child& c : children) parts.push_back(c.part);
-  option_search search;
+  way_search search;
   search.moves = moves;
   search.max_budgets = 6;
-  search.max_options = 5;
+  search.max_ways = 5;
   run_clock clock({});
-  option_table table = find_options(parts, search, default_sub_solvers{}, clock);
-  for (std::size_t i = 0; i < children.size(); ++i) children[i].options = std::move(table.options[i]);
+  way_table table = find_ways(parts, search, default_sub_solvers{}, clock);
+  for (std::size_t i = 0; i < children.size(); ++i) children[i].ways = std::move(table.ways[i]);
   return children;
 }
 

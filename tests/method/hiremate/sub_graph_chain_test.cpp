@@ -49,22 +49,22 @@ problem tiny_chain(std::uint32_t layers, std::uint64_t seed) {
 }
 
 /// The part of layers 2 … L − 1.
-step_part inner_layers(const problem& p, std::uint32_t layers) {
+sub_graph inner_layers(const problem& p, std::uint32_t layers) {
   std::vector<std::uint32_t> order(p.graph().num_operations), part;
   for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
   for (std::uint32_t i = 2; i < layers; ++i) {
     part.push_back(i - 1);
     part.push_back(2 * layers + 1 - i);
   }
-  part_extractor extract(p.graph(), order, layers + 1);
+  sub_graph_extractor extract(p.graph(), order, layers + 1);
   return extract(std::move(part));
 }
 
 /// The time of the fastest option within the budgets.
-double fastest(const part_runs& runs, const std::vector<part_option>& options, const problem& within,
+double fastest(const sub_graph_runs& runs, const std::vector<sub_graph_way>& ways, const problem& within,
                std::int64_t save) {
   double least = std::numeric_limits<double>::infinity();
-  for (const part_option& o : options) {
+  for (const sub_graph_way& o : options) {
     if (runs.held_at_turn(o) > save) continue;
     std::vector<std::uint32_t> order;
     for (const std::uint32_t k : o.forward) order.push_back(k);
@@ -83,15 +83,15 @@ TEST_CASE("tiny chains, against exhaustive search: never faster than the optimum
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const std::uint32_t layers = 4 + static_cast<std::uint32_t>(seed % 3);
     const problem p = tiny_chain(layers, seed * 2654435761U);
-    const step_part part = inner_layers(p, layers);
-    const part_runs runs(part);
+    const sub_graph part = inner_layers(p, layers);
+    const sub_graph_runs runs(part);
     run_control run;
     run_clock clock(run);
-    part_chain_search search;
+    sub_graph_chain_search search;
     search.slots = 1000;
     search.turns = 40;
-    search.most_options = 100;
-    const part_chain_result r = find_chain_options(part, {}, search, clock);
+    search.max_ways = 100;
+    const sub_graph_chain_result r = find_chain_ways(part, {}, search, clock);
     INFO("seed ", seed, ", ", layers, " layers");
     REQUIRE(r.whole);
     REQUIRE(r.tables > 0);
@@ -101,7 +101,7 @@ TEST_CASE("tiny chains, against exhaustive search: never faster than the optimum
       // A peak budget that does not bind, and one between.
       for (const std::int64_t peak : {p.graph().baseline_peak, p.graph().baseline_peak * 2 / 3}) {
         const problem within = runs.problem_within(peak, std::min(save, peak));
-        const double least = test::least_time(within), ours = fastest(runs, r.options, within, save);
+        const double least = test::least_time(within), ours = fastest(runs, r.ways, within, save);
         REQUIRE(ours >= least * (1 - 1e-12));
         if (least == std::numeric_limits<double>::infinity()) continue;
         ++optima;
@@ -120,13 +120,13 @@ TEST_CASE("options are as they are measured; those of segments are used; a stop 
   for (std::uint64_t seed = 0; seed < 80; ++seed) {
     const std::uint32_t layers = 6;
     const problem p = tiny_chain(layers, seed * 40503U);
-    const step_part part = inner_layers(p, layers);
-    const part_runs runs(part);
+    const sub_graph part = inner_layers(p, layers);
+    const sub_graph_runs runs(part);
     // Each layer is a segment, with the way that keeps nothing.
-    std::vector<part_segment> segments;
+    std::vector<sub_graph_segment> segments;
     const auto inner = static_cast<std::uint32_t>(part.operations.size() / 2);
     for (std::uint32_t i = 0; i < inner; ++i) {
-      part_segment s;
+      sub_graph_segment s;
       s.forward_end = i + 1;
       s.backward = {2 * inner - 1 - i};
       s.ways.push_back({{i}, {i, 2 * inner - 1 - i}});
@@ -134,29 +134,29 @@ TEST_CASE("options are as they are measured; those of segments are used; a stop 
     }
     run_control run;
     run_clock clock(run);
-    const part_chain_result r = find_chain_options(part, segments, {}, clock);
+    const sub_graph_chain_result r = find_chain_ways(part, segments, {}, clock);
     INFO("seed ", seed);
     CHECK(r.unmatched == 0);
     CHECK(r.stages >= inner);
-    REQUIRE(!r.options.empty());
-    CHECK(r.options.size() <= part_chain_search{}.most_options);
-    for (const part_option& o : r.options) {
+    REQUIRE(!r.ways.empty());
+    CHECK(r.ways.size() <= sub_graph_chain_search{}.max_ways);
+    for (const sub_graph_way& o : r.ways) {
       const auto measured = runs.measure(o.forward, o.backward);
       REQUIRE(measured);
       CHECK(measured->time() == o.time());
       CHECK(measured->saved_bytes == o.saved_bytes);
     }
-    divided += r.options.size() > 1;
+    divided += r.ways.size() > 1;
     // Segments with other backward operations than the stages have are not used, and are counted.
     std::swap(segments.front().backward, segments.back().backward);
-    CHECK(find_chain_options(part, segments, {}, clock).unmatched > 0);
+    CHECK(find_chain_ways(part, segments, {}, clock).unmatched > 0);
     std::stop_source source;
     source.request_stop();
     run.stop = source.get_token();
     run_clock cancelled(run);
-    const part_chain_result stopped = find_chain_options(part, segments, {}, cancelled);
+    const sub_graph_chain_result stopped = find_chain_ways(part, segments, {}, cancelled);
     CHECK(!stopped.whole);
-    CHECK(stopped.options.size() == 1);
+    CHECK(stopped.ways.size() == 1);
   }
   CHECK(divided > 60);
 }
@@ -166,17 +166,17 @@ TEST_CASE("random parts: legal options, one of which keeps everything") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const step_part& part : d.parts()) {
-      const part_runs runs(part);
+    for (const sub_graph& part : d.parts()) {
+      const sub_graph_runs runs(part);
       run_control run;
       run_clock clock(run);
-      const part_chain_result r = find_chain_options(part, {}, {}, clock);
-      REQUIRE(!r.options.empty());
+      const sub_graph_chain_result r = find_chain_ways(part, {}, {}, clock);
+      REQUIRE(!r.ways.empty());
       const double all = runs.keep_everything().time();
-      REQUIRE(std::any_of(r.options.begin(), r.options.end(),
-                          [&](const part_option& o) { return o.time() <= all * (1 + 1e-12); }));
+      REQUIRE(std::any_of(r.ways.begin(), r.ways.end(),
+                          [&](const sub_graph_way& o) { return o.time() <= all * (1 + 1e-12); }));
       ++parts;
-      options += r.options.size();
+      options += r.ways.size();
     }
   }
   CHECK(parts > 50);
@@ -185,11 +185,11 @@ TEST_CASE("random parts: legal options, one of which keeps everything") {
 
 TEST_CASE("searches out of range are refused") {
   const problem p = tiny_chain(4, 1);
-  const step_part part = inner_layers(p, 4);
+  const sub_graph part = inner_layers(p, 4);
   run_control run;
   run_clock clock(run);
-  part_chain_search search;
+  sub_graph_chain_search search;
   search.turns = 0;
-  CHECK_THROWS_WITH_AS((void)find_chain_options(part, {}, search, clock),
-                       "find_chain_options: slots, turns and most_stages must be at least 1", bad_argument);
+  CHECK_THROWS_WITH_AS((void)find_chain_ways(part, {}, search, clock),
+                       "find_chain_ways: slots, turns and max_stages must be at least 1", bad_argument);
 }

@@ -23,9 +23,9 @@ using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
 
 /// The groups of the deepest level of a hierarchy, with their children.
-std::vector<sub_graph> deepest_groups(const flat_graph& g, const operation_hierarchy& h) {
-  part_extractor extract(g, h);
-  std::vector<sub_graph> out;
+std::vector<divided_sub_graph> deepest_groups(const flat_graph& g, const operation_hierarchy& h) {
+  sub_graph_extractor extract(g, h);
+  std::vector<divided_sub_graph> out;
   for (std::size_t k = 1; k < h.groups.size(); ++k)
     if (h.groups[k].depth == h.depth()) out.push_back({extract(k), children_of(h, k, extract)});
   return out;
@@ -39,22 +39,22 @@ sub_graph_search by(sub_method method, std::uint64_t moves = 50) {
   return search;
 }
 
-sub_graph_table find(const problem& p, const std::vector<sub_graph>& wanted, const sub_graph_search& search,
+sub_graph_table find(const problem& p, const std::vector<divided_sub_graph>& wanted, const sub_graph_search& search,
                      unsigned threads = 1, std::uint64_t work = 1'000'000) {
   run_control run;
   run.threads = threads;
   run.work_limit = 16 * work;
   run_clock clock(run);
-  return find_sub_graph_options(p.graph(), wanted, search, clock);
+  return find_sub_graph_ways(p.graph(), wanted, search, clock);
 }
 
-void check_options(const std::vector<sub_graph>& wanted, const sub_graph_table& table, std::size_t most) {
-  REQUIRE(table.options.size() == wanted.size());
+void check_options(const std::vector<divided_sub_graph>& wanted, const sub_graph_table& table, std::size_t most) {
+  REQUIRE(table.ways.size() == wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const part_runs runs(wanted[i].part);
-    REQUIRE(!table.options[i].empty());
-    REQUIRE(table.options[i].size() <= most);
-    for (const part_option& o : table.options[i]) {
+    const sub_graph_runs runs(wanted[i].part);
+    REQUIRE(!table.ways[i].empty());
+    REQUIRE(table.ways[i].size() <= most);
+    for (const sub_graph_way& o : table.ways[i]) {
       const auto measured = runs.measure(o.forward, o.backward);
       REQUIRE(measured);
       REQUIRE(measured->time() == o.time());
@@ -65,10 +65,10 @@ void check_options(const std::vector<sub_graph>& wanted, const sub_graph_table& 
 
 /// The same ways to run every sub-graph, in the same order.
 bool are_equal(const sub_graph_table& a, const sub_graph_table& b) {
-  return std::equal(a.options.begin(), a.options.end(), b.options.begin(), b.options.end(),
-                    [](const std::vector<part_option>& x, const std::vector<part_option>& y) {
+  return std::equal(a.ways.begin(), a.ways.end(), b.ways.begin(), b.ways.end(),
+                    [](const std::vector<sub_graph_way>& x, const std::vector<sub_graph_way>& y) {
                       return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                                        [](const part_option& k, const part_option& l) {
+                                        [](const sub_graph_way& k, const sub_graph_way& l) {
                                           return k.forward == l.forward && k.backward == l.backward;
                                         });
                     });
@@ -94,24 +94,24 @@ TEST_CASE("every method gives options that are as they are measured; like sub-gr
   partition_options dividing;
   dividing.max_group = 8;
   const operation_hierarchy h = partition_at_repeats(p.graph(), dividing);
-  const std::vector<sub_graph> wanted = deepest_groups(p.graph(), h);
+  const std::vector<divided_sub_graph> wanted = deepest_groups(p.graph(), h);
   REQUIRE(wanted.size() >= 6);
   for (const sub_method method : {sub_method::rotor, sub_method::twremat, sub_method::refined, sub_method::automatic}) {
     const sub_graph_table table = find(p, wanted, by(method));
     INFO(std::string(to_string(method)));
-    check_options(wanted, table, sub_graph_search{}.most_options);
+    check_options(wanted, table, sub_graph_search{}.max_ways);
     CHECK(table.distinct < wanted.size());
     CHECK(table.solves > 0);
     CHECK((table.tables > 0) == (method == sub_method::rotor));
     CHECK(table.programs == 0);
-    CHECK(std::any_of(table.options.begin(), table.options.end(), [](const auto& o) { return o.size() > 1; }));
+    CHECK(std::any_of(table.ways.begin(), table.ways.end(), [](const auto& o) { return o.size() > 1; }));
     // One sub-graph of each class takes as many solves as all of them.
-    const part_classes classes = [&] {
-      std::vector<step_part> parts;
-      for (const sub_graph& s : wanted) parts.push_back(s.part);
+    const sub_graph_classes classes = [&] {
+      std::vector<sub_graph> parts;
+      for (const divided_sub_graph& s : wanted) parts.push_back(s.part);
       return classify(parts, way_cache::likeness());
     }();
-    std::vector<sub_graph> one_each;
+    std::vector<divided_sub_graph> one_each;
     for (const std::uint32_t i : classes.representative) one_each.push_back(wanted[i]);
     const sub_graph_table again = find(p, one_each, by(method));
     CHECK(again.solves == table.solves);
@@ -123,7 +123,7 @@ TEST_CASE("integer programs: solved on the backend, refused by their columns, Ro
   const problem p = test::stack_problem(test::stack_kind::residual, 4);
   partition_options dividing;
   dividing.max_group = 5;
-  const std::vector<sub_graph> wanted = deepest_groups(p.graph(), h_partition(p.graph(), dividing));
+  const std::vector<divided_sub_graph> wanted = deepest_groups(p.graph(), h_partition(p.graph(), dividing));
   REQUIRE(!wanted.empty());
   sub_graph_search search = by(sub_method::h_ilp);
   CHECK(find(p, wanted, search).tables > 0);
@@ -131,11 +131,11 @@ TEST_CASE("integer programs: solved on the backend, refused by their columns, Ro
   search.backend = backend;
   search.nodes = 2;
   const sub_graph_table solved = find(p, wanted, search);
-  check_options(wanted, solved, search.most_options);
+  check_options(wanted, solved, search.max_ways);
   CHECK(solved.tables == 0);
   CHECK(solved.programs >= backend.calls);
   CHECK(backend.calls > 0);
-  search.most_columns = 0;
+  search.max_columns = 0;
   const sub_graph_table refused = find(p, wanted, search);
   CHECK(refused.refused > 0);
   CHECK(refused.refused <= refused.programs);
@@ -143,7 +143,7 @@ TEST_CASE("integer programs: solved on the backend, refused by their columns, Ro
 
 TEST_CASE("the rule sees the facts; several methods compete; an empty list leaves one option") {
   const problem p = test::stack_problem(test::stack_kind::dense, 5);
-  const std::vector<sub_graph> wanted = deepest_groups(p.graph(), partition_at_cuts(p.graph()));
+  const std::vector<divided_sub_graph> wanted = deepest_groups(p.graph(), partition_at_cuts(p.graph()));
   REQUIRE(!wanted.empty());
   sub_graph_search search = by(sub_method::refined);
   std::size_t copies = 0, asked = 0;
@@ -163,14 +163,14 @@ TEST_CASE("the rule sees the facts; several methods compete; an empty list leave
   search.rule = [](const sub_graph_facts&) { return std::vector<sub_method>{}; };
   const sub_graph_table none = find(p, wanted, search);
   CHECK(none.solves == 0);
-  for (const auto& options : none.options) CHECK(options.size() == 1);
+  for (const auto& options : none.ways) CHECK(options.size() == 1);
 }
 
 TEST_CASE("integer programs under a work limit: the same options for any number of threads") {
   const problem p = test::stack_problem(test::stack_kind::u_net, 6);
   partition_options dividing;
   dividing.max_group = 10;
-  const std::vector<sub_graph> wanted = deepest_groups(p.graph(), h_partition(p.graph(), dividing));
+  const std::vector<divided_sub_graph> wanted = deepest_groups(p.graph(), h_partition(p.graph(), dividing));
   sub_graph_search search = by(sub_method::h_ilp);
   search.peaks = 2;
   search.nodes = 1'000'000;  // the work binds first
@@ -189,7 +189,7 @@ TEST_CASE("integer programs under a work limit: the same options for any number 
 
 TEST_CASE("the same options for any number of threads; caches; a stop") {
   const problem p = test::stack_problem(test::stack_kind::encoder_decoder, 4);
-  const std::vector<sub_graph> wanted = deepest_groups(p.graph(), partition_at_cuts(p.graph()));
+  const std::vector<divided_sub_graph> wanted = deepest_groups(p.graph(), partition_at_cuts(p.graph()));
   sub_graph_search search = by(sub_method::automatic);
   const sub_graph_table one = find(p, wanted, search, 1), two = find(p, wanted, search, 2);
   CHECK(are_equal(one, two));
@@ -204,7 +204,7 @@ TEST_CASE("the same options for any number of threads; caches; a stop") {
   run_control run;
   run.stop = source.get_token();
   run_clock clock(run);
-  const sub_graph_table stopped = find_sub_graph_options(p.graph(), wanted, search, clock);
+  const sub_graph_table stopped = find_sub_graph_ways(p.graph(), wanted, search, clock);
   CHECK(stopped.cut_short > 0);
-  check_options(wanted, stopped, search.most_options);
+  check_options(wanted, stopped, search.max_ways);
 }

@@ -18,10 +18,10 @@ struct repeat {
   std::size_t period = 0;  ///< 0: there is none
 };
 
-/// The repeat of most items in [begin, end) of `kinds`, with a period of `least_period` to `most_period`; of equal ones
-/// that of the shortest period, then the first. It has at least two periods. O((end - begin) · most_period) time.
+/// The repeat of most items in [begin, end) of `kinds`, with a period of `least_period` to `max_period`; of equal ones
+/// that of the shortest period, then the first. It has at least two periods. O((end - begin) · max_period) time.
 [[nodiscard]] repeat longest_repeat(std::span<const std::uint64_t> kinds, std::size_t begin, std::size_t end,
-                                    std::size_t least_period, std::size_t most_period);
+                                    std::size_t least_period, std::size_t max_period);
 
 /// The place in the period at which `r` should be cut: the fewest bytes cross there, on average over its whole periods.
 /// `crossing[i]` are the bytes that cross between items i - 1 and i. O(end - begin) time.

@@ -16,24 +16,24 @@
 namespace remat::detail {
 
 /// How options are searched for.
-struct option_search {
+struct way_search {
   std::uint32_t peaks = 3;             ///< peak budgets below the one that does not bind
   std::size_t max_budgets = 20;        ///< save budgets for each peak budget
-  std::size_t max_options = 12;        ///< of a part, spread over saved bytes
+  std::size_t max_ways = 12;           ///< of a part, spread over saved bytes
   std::uint64_t moves = 4000;          ///< work limit of the thorough solver, for each pair of budgets
   std::uint64_t solvers_key = 0;       ///< tells options of different solvers apart in the cache
   std::shared_ptr<way_cache> cache{};  ///< options are looked up and kept there; null: no cache
 };
 
 /// The options of several parts.
-struct option_table {
-  std::vector<std::vector<detail::part_option>> options{};  ///< of a part, in its own indices, by falling saved bytes
-  std::size_t distinct = 0;                                 ///< parts that differ by more than names and times
-  std::size_t reused = 0;                                   ///< of these, known from the cache
-  std::size_t solves = 0;                                   ///< problems that were solved
+struct way_table {
+  std::vector<std::vector<detail::sub_graph_way>> ways{};  ///< of a part, in its own indices, by falling saved bytes
+  std::size_t distinct = 0;                                ///< parts that differ by more than names and times
+  std::size_t reused = 0;                                  ///< of these, known from the cache
+  std::size_t solves = 0;                                  ///< problems that were solved
   std::size_t proven = 0;                   ///< of these, solved to a proven optimum or proven infeasible
   std::size_t found = 0;                    ///< options of the solved parts, before any was dropped
-  std::size_t kept = 0;                     ///< of these: not dominated, and within `most_options`
+  std::size_t kept = 0;                     ///< of these: not dominated, and within `max_ways`
   std::size_t cut_short = 0;                ///< distinct parts whose search a limit ended early
   std::uint64_t work = 0;                   ///< of all solves
   stop_reason stopped = stop_reason::none;  ///< the limit that cut the search short; `none` if no limit did
@@ -49,8 +49,8 @@ struct option_table {
 /// work is spent has fewer options. Polls before each problem; the sub-solvers keep the time limit and the stop token
 /// themselves.
 template <sub_solver_set Solvers>
-[[nodiscard]] option_table find_options(std::span<const step_part> parts, const option_search& search,
-                                        const Solvers& solvers, run_clock& clock);
+[[nodiscard]] way_table find_ways(std::span<const sub_graph> parts, const way_search& search, const Solvers& solvers,
+                                  run_clock& clock);
 
 }  // namespace remat::detail
 

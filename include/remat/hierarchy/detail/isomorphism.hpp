@@ -15,7 +15,7 @@
 namespace remat::detail {
 
 /// A part of a graph: some operations, the tensors that they read or write, and the roles of these tensors.
-struct step_part {
+struct sub_graph {
   /// The properties of an operation. Operations that can be exchanged have equal ones.
   struct operation_traits {
     double time = 0;             ///< in the cost model's unit
@@ -48,22 +48,23 @@ struct step_part {
 
 /// Extracts parts of a graph. A call takes O(operations of the part + their reads and writes + producers and consumers
 /// of their tensors) time; arrays of the graph's size are kept between the calls. Not for several threads at once.
-class part_extractor {
+class sub_graph_extractor {
  public:
   /// Keeps references to the graph and to `h`, which says which operations are forward.
-  part_extractor(const flat_graph& g, const operation_hierarchy& h) : part_extractor(g, h.order, h.num_forward) {
+  sub_graph_extractor(const flat_graph& g, const operation_hierarchy& h)
+      : sub_graph_extractor(g, h.order, h.num_forward) {
     hierarchy_ = &h;
   }
   /// Without groups. `order` is any topological order of the needed operations, the first `num_forward` of which are
   /// forward.
-  part_extractor(const flat_graph& g, std::span<const std::uint32_t> order, std::uint32_t num_forward);
+  sub_graph_extractor(const flat_graph& g, std::span<const std::uint32_t> order, std::uint32_t num_forward);
 
   /// Forward and backward of a group. Precondition: the extractor was made with a hierarchy.
-  [[nodiscard]] step_part operator()(std::size_t group);
+  [[nodiscard]] sub_graph operator()(std::size_t group);
 
   /// The part of these operations, which may be listed in any order. Throws `bad_argument` for an operation that is not
   /// needed or is listed twice.
-  [[nodiscard]] step_part operator()(std::vector<std::uint32_t> operations);
+  [[nodiscard]] sub_graph operator()(std::vector<std::uint32_t> operations);
 
  private:
   static constexpr std::uint32_t none = operation_hierarchy::none;
@@ -81,46 +82,46 @@ struct isomorphism_options {
   /// Compare times. Measured times of equal operations differ slightly; false ignores them.
   bool times = true;
   /// Refinements after which the search gives up and calls two parts different, without a proof.
-  std::uint32_t most_refinements = 10'000;
+  std::uint32_t max_refinements = 10'000;
 };
 
 /// Operation and tensor of one part → those of another part, in indices of their lists.
-struct part_mapping {
+struct sub_graph_mapping {
   std::vector<std::uint32_t> operation{};  ///< place of an operation in one part → its place in the other
   std::vector<std::uint32_t> tensor{};     ///< place of a tensor in one part → its place in the other
 };
 
 /// A hash of a part that does not depend on names: equal for parts that are equal up to renaming, and rarely equal for
 /// others. O((reads and writes) · log · sweeps) time, mostly with two or three sweeps.
-[[nodiscard]] std::uint64_t fingerprint(const step_part& p, const isomorphism_options& options = {});
+[[nodiscard]] std::uint64_t fingerprint(const sub_graph& p, const isomorphism_options& options = {});
 
 /// Finds a mapping of `a` onto `b` under which properties, reads and writes are the same. A schedule of one part is
 /// then a schedule of the other, with the same memory at each step, and the same time unless `options.times` is false.
 ///
 /// Color refinement with backtracking; every returned mapping has been verified. Parts of training graphs need choices
-/// only among equal branches, where the first choice is right. After `most_refinements` the search returns nothing: the
+/// only among equal branches, where the first choice is right. After `max_refinements` the search returns nothing: the
 /// caller then solves an equal part a second time, which costs time and changes no answer.
-[[nodiscard]] std::optional<part_mapping> find_isomorphism(const step_part& a, const step_part& b,
-                                                           const isomorphism_options& options = {});
+[[nodiscard]] std::optional<sub_graph_mapping> find_isomorphism(const sub_graph& a, const sub_graph& b,
+                                                                const isomorphism_options& options = {});
 
 /// Translates a schedule of part `a` to part `b`. Throws `bad_argument` for an operation or tensor that is not of `a`.
-[[nodiscard]] schedule translate(const schedule& plan, const step_part& a, const step_part& b,
-                                 const part_mapping& mapping);
+[[nodiscard]] schedule translate(const schedule& plan, const sub_graph& a, const sub_graph& b,
+                                 const sub_graph_mapping& mapping);
 
 /// Classes of parts that are equal up to renaming.
-struct part_classes {
-  std::vector<std::uint32_t> class_of{};          ///< part → class; classes are numbered by their first part
-  std::vector<std::uint32_t> representative{};    ///< class → its first part
-  std::vector<part_mapping> to_representative{};  ///< part → its mapping onto the representative
+struct sub_graph_classes {
+  std::vector<std::uint32_t> class_of{};               ///< part → class; classes are numbered by their first part
+  std::vector<std::uint32_t> representative{};         ///< class → its first part
+  std::vector<sub_graph_mapping> to_representative{};  ///< part → its mapping onto the representative
 };
 
 /// Groups parts that are equal up to renaming. O(sum over the parts of their reads and writes · log) time, apart from
 /// choices (see `find_isomorphism`).
-[[nodiscard]] part_classes classify(std::span<const step_part> parts, const isomorphism_options& options = {});
+[[nodiscard]] sub_graph_classes classify(std::span<const sub_graph> parts, const isomorphism_options& options = {});
 
 /// Classes of the groups of a hierarchy: the parts are the groups, by index.
-struct group_classes : part_classes {
-  std::vector<step_part> part{};  ///< class → the representative, as `part_extractor` gives it
+struct group_classes : sub_graph_classes {
+  std::vector<sub_graph> part{};  ///< class → the representative, as `sub_graph_extractor` gives it
 };
 
 /// \overload

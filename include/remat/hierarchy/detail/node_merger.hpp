@@ -54,8 +54,8 @@ class node_merger {
               grouping& groups);
 
   /// Merges `parts`, which are in a topological order. Tensors that forward operations outside of them make or read are
-  /// inputs and outputs. Returns the atoms that are left: at most `most_left`, or a pure sequence.
-  std::vector<std::uint32_t> run(std::vector<part> parts, std::uint32_t most_left);
+  /// inputs and outputs. Returns the atoms that are left: at most `max_left`, or a pure sequence.
+  std::vector<std::uint32_t> run(std::vector<part> parts, std::uint32_t max_left);
 
   /// The work so far: nodes that were looked at for a candidate, makers and readers that were visited, and places in
   /// the order that were filled anew.
@@ -242,11 +242,11 @@ class node_merger {
   std::uint32_t max_group_;
   double alpha_;
   grouping& groups_;
-  std::uint32_t most_left_ = 0, cap_ = 0;
+  std::uint32_t max_left_ = 0, cap_ = 0;
   std::uint64_t limit_ = 0;  // operations of a node
   std::uint64_t work_ = 0;
   std::vector<part> parts_;  // the atoms of this level, and behind them the groups of the pieces
-  std::vector<std::uint64_t> part_kind_;
+  std::vector<std::uint64_t> sub_graph_kind_;
   std::vector<node> nodes_;
   std::uint32_t alive_ = 0;
   std::vector<std::vector<std::uint32_t>> makers_, readers_;  // of a tensor: nodes

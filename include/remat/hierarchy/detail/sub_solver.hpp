@@ -36,11 +36,12 @@ struct sub_solution {
 /// - `s.thorough(p, starts, run)` searches from `starts` (schedules that do not fit the budget are ignored) until its
 ///   bound is met or a limit is reached.
 /// - `s.tight(p, run)` is for tight budgets, if `thorough` ends far from its bound; called only if `s.has_tight()`.
-/// - `s.starts(i, runs, peak, save, clock)` gives schedules of `part_runs::problem_within(peak, save)` to start from,
+/// - `s.starts(i, runs, peak, save, clock)` gives schedules of `sub_graph_runs::problem_within(peak, save)` to start
+/// from,
 ///   for part i. It counts its work on the clock, and stops when that says so.
 template <class S>
 concept sub_solver_set = requires(const S& s, const problem& p, std::span<const schedule> starts,
-                                  const run_control& run, std::size_t i, const part_runs& runs, std::int64_t bytes,
+                                  const run_control& run, std::size_t i, const sub_graph_runs& runs, std::int64_t bytes,
                                   run_clock& clock) {
   { s.thorough(p, starts, run) } -> std::same_as<sub_solution>;
   { s.has_tight() } -> std::same_as<bool>;

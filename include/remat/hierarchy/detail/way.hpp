@@ -19,7 +19,7 @@ namespace remat::detail {
 ///
 /// Below, *others* are the operations outside of the part. Bytes that others hold are not counted: the inputs of the
 /// part; while its backward runs, the outputs of its forward; and gradients that others read as well.
-struct part_option {
+struct sub_graph_way {
   /// The peak of a stretch that begins when the part has read some tensors of others for the last time.
   struct stretch {
     std::int64_t bytes = 0;             ///< the peak, where the tensors of `gone` are counted as resident
@@ -59,13 +59,13 @@ struct part_option {
 /// forward; an operation *turn*, which makes the gradients that come from others; its backward. Inputs from others are
 /// always resident. The turn has a workspace of (peak budget − save budget), so that no more than the save budget is
 /// held at the turn. Every solver of problems can so find options.
-class part_runs {
+class sub_graph_runs {
  public:
   /// Keeps a reference to `part`. O(size of the part) time.
-  explicit part_runs(const step_part& part);
+  explicit sub_graph_runs(const sub_graph& part);
 
   /// The part that the constructor was given.
-  [[nodiscard]] const step_part& part() const noexcept { return part_; }
+  [[nodiscard]] const sub_graph& part() const noexcept { return part_; }
   /// The operations [0, num_forward()) are forward.
   [[nodiscard]] std::uint32_t num_forward() const noexcept { return num_forward_; }
   /// True when some operation of the forward must not run twice; the forward as a whole then runs once.
@@ -76,16 +76,16 @@ class part_runs {
   [[nodiscard]] bool is_output(std::uint32_t t) const noexcept;
   /// True when the backward makes tensor t or adds to it, and others read it.
   [[nodiscard]] bool is_gradient_output(std::uint32_t t) const noexcept {
-    return (role_[t] & made_by_backward) != 0 && others(t) >= step_part::read_by_forward;
+    return (role_[t] & made_by_backward) != 0 && others(t) >= sub_graph::read_by_forward;
   }
   /// True when the backward reads tensor t, and others make it or add to it in their backward.
   [[nodiscard]] bool is_gradient_input(std::uint32_t t) const noexcept {
-    return (role_[t] & read_by_backward) != 0 && (others(t) & step_part::made_by_backward) != 0;
+    return (role_[t] & read_by_backward) != 0 && (others(t) & sub_graph::made_by_backward) != 0;
   }
   /// True when the forward reads tensor t, and both the part and others add to it before.
   [[nodiscard]] bool is_forward_sum(std::uint32_t t) const noexcept {
     return (role_[t] & read_by_forward) != 0 && (role_[t] & made_by_forward) != 0 &&
-           (others(t) & step_part::made_by_forward) != 0;
+           (others(t) & sub_graph::made_by_forward) != 0;
   }
   /// The bytes of all gradient inputs (`is_gradient_input`) together. O(tensors) time.
   [[nodiscard]] std::int64_t gradient_input_bytes() const noexcept;
@@ -93,13 +93,15 @@ class part_runs {
   /// The option with these operations; those whose results nobody reads are left out. With an empty backward the option
   /// keeps nothing. Returns nothing when an operation reads a tensor that has not been made. O(reads and writes of the
   /// operations + tensors) time.
-  [[nodiscard]] std::optional<part_option> measure(std::span<const std::uint32_t> forward,
-                                                   std::span<const std::uint32_t> backward) const;
+  [[nodiscard]] std::optional<sub_graph_way> measure(std::span<const std::uint32_t> forward,
+                                                     std::span<const std::uint32_t> backward) const;
 
   /// The option that runs every operation once, in the listed order.
-  [[nodiscard]] part_option keep_everything() const;
+  [[nodiscard]] sub_graph_way keep_everything() const;
   /// The option without a backward: those of the given operations that make the outputs.
-  [[nodiscard]] part_option keep_nothing(std::span<const std::uint32_t> forward) const { return *measure(forward, {}); }
+  [[nodiscard]] sub_graph_way keep_nothing(std::span<const std::uint32_t> forward) const {
+    return *measure(forward, {});
+  }
 
   /// The part as a problem with these budgets, as said above. Outputs of the forward and gradients from others are
   /// counted. `option_of` makes an option of a schedule.
@@ -107,10 +109,10 @@ class part_runs {
 
   /// Bytes that count against the save budget: the kept ones, and those that the backward reads of the forward's
   /// outputs.
-  [[nodiscard]] std::int64_t held_at_turn(const part_option& option) const;
+  [[nodiscard]] std::int64_t held_at_turn(const sub_graph_way& option) const;
 
   /// The option of a schedule of `problem_within`. Returns nothing for other schedules.
-  [[nodiscard]] std::optional<part_option> option_of(const schedule& plan) const;
+  [[nodiscard]] std::optional<sub_graph_way> option_of(const schedule& plan) const;
 
  private:
   // The roles of a tensor inside the part.
@@ -136,9 +138,9 @@ class part_runs {
 
   /// The peak of `what`, where others hold the tensors of `there`.
   [[nodiscard]] std::int64_t replay(const events& what, bool backward, std::vector<std::uint8_t> there,
-                                    std::vector<part_option::stretch>* stretches = nullptr) const;
+                                    std::vector<sub_graph_way::stretch>* stretches = nullptr) const;
 
-  const step_part& part_;
+  const sub_graph& part_;
   std::size_t tensors_;
   std::uint32_t num_forward_ = 0;
   std::vector<std::uint8_t> role_, once_;
@@ -149,16 +151,16 @@ class part_runs {
 
 /// Translates an option of part a to part b, which is equal to a up to renaming, and measures it there. `mapping` is
 /// from b to a.
-[[nodiscard]] std::optional<part_option> translate(const part_option& option, const part_mapping& mapping,
-                                                   const part_runs& b);
+[[nodiscard]] std::optional<sub_graph_way> translate(const sub_graph_way& option, const sub_graph_mapping& mapping,
+                                                     const sub_graph_runs& b);
 
 /// Removes the options that another option dominates: in time, saved bytes, both peaks, and bytes of others' tensors
 /// that the backward reads. Sorts the rest by falling saved bytes, then by time. O(n²) time.
-void keep_pareto_optimal(std::vector<part_option>& options, const part_runs& runs);
+void keep_pareto_optimal(std::vector<sub_graph_way>& ways, const sub_graph_runs& runs);
 
 /// Keeps at most `most` options of a list that `keep_pareto_optimal` sorted: both ends, then repeatedly the option
 /// whose saved bytes are farthest from those chosen. Precondition: `most` ≥ 2. O(n · most) time.
-void thin_out(std::vector<part_option>& options, std::size_t most);
+void thin_out(std::vector<sub_graph_way>& ways, std::size_t most);
 
 }  // namespace remat::detail
 

@@ -19,10 +19,10 @@ class way_cache {
  public:
   /// The settings on which ways depend, beside the sub-graph.
   struct settings {
-    std::uint32_t peaks = 0;        ///< `option_search::peaks`
-    std::size_t max_budgets = 0;    ///< `option_search::max_budgets`
-    std::size_t max_options = 0;    ///< `option_search::max_options`
-    std::uint64_t moves = 0;        ///< `option_search::moves`
+    std::uint32_t peaks = 0;        ///< `way_search::peaks`
+    std::size_t max_budgets = 0;    ///< `way_search::max_budgets`
+    std::size_t max_ways = 0;       ///< `way_search::max_ways`
+    std::uint64_t moves = 0;        ///< `way_search::moves`
     std::uint64_t seed = 0;         ///< of the random numbers
     std::uint64_t solvers_key = 0;  ///< tells the ways of different solvers apart
     friend bool operator==(const settings&, const settings&) = default;
@@ -30,10 +30,10 @@ class way_cache {
 
   /// The options of a known part that is equal to `runs.part()` up to renaming and times, measured for `runs`. Nothing
   /// for an unknown part.
-  [[nodiscard]] std::optional<std::vector<detail::part_option>> find(const detail::part_runs& runs,
-                                                                     const settings& with) const;
+  [[nodiscard]] std::optional<std::vector<detail::sub_graph_way>> find(const detail::sub_graph_runs& runs,
+                                                                       const settings& with) const;
   /// Keeps the options of `part`, and a copy of it.
-  void add(const detail::step_part& part, const settings& with, std::vector<detail::part_option> options);
+  void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways);
   /// The number of parts.
   [[nodiscard]] std::size_t size() const;
 
@@ -43,9 +43,9 @@ class way_cache {
 
  private:
   struct entry {
-    std::shared_ptr<const detail::step_part> part;
+    std::shared_ptr<const detail::sub_graph> part;
     settings with;
-    std::vector<detail::part_option> options;
+    std::vector<detail::sub_graph_way> ways;
   };
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::vector<entry>> entries_;

@@ -20,9 +20,9 @@ namespace remat::detail {
 namespace partitioning {
 
 REMAT_INLINE repeat longest_repeat(std::span<const std::uint64_t> kinds, std::size_t begin, std::size_t end,
-                                   std::size_t least_period, std::size_t most_period) {
+                                   std::size_t least_period, std::size_t max_period) {
   repeat best;
-  for (std::size_t p = std::max<std::size_t>(1, least_period); p <= std::min(most_period, (end - begin) / 2); ++p)
+  for (std::size_t p = std::max<std::size_t>(1, least_period); p <= std::min(max_period, (end - begin) / 2); ++p)
     for (std::size_t i = begin, run = 0; i + p < end; ++i) {
       run = kinds[i] == kinds[i + p] ? run + 1 : 0;
       if (run >= p && run + p > best.end - best.begin) best = {i + 1 - run, i + 1 + p, p};
@@ -52,11 +52,11 @@ REMAT_INLINE sequence_cutter::sequence_cutter(std::span<const std::uint64_t> kin
                                               std::span<const std::uint32_t> weight,
                                               std::span<const std::int64_t> crossing)
     : before_{0}, crossing_(crossing.begin(), crossing.end()) {
-  constexpr std::size_t most_period = 32, least_times = 3;
+  constexpr std::size_t max_period = 32, least_times = 3;
   const std::size_t n = kind.size();
   for (const std::uint32_t w : weight) before_.push_back(before_.back() + w);
   // repeats[p - 1][i]: so many items from the i-th on equal the one p places behind them.
-  std::vector<std::vector<std::uint32_t>> repeats(std::min(most_period, n / least_times));
+  std::vector<std::vector<std::uint32_t>> repeats(std::min(max_period, n / least_times));
   for (std::size_t p = 1; p <= repeats.size(); ++p) {
     repeats[p - 1].assign(n, 0);
     for (std::size_t i = n - p; i-- > 0;) repeats[p - 1][i] = kind[i] == kind[i + p] ? repeats[p - 1][i + 1] + 1 : 0;

@@ -35,13 +35,13 @@ REMAT_INLINE cut_list cuts_at_depth(const operation_hierarchy& h, std::uint32_t 
 }
 
 REMAT_INLINE std::vector<cut_list> chains_of(const operation_hierarchy& h, const forward_line& line,
-                                             std::size_t most_stages) {
+                                             std::size_t max_stages) {
   std::vector<cut_list> out;
   for (std::uint32_t depth = 1; depth <= h.depth() + 1; ++depth) {
     const cut_list all = cuts_at_depth(h, depth);
-    out.push_back(all.size() < most_stages ? all : even_cuts(line, all, most_stages));
-    add_regular_cuts(out, all, most_stages);
-    add_even_cuts(out, line, all, most_stages);
+    out.push_back(all.size() < max_stages ? all : even_cuts(line, all, max_stages));
+    add_regular_cuts(out, all, max_stages);
+    add_even_cuts(out, line, all, max_stages);
   }
   return short_ones_first(std::move(out));
 }

@@ -23,19 +23,19 @@
 
 namespace remat::detail {
 
-namespace find_ways {
+namespace finding_ways {
 
 /// The answers for one part under one peak budget.
 struct finding {
   struct answer {
-    std::int64_t held = 0;  ///< `part_runs::held_at_turn`
+    std::int64_t held = 0;  ///< `sub_graph_runs::held_at_turn`
     schedule plan{};        ///< of `problem_within`
-    part_option option{};
+    sub_graph_way option{};
   };
   std::vector<answer> answers{};  ///< `held` falls
   std::size_t solves = 0, proven = 0;
   std::uint64_t work = 0;
-  bool whole = true;  ///< no limit but `option_search::moves` had a say
+  bool whole = true;  ///< no limit but `way_search::moves` had a say
 };
 
 /// The staircase of save budgets of one part under one peak budget: from the bytes of everything, each save budget just
@@ -44,7 +44,7 @@ template <class Solvers>
 class staircase {
  public:
   /// `limits`: time and work for the whole staircase.
-  staircase(const part_runs& runs, std::size_t part, const option_search& search, const Solvers& solvers,
+  staircase(const sub_graph_runs& runs, std::size_t part, const way_search& search, const Solvers& solvers,
             const run_control& limits)
       : runs_(runs), part_(part), search_(search), solvers_(solvers), clock_(limits) {}
 
@@ -103,7 +103,7 @@ class staircase {
     }
     std::optional<schedule> plan = solve(p, save, budgets_left);
     if (!plan) return std::nullopt;
-    std::optional<part_option> option = runs_.option_of(*plan);
+    std::optional<sub_graph_way> option = runs_.option_of(*plan);
     if (!option) return std::nullopt;
     finding::answer found;
     found.held = runs_.held_at_turn(*option);
@@ -148,33 +148,33 @@ class staircase {
   }
   [[nodiscard]] static std::uint64_t least_work(const problem& p) { return p.graph().num_operations; }
 
-  const part_runs& runs_;
+  const sub_graph_runs& runs_;
   std::size_t part_;
-  const option_search& search_;
+  const way_search& search_;
   const Solvers& solvers_;
   run_clock clock_;
   std::int64_t peak_ = 0;
   finding out_{};
 };
 
-/// One call of `find_options`.
+/// One call of `find_ways`.
 template <class Solvers>
 class finder {
  public:
-  finder(std::span<const step_part> parts, const option_search& search, const Solvers& solvers, run_clock& clock)
+  finder(std::span<const sub_graph> parts, const way_search& search, const Solvers& solvers, run_clock& clock)
       : parts_(parts),
         search_(search),
         solvers_(solvers),
         clock_(clock),
         classes_(classify(parts, way_cache::likeness())) {
     runs_.reserve(parts.size());
-    for (const step_part& part : parts) runs_.emplace_back(part);
-    out_.options.resize(parts.size());
+    for (const sub_graph& part : parts) runs_.emplace_back(part);
+    out_.ways.resize(parts.size());
     out_.distinct = classes_.representative.size();
     found_.resize(classes_.representative.size());
   }
 
-  [[nodiscard]] option_table run() {
+  [[nodiscard]] way_table run() {
     take_known();
     // All parts under the largest peak budget first: a limit should leave something to each.
     for (std::uint32_t level = 0; level <= search_.peaks && !cut_short_; ++level) solve_level(level);
@@ -183,16 +183,16 @@ class finder {
     for (std::uint32_t i = 0; i < parts_.size(); ++i) {
       const std::uint32_t from = classes_.representative[classes_.class_of[i]];
       if (i == from) continue;
-      for (const part_option& o : out_.options[from])
-        if (std::optional<part_option> mine = translate(o, classes_.to_representative[i], runs_[i]))
-          out_.options[i].push_back(std::move(*mine));
+      for (const sub_graph_way& o : out_.ways[from])
+        if (std::optional<sub_graph_way> mine = translate(o, classes_.to_representative[i], runs_[i]))
+          out_.ways[i].push_back(std::move(*mine));
     }
     return std::move(out_);
   }
 
  private:
   [[nodiscard]] way_cache::settings settings() const {
-    return {search_.peaks, search_.max_budgets,   search_.max_options,
+    return {search_.peaks, search_.max_budgets,   search_.max_ways,
             search_.moves, clock_.control().seed, search_.solvers_key};
   }
 
@@ -201,8 +201,8 @@ class finder {
     for (std::uint32_t c = 0; c < found_.size(); ++c) {
       const std::uint32_t i = classes_.representative[c];
       if (search_.cache)
-        if (std::optional<std::vector<part_option>> options = search_.cache->find(runs_[i], settings())) {
-          out_.options[i] = std::move(*options);
+        if (std::optional<std::vector<sub_graph_way>> ways = search_.cache->find(runs_[i], settings())) {
+          out_.ways[i] = std::move(*ways);
           ++out_.reused;
           continue;
         }
@@ -268,49 +268,49 @@ class finder {
     clock_.report({.stage = "sub-graphs", .done = finished / (search_.peaks + 1), .total = to_solve_.size()});
   }
 
-  /// The options of the solved classes, from all peak budgets.
+  /// The ways of the solved classes, from all peak budgets.
   void collect() {
     for (const std::uint32_t c : to_solve_) {
       const std::uint32_t i = classes_.representative[c];
-      std::vector<part_option>& options = out_.options[i];
-      options.push_back(runs_[i].keep_everything());
+      std::vector<sub_graph_way>& ways = out_.ways[i];
+      ways.push_back(runs_[i].keep_everything());
       bool whole = !cut_short_;
       for (finding& f : found_[c]) {
         out_.solves += f.solves;
         out_.proven += f.proven;
         out_.work += f.work;
         whole = whole && f.whole;
-        for (finding::answer& a : f.answers) options.push_back(std::move(a.option));
+        for (finding::answer& a : f.answers) ways.push_back(std::move(a.option));
       }
-      out_.found += options.size();
-      keep_pareto_optimal(options, runs_[i]);
-      thin_out(options, std::max<std::size_t>(search_.max_options, 2));
-      out_.kept += options.size();
+      out_.found += ways.size();
+      keep_pareto_optimal(ways, runs_[i]);
+      thin_out(ways, std::max<std::size_t>(search_.max_ways, 2));
+      out_.kept += ways.size();
       out_.cut_short += whole ? 0U : 1U;
-      if (search_.cache && whole) search_.cache->add(parts_[i], settings(), options);
+      if (search_.cache && whole) search_.cache->add(parts_[i], settings(), ways);
     }
   }
 
-  std::span<const step_part> parts_;
-  const option_search& search_;
+  std::span<const sub_graph> parts_;
+  const way_search& search_;
   const Solvers& solvers_;
   run_clock& clock_;
-  part_classes classes_;
-  std::vector<part_runs> runs_;
+  sub_graph_classes classes_;
+  std::vector<sub_graph_runs> runs_;
   std::vector<std::vector<finding>> found_;  // of a class that is solved: by peak budget
   std::vector<std::uint32_t> to_solve_;      // classes
   std::size_t operations_ = 0;               // of the representatives of these
   std::atomic<bool> cut_short_{false};
   std::atomic<std::size_t> done_{0};
-  option_table out_{};
+  way_table out_{};
 };
 
-}  // namespace find_ways
+}  // namespace finding_ways
 
 template <sub_solver_set Solvers>
-option_table find_options(std::span<const step_part> parts, const option_search& search, const Solvers& solvers,
-                          run_clock& clock) {
-  return find_ways::finder<Solvers>(parts, search, solvers, clock).run();
+way_table find_ways(std::span<const sub_graph> parts, const way_search& search, const Solvers& solvers,
+                    run_clock& clock) {
+  return finding_ways::finder<Solvers>(parts, search, solvers, clock).run();
 }
 
 }  // namespace remat::detail

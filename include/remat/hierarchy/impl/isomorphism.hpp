@@ -47,7 +47,7 @@ struct coloring {
   }
 };
 
-inline coloring first_coloring(const step_part& p, bool times) {
+inline coloring first_coloring(const sub_graph& p, bool times) {
   coloring c;
   for (const auto& o : p.operation) {
     color x = mix(1, std::bit_cast<std::uint64_t>(times ? o.time + 0.0 : 0.0));  // + 0.0: the two zeros are one
@@ -60,7 +60,7 @@ inline coloring first_coloring(const step_part& p, bool times) {
 
 /// Refines the colors by those of the neighbours: sweeps along the topological order and back, so that one sweep
 /// carries a difference through the whole part, until the number of colors no longer grows.
-inline void refine(const step_part& p, coloring& c) {
+inline void refine(const sub_graph& p, coloring& c) {
   // A sum of mixed colors represents a multiset: the order of rows does not matter.
   std::vector<color> gathered(c.tensor.size());
   const auto salted = [](color salt, color x) { return mix(salt, x); };
@@ -112,10 +112,10 @@ inline color fingerprint_of(const coloring& c) {
 /// turn.
 class matcher {
  public:
-  matcher(const step_part& a, const step_part& b, const isomorphism_options& options)
-      : a_(a), b_(b), options_(options), left_(options.most_refinements) {}
+  matcher(const sub_graph& a, const sub_graph& b, const isomorphism_options& options)
+      : a_(a), b_(b), options_(options), left_(options.max_refinements) {}
 
-  std::optional<part_mapping> run() {
+  std::optional<sub_graph_mapping> run() {
     if (a_.operations.size() != b_.operations.size() || a_.tensors.size() != b_.tensors.size()) return std::nullopt;
     coloring a = first_coloring(a_, options_.times), b = first_coloring(b_, options_.times);
     refine(a_, a);
@@ -137,7 +137,7 @@ class matcher {
     return out;
   }
 
-  std::optional<part_mapping> match(coloring a, coloring b) {
+  std::optional<sub_graph_mapping> match(coloring a, coloring b) {
     // Depth first, with the choices that are open on a stack: parts of many equal branches need many choices.
     struct choice {
       coloring a, b;
@@ -157,7 +157,7 @@ class matcher {
         }
       }
       if (equal && length == 0) {
-        part_mapping m;
+        sub_graph_mapping m;
         m.operation.resize(a_.operations.size());
         m.tensor.resize(a_.tensors.size());
         bool mixed = false;
@@ -195,12 +195,12 @@ class matcher {
   }
 
   /// Tests the definition, without colors.
-  [[nodiscard]] bool maps(const part_mapping& m) const {
+  [[nodiscard]] bool maps(const sub_graph_mapping& m) const {
     for (std::size_t t = 0; t < m.tensor.size(); ++t)
       if (!(a_.tensor[t] == b_.tensor[m.tensor[t]])) return false;
     std::vector<std::uint32_t> row;
     for (std::size_t o = 0; o < m.operation.size(); ++o) {
-      step_part::operation_traits x = a_.operation[o];
+      sub_graph::operation_traits x = a_.operation[o];
       const std::uint32_t other = m.operation[o];
       if (!options_.times) x.time = b_.operation[other].time;
       if (!(x == b_.operation[other])) return false;
@@ -215,16 +215,16 @@ class matcher {
     return true;
   }
 
-  const step_part& a_;
-  const step_part& b_;
+  const sub_graph& a_;
+  const sub_graph& b_;
   const isomorphism_options& options_;
   std::uint32_t left_;
 };
 
 }  // namespace isomorphism
 
-REMAT_INLINE part_extractor::part_extractor(const flat_graph& g, std::span<const std::uint32_t> order,
-                                            std::uint32_t num_forward)
+REMAT_INLINE sub_graph_extractor::sub_graph_extractor(const flat_graph& g, std::span<const std::uint32_t> order,
+                                                      std::uint32_t num_forward)
     : graph_(g),
       num_forward_(num_forward),
       place_(g.num_operations, none),
@@ -233,14 +233,14 @@ REMAT_INLINE part_extractor::part_extractor(const flat_graph& g, std::span<const
   for (std::uint32_t i = 0; i < order.size(); ++i) place_[order[i]] = i;
 }
 
-REMAT_INLINE step_part part_extractor::operator()(std::size_t group) {
+REMAT_INLINE sub_graph sub_graph_extractor::operator()(std::size_t group) {
   const operation_hierarchy& h = *hierarchy_;
   std::vector<std::uint32_t> operations(h.forward(group).begin(), h.forward(group).end());
   operations.insert(operations.end(), h.backward(group).begin(), h.backward(group).end());
   return (*this)(std::move(operations));
 }
 
-REMAT_INLINE step_part part_extractor::operator()(std::vector<std::uint32_t> operations) {
+REMAT_INLINE sub_graph sub_graph_extractor::operator()(std::vector<std::uint32_t> operations) {
   for (const std::uint32_t o : operations)
     if (o >= graph_.num_operations || place_[o] == none)
       throw bad_argument("operation " + std::to_string(o) + " is not needed");
@@ -248,13 +248,13 @@ REMAT_INLINE step_part part_extractor::operator()(std::vector<std::uint32_t> ope
             [&](std::uint32_t a, std::uint32_t b) { return place_[a] < place_[b]; });
   if (const auto twice = std::adjacent_find(operations.begin(), operations.end()); twice != operations.end())
     throw bad_argument("operation " + std::to_string(*twice) + " is listed twice");
-  step_part p;
+  sub_graph p;
   p.operations = std::move(operations);
   for (const std::uint32_t o : p.operations) {
     mine_[o] = 1;
     p.tensors.insert(p.tensors.end(), graph_.inputs[o].begin(), graph_.inputs[o].end());
     p.tensors.insert(p.tensors.end(), graph_.outputs[o].begin(), graph_.outputs[o].end());
-    step_part::operation_traits traits;
+    sub_graph::operation_traits traits;
     traits.time = graph_.time[o];
     traits.workspace = graph_.workspace[o];
     traits.once = graph_.once[o];
@@ -271,14 +271,14 @@ REMAT_INLINE step_part part_extractor::operator()(std::vector<std::uint32_t> ope
     p.writes.end_row();
   }
   for (const std::uint32_t t : p.tensors) {
-    step_part::tensor_traits traits;
+    sub_graph::tensor_traits traits;
     traits.bytes = graph_.bytes[t];
-    unsigned roles = graph_.final_output[t] ? step_part::final_output : 0U;
+    unsigned roles = graph_.final_output[t] ? sub_graph::final_output : 0U;
     for (const std::uint32_t o : graph_.producers[t])
-      if (!mine_[o] && graph_.needed[o]) roles |= forward(o) ? step_part::made_by_forward : step_part::made_by_backward;
-    constexpr unsigned read = step_part::read_by_forward | step_part::read_by_backward;
+      if (!mine_[o] && graph_.needed[o]) roles |= forward(o) ? sub_graph::made_by_forward : sub_graph::made_by_backward;
+    constexpr unsigned read = sub_graph::read_by_forward | sub_graph::read_by_backward;
     for (const std::uint32_t o : graph_.consumers[t]) {
-      if (!mine_[o] && graph_.needed[o]) roles |= forward(o) ? step_part::read_by_forward : step_part::read_by_backward;
+      if (!mine_[o] && graph_.needed[o]) roles |= forward(o) ? sub_graph::read_by_forward : sub_graph::read_by_backward;
       if ((roles & read) == read) break;
     }
     traits.roles = static_cast<std::uint8_t>(roles);
@@ -288,19 +288,19 @@ REMAT_INLINE step_part part_extractor::operator()(std::vector<std::uint32_t> ope
   return p;
 }
 
-REMAT_INLINE std::uint64_t fingerprint(const step_part& p, const isomorphism_options& options) {
+REMAT_INLINE std::uint64_t fingerprint(const sub_graph& p, const isomorphism_options& options) {
   detail::isomorphism::coloring c = detail::isomorphism::first_coloring(p, options.times);
   detail::isomorphism::refine(p, c);
   return detail::isomorphism::fingerprint_of(c);
 }
 
-REMAT_INLINE std::optional<part_mapping> find_isomorphism(const step_part& a, const step_part& b,
-                                                          const isomorphism_options& options) {
+REMAT_INLINE std::optional<sub_graph_mapping> find_isomorphism(const sub_graph& a, const sub_graph& b,
+                                                               const isomorphism_options& options) {
   return detail::isomorphism::matcher(a, b, options).run();
 }
 
-REMAT_INLINE schedule translate(const schedule& plan, const step_part& a, const step_part& b,
-                                const part_mapping& mapping) {
+REMAT_INLINE schedule translate(const schedule& plan, const sub_graph& a, const sub_graph& b,
+                                const sub_graph_mapping& mapping) {
   std::map<std::uint32_t, std::uint32_t> operation;
   for (std::size_t i = 0; i < a.operations.size(); ++i) operation[a.operations[i]] = b.operations[mapping.operation[i]];
   schedule out;
@@ -321,12 +321,12 @@ REMAT_INLINE schedule translate(const schedule& plan, const step_part& a, const 
   return out;
 }
 
-REMAT_INLINE part_classes classify(std::span<const step_part> parts, const isomorphism_options& options) {
-  part_classes out;
+REMAT_INLINE sub_graph_classes classify(std::span<const sub_graph> parts, const isomorphism_options& options) {
+  sub_graph_classes out;
   std::map<std::uint64_t, std::vector<std::uint32_t>> with_fingerprint;  // → classes
   for (std::uint32_t i = 0; i < parts.size(); ++i) {
     std::vector<std::uint32_t>& alike = with_fingerprint[fingerprint(parts[i], options)];
-    std::optional<part_mapping> mapping;
+    std::optional<sub_graph_mapping> mapping;
     for (std::size_t k = 0; k < alike.size() && !mapping; ++k) {
       mapping = find_isomorphism(parts[i], parts[out.representative[alike[k]]], options);
       if (mapping) out.class_of.push_back(alike[k]);
@@ -347,11 +347,11 @@ REMAT_INLINE part_classes classify(std::span<const step_part> parts, const isomo
 
 REMAT_INLINE group_classes classify(const flat_graph& graph, const operation_hierarchy& h,
                                     const isomorphism_options& options) {
-  part_extractor extract(graph, h);
-  std::vector<step_part> parts;
+  sub_graph_extractor extract(graph, h);
+  std::vector<sub_graph> parts;
   for (std::uint32_t g = 0; g < h.groups.size(); ++g) parts.push_back(extract(g));
   group_classes out;
-  static_cast<part_classes&>(out) = classify(parts, options);
+  static_cast<sub_graph_classes&>(out) = classify(parts, options);
   for (const std::uint32_t g : out.representative) out.part.push_back(std::move(parts[g]));
   return out;
 }

@@ -49,18 +49,19 @@ REMAT_INLINE node_merger::node_merger(const flat_graph& s, const std::vector<std
       mine_(s.num_operations, 0),
       tensor_mark_(s.num_tensors, 0) {}
 
-REMAT_INLINE std::vector<std::uint32_t> node_merger::run(std::vector<part> parts, std::uint32_t most_left) {
-  most_left_ = most_left;
+REMAT_INLINE std::vector<std::uint32_t> node_merger::run(std::vector<part> parts, std::uint32_t max_left) {
+  max_left_ = max_left;
   parts_ = std::move(parts);
-  part_kind_.assign(parts_.size(), 0);
+  sub_graph_kind_.assign(parts_.size(), 0);
   for (std::size_t i = 0; i < parts_.size(); ++i)
-    for (const std::uint32_t o : parts_[i].operations) part_kind_[i] = joined_kind(part_kind_[i], kind_of(o), 1);
+    for (const std::uint32_t o : parts_[i].operations)
+      sub_graph_kind_[i] = joined_kind(sub_graph_kind_[i], kind_of(o), 1);
   std::uint64_t operations = 0;
   for (const part& p : parts_) operations += p.operations.size();
-  const std::uint64_t share = std::max<std::uint64_t>(2, (operations + most_left - 1) / most_left);
+  const std::uint64_t share = std::max<std::uint64_t>(2, (operations + max_left - 1) / max_left);
   limit_ = 2 * share;
   neighbours_ = false;
-  for (cap_ = 1, start(); alive_ > most_left_ && !is_sequence(); start()) {
+  for (cap_ = 1, start(); alive_ > max_left_ && !is_sequence(); start()) {
     if (const ending best = find_ending(); best.cap != 0) {
       merge_up_to(best.cap);
       if (best.most != 0) merge_pieces(cut(find_sequences(), best.most));
@@ -84,7 +85,7 @@ REMAT_INLINE std::vector<std::uint32_t> node_merger::run(std::vector<part> parts
 REMAT_INLINE node_merger::ending node_merger::find_ending() {
   ending best;
   // Below this cap too many nodes are left, but for sequences that are cut.
-  const std::uint32_t first = parts_.size() / max_group_ > most_left_ ? max_group_ : 1;
+  const std::uint32_t first = parts_.size() / max_group_ > max_left_ ? max_group_ : 1;
   std::vector<ending> all;
   std::uint64_t limit = limit_, operations = 0;
   for (const part& p : parts_) {
@@ -92,10 +93,10 @@ REMAT_INLINE node_merger::ending node_merger::find_ending() {
     operations += p.operations.size();
   }
   // On a graph without structure a round is expensive and caps hardly differ: then only the largest one is tried.
-  const std::uint64_t begun = work_, most_work = work_of_endings * operations;
-  for (std::uint32_t cap = first; cap <= max_group_; cap = work_ - begun < most_work ? cap + 1 : max_group_) {
+  const std::uint64_t begun = work_, max_work = work_of_endings * operations;
+  for (std::uint32_t cap = first; cap <= max_group_; cap = work_ - begun < max_work ? cap + 1 : max_group_) {
     if (const ending e = try_ending(cap); e.cap != 0 && e.largest <= limit) all.push_back(e);
-    if (cap == max_group_ || (work_ - begun >= most_work && !all.empty())) break;
+    if (cap == max_group_ || (work_ - begun >= max_work && !all.empty())) break;
   }
   // Pure sequences first. Of about equally balanced ones that with the fewest distinct nodes.
   const auto is_pure = [](const ending& e) { return e.sequence; };
@@ -112,7 +113,7 @@ REMAT_INLINE node_merger::ending node_merger::try_ending(std::uint32_t cap) {
   ending out;
   out.sequence = is_sequence();
   std::vector<std::vector<std::uint32_t>> pieces;
-  if (alive_ > most_left_ && !out.sequence) {
+  if (alive_ > max_left_ && !out.sequence) {
     const std::vector<sequence> sequences = find_sequences();
     out.most = fewest_operations(sequences);
     if (out.most == 0) return out;
@@ -150,7 +151,7 @@ REMAT_INLINE std::uint64_t node_merger::fewest_operations(const std::vector<sequ
   const auto fits = [&](std::uint64_t most) {
     std::size_t nodes = others;
     for (const sequence& s : sequences) nodes += s.cutter.count(most);
-    return nodes <= most_left_;
+    return nodes <= max_left_;
   };
   if (!fits(high)) return 0;
   while (high - low > 1) (fits(low + (high - low) / 2) ? high : low) = low + (high - low) / 2;
@@ -160,7 +161,7 @@ REMAT_INLINE std::uint64_t node_merger::fewest_operations(const std::vector<sequ
 REMAT_INLINE void node_merger::merge_up_to(std::uint32_t cap) {
   cap_ = cap;
   start();
-  for (std::uint32_t before = none; alive_ != before && alive_ > most_left_;) {
+  for (std::uint32_t before = none; alive_ != before && alive_ > max_left_;) {
     before = alive_;
     queue_ = {};
     to_look_at_.clear();
@@ -179,7 +180,7 @@ REMAT_INLINE void node_merger::merge_best() {
       queue_.pop();
       continue;
     }
-    if (alive_ <= most_left_ && (e.kind != last_kind || e.score != last_score)) return;
+    if (alive_ <= max_left_ && (e.kind != last_kind || e.score != last_score)) return;
     queue_.pop();
     // A merge far away may have put a path around a pair or a node that nobody reads: it is looked at again, in the
     // order as it is now.
@@ -214,7 +215,7 @@ REMAT_INLINE void node_merger::finish_round() {
     atom = static_cast<std::uint32_t>(parts.size()) - 1;
   }
   parts_.swap(parts);
-  part_kind_.swap(kinds);
+  sub_graph_kind_.swap(kinds);
 }
 
 REMAT_INLINE std::uint64_t node_merger::kind_of(std::uint32_t o) const {
@@ -240,7 +241,7 @@ REMAT_INLINE void node_merger::start() {
   std::vector<std::uint32_t> touched;
   for (std::uint32_t v = 0; v < n; ++v) {
     nodes_[v].atoms = {v};
-    nodes_[v].kind = part_kind_[v];
+    nodes_[v].kind = sub_graph_kind_[v];
     nodes_[v].operations = static_cast<std::uint32_t>(parts_[v].operations.size());
     nodes_[v].listed = *std::min_element(parts_[v].operations.begin(), parts_[v].operations.end());
     for (const std::uint32_t o : parts_[v].operations) {
@@ -614,7 +615,7 @@ REMAT_INLINE std::vector<std::vector<std::uint32_t>> node_merger::cut(const std:
   std::size_t left = alive_;
   double last_score = -1;
   for (const sequence& s : sequences) {
-    if (left <= most_left_ && s.score != last_score) break;
+    if (left <= max_left_ && s.score != last_score) break;
     last_score = s.score;
     for (const auto& [from, to] : s.cutter.cut(most)) {
       if (to - from < 2) continue;

@@ -28,7 +28,7 @@ REMAT_INLINE bool has_mixed_sums(const flat_graph& g, std::span<const std::uint8
   return false;
 }
 
-REMAT_INLINE part_runs::part_runs(const step_part& part) : part_(part), tensors_(part.tensor.size()) {
+REMAT_INLINE sub_graph_runs::sub_graph_runs(const sub_graph& part) : part_(part), tensors_(part.tensor.size()) {
   const std::size_t n = part.operations.size();
   while (num_forward_ < n && part.operation[num_forward_].forward) ++num_forward_;
   role_.assign(tensors_, 0);
@@ -48,7 +48,7 @@ REMAT_INLINE part_runs::part_runs(const step_part& part) : part_(part), tensors_
     // A tensor to which others add as well cannot be made again without them. The forward may run as a whole while a
     // sum is resident, so there the same holds for sums of its own operations.
     for (const std::uint32_t t : part.writes[o])
-      if ((others(t) & (step_part::made_by_forward | step_part::made_by_backward)) != 0 ||
+      if ((others(t) & (sub_graph::made_by_forward | sub_graph::made_by_backward)) != 0 ||
           (o < num_forward_ && inside_[t] > 1))
         once_[o] = 1;
     if (o < num_forward_ && once_[o] && part.writes[o].size() > 0) forward_once_ = true;
@@ -59,22 +59,22 @@ REMAT_INLINE part_runs::part_runs(const step_part& part) : part_(part), tensors_
   }
 }
 
-REMAT_INLINE bool part_runs::is_output(std::uint32_t t) const noexcept {
+REMAT_INLINE bool sub_graph_runs::is_output(std::uint32_t t) const noexcept {
   if ((role_[t] & made_by_forward) == 0) return false;
-  return others(t) >= step_part::read_by_forward ||
-         ((others(t) & step_part::made_by_forward) != 0 && role_[t] >= read_by_forward);
+  return others(t) >= sub_graph::read_by_forward ||
+         ((others(t) & sub_graph::made_by_forward) != 0 && role_[t] >= read_by_forward);
 }
 
-REMAT_INLINE std::int64_t part_runs::gradient_input_bytes() const noexcept {
+REMAT_INLINE std::int64_t sub_graph_runs::gradient_input_bytes() const noexcept {
   std::int64_t sum = 0;
   for (std::uint32_t t = 0; t < tensors_; ++t)
     if (is_gradient_input(t)) sum += part_.tensor[t].bytes;
   return sum;
 }
 
-REMAT_INLINE std::optional<part_option> part_runs::measure(std::span<const std::uint32_t> forward,
-                                                           std::span<const std::uint32_t> backward) const {
-  part_option out;
+REMAT_INLINE std::optional<sub_graph_way> sub_graph_runs::measure(std::span<const std::uint32_t> forward,
+                                                                  std::span<const std::uint32_t> backward) const {
+  sub_graph_way out;
   std::vector<std::uint8_t> wanted(tensors_, 0);
   if (!backward.empty())
     for (std::uint32_t t = 0; t < tensors_; ++t) wanted[t] = is_gradient_output(t);
@@ -108,21 +108,21 @@ REMAT_INLINE std::optional<part_option> part_runs::measure(std::span<const std::
   out.forward_peak_again_bytes = replay(first, false, there);
   // Outputs of the forward that the backward makes again need not be resident.
   for (std::uint32_t t = 0; t < tensors_; ++t)
-    there[t] = is_gradient_output(t) && ((others(t) & step_part::made_by_backward) != 0 || !backward_once_);
+    there[t] = is_gradient_output(t) && ((others(t) & sub_graph::made_by_backward) != 0 || !backward_once_);
   out.backward_peak_again_bytes = replay(second, true, there);
   out.forward_time = append_computes(first, out.forward);
   out.backward_time = append_computes(second, out.backward);
   return out;
 }
 
-REMAT_INLINE part_option part_runs::keep_everything() const {
+REMAT_INLINE sub_graph_way sub_graph_runs::keep_everything() const {
   std::vector<std::uint32_t> forward(num_forward_), backward(part_.operations.size() - num_forward_);
   for (std::uint32_t o = 0; o < num_forward_; ++o) forward[o] = o;
   for (std::uint32_t o = 0; o < backward.size(); ++o) backward[o] = num_forward_ + o;
   return *measure(forward, backward);
 }
 
-REMAT_INLINE problem part_runs::problem_within(std::int64_t peak_bytes, std::int64_t save_bytes) const {
+REMAT_INLINE problem sub_graph_runs::problem_within(std::int64_t peak_bytes, std::int64_t save_bytes) const {
   const auto n = static_cast<std::uint32_t>(part_.operations.size()), tensors = static_cast<std::uint32_t>(tensors_);
   const std::uint32_t taken = tensors, turned = tensors + 1;
   flat_graph g;
@@ -173,14 +173,14 @@ REMAT_INLINE problem part_runs::problem_within(std::int64_t peak_bytes, std::int
   return problem::from_flat(std::move(g), peak_bytes);
 }
 
-REMAT_INLINE std::int64_t part_runs::held_at_turn(const part_option& option) const {
+REMAT_INLINE std::int64_t sub_graph_runs::held_at_turn(const sub_graph_way& option) const {
   std::int64_t bytes = option.saved_bytes;
   for (const std::uint32_t t : option.backward_reads)
     if (is_output(t)) bytes += part_.tensor[t].bytes;
   return bytes;
 }
 
-REMAT_INLINE std::optional<part_option> part_runs::option_of(const schedule& plan) const {
+REMAT_INLINE std::optional<sub_graph_way> sub_graph_runs::option_of(const schedule& plan) const {
   std::vector<std::uint32_t> runs[2];
   bool turned = false;
   for (const step& k : plan.steps) {
@@ -194,9 +194,9 @@ REMAT_INLINE std::optional<part_option> part_runs::option_of(const schedule& pla
   return measure(runs[0], runs[1]);
 }
 
-REMAT_INLINE part_runs::events part_runs::place_frees(std::span<const std::uint32_t> operations,
-                                                      const std::vector<std::uint8_t>& wanted,
-                                                      const std::vector<std::uint32_t>& makers) const {
+REMAT_INLINE sub_graph_runs::events sub_graph_runs::place_frees(std::span<const std::uint32_t> operations,
+                                                                const std::vector<std::uint8_t>& wanted,
+                                                                const std::vector<std::uint32_t>& makers) const {
   events out;
   out.at_start.assign(tensors_, 0);
   std::vector<std::uint8_t>& live = out.at_start;
@@ -236,7 +236,7 @@ REMAT_INLINE part_runs::events part_runs::place_frees(std::span<const std::uint3
   return out;
 }
 
-REMAT_INLINE double part_runs::append_computes(const events& what, std::vector<std::uint32_t>& operations) const {
+REMAT_INLINE double sub_graph_runs::append_computes(const events& what, std::vector<std::uint32_t>& operations) const {
   double time = 0;
   for (const std::uint32_t k : what.steps) {
     if (k & is_free) continue;
@@ -246,8 +246,8 @@ REMAT_INLINE double part_runs::append_computes(const events& what, std::vector<s
   return time;
 }
 
-REMAT_INLINE std::int64_t part_runs::replay(const events& what, bool backward, std::vector<std::uint8_t> there,
-                                            std::vector<part_option::stretch>* stretches) const {
+REMAT_INLINE std::int64_t sub_graph_runs::replay(const events& what, bool backward, std::vector<std::uint8_t> there,
+                                                 std::vector<sub_graph_way::stretch>* stretches) const {
   std::int64_t memory = 0, peak = 0;
   // Tensors that others hold in any case.
   std::vector<std::uint8_t> held(there);
@@ -255,7 +255,7 @@ REMAT_INLINE std::int64_t part_runs::replay(const events& what, bool backward, s
     if (!what.at_start[t]) continue;
     there[t] = 1;
     const bool own = (role_[t] & made_by_forward) != 0 ? !is_output(t)
-                                                       : is_gradient_input(t) && others(t) < step_part::read_by_forward;
+                                                       : is_gradient_input(t) && others(t) < sub_graph::read_by_forward;
     held[t] = !(backward && own);
   }
   std::vector<std::uint32_t> writes(stretches ? tensors_ : 0, 0);  // to come
@@ -292,12 +292,12 @@ REMAT_INLINE std::int64_t part_runs::replay(const events& what, bool backward, s
     }
   }
   if (stretches)
-    for (part_option::stretch& s : *stretches) std::sort(s.gone.begin(), s.gone.end());
+    for (sub_graph_way::stretch& s : *stretches) std::sort(s.gone.begin(), s.gone.end());
   return peak;
 }
 
-REMAT_INLINE std::optional<part_option> translate(const part_option& option, const part_mapping& mapping,
-                                                  const part_runs& b) {
+REMAT_INLINE std::optional<sub_graph_way> translate(const sub_graph_way& option, const sub_graph_mapping& mapping,
+                                                    const sub_graph_runs& b) {
   std::vector<std::uint32_t> there(mapping.operation.size());
   for (std::uint32_t i = 0; i < mapping.operation.size(); ++i) there[mapping.operation[i]] = i;
   const auto moved = [&](const std::vector<std::uint32_t>& operations) {
@@ -308,13 +308,13 @@ REMAT_INLINE std::optional<part_option> translate(const part_option& option, con
   return b.measure(moved(option.forward), moved(option.backward));
 }
 
-REMAT_INLINE void keep_pareto_optimal(std::vector<part_option>& options, const part_runs& runs) {
+REMAT_INLINE void keep_pareto_optimal(std::vector<sub_graph_way>& ways, const sub_graph_runs& runs) {
   struct entry {
-    part_option option;
+    sub_graph_way option;
     std::int64_t read = 0;
   };
   std::vector<entry> all;
-  for (part_option& o : options) {
+  for (sub_graph_way& o : ways) {
     entry e;
     for (const std::uint32_t t : o.backward_reads)
       if (!runs.is_gradient_input(t)) e.read += runs.part().tensor[t].bytes;
@@ -330,37 +330,37 @@ REMAT_INLINE void keep_pareto_optimal(std::vector<part_option>& options, const p
            a.option.forward_peak_bytes <= b.option.forward_peak_bytes &&
            a.option.backward_peak_bytes <= b.option.backward_peak_bytes && a.read <= b.read;
   };
-  options.clear();
+  ways.clear();
   for (std::size_t i = 0; i < all.size(); ++i) {
     bool beaten = false;
     for (std::size_t j = 0; j < all.size() && !beaten; ++j)
       beaten = j != i && as_good(all[j], all[i]) && (j < i || !as_good(all[i], all[j]));
-    if (!beaten) options.push_back(all[i].option);
+    if (!beaten) ways.push_back(all[i].option);
   }
 }
 
-REMAT_INLINE void thin_out(std::vector<part_option>& options, std::size_t most) {
-  if (options.size() <= most) return;
-  std::vector<std::uint8_t> chosen(options.size(), 0);
-  std::vector<double> distance(options.size(), 1e300);
+REMAT_INLINE void thin_out(std::vector<sub_graph_way>& ways, std::size_t most) {
+  if (ways.size() <= most) return;
+  std::vector<std::uint8_t> chosen(ways.size(), 0);
+  std::vector<double> distance(ways.size(), 1e300);
   const auto choose = [&](std::size_t k) {
     chosen[k] = 1;
-    for (std::size_t i = 0; i < options.size(); ++i)
-      distance[i] = std::min(distance[i], std::abs(static_cast<double>(options[i].saved_bytes) -
-                                                   static_cast<double>(options[k].saved_bytes)));
+    for (std::size_t i = 0; i < ways.size(); ++i)
+      distance[i] = std::min(
+          distance[i], std::abs(static_cast<double>(ways[i].saved_bytes) - static_cast<double>(ways[k].saved_bytes)));
   };
   choose(0);
-  choose(options.size() - 1);
+  choose(ways.size() - 1);
   for (std::size_t count = 2; count < most; ++count) {
     std::size_t far = 0;
-    for (std::size_t i = 1; i < options.size(); ++i)
+    for (std::size_t i = 1; i < ways.size(); ++i)
       if (!chosen[i] && (chosen[far] || distance[i] > distance[far])) far = i;
     choose(far);
   }
-  std::vector<part_option> out;
-  for (std::size_t i = 0; i < options.size(); ++i)
-    if (chosen[i]) out.push_back(std::move(options[i]));
-  options = std::move(out);
+  std::vector<sub_graph_way> out;
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    if (chosen[i]) out.push_back(std::move(ways[i]));
+  ways = std::move(out);
 }
 
 }  // namespace remat::detail

@@ -38,10 +38,13 @@ namespace detail::automatic_solve {
 class portfolio {
  public:
   portfolio(const problem& p, const automatic_options& options)
-      : clock_(options.run, automatic_solver::name), problem_(p), gap_(options.gap), further_(options.further) {
+      : clock_(options.run, automatic_solver::name),
+        problem_(p),
+        gap_(options.gap),
+        extra_solvers_(options.extra_solvers) {
     clock_.watch(best_.time, best_.lower_bound);
     require_valid_options(automatic_solver::name, options);
-    for (const automatic_part& part : further_)
+    for (const automatic_part& part : extra_solvers_)
       if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
   }
   portfolio(const portfolio&) = delete;  // callbacks refer to it
@@ -49,24 +52,19 @@ class portfolio {
 
   solution run() {
     stopped_ = clock_.poll();
-    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.limits(share_of_bound))) return finish();
+    // Each part has a share of what the parts before it left of the limits; most end long before.
+    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.limits(0.06))) return finish();
     problem_ = problem_.with_known_bound(best_.lower_bound);
-    run_part(no_remat, no_remat_options{}, share_of_listed_order);
-    run_part(evict, evict_options{}, share_of_evict);
-    run_part(twremat, twremat_options{}, share_of_twremat);
-    // Where the listed order is over the budget, another order may be within: that is the least time at once.
-    no_remat_options reorder;
-    reorder.reorder = true;
-    run_part(no_remat, reorder, share_of_other_order);
-    run_part(chen_greedy, options_of(chen_greedy), share_of_segments);
-    run_part(chen_sqrt, options_of(chen_sqrt), share_of_segments);
-    run_part(revolve, options_of(revolve), share_of_segments);
+    run_part(0.02, no_remat);
+    run_part(0.06, evict);
+    run_part(0.07, twremat);
+    run_part(0.03, no_remat, {.reorder = true});  // if it fits, it takes the least time
+    run_part(0.02, chen_greedy);
+    run_part(0.02, chen_sqrt);
+    run_part(0.02, revolve);
     if (!is_left_to_refinement()) run_chains();
-    for (const automatic_part& part : further_) run_further(part);
-    refined_options last;
-    last.starts = std::move(starts_);
-    last.gap = gap_;
-    run_part(refined, std::move(last), 1);
+    for (const automatic_part& part : extra_solvers_) run_extra(0.05, part);
+    run_part(1, refined, {.starts = std::move(starts_), .gap = gap_});
     if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
     return finish();
   }
@@ -78,51 +76,34 @@ class portfolio {
     const bool is_large = problem_.graph().num_operations >= large_graph;
     hiremate_options groups;
     groups.cache = make_way_cache();
-    groups.most_columns = most_columns;
+    groups.max_columns = 300;  // for the library's own branch and bound
     if (!is_large) {
-      rotor_options chains;
-      chains.retain_rounds = retain_rounds;
-      run_part(rotor, std::move(chains), share_of_rotor);
-      rockmate_options blocks;
-      blocks.retain_rounds = retain_rounds;
-      blocks.cache = groups.cache;
-      run_part(rockmate, std::move(blocks), share_of_rockmate);
+      run_part(0.1, rotor, {.retain_rounds = 3});
+      run_part(0.25, rockmate, {.retain_rounds = 3, .cache = groups.cache});
     }
-    run_part(hiremate_with(branch_and_bound), std::move(groups), is_large ? share_of_large : share_of_hiremate);
+    run_part(is_large ? 0.8 : 0.15, hiremate_with(branch_and_bound), std::move(groups));
   }
 
-  // Each part gets its share of what the parts before it left of the limits; most end long before.
-  static constexpr double share_of_bound = 0.06, share_of_listed_order = 0.02, share_of_evict = 0.06,
-                          share_of_twremat = 0.07, share_of_other_order = 0.03, share_of_segments = 0.02,
-                          share_of_rotor = 0.1, share_of_rockmate = 0.25, share_of_hiremate = 0.15,
-                          share_of_large = 0.8;
   static constexpr double near_bound = 0.003;         // a gap that refinement closes by itself
   static constexpr std::uint32_t small_graph = 500;   // operations: chains take little time
   static constexpr std::uint32_t large_graph = 2000;  // operations: refinement makes few moves in a second
-  static constexpr double share_of_further = 0.05;
-  static constexpr std::uint32_t retain_rounds = 3;
-  static constexpr double most_columns = 300;  // of integer programs, for the library's own branch and bound
-
-  template <class Solver>
-  static typename Solver::options_type options_of(const Solver&) {
-    return {};
-  }
 
   /// True: the best schedule meets the bound, or a limit is reached.
   [[nodiscard]] bool is_over() {
-    if (best_.plan && is_optimal(best_.time, best_.lower_bound * (1 + gap_))) return true;
+    if (best_.plan && is_within_gap(best_.time, best_.lower_bound, gap_)) return true;
     stopped_ = clock_.poll();
     return stopped_ != stop_reason::none;
   }
 
-  /// True when the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
+  /// True if the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
   [[nodiscard]] bool is_left_to_refinement() const {
     const std::uint32_t n = problem_.graph().num_operations;
-    return n >= small_graph && n < large_graph && best_.plan && best_.time <= best_.lower_bound * (1 + near_bound);
+    return n >= small_graph && n < large_graph && best_.plan &&
+           is_within_gap(best_.time, best_.lower_bound, near_bound);
   }
 
-  template <class Solver, class Options>
-  void run_part(const Solver& solver, Options options, double share) {
+  template <class Solver>
+  void run_part(double share, const Solver& solver, typename Solver::options_type options = {}) {
     if (is_over()) return;
     solution s = solve_part(clock_, share, solver, problem_, std::move(options));
     record(Solver::name, s);
@@ -133,9 +114,9 @@ class portfolio {
   }
 
   /// Runs a part of the user's. Only its schedule counts.
-  void run_further(const automatic_part& part) {
+  void run_extra(double share, const automatic_part& part) {
     if (is_over()) return;
-    run_clock clock = clock_.part(share_of_further, part.name);
+    run_clock clock = clock_.part(share, part.name);
     solution s = part.solve(problem_, clock.control());
     clock.work(std::min(s.statistics.work, clock.control().work_limit));
     record(part.name, s);
@@ -166,7 +147,7 @@ class portfolio {
   run_clock clock_;
   problem problem_;
   double gap_;
-  const std::vector<automatic_part>& further_;
+  const std::vector<automatic_part>& extra_solvers_;
   solution best_;
   std::vector<schedule> starts_;
   figures::group_list parts_;

@@ -26,13 +26,13 @@ namespace remat::detail {
 struct hierarchy_chains_options {
   sub_graph_search sub_graphs{};                     ///< who finds the options of stages
   std::uint32_t slots = 500;                         ///< parts of the memory, 1 … 2^24
-  std::size_t most_stages = 150;                     ///< of a chain, at least 1
+  std::size_t max_stages = 150;                      ///< of a chain, at least 1
   std::int64_t table_bytes = std::int64_t{1} << 30;  ///< larger tables are not filled
   /// The largest sum of the efforts of the distinct sub-graphs that are given options. The effort of n operations is
   /// n · min(n, 200). One unit takes some 15 µs.
-  std::uint64_t most_effort = 500'000;
-  std::size_t finer = 8;   ///< the best chains that are solved again with four times as many slots
-  double gap = 0;  ///< end with a time of at most (1 + gap) × the proven bound
+  std::uint64_t max_effort = 500'000;
+  std::size_t finer = 8;  ///< the best chains that are solved again with four times as many slots
+  double gap = 0;         ///< end with a time of at most (1 + gap) × the proven bound
 };
 
 /// Schedules of the whole graph from the chains of hierarchies: at each depth, the groups of a hierarchy are the stages
@@ -41,7 +41,7 @@ struct hierarchy_chains_options {
 /// fewest operations come first. Stages that are equal up to renaming and times are solved once. A large stage is
 /// divided into the stages of a finer chain that has been solved before.
 ///
-/// Work is that of `search_chain` and `find_sub_graph_options`. Polls before each chain, and as those two do.
+/// Work is that of `search_chain` and `find_sub_graph_ways`. Polls before each chain, and as those two do.
 class hierarchy_chains {
  public:
   /// Keeps references to its arguments.
@@ -63,12 +63,12 @@ class hierarchy_chains {
   /// Solves the chains without options. `best` takes the schedules, found by "SOLVER/NAME/chain".
   void solve_plain(run_clock& clock, solution& best, std::string_view solver);
   /// Solves the chains with the options of their stages.
-  void solve_with_options(run_clock& clock, solution& best, std::string_view solver);
+  void solve_with_ways(run_clock& clock, solution& best, std::string_view solver);
   /// Solves the best chains again with more slots.
   void solve_finer(run_clock& clock, solution& best, std::string_view solver);
 
-  /// The figures of one hierarchy: `chains`, `chains_with_options`, `chains_left` (not solved with options because of
-  /// limits), `chains_refused` (because of `most_effort`), `tables_refused` (because of `table_bytes`, those of stages
+  /// The figures of one hierarchy: `chains`, `chains_with_ways`, `chains_left` (not solved with options because of
+  /// limits), `chains_refused` (because of `max_effort`), `tables_refused` (because of `table_bytes`, those of stages
   /// included); of the search for options of its stages: `distinct` (without those known from a cache), `solves`,
   /// `tables`, `programs`, `programs_refused` and `cut_short`, as in `sub_graph_table`; of its best chain: `stages`,
   /// `distinct_stages` (with options alone), `options`, `table_time`, `flat_time`, `time`. Empty for an unknown name.
@@ -76,10 +76,10 @@ class hierarchy_chains {
 
  private:
   struct stage {
-    step_part part{};
+    sub_graph part{};
     std::uint64_t key = 0;  // fingerprint
     bool stands_alone = false, known = false;
-    std::vector<part_option> options{};
+    std::vector<sub_graph_way> ways{};
   };
   struct line_entry {
     forward_line line{};
@@ -92,12 +92,12 @@ class hierarchy_chains {
     cut_list cuts{};
     std::vector<std::size_t> stages{};  // indices of stages_
     stage_order order = stage_order::listed;
-    bool with_options = false;
+    bool with_ways = false;
     double time = 0;  // of the best schedule
   };
   struct counts {
-    std::size_t chains = 0, with_options = 0, refused = 0, tables_refused = 0, left = 0;
-    std::size_t stages = 0, distinct = 0, options = 0;
+    std::size_t chains = 0, with_ways = 0, refused = 0, tables_refused = 0, left = 0;
+    std::size_t stages = 0, distinct = 0, ways = 0;
     double table_time = 0, flat_time = 0, time = 0;
     sub_graph_table solves{};
   };
@@ -106,15 +106,15 @@ class hierarchy_chains {
   void add_chains(std::string_view name, std::size_t line, std::vector<cut_list> chains);
   [[nodiscard]] bool is_near_bound(const solution& best) const;
   void find_stages(chain_entry& c);
-  [[nodiscard]] std::size_t stage_of(std::vector<std::uint32_t> operations, part_extractor& extract);
+  [[nodiscard]] std::size_t stage_of(std::vector<std::uint32_t> operations, sub_graph_extractor& extract);
   [[nodiscard]] std::vector<level_child> children_of(const chain_entry& c, std::size_t s, std::uint32_t begin,
                                                      std::uint32_t end) const;
-  void find_options(const chain_entry& c, run_clock& clock);
+  void find_ways(const chain_entry& c, run_clock& clock);
   [[nodiscard]] std::vector<std::vector<stage_way>> ways_of(const chain_entry& c) const;
-  /// Distinct stages that have to be given options, as `most_effort` counts them; with `known` those that have them,
+  /// Distinct stages that have to be given options, as `max_effort` counts them; with `known` those that have them,
   /// too.
   [[nodiscard]] std::uint64_t effort_of(const chain_entry& c, bool known) const;
-  void solve(chain_entry& c, bool with_options, std::uint32_t slots, run_clock& clock, solution& best,
+  void solve(chain_entry& c, bool with_ways, std::uint32_t slots, run_clock& clock, solution& best,
              std::string_view solver);
 
   const problem& p_;

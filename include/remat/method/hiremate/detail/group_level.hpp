@@ -15,11 +15,11 @@
 namespace remat::detail {
 
 /// The level of one group within budgets in bytes: the problem of its children, and the way back to a schedule of
-/// `part_runs::problem_within(peak, save)`.
+/// `sub_graph_runs::problem_within(peak, save)`.
 class group_level {
  public:
   /// Keeps references to its arguments. O(size of the level + operations · log) time.
-  group_level(const flat_graph& g, std::span<const level_child> children, const part_runs& runs,
+  group_level(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs& runs,
               std::int64_t peak_bytes, std::int64_t save_bytes);
 
   /// The builder of the level.
@@ -33,7 +33,7 @@ class group_level {
  private:
   void append(std::span<const level_problem::choice> choices, std::vector<std::uint32_t>& order) const;
 
-  const part_runs& runs_;
+  const sub_graph_runs& runs_;
   level_builder builder_;
   problem flat_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> place_;  // operation of the graph, operation of `flat_`

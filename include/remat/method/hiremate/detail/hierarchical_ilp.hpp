@@ -20,12 +20,12 @@ struct hierarchical_ilp_options {
   /// Hands the best start to the backend, too. Starts count in any case, and CBC searches longer for solutions if it
   /// has none: in ten seconds it found solutions as good or better without a start that was 2 to 4 % above them.
   bool warm_start = false;
-  double gap = 0;         ///< end with a time of at most (1 + gap) × the bound of the program
+  double gap = 0;                              ///< end with a time of at most (1 + gap) × the bound of the program
   std::int64_t units = std::int64_t{1} << 20;  ///< `level_model_options::units`
   std::uint32_t again_from = 0;                ///< `level_model_options::again_from`
   std::vector<std::uint32_t> moments{};        ///< `level_model_options::moments`
   /// A model of more columns is not solved: its first linear program alone would take minutes.
-  double most_columns = 60'000;
+  double max_columns = 60'000;
   std::uint64_t nodes = 100;  ///< of the backend's search, unless the only limit is one on time
   run_control run{};          ///< for the whole call; `on_progress` gets the time of the best choices
 };
@@ -44,7 +44,7 @@ struct level_solution {
   std::uint64_t work = 0;   ///< that the backend counted
   std::size_t columns = 0;  ///< of the integer program; 0: none was built
   std::size_t rows = 0;     ///< of the integer program
-  bool refused = false;     ///< the integer program was not solved, because of `most_columns`
+  bool refused = false;     ///< the integer program was not solved, because of `max_columns`
   std::string message{};    ///< how the program ended, or why it was not solved
 };
 

@@ -28,7 +28,7 @@ struct level_cell {
 
   std::uint32_t phase = 0, run = 0;
   std::uint32_t memory = none;  ///< column: the memory after the cell
-  std::vector<option> options{};
+  std::vector<option> ways{};
   std::vector<std::uint32_t> option_of{};  ///< of a variant: the place of the option that replaces it, or none
   std::vector<held_tensor> tensors{};
 
@@ -38,7 +38,7 @@ struct level_cell {
   [[nodiscard]] const option* chosen(std::span<const double> values) const {
     const option* best = nullptr;
     double most = is_first() ? -std::numeric_limits<double>::infinity() : 0.5;  // a first run takes place
-    for (const option& o : options) {
+    for (const option& o : ways) {
       if (o.column == none) return &o;
       if (values[o.column] > most) {
         best = &o;

@@ -33,7 +33,7 @@ struct level_model_options {
   /// Runs before whose first run rows say what the later first runs need; see `level_model`.
   std::vector<std::uint32_t> moments{};
   /// Building ends when the model has more columns; see `level_model::is_complete`.
-  double most_columns = std::numeric_limits<double>::infinity();
+  double max_columns = std::numeric_limits<double>::infinity();
   run_control run{};  ///< only `stop` and the limits are used
 };
 
@@ -70,7 +70,7 @@ struct level_model_options {
 ///
 /// Size: about T²/2 × (variants + reads and writes) columns for runs that may take place again. Building polls at every
 /// event of the program.
-/// Throws `bad_argument` by `require_valid`, for a moment that is no run, for `at_most` or `most_columns` that is NaN,
+/// Throws `bad_argument` by `require_valid`, for a moment that is no run, for `at_most` or `max_columns` that is NaN,
 /// and for `units` below 1.
 class level_model {
  public:
@@ -81,7 +81,7 @@ class level_model {
   [[nodiscard]] const mip_model& model() const noexcept;
   /// The level that the constructor was given.
   [[nodiscard]] const level_problem& level() const noexcept;
-  /// False if building was stopped, or the model has more than `most_columns` columns. Then no other function but
+  /// False if building was stopped, or the model has more than `max_columns` columns. Then no other function but
   /// `model` may be called.
   [[nodiscard]] bool is_complete() const noexcept;
   /// The number of columns that are decisions R.

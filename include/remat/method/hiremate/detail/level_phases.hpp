@@ -72,7 +72,7 @@ class level_phases {
   void find_tensors_that_must_stay();
   void find_last_uses();
   std::uint32_t first_that_does_not_fit(const size_units& sizes) const;
-  std::int64_t most_units_kept(std::uint32_t k, std::uint32_t phase, const size_units& sizes) const;
+  std::int64_t max_units_kept(std::uint32_t k, std::uint32_t phase, const size_units& sizes) const;
 
   const level_problem& level_;
   level_writers writers_;

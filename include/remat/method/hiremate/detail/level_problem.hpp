@@ -60,7 +60,7 @@ struct level_problem {
   std::vector<std::uint32_t> outputs{};  ///< tensors that must be resident at the end, ascending
 
   /// The number of variants of all runs.
-  [[nodiscard]] std::size_t num_options() const noexcept {
+  [[nodiscard]] std::size_t num_ways() const noexcept {
     std::size_t count = 0;
     for (const run& r : runs) count += r.variants.size();
     return count;

@@ -21,23 +21,23 @@
 namespace remat::detail {
 
 /// A sub-graph whose options are wanted.
-struct sub_graph {
-  step_part part{};                     ///< operations and tensors
+struct divided_sub_graph {
+  sub_graph part{};                     ///< operations and tensors
   std::vector<level_child> children{};  ///< with their options; empty: not divided
 };
 
-/// How `find_sub_graph_options` searches.
+/// How `find_sub_graph_ways` searches.
 struct sub_graph_search {
-  std::uint32_t peaks = 3;        ///< `option_search::peaks`
-  std::size_t most_options = 12;  ///< of a sub-graph
-  std::uint64_t moves = 4000;     ///< `option_search::moves`
+  std::uint32_t peaks = 3;        ///< `way_search::peaks`
+  std::size_t max_ways = 12;      ///< of a sub-graph
+  std::uint64_t moves = 4000;     ///< `way_search::moves`
   sub_method_rule rule{};         ///< empty: `default_sub_methods`
   sub_graph_solver own_solver{};  ///< if not empty, takes the place of all methods
   /// Solves H-ILP, on several threads at once. Without it, or if the sub-graph is not divided, `rotor` takes the place
   /// of `h_ilp`.
   std::optional<mip_backend_ref> backend{};
-  double most_columns = 6'000;  ///< of an integer program
-  std::uint64_t nodes = 100;    ///< of an integer program
+  double max_columns = 6'000;  ///< of an integer program
+  std::uint64_t nodes = 100;   ///< of an integer program
   /// Options are looked up in it, and those that no limit cut short are added to it. Null: no cache. It does not tell
   /// different solvers, backends or divisions of a sub-graph apart.
   std::shared_ptr<way_cache> cache{};
@@ -45,16 +45,16 @@ struct sub_graph_search {
 
 /// The options of several sub-graphs.
 struct sub_graph_table {
-  std::vector<std::vector<part_option>> options{};  ///< of a sub-graph, in its own indices, by falling saved bytes
-  std::size_t distinct = 0;                         ///< sub-graphs that differ by more than names and times
-  std::size_t reused = 0;                           ///< of these, known from the cache
-  std::size_t solves = 0;                           ///< problems of sub-graphs that were solved, tables included
-  std::size_t proven = 0;                           ///< of these, solved to a proven optimum or proven infeasible
-  std::size_t tables = 0;                           ///< of the solves, tables of Rotor's program
-  std::size_t tables_refused = 0;                   ///< tables larger than `chain_program_options::table_bytes`
-  std::size_t programs = 0;                         ///< of the solves, integer programs
-  std::size_t refused = 0;                          ///< integer programs not begun: `most_columns`, or the work left
-  /// Distinct sub-graphs whose search a limit ended early. Where `find_options` ends early for one of those that it
+  std::vector<std::vector<sub_graph_way>> ways{};  ///< of a sub-graph, in its own indices, by falling saved bytes
+  std::size_t distinct = 0;                        ///< sub-graphs that differ by more than names and times
+  std::size_t reused = 0;                          ///< of these, known from the cache
+  std::size_t solves = 0;                          ///< problems of sub-graphs that were solved, tables included
+  std::size_t proven = 0;                          ///< of these, solved to a proven optimum or proven infeasible
+  std::size_t tables = 0;                          ///< of the solves, tables of Rotor's program
+  std::size_t tables_refused = 0;                  ///< tables larger than `chain_program_options::table_bytes`
+  std::size_t programs = 0;                        ///< of the solves, integer programs
+  std::size_t refused = 0;                         ///< integer programs not begun: `max_columns`, or the work left
+  /// Distinct sub-graphs whose search a limit ended early. Where `find_ways` ends early for one of those that it
   /// solves by one method, all of these count.
   std::size_t cut_short = 0;
 };
@@ -62,8 +62,8 @@ struct sub_graph_table {
 /// Finds options of sub-graphs, each distinct one once, by the methods that the rule chooses. The answer is the same
 /// for any number of threads. Limits are those of `clock`; each method gets an equal share of what is left, and of that
 /// each sub-graph one by its operations. Polls before each problem of a sub-graph.
-[[nodiscard]] sub_graph_table find_sub_graph_options(const flat_graph& g, std::span<const sub_graph> sub_graphs,
-                                                     const sub_graph_search& search, run_clock& clock);
+[[nodiscard]] sub_graph_table find_sub_graph_ways(const flat_graph& g, std::span<const divided_sub_graph> sub_graphs,
+                                                  const sub_graph_search& search, run_clock& clock);
 
 /// Columns² of an integer program that a unit of work pays for: its first linear program takes time in proportion to
 /// the square of the columns, or more.

@@ -48,14 +48,14 @@ REMAT_INLINE void hierarchy_chains::add_chains(std::string_view name, std::size_
 
 REMAT_INLINE void hierarchy_chains::add(std::string_view name, const operation_hierarchy& h, bool levels) {
   const std::size_t l = line_index(line_of(p_.graph(), h));
-  std::vector<cut_list> all = chains_of(h, lines_[l].line, options_.most_stages);
+  std::vector<cut_list> all = chains_of(h, lines_[l].line, options_.max_stages);
   if (levels)
-    for (cut_list& cuts : cut_levels(lines_[l].line, options_.most_stages - 1)) all.push_back(std::move(cuts));
+    for (cut_list& cuts : cut_levels(lines_[l].line, options_.max_stages - 1)) all.push_back(std::move(cuts));
   add_chains(name, l, std::move(all));
 }
 
 REMAT_INLINE void hierarchy_chains::add_line(std::string_view name, const forward_line& line) {
-  add_chains(name, line_index(line), chains_of_line(line, options_.most_stages));
+  add_chains(name, line_index(line), chains_of_line(line, options_.max_stages));
 }
 
 REMAT_INLINE void hierarchy_chains::solve_narrow(std::string_view name, run_clock& clock, solution& best,
@@ -90,7 +90,7 @@ REMAT_INLINE std::uint64_t hierarchy_chains::effort_of(const chain_entry& c, boo
   return effort;
 }
 
-REMAT_INLINE void hierarchy_chains::solve_with_options(run_clock& clock, solution& best, std::string_view solver) {
+REMAT_INLINE void hierarchy_chains::solve_with_ways(run_clock& clock, solution& best, std::string_view solver) {
   std::vector<std::pair<std::uint64_t, std::size_t>> turn;  // effort, chain
   for (std::size_t i = 0; i < chains_.size(); ++i) {
     if (clock.should_stop()) {
@@ -110,18 +110,18 @@ REMAT_INLINE void hierarchy_chains::solve_with_options(run_clock& clock, solutio
       continue;
     }
     const std::uint64_t effort = effort_of(c, false);
-    if (spent + effort > options_.most_effort) {
+    if (spent + effort > options_.max_effort) {
       ++counts_[c.name].refused;
       continue;
     }
     spent += effort;
-    find_options(c, clock);
+    find_ways(c, clock);
     if (clock.should_stop()) {
       ++counts_[c.name].left;
       continue;
     }
     solve(c, true, options_.slots, clock, best, solver);
-    ++counts_[c.name].with_options;
+    ++counts_[c.name].with_ways;
     lines_[c.line].solved.push_back(turn[k].second);
   }
 }
@@ -134,17 +134,18 @@ REMAT_INLINE void hierarchy_chains::solve_finer(run_clock& clock, solution& best
   const auto slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options_.slots} * 4, 1U << 24));
   for (chain_entry& c : chosen) {
     if (clock.should_stop() || is_near_bound(best)) return;
-    solve(c, c.with_options, slots, clock, best, solver);
+    solve(c, c.with_ways, slots, clock, best, solver);
   }
 }
 
-REMAT_INLINE std::size_t hierarchy_chains::stage_of(std::vector<std::uint32_t> operations, part_extractor& extract) {
+REMAT_INLINE std::size_t hierarchy_chains::stage_of(std::vector<std::uint32_t> operations,
+                                                    sub_graph_extractor& extract) {
   const auto at = stage_index_.find(operations);
   if (at != stage_index_.end()) return at->second;
   stage s;
   s.part = extract(operations);
   s.key = fingerprint(s.part, way_cache::likeness());
-  const part_runs runs(s.part);
+  const sub_graph_runs runs(s.part);
   std::vector<std::uint32_t> all(s.part.operations.size());
   for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
   const std::span<const std::uint32_t> every(all);
@@ -157,7 +158,7 @@ REMAT_INLINE std::size_t hierarchy_chains::stage_of(std::vector<std::uint32_t> o
 REMAT_INLINE void hierarchy_chains::find_stages(chain_entry& c) {
   const line_entry& l = lines_[c.line];
   const stage_chain chain(p_.graph(), l.line, c.cuts);
-  part_extractor extract(p_.graph(), l.order, static_cast<std::uint32_t>(l.line.operations.size()));
+  sub_graph_extractor extract(p_.graph(), l.order, static_cast<std::uint32_t>(l.line.operations.size()));
   c.stages.clear();
   for (std::uint32_t s = 1; s <= chain.length(); ++s) {
     std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
@@ -190,7 +191,7 @@ REMAT_INLINE std::vector<level_child> hierarchy_chains::children_of(const chain_
       const stage& child = stages_[finer.stages[k]];
       if (!child.known) break;
       theirs.insert(theirs.end(), child.part.operations.begin(), child.part.operations.end());
-      children.push_back({child.part, child.options});
+      children.push_back({child.part, child.ways});
     }
     std::sort(theirs.begin(), theirs.end());
     if (theirs == mine) best = std::move(children);
@@ -198,8 +199,8 @@ REMAT_INLINE std::vector<level_child> hierarchy_chains::children_of(const chain_
   return best;
 }
 
-REMAT_INLINE void hierarchy_chains::find_options(const chain_entry& c, run_clock& clock) {
-  std::vector<sub_graph> wanted;
+REMAT_INLINE void hierarchy_chains::find_ways(const chain_entry& c, run_clock& clock) {
+  std::vector<divided_sub_graph> wanted;
   std::vector<std::size_t> to;
   const auto n = static_cast<std::uint32_t>(lines_[c.line].line.operations.size());
   for (std::size_t s = 0; s < c.stages.size(); ++s) {
@@ -211,9 +212,9 @@ REMAT_INLINE void hierarchy_chains::find_options(const chain_entry& c, run_clock
     to.push_back(c.stages[s]);
   }
   if (wanted.empty()) return;
-  sub_graph_table table = find_sub_graph_options(p_.graph(), wanted, options_.sub_graphs, clock);
+  sub_graph_table table = find_sub_graph_ways(p_.graph(), wanted, options_.sub_graphs, clock);
   for (std::size_t i = 0; i < to.size(); ++i) {
-    stages_[to[i]].options = std::move(table.options[i]);
+    stages_[to[i]].ways = std::move(table.ways[i]);
     stages_[to[i]].known = true;
   }
   sub_graph_table& sum = counts_[c.name].solves;
@@ -230,7 +231,7 @@ REMAT_INLINE std::vector<std::vector<stage_way>> hierarchy_chains::ways_of(const
   std::vector<std::vector<stage_way>> out(c.stages.size() + 1);
   for (std::size_t s = 0; s < c.stages.size(); ++s) {
     const stage& mine = stages_[c.stages[s]];
-    for (const part_option& o : mine.options) {
+    for (const sub_graph_way& o : mine.ways) {
       stage_way way;
       for (const std::uint32_t k : o.forward) way.forward.push_back(mine.part.operations[k]);
       for (const std::uint32_t k : o.backward) way.backward.push_back(mine.part.operations[k]);
@@ -240,12 +241,12 @@ REMAT_INLINE std::vector<std::vector<stage_way>> hierarchy_chains::ways_of(const
   return out;
 }
 
-REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_options, std::uint32_t slots, run_clock& clock,
+REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_ways, std::uint32_t slots, run_clock& clock,
                                           solution& best, std::string_view solver) {
   if (clock.should_stop()) return;
   clock.report({});
   chain_program program(p_.graph(), lines_[c.line].line, c.cuts, c.order);
-  if (with_options) program.set_ways(ways_of(c));
+  if (with_ways) program.set_ways(ways_of(c));
   chain_search_options searching;
   searching.slots = slots;
   searching.table_bytes = options_.table_bytes;
@@ -257,10 +258,10 @@ REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_options, std
   counts& mine = counts_[c.name];
   if (end.table == fill_outcome::too_large) ++mine.tables_refused;
   if (!found.plan) return;
-  c.with_options = with_options;
+  c.with_ways = with_ways;
   c.time = found.time();
   const bool first = std::none_of(good_.begin(), good_.end(), [&](const chain_entry& k) {
-    return k.line == c.line && k.cuts == c.cuts && k.order == c.order && k.with_options == with_options;
+    return k.line == c.line && k.cuts == c.cuts && k.order == c.order && k.with_ways == with_ways;
   });
   if (first) good_.push_back(c);
   if (mine.time == 0 || found.time() < mine.time) {
@@ -271,7 +272,7 @@ REMAT_INLINE void hierarchy_chains::solve(chain_entry& c, bool with_options, std
     std::set<std::uint64_t> keys;
     for (const std::size_t s : c.stages) keys.insert(stages_[s].key);
     mine.distinct = keys.size();
-    mine.options = program.num_further();
+    mine.ways = program.num_further();
   }
   keep_if_better(best, std::move(*found.plan), found.report, by_part(by_part(solver, c.name), "chain"));
 }
@@ -282,7 +283,7 @@ REMAT_INLINE figures hierarchy_chains::figures_of(std::string_view name) const {
   if (at == counts_.end()) return out;
   const counts& mine = at->second;
   out.set("chains", mine.chains);
-  out.set("chains_with_options", mine.with_options);
+  out.set("chains_with_ways", mine.with_ways);
   out.set("chains_left", mine.left);
   out.set("chains_refused", mine.refused);
   out.set("tables_refused", mine.tables_refused + mine.solves.tables_refused);
@@ -295,7 +296,7 @@ REMAT_INLINE figures hierarchy_chains::figures_of(std::string_view name) const {
   if (mine.time > 0) {
     out.set("stages", mine.stages);
     if (mine.distinct > 0) out.set("distinct_stages", mine.distinct);
-    out.set("options", mine.options);
+    out.set("ways", mine.ways);
     out.set("table_time", mine.table_time);
     out.set("flat_time", mine.flat_time);
     out.set("time", mine.time);

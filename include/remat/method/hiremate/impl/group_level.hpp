@@ -11,8 +11,8 @@
 
 namespace remat::detail {
 
-REMAT_INLINE group_level::group_level(const flat_graph& g, std::span<const level_child> children, const part_runs& runs,
-                                      std::int64_t peak_bytes, std::int64_t save_bytes)
+REMAT_INLINE group_level::group_level(const flat_graph& g, std::span<const level_child> children,
+                                      const sub_graph_runs& runs, std::int64_t peak_bytes, std::int64_t save_bytes)
     : runs_(runs),
       builder_(g, children, runs, peak_bytes, save_bytes),
       flat_(runs.problem_within(peak_bytes, save_bytes)) {

@@ -73,7 +73,7 @@ class search {
   void refuse(double columns) {
     best_.refused = true;
     best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(columns)) +
-                    " columns, more than most_columns";
+                    " columns, more than max_columns";
   }
 
   [[nodiscard]] level_model build() const {
@@ -82,17 +82,17 @@ class search {
     building.units = options_.units;
     building.again_from = options_.again_from;
     building.moments = options_.moments;
-    building.most_columns = options_.most_columns;
+    building.max_columns = options_.max_columns;
     building.run = clock_.limits();
     return level_model(level_, budget_, building);
   }
 
   void solve_program() {
     // The estimate does not know the budget, so it is often far above the true number.
-    if (const double estimate = level_model::size_estimate(level_); estimate > 20 * options_.most_columns)
+    if (const double estimate = level_model::size_estimate(level_); estimate > 20 * options_.max_columns)
       return refuse(estimate);
     const level_model program = build();
-    if (const auto columns = static_cast<double>(program.model().num_columns()); columns > options_.most_columns)
+    if (const auto columns = static_cast<double>(program.model().num_columns()); columns > options_.max_columns)
       return refuse(columns);
     if (!program.is_complete()) {
       best_.message = "stopped while the integer program was built";
@@ -170,8 +170,8 @@ REMAT_INLINE level_solution hierarchical_ilp(mip_backend_ref backend, const leve
   require_valid(level);
   if (!(options.gap >= 0))
     throw bad_argument("hierarchical_ilp: gap is " + std::to_string(options.gap) + "; expected at least 0");
-  if (!(options.most_columns >= 0))
-    throw bad_argument("hierarchical_ilp: most_columns is " + std::to_string(options.most_columns) +
+  if (!(options.max_columns >= 0))
+    throw bad_argument("hierarchical_ilp: max_columns is " + std::to_string(options.max_columns) +
                        "; expected at least 0");
   return detail::level_search_by_program::search(backend, level, budget, options).run();
 }

@@ -48,28 +48,28 @@ inline constexpr double infinite = std::numeric_limits<double>::infinity();
 inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backend_ref backend,
                                       std::shared_ptr<way_cache> cache, std::uint64_t moves) {
   sub_graph_search out;
-  out.most_options = options.most_options;
+  out.max_ways = options.max_ways;
   out.moves = moves;
   out.rule = options.rule;
   if (options.sub_solver != sub_method::automatic)
     out.rule = [method = options.sub_solver](const sub_graph_facts&) { return std::vector<sub_method>{method}; };
   out.own_solver = options.own_sub_solver;
   out.backend = backend;
-  out.most_columns = options.most_columns;
+  out.max_columns = options.max_columns;
   out.nodes = options.nodes;
   out.cache = std::move(cache);
   return out;
 }
 
 /// The options of every group of a hierarchy, from the deepest level up.
-class group_options {
+class group_ways {
  public:
-  group_options(const problem& p, const operation_hierarchy& h, const sub_graph_search& search,
-                std::size_t level_options, run_clock& clock)
+  group_ways(const problem& p, const operation_hierarchy& h, const sub_graph_search& search, std::size_t level_ways,
+             run_clock& clock)
       : graph_(p.graph()),
         h_(h),
         search_(search),
-        level_options_(level_options),
+        level_options_(level_ways),
         extract_(p.graph(), h),
         of_group_(h.groups.size()) {
     for (std::uint32_t depth = h.depth(); depth > 0; --depth) {
@@ -82,7 +82,7 @@ class group_options {
     }
   }
 
-  /// Children with their options: at most `level_options` for all groups among them together, but two for each.
+  /// Children with their options: at most `level_ways` for all groups among them together, but two for each.
   [[nodiscard]] std::vector<level_child> children(std::size_t group) {
     std::vector<level_child> out = children_of(h_, group, extract_);
     std::size_t groups = 0;
@@ -91,10 +91,10 @@ class group_options {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::uint32_t child = h_.children[group][i];
       if (!h_.is_group(child)) continue;
-      const std::vector<part_option>& known = of_group_[h_.group_at(child)];
+      const std::vector<sub_graph_way>& known = of_group_[h_.group_at(child)];
       if (known.empty()) continue;  // stopped before this group
-      out[i].options = known;
-      thin_out(out[i].options, each);
+      out[i].ways = known;
+      thin_out(out[i].ways, each);
     }
     return out;
   }
@@ -106,18 +106,18 @@ class group_options {
  private:
   void solve(std::uint32_t depth, run_clock& clock) {
     std::vector<std::uint32_t> groups;
-    std::vector<sub_graph> wanted;
+    std::vector<divided_sub_graph> wanted;
     for (std::uint32_t g = 1; g < h_.groups.size(); ++g)
       if (h_.groups[g].depth == depth) {
         groups.push_back(g);
         wanted.push_back({extract_(g), children(g)});
       }
     if (groups.empty()) return;
-    sub_graph_table table = find_sub_graph_options(graph_, wanted, search_, clock);
+    sub_graph_table table = find_sub_graph_ways(graph_, wanted, search_, clock);
     std::size_t options = 0;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      options += table.options[i].size();
-      of_group_[groups[i]] = std::move(table.options[i]);
+      options += table.ways[i].size();
+      of_group_[groups[i]] = std::move(table.ways[i]);
     }
     figures level;
     level.set("depth", depth);
@@ -131,7 +131,7 @@ class group_options {
     level.set("programs", table.programs);
     level.set("programs_refused", table.refused);
     level.set("cut_short", table.cut_short);
-    level.set("options", options);
+    level.set("ways", options);
     levels_.push_back(std::move(level));
   }
 
@@ -139,8 +139,8 @@ class group_options {
   const operation_hierarchy& h_;
   const sub_graph_search& search_;
   std::size_t level_options_;
-  part_extractor extract_;
-  std::vector<std::vector<part_option>> of_group_;
+  sub_graph_extractor extract_;
+  std::vector<std::vector<sub_graph_way>> of_group_;
   figures::group_list levels_;
   std::uint32_t left_ = 0;
 };
@@ -159,8 +159,8 @@ class search {
     chaining_.sub_graphs = sub_graphs_of(options, backend, groups_.cache, options.chain_moves);
     chaining_.sub_graphs.peaks = 1;
     chaining_.slots = options.slots;
-    chaining_.most_stages = options.max_stages;
-    chaining_.most_effort = options.chain_effort;
+    chaining_.max_stages = options.max_stages;
+    chaining_.max_effort = options.chain_effort;
     chaining_.gap = options.gap;
   }
 
@@ -262,7 +262,7 @@ class search {
     }
     if (!is_near_bound()) {
       run_clock part = clock_.part(0.5, "chains");
-      chains.solve_with_options(part, best_, "hiremate");
+      chains.solve_with_ways(part, best_, "hiremate");
     }
     if (!is_near_bound()) {
       run_clock part = clock_.part(0.25, "chains");
@@ -286,14 +286,14 @@ class search {
       return;
     }
     run_clock part = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share, "sub-graphs");
-    group_options groups(p_, c.hierarchy, groups_, options_.level_options, part);
+    group_ways groups(p_, c.hierarchy, groups_, options_.level_ways, part);
 
     top_level top;
     top.of = i;
     top.children = groups.children(0);
     std::size_t options = 0;
-    for (const level_child& child : top.children) options += child.options.size();
-    c.own.set("top_options", options);
+    for (const level_child& child : top.children) options += child.ways.size();
+    c.own.set("top_ways", options);
     c.own.set("levels", groups.levels());
     if (groups.levels_left() > 0) c.own.set("levels_left", groups.levels_left());
     if (uses(hiremate_top::search_level)) search_top(c, top, share);
@@ -336,12 +336,12 @@ class search {
     solving.again_from = static_cast<std::uint32_t>(builder.num_children());
     if (solving.again_from >= builder.level().runs.size()) return;  // nothing to decide
     if (!top.choices.empty()) solving.starts.push_back(top.choices);
-    solving.most_columns = options_.most_columns;
+    solving.max_columns = options_.max_columns;
     solving.nodes = options_.nodes;
     solving.gap = options_.gap;
     run_clock part = clock_.part(share, "integer program");
     solving.run = part.control();
-    const double columns = std::min(options_.most_columns, level_model::size_estimate(builder.level()));
+    const double columns = std::min(options_.max_columns, level_model::size_estimate(builder.level()));
     if (!pays_for_program(solving.run, columns)) {
       figures own;
       own.set("refused", true);

@@ -16,7 +16,7 @@
 namespace remat::detail {
 
 REMAT_INLINE std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
-                                                  part_extractor& extract) {
+                                                  sub_graph_extractor& extract) {
   std::vector<level_child> out;
   const std::span<const std::uint32_t> backward = h.backward(group);
   for (const std::uint32_t child : h.children[group]) {
@@ -29,7 +29,7 @@ REMAT_INLINE std::vector<level_child> children_of(const operation_hierarchy& h, 
         if (h.anchor[o] == child) operations.push_back(o);
       made.part = extract(std::move(operations));
     }
-    made.options.push_back(part_runs(made.part).keep_everything());
+    made.ways.push_back(sub_graph_runs(made.part).keep_everything());
     out.push_back(std::move(made));
   }
   return out;
@@ -41,7 +41,7 @@ REMAT_INLINE level_builder::level_builder(const flat_graph& s, std::span<const l
 }
 
 REMAT_INLINE level_builder::level_builder(const flat_graph& s, std::span<const level_child> children,
-                                          const part_runs& whole, std::int64_t peak_bytes, std::int64_t save_bytes)
+                                          const sub_graph_runs& whole, std::int64_t peak_bytes, std::int64_t save_bytes)
     : graph_(s), children_(children) {
   build(&whole, peak_bytes, save_bytes);
 }
@@ -62,8 +62,8 @@ REMAT_INLINE std::vector<std::uint32_t> level_builder::expand(std::span<const le
   return out;
 }
 
-REMAT_INLINE problem level_builder::with_options(std::span<const std::uint32_t> option, std::int64_t budget,
-                                                 bool careful) const {
+REMAT_INLINE problem level_builder::with_ways(std::span<const std::uint32_t> option, std::int64_t budget,
+                                              bool careful) const {
   flat_graph g;
   g.num_operations = static_cast<std::uint32_t>(level_.runs.size());
   g.bytes = level_.bytes;
@@ -134,8 +134,8 @@ REMAT_INLINE std::vector<level_problem::choice> level_builder::choices_of(const 
   return out;
 }
 
-REMAT_INLINE std::vector<std::uint8_t> level_builder::effects_of(const part_runs& child) {
-  const step_part& part = child.part();
+REMAT_INLINE std::vector<std::uint8_t> level_builder::effects_of(const sub_graph_runs& child) {
+  const sub_graph& part = child.part();
   std::vector<std::uint8_t> out(part.operations.size(), 0);
   for (std::uint32_t o = 0; o < out.size(); ++o) {
     out[o] = part.writes[o].empty();
@@ -150,7 +150,7 @@ REMAT_INLINE const std::vector<std::uint32_t>& level_builder::operations_of(std:
   const meaning& m = meaning_[run];
   const std::uint32_t option = m.backward ? variant : forward_option_[run][variant];
   if (option == none) return fast_[m.child].forward;
-  const part_option& way = children_[m.child].options[option];
+  const sub_graph_way& way = children_[m.child].ways[option];
   return m.backward ? way.backward : way.forward;
 }
 
@@ -163,7 +163,7 @@ REMAT_INLINE bool level_builder::has_effect(std::uint32_t run, std::uint32_t var
 
 REMAT_INLINE bool level_builder::may_run_again(std::uint32_t run, std::uint32_t variant) const {
   if (!backward_again_[run]) return level_.runs[run].again;
-  const step_part& part = children_[meaning_[run].child].part;
+  const sub_graph& part = children_[meaning_[run].child].part;
   const std::vector<std::uint32_t>& operations = operations_of(run, variant);
   return std::all_of(operations.begin(), operations.end(),
                      [&](std::uint32_t o) { return part.operation[o].once == 0; });
@@ -179,7 +179,7 @@ REMAT_INLINE std::int64_t level_builder::workspace_of(std::uint32_t run, std::sp
   std::int64_t workspace = std::max<std::int64_t>(0, peak - written);
   const meaning& m = meaning_[run];
   if (!careful || m.child == none) return workspace;
-  const part_option& way = children_[m.child].options[option[m.child]];
+  const sub_graph_way& way = children_[m.child].ways[option[m.child]];
   if (m.backward) return std::max(workspace, way.backward_peak_again_bytes);
   // The forward may be made to run for others alone (`choices_of`), which keeps no phantom.
   std::int64_t again = fast_[m.child].forward_peak_again_bytes;
@@ -203,14 +203,14 @@ REMAT_INLINE std::vector<std::uint32_t> level_builder::in_level(const level_chil
 }
 
 REMAT_INLINE level_problem::variant level_builder::variant(const level_child& c, double time,
-                                                           const std::vector<part_option::stretch>& stretches,
+                                                           const std::vector<sub_graph_way::stretch>& stretches,
                                                            std::vector<std::uint32_t> reads,
                                                            std::vector<std::uint32_t> writes) const {
   level_problem::variant v;
   v.time = time;
   v.reads = std::move(reads);
   v.writes = std::move(writes);
-  for (const part_option::stretch& s : stretches) {
+  for (const sub_graph_way::stretch& s : stretches) {
     std::vector<std::uint32_t> gone = in_level(c, s.gone);
     if (gone.empty())
       v.peak_bytes = s.bytes;
@@ -220,9 +220,9 @@ REMAT_INLINE level_problem::variant level_builder::variant(const level_child& c,
   return v;
 }
 
-REMAT_INLINE void level_builder::build(const part_runs* whole, std::int64_t peak, std::int64_t save) {
+REMAT_INLINE void level_builder::build(const sub_graph_runs* whole, std::int64_t peak, std::int64_t save) {
   const auto count = static_cast<std::uint32_t>(children_.size());
-  std::vector<part_runs> runs;
+  std::vector<sub_graph_runs> runs;
   runs.reserve(count);
   for (const level_child& c : children_) {
     runs.emplace_back(c.part);
@@ -244,7 +244,7 @@ REMAT_INLINE void level_builder::build(const part_runs* whole, std::int64_t peak
   level_.outputs.erase(std::unique(level_.outputs.begin(), level_.outputs.end()), level_.outputs.end());
 }
 
-REMAT_INLINE void level_builder::number_tensors(std::span<const part_runs> runs, const part_runs* whole) {
+REMAT_INLINE void level_builder::number_tensors(std::span<const sub_graph_runs> runs, const sub_graph_runs* whole) {
   local_.assign(graph_.num_tensors, none);
   for (std::uint32_t c = 0; c < runs.size(); ++c)
     for (std::uint32_t t = 0; t < children_[c].part.tensors.size(); ++t)
@@ -254,7 +254,7 @@ REMAT_INLINE void level_builder::number_tensors(std::span<const part_runs> runs,
       if (whole->is_gradient_input(t)) number(whole->part().tensors[t]);
 }
 
-REMAT_INLINE void level_builder::add_forward(std::uint32_t c, const part_runs& run) {
+REMAT_INLINE void level_builder::add_forward(std::uint32_t c, const sub_graph_runs& run) {
   const level_child& child = children_[c];
   std::vector<std::uint32_t> outputs;
   for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
@@ -268,11 +268,11 @@ REMAT_INLINE void level_builder::add_forward(std::uint32_t c, const part_runs& r
   fast_[c] = run.forward_once() ? run.keep_everything() : run.keep_nothing(listed);
   forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
                                      in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
-  for (std::uint32_t o = 0; o < child.options.size(); ++o) {
-    const part_option& way = child.options[o];
+  for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
+    const sub_graph_way& way = child.ways[o];
     std::uint32_t same = none;
     for (std::uint32_t i = 0; i < o && same == none; ++i)
-      if (child.options[i].kept == way.kept && child.options[i].forward == way.forward) same = i;
+      if (child.ways[i].kept == way.kept && child.ways[i].forward == way.forward) same = i;
     if (same != none) {
       phantom_[c].push_back(phantom_[c][same]);
       forward_variant_[c].push_back(forward_variant_[c][same]);
@@ -297,7 +297,7 @@ REMAT_INLINE void level_builder::add_forward(std::uint32_t c, const part_runs& r
     forward.variants.push_back(std::move(v));
   }
   // A single operation makes all that it makes in any case.
-  if (child.options.size() == 1 && forward.variants.size() == 2 && run.num_forward() == 1) {
+  if (child.ways.size() == 1 && forward.variants.size() == 2 && run.num_forward() == 1) {
     forward.variants.erase(forward.variants.begin());
     meant.erase(meant.begin());
     forward_variant_[c][0] = 0;
@@ -308,7 +308,7 @@ REMAT_INLINE void level_builder::add_forward(std::uint32_t c, const part_runs& r
   backward_again_.push_back(0);
 }
 
-REMAT_INLINE void level_builder::add_take_and_turn(const part_runs& whole, std::int64_t peak, std::int64_t save) {
+REMAT_INLINE void level_builder::add_take_and_turn(const sub_graph_runs& whole, std::int64_t peak, std::int64_t save) {
   const auto token = [&] {
     level_.bytes.push_back(0);
     return static_cast<std::uint32_t>(level_.bytes.size() - 1);
@@ -341,15 +341,15 @@ REMAT_INLINE void level_builder::add_take_and_turn(const part_runs& whole, std::
       level_.outputs.push_back(i);
 }
 
-REMAT_INLINE void level_builder::add_backward(std::uint32_t c, const part_runs& run) {
+REMAT_INLINE void level_builder::add_backward(std::uint32_t c, const sub_graph_runs& run) {
   const level_child& child = children_[c];
   if (run.num_forward() == child.part.operations.size()) return;
   std::vector<std::uint32_t> outputs;
   for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
     if (makes_backward(run, t)) outputs.push_back(t);
   level_problem::run backward;
-  for (std::uint32_t o = 0; o < child.options.size(); ++o) {
-    const part_option& way = child.options[o];
+  for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
+    const sub_graph_way& way = child.ways[o];
     level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
                                        in_level(child, way.backward_reads), in_level(child, outputs));
     if (phantom_[c][o] != none) {
@@ -373,7 +373,7 @@ REMAT_INLINE std::uint32_t level_builder::number(std::uint32_t t) {
 }
 
 REMAT_INLINE bool level_builder::has_backward(std::uint32_t child) const {
-  const step_part& part = children_[child].part;
+  const sub_graph& part = children_[child].part;
   return !part.operation.empty() && !part.operation.back().forward;
 }
 

@@ -86,7 +86,7 @@ class program : public phase_model {
       const std::uint32_t i = cells_[c].option_of[choice.variant];
       if (i == none) return false;
       taken[c] = 1;
-      if (const std::uint32_t column = cells_[c].options[i].column; column != none) x[column] = 1;
+      if (const std::uint32_t column = cells_[c].ways[i].column; column != none) x[column] = 1;
       return true;
     };
     std::vector<std::uint32_t> early(phases_.size(), none);  // of a run: the last variant before the first phase
@@ -109,7 +109,7 @@ class program : public phase_model {
 
  private:
   program(std::unique_ptr<const level_problem> level, std::int64_t budget, const level_model_options& options)
-      : phase_model(level->bytes, options.most_columns, options.run),
+      : phase_model(level->bytes, options.max_columns, options.run),
         level_(std::move(level)),
         phases_(*level_, budget, options.at_most, options.again_from),
         cells_(phases_.size()),
@@ -192,8 +192,8 @@ class program : public phase_model {
     c.phase = phase;
     c.run = k;
     if (!c.is_first() && !level_->runs[k].again) return;
-    choose_options(c);
-    if (c.options.empty()) {
+    choose_ways(c);
+    if (c.ways.empty()) {
       if (c.is_first()) set_impossible();
       return;
     }
@@ -208,11 +208,11 @@ class program : public phase_model {
   /// The columns R of a cell; the constant 1 for a first run with one option.
   std::vector<mip_value> add_decisions(level_cell& c) {
     std::vector<mip_value> r;
-    if (c.is_first() && c.options.size() == 1) {
-      model_.offset += variants(c.run)[c.options.front().variant].time * time_scale();
+    if (c.is_first() && c.ways.size() == 1) {
+      model_.offset += variants(c.run)[c.ways.front().variant].time * time_scale();
       return {mip_value::one()};
     }
-    for (level_cell::option& o : c.options) {
+    for (level_cell::option& o : c.ways) {
       o.column = model_.add_integer(variants(c.run)[o.variant].time * time_scale(), 0, 1);
       ++decisions_;
       r.push_back({o.column, 0});
@@ -233,7 +233,7 @@ class program : public phase_model {
   }
 
   /// The variants that may be chosen in a cell, without those that another one replaces.
-  void choose_options(level_cell& c) const {
+  void choose_ways(level_cell& c) const {
     const std::size_t count = variants(c.run).size();
     std::vector<std::vector<std::uint32_t>> useful(count);
     for (std::uint32_t o = 0; o < count; ++o) useful[o] = useful_writes(c, o);
@@ -248,8 +248,8 @@ class program : public phase_model {
     c.option_of.assign(count, none);
     for (const std::uint32_t o : candidates)
       if (replacement[o] == o) {
-        c.option_of[o] = static_cast<std::uint32_t>(c.options.size());
-        c.options.push_back({o, none});
+        c.option_of[o] = static_cast<std::uint32_t>(c.ways.size());
+        c.ways.push_back({o, none});
       }
     for (const std::uint32_t o : candidates) {
       std::uint32_t p = o;
@@ -285,7 +285,7 @@ class program : public phase_model {
   /// The tensors that an option of the cell reads or writes, ascending.
   [[nodiscard]] std::vector<std::uint32_t> tensors_of(const level_cell& c) const {
     std::vector<std::uint32_t> out;
-    for (const level_cell::option& o : c.options) {
+    for (const level_cell::option& o : c.ways) {
       const level_problem::variant& v = variants(c.run)[o.variant];
       out.insert(out.end(), v.reads.begin(), v.reads.end());
       out.insert(out.end(), v.writes.begin(), v.writes.end());
@@ -300,7 +300,7 @@ class program : public phase_model {
                                                  std::vector<std::uint32_t> level_problem::variant::*list) const {
     std::vector<mip_value> out;
     for (std::size_t j = 0; j < r.size(); ++j)
-      if (contains(variants(c.run)[c.options[j].variant].*list, x)) out.push_back(r[j]);
+      if (contains(variants(c.run)[c.ways[j].variant].*list, x)) out.push_back(r[j]);
     return out;
   }
 
@@ -348,7 +348,7 @@ class program : public phase_model {
   void forbid_useless_runs(const level_cell& c, const std::vector<mip_value>& r,
                            const std::vector<held_change>& changes) {
     std::vector<std::vector<std::uint32_t>> useful;
-    for (const level_cell::option& o : c.options) useful.push_back(useful_writes(c, o.variant));
+    for (const level_cell::option& o : c.ways) useful.push_back(useful_writes(c, o.variant));
     for (std::size_t j = 0; j < r.size(); ++j) {
       const auto at = useful.begin() + static_cast<std::ptrdiff_t>(j);
       if (std::find(useful.begin(), at, useful[j]) != at) continue;
@@ -364,7 +364,7 @@ class program : public phase_model {
   /// afterwards are freed already.
   void add_peaks(const level_cell& c, const std::vector<mip_value>& r, const std::vector<held_change>& changes) {
     const auto variant = [&](std::size_t j) -> const level_problem::variant& {
-      return variants(c.run)[c.options[j].variant];
+      return variants(c.run)[c.ways[j].variant];
     };
     for (std::size_t j = 0; j < r.size(); ++j) add_term(r[j], sizes().size(variant(j).peak_bytes));
     end_peak_row();
@@ -423,7 +423,7 @@ class program : public phase_model {
 };
 
 inline void require_valid_options(const level_problem& level, const level_model_options& options) {
-  phase_programs::require_valid_options("level_model", options.at_most, options.units, options.most_columns);
+  phase_programs::require_valid_options("level_model", options.at_most, options.units, options.max_columns);
   for (const std::uint32_t m : options.moments)
     if (m >= level.runs.size())
       throw bad_argument("level_model: moment " + std::to_string(m) + " is no run; there are " +

@@ -64,7 +64,7 @@ REMAT_INLINE mip_value level_moments::column_of(std::uint32_t run, std::vector<s
   later_run y{moments::none, run, std::move(variants), {}};
   for (const std::uint32_t c : cells_.again(run))
     if (cells_[c].phase > moment_)
-      for (const level_cell::option& o : cells_[c].options)
+      for (const level_cell::option& o : cells_[c].ways)
         if (contains(y.variants, o.variant)) y.decisions.push_back(o.column);
   if (!y.decisions.empty()) {
     const mip_value column = rows_.new_column();
@@ -97,23 +97,23 @@ REMAT_INLINE void level_moments::add_first_run(std::uint32_t t) {
   const level_cell& c = cells_.first(t);
   const auto& variants = phases_.variants(t);
   std::vector<std::uint32_t> tensors, runs_with_alternatives;
-  for (const level_cell::option& o : c.options)
+  for (const level_cell::option& o : c.ways)
     tensors.insert(tensors.end(), variants[o.variant].reads.begin(), variants[o.variant].reads.end());
   moments::sort_unique(tensors);
   for (const std::uint32_t x : tensors) {
     if (!is_made_before(x)) continue;
-    if (!phases_.is_common(x) && c.options.size() > 1) runs_with_alternatives.push_back(phases_.writers().first[x]);
+    if (!phases_.is_common(x) && c.ways.size() > 1) runs_with_alternatives.push_back(phases_.writers().first[x]);
     if (held_[x].is_constant(1)) continue;
     const mip_value y = made_later(x);
     std::size_t readers = 0;
-    for (const level_cell::option& o : c.options) readers += contains(variants[o.variant].reads, x);
+    for (const level_cell::option& o : c.ways) readers += contains(variants[o.variant].reads, x);
     rows_.add_term(y, 1);
     rows_.add_term(held_[x], 1);
-    if (readers == c.options.size()) {
+    if (readers == c.ways.size()) {
       rows_.end_row(1, moments::infinite);
       continue;
     }
-    for (const level_cell::option& o : c.options)
+    for (const level_cell::option& o : c.ways)
       if (contains(variants[o.variant].reads, x)) rows_.add_term({o.column, 0}, -1);
     rows_.end_row(0, moments::infinite);
   }
@@ -126,7 +126,7 @@ REMAT_INLINE void level_moments::add_first_run(std::uint32_t t) {
 REMAT_INLINE void level_moments::add_alternatives(const level_cell& c, std::uint32_t k) {
   const auto& variants = phases_.variants(c.run);
   std::vector<std::uint32_t> needed, makers, columns;
-  for (const level_cell::option& o : c.options) {
+  for (const level_cell::option& o : c.ways) {
     std::uint32_t largest = moments::none;
     for (const std::uint32_t x : variants[o.variant].reads)
       if (phases_.writers().first[x] == k && !phases_.is_common(x) &&

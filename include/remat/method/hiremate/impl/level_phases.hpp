@@ -195,8 +195,8 @@ REMAT_INLINE void level_phases::find_last_uses() {
 }
 
 /// The most units of a tensor of run k that may be kept until a phase, over its variants.
-REMAT_INLINE std::int64_t level_phases::most_units_kept(std::uint32_t k, std::uint32_t phase,
-                                                        const size_units& sizes) const {
+REMAT_INLINE std::int64_t level_phases::max_units_kept(std::uint32_t k, std::uint32_t phase,
+                                                       const size_units& sizes) const {
   const auto counts = [&](std::uint32_t x) {
     if (!writers_.several(x)) return uses_.is_used_from(x, phase);
     return k == writers_.first[x] && (phase <= writers_.last[x] || uses_.is_used_from(x, phase));
@@ -217,7 +217,7 @@ REMAT_INLINE std::int64_t level_phases::most_units_kept(std::uint32_t k, std::ui
 REMAT_INLINE std::uint32_t level_phases::first_that_does_not_fit(const size_units& sizes) const {
   for (std::uint32_t t = 0; t < size(); ++t) {
     std::int64_t units = 0, during = 0, after = 0;
-    for (std::uint32_t k = 0; k < t; ++k) units += most_units_kept(k, t, sizes);
+    for (std::uint32_t k = 0; k < t; ++k) units += max_units_kept(k, t, sizes);
     for (std::uint32_t o = 0; o < variants(t).size(); ++o) {
       if (!is_allowed(t, o)) continue;
       const level_problem::variant& v = variants(t)[o];

@@ -23,7 +23,7 @@ namespace remat::detail {
 
 namespace level_searching {
 
-using chosen_options = std::vector<std::uint32_t>;  // of each child
+using chosen_ways = std::vector<std::uint32_t>;  // of each child
 
 class searcher {
  public:
@@ -35,7 +35,7 @@ class searcher {
   std::size_t run() {
     try_prices();
     for (std::uint32_t round = 0; round < options_.rounds && !best_.empty(); ++round)
-      if (!exchange_options()) break;
+      if (!exchange_ways()) break;
     return problems_;
   }
 
@@ -44,12 +44,11 @@ class searcher {
 
   void try_prices() {
     const std::vector<double> prices = critical_prices();
-    std::vector<chosen_options> starts{options_at(0)};
+    std::vector<chosen_ways> starts{ways_at(0)};
     const std::size_t steps = std::min<std::size_t>(options_.prices, prices.size());
-    for (std::size_t k = 0; k < steps; ++k)
-      starts.push_back(options_at(prices[k * prices.size() / steps] * (1 + 1e-9)));
-    if (!prices.empty()) starts.push_back(options_at(prices.back() * 2));
-    for (const chosen_options& chosen : starts) {
+    for (std::size_t k = 0; k < steps; ++k) starts.push_back(ways_at(prices[k * prices.size() / steps] * (1 + 1e-9)));
+    if (!prices.empty()) starts.push_back(ways_at(prices.back() * 2));
+    for (const chosen_ways& chosen : starts) {
       if (clock_.should_stop()) return;
       attempt(chosen, options_.escalate);
     }
@@ -59,23 +58,23 @@ class searcher {
   [[nodiscard]] std::vector<double> critical_prices() const {
     std::vector<double> prices;
     for (const level_child& c : children_)
-      for (std::size_t a = 0; a < c.options.size(); ++a)
-        for (std::size_t b = a + 1; b < c.options.size(); ++b)
-          if (c.options[a].saved_bytes > c.options[b].saved_bytes && c.options[a].time() < c.options[b].time())
-            prices.push_back((c.options[b].time() - c.options[a].time()) /
-                             static_cast<double>(c.options[a].saved_bytes - c.options[b].saved_bytes));
+      for (std::size_t a = 0; a < c.ways.size(); ++a)
+        for (std::size_t b = a + 1; b < c.ways.size(); ++b)
+          if (c.ways[a].saved_bytes > c.ways[b].saved_bytes && c.ways[a].time() < c.ways[b].time())
+            prices.push_back((c.ways[b].time() - c.ways[a].time()) /
+                             static_cast<double>(c.ways[a].saved_bytes - c.ways[b].saved_bytes));
     std::sort(prices.begin(), prices.end());
     prices.erase(std::unique(prices.begin(), prices.end()), prices.end());
     return prices;
   }
 
   /// For each child the option of least time + price · saved bytes.
-  [[nodiscard]] chosen_options options_at(double price) const {
-    chosen_options chosen(children_.size(), 0);
+  [[nodiscard]] chosen_ways ways_at(double price) const {
+    chosen_ways chosen(children_.size(), 0);
     for (std::size_t c = 0; c < children_.size(); ++c) {
       double least = infinite;
-      for (std::uint32_t o = 0; o < children_[c].options.size(); ++o) {
-        const part_option& way = children_[c].options[o];
+      for (std::uint32_t o = 0; o < children_[c].ways.size(); ++o) {
+        const sub_graph_way& way = children_[c].ways[o];
         const double cost = way.time() + price * static_cast<double>(way.saved_bytes);
         if (cost < least) {
           least = cost;
@@ -87,13 +86,13 @@ class searcher {
   }
 
   /// One round over all children, each with the options next to its own. Returns whether to go on.
-  [[nodiscard]] bool exchange_options() {
+  [[nodiscard]] bool exchange_ways() {
     bool better = false;
     for (std::size_t c = 0; c < children_.size(); ++c)
       for (const int by : {-1, 1}) {
         if (clock_.should_stop()) return false;
-        if (by < 0 ? best_[c] == 0 : best_[c] + 1 >= children_[c].options.size()) continue;
-        chosen_options chosen = best_;
+        if (by < 0 ? best_[c] == 0 : best_[c] + 1 >= children_[c].ways.size()) continue;
+        chosen_ways chosen = best_;
         chosen[c] += static_cast<std::uint32_t>(by);
         better = attempt(chosen, false) || better;
       }
@@ -101,12 +100,12 @@ class searcher {
   }
 
   /// Solves the level with these options. Returns whether the schedule is the best so far.
-  bool attempt(const chosen_options& chosen, bool escalate) {
+  bool attempt(const chosen_ways& chosen, bool escalate) {
     if (!tried_.insert(chosen).second) return false;
     // The careful count of memory is for levels where the other count said too little.
     for (const bool careful : {false, true}) {
       if (clock_.should_stop()) return false;
-      const problem p = builder_.with_options(chosen, budget_, careful);
+      const problem p = builder_.with_ways(chosen, budget_, careful);
       ++problems_;
       const sub_solution s = solve(p, escalate);
       clock_.work(std::max<std::uint64_t>(s.work, p.graph().num_operations));
@@ -147,8 +146,8 @@ class searcher {
   const level_search_options& options_;
   const level_judge& judge_;
   std::size_t problems_ = 0;
-  std::set<chosen_options> tried_;
-  chosen_options best_;
+  std::set<chosen_ways> tried_;
+  chosen_ways best_;
   double best_value_ = infinite;
 };
 

@@ -42,7 +42,7 @@ class checker {
       if (level_.bytes[x] < 0)
         throw bad_argument("level: tensor " + number(x) + " has " + number(level_.bytes[x]) +
                            " bytes; it must have 0 or more");
-      if (level_.bytes[x] > most_bytes - total)
+      if (level_.bytes[x] > max_bytes - total)
         throw bad_argument("level: the tensors up to " + number(x) + " have more than 2^60 bytes in all");
       total += level_.bytes[x];
     }
@@ -89,7 +89,7 @@ class checker {
   }
 
  private:
-  static constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
+  static constexpr std::int64_t max_bytes = std::int64_t{1} << 60;
 
   template <class Number>
   [[nodiscard]] static std::string number(Number x) {
@@ -116,7 +116,7 @@ class checker {
     if (!std::isfinite(v.time) || v.time < 0)
       throw bad_argument(where + ": the time is " + number(v.time) + "; it must be a number of 0 or more");
     const auto require_valid_peak = [&](std::int64_t bytes, const std::string& what) {
-      if (bytes < 0 || bytes > most_bytes)
+      if (bytes < 0 || bytes > max_bytes)
         throw bad_argument(where + ": " + what + " is " + number(bytes) + "; it must be from 0 to 2^60");
     };
     require_valid_peak(v.peak_bytes, "peak_bytes");

@@ -21,13 +21,13 @@ namespace part_chains {
 /// The chains of one part.
 class searcher {
  public:
-  searcher(const step_part& part, std::span<const part_segment> segments, const part_chain_search& search,
+  searcher(const sub_graph& part, std::span<const sub_graph_segment> segments, const sub_graph_chain_search& search,
            run_clock& clock)
       : runs_(part), segments_(segments), search_(search), clock_(clock) {}
 
-  [[nodiscard]] part_chain_result run() {
-    const part_option everything = runs_.keep_everything();
-    out_.options.push_back(everything);
+  [[nodiscard]] sub_graph_chain_result run() {
+    const sub_graph_way everything = runs_.keep_everything();
+    out_.ways.push_back(everything);
     const std::int64_t most = runs_.held_at_turn(everything);
     const std::uint32_t turns = most > 0 ? search_.turns : 1;
     for (std::uint32_t k = 0; k < turns && out_.whole; ++k) {
@@ -41,8 +41,8 @@ class searcher {
         if (!out_.whole) break;
       }
     }
-    keep_pareto_optimal(out_.options, runs_);
-    thin_out(out_.options, std::max<std::size_t>(search_.most_options, 2));
+    keep_pareto_optimal(out_.ways, runs_);
+    thin_out(out_.ways, std::max<std::size_t>(search_.max_ways, 2));
     return std::move(out_);
   }
 
@@ -59,8 +59,8 @@ class searcher {
     const auto last = static_cast<std::uint32_t>(line.operations.size()) - 1;  // the place of take
     std::vector<cut_list> out;
     if (segments_.empty()) {
-      if (search_.most_stages < 3) return out;
-      for (cut_list cuts : cut_levels(line, search_.most_stages - 2)) {  // and the one before take
+      if (search_.max_stages < 3) return out;
+      for (cut_list cuts : cut_levels(line, search_.max_stages - 2)) {  // and the one before take
         if (last > 0 && (cuts.empty() || cuts.back() != last)) cuts.push_back(last);
         if (cuts.size() > 1) out.push_back(std::move(cuts));
       }
@@ -74,7 +74,7 @@ class searcher {
         ++end;
       }
     }
-    if (cuts.size() + 1 > search_.most_stages) cuts = even_cuts(line, cuts, search_.most_stages);
+    if (cuts.size() + 1 > search_.max_stages) cuts = even_cuts(line, cuts, search_.max_stages);
     out.push_back(std::move(cuts));
     return out;
   }
@@ -90,7 +90,7 @@ class searcher {
       while (next < segments_.size() && segments_[next].forward_end <= forward.front())
         begin = segments_[next++].forward_end;
       if (next == segments_.size() || segments_[next].ways.empty()) continue;
-      const part_segment& mine = segments_[next];
+      const sub_graph_segment& mine = segments_[next];
       std::vector<std::uint32_t> backward(chain.backward(s).begin(), chain.backward(s).end());
       for (std::uint32_t& o : backward) o -= 2;  // take and turn
       std::sort(backward.begin(), backward.end());
@@ -127,25 +127,25 @@ class searcher {
       clock_.work(p.graph().num_operations * work_of::visit);
       const std::vector<chain_step> steps = program.steps(*e);
       for (const bool whole : {true, false})
-        if (std::optional<part_option> way = runs_.option_of(schedule_computes(p, program.expand(steps, whole))))
-          out_.options.push_back(std::move(*way));
-      if (out_.options.size() > 200) keep_pareto_optimal(out_.options, runs_);
+        if (std::optional<sub_graph_way> way = runs_.option_of(schedule_computes(p, program.expand(steps, whole))))
+          out_.ways.push_back(std::move(*way));
+      if (out_.ways.size() > 200) keep_pareto_optimal(out_.ways, runs_);
     }
   }
 
-  const part_runs runs_;
-  std::span<const part_segment> segments_;
-  const part_chain_search& search_;
+  const sub_graph_runs runs_;
+  std::span<const sub_graph_segment> segments_;
+  const sub_graph_chain_search& search_;
   run_clock& clock_;
-  part_chain_result out_{};
+  sub_graph_chain_result out_{};
 };
 
 }  // namespace part_chains
 
-REMAT_INLINE part_chain_result find_chain_options(const step_part& part, std::span<const part_segment> segments,
-                                                  const part_chain_search& search, run_clock& clock) {
-  if (search.slots == 0 || search.turns == 0 || search.most_stages == 0)
-    throw bad_argument("find_chain_options: slots, turns and most_stages must be at least 1");
+REMAT_INLINE sub_graph_chain_result find_chain_ways(const sub_graph& part, std::span<const sub_graph_segment> segments,
+                                                    const sub_graph_chain_search& search, run_clock& clock) {
+  if (search.slots == 0 || search.turns == 0 || search.max_stages == 0)
+    throw bad_argument("find_chain_ways: slots, turns and max_stages must be at least 1");
   return detail::part_chains::searcher(part, segments, search, clock).run();
 }
 

@@ -28,17 +28,17 @@ namespace remat::detail {
 namespace sub_graphs {
 
 /// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
-inline std::vector<part_segment> segments_of(const sub_graph& s) {
+inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> place;  // operation of the graph, of the part
   for (std::uint32_t o = 0; o < s.part.operations.size(); ++o) place.emplace_back(s.part.operations[o], o);
   std::sort(place.begin(), place.end());
-  std::vector<part_segment> out;
+  std::vector<sub_graph_segment> out;
   std::uint32_t begin = 0;
   for (const level_child& child : s.children) {
     std::vector<std::uint32_t> own;  // operation of the child → of the part
     for (const std::uint32_t o : child.part.operations)
       own.push_back(std::lower_bound(place.begin(), place.end(), std::pair{o, std::uint32_t{0}})->second);
-    part_segment segment;
+    sub_graph_segment segment;
     segment.forward_end = begin;
     for (std::uint32_t o = 0; o < own.size(); ++o) {
       if (child.part.operation[o].forward)
@@ -47,7 +47,7 @@ inline std::vector<part_segment> segments_of(const sub_graph& s) {
         segment.backward.push_back(own[o]);
     }
     std::sort(segment.backward.begin(), segment.backward.end());
-    for (const part_option& option : child.options) {
+    for (const sub_graph_way& option : child.ways) {
       stage_way way;
       for (const std::uint32_t o : option.forward) way.forward.push_back(own[o]);
       for (const std::uint32_t o : option.backward) way.backward.push_back(own[o]);
@@ -62,17 +62,17 @@ inline std::vector<part_segment> segments_of(const sub_graph& s) {
 /// The search for the options of some sub-graphs.
 class finder {
  public:
-  finder(const flat_graph& g, std::span<const sub_graph> all, const sub_graph_search& search, run_clock& clock)
+  finder(const flat_graph& g, std::span<const divided_sub_graph> all, const sub_graph_search& search, run_clock& clock)
       : graph_(g), all_(all), search_(search), clock_(clock) {
-    std::vector<step_part> parts;
-    for (const sub_graph& s : all) parts.push_back(s.part);
+    std::vector<sub_graph> parts;
+    for (const divided_sub_graph& s : all) parts.push_back(s.part);
     classes_ = classify(parts, way_cache::likeness());
   }
 
   [[nodiscard]] sub_graph_table run() {
     const std::size_t count = classes_.representative.size();
     out_.distinct = count;
-    out_.options.resize(all_.size());
+    out_.ways.resize(all_.size());
     found_.resize(count);
     whole_.assign(count, 1);
     methods_.resize(count);
@@ -87,47 +87,47 @@ class finder {
   }
 
  private:
-  [[nodiscard]] const sub_graph& of_class(std::uint32_t c) const { return all_[classes_.representative[c]]; }
+  [[nodiscard]] const divided_sub_graph& of_class(std::uint32_t c) const { return all_[classes_.representative[c]]; }
 
   [[nodiscard]] way_cache::settings settings(std::uint32_t c) const {
     constexpr std::uint64_t several = 256;  // unlike the keys of single solvers
     std::uint64_t key = several;
     for (const sub_method m : methods_[c]) key |= std::uint64_t{1} << static_cast<unsigned>(m);
     if (std::find(methods_[c].begin(), methods_[c].end(), sub_method::h_ilp) != methods_[c].end())
-      for (const std::uint64_t limit : {search_.nodes, std::bit_cast<std::uint64_t>(search_.most_columns)})
+      for (const std::uint64_t limit : {search_.nodes, std::bit_cast<std::uint64_t>(search_.max_columns)})
         key = (key ^ limit) * 0x9e3779b97f4a7c15U | several;
-    return {search_.peaks, 0, search_.most_options, search_.moves, clock_.control().seed, key};
+    return {search_.peaks, 0, search_.max_ways, search_.moves, clock_.control().seed, key};
   }
 
   /// Chooses the methods of a class, and looks it up in the cache.
   void prepare(std::uint32_t c) {
-    const sub_graph& s = of_class(c);
-    const part_runs runs(s.part);
+    const divided_sub_graph& s = of_class(c);
+    const sub_graph_runs runs(s.part);
     sub_graph_facts facts;
     facts.operations = s.part.operations.size();
     facts.forward_operations = runs.num_forward();
     facts.children = s.children.size();
     for (const level_child& child : s.children) {
-      facts.groups += child.options.size() > 1 || child.part.operations.size() > 4 ? 1U : 0U;
-      facts.child_options += child.options.size();
+      facts.groups += child.ways.size() > 1 || child.part.operations.size() > 4 ? 1U : 0U;
+      facts.child_ways += child.ways.size();
     }
     facts.copies = static_cast<std::size_t>(std::count(classes_.class_of.begin(), classes_.class_of.end(), c));
     choose(c, facts);
     found_[c].push_back(runs.keep_everything());
     if (search_.cache)
-      if (std::optional<std::vector<part_option>> known = search_.cache->find(runs, settings(c))) {
+      if (std::optional<std::vector<sub_graph_way>> known = search_.cache->find(runs, settings(c))) {
         found_[c] = std::move(*known);
         methods_[c].clear();
         ++out_.reused;
         return;
       }
     if (!methods_[c].empty())
-      if (std::optional<part_option> lean = recompute_everything(runs)) found_[c].push_back(std::move(*lean));
+      if (std::optional<sub_graph_way> lean = recompute_everything(runs)) found_[c].push_back(std::move(*lean));
     for (const sub_method m : methods_[c]) by_method_[m].push_back(c);
   }
 
   /// The option that keeps nothing: the backward begins with the whole forward. None where that must not run twice.
-  [[nodiscard]] static std::optional<part_option> recompute_everything(const part_runs& runs) {
+  [[nodiscard]] static std::optional<sub_graph_way> recompute_everything(const sub_graph_runs& runs) {
     if (runs.forward_once()) return std::nullopt;
     std::vector<std::uint32_t> forward(runs.num_forward()), backward(runs.part().operations.size());
     for (std::uint32_t o = 0; o < backward.size(); ++o) {
@@ -170,33 +170,33 @@ class finder {
       const std::size_t mine = of_class(c).part.operations.size();
       run_clock part = clock.part(static_cast<double>(mine) / static_cast<double>(operations));
       operations -= mine;
-      part_chain_search search;
-      search.most_options = search_.most_options;
-      part_chain_result r = find_chain_options(of_class(c).part, segments_of(of_class(c)), search, part);
+      sub_graph_chain_search search;
+      search.max_ways = search_.max_ways;
+      sub_graph_chain_result r = find_chain_ways(of_class(c).part, segments_of(of_class(c)), search, part);
       out_.tables += r.tables;
       out_.tables_refused += r.refused;
       out_.solves += r.tables;
       if (!r.whole) whole_[c] = 0;
-      take(c, std::move(r.options));
+      take(c, std::move(r.ways));
     }
   }
 
-  /// For each pair of budgets, on the thread that `find_options` chooses.
+  /// For each pair of budgets, on the thread that `find_ways` chooses.
   void by_budgets(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
-    std::vector<step_part> parts;
+    std::vector<sub_graph> parts;
     for (const std::uint32_t c : classes) parts.push_back(of_class(c).part);
-    option_search search;
+    way_search search;
     search.peaks = search_.peaks;
-    search.max_options = search_.most_options;
+    search.max_ways = search_.max_ways;
     search.moves = search_.moves;
     if (method == sub_method::h_ilp) {
       search.max_budgets = budgets_of_programs;
       programs_left_ = classes.size() * (search.peaks + 1) * search.max_budgets;
     }
-    option_table table = find_options(parts, search, method_solvers{*this, method, classes}, clock);
+    way_table table = find_ways(parts, search, method_solvers{*this, method, classes}, clock);
     out_.solves += table.solves;
     out_.proven += table.proven;
-    for (std::size_t i = 0; i < classes.size(); ++i) take(classes[i], std::move(table.options[i]));
+    for (std::size_t i = 0; i < classes.size(); ++i) take(classes[i], std::move(table.ways[i]));
     if (table.cut_short > 0)
       for (const std::uint32_t c : classes) whole_[c] = 0;
   }
@@ -219,13 +219,13 @@ class finder {
       return !search.search_.own_solver && method != sub_method::twremat && method != sub_method::h_ilp;
     }
     [[nodiscard]] sub_solution tight(const problem& p, const run_control& run) const { return solve_twremat(p, run); }
-    [[nodiscard]] std::vector<schedule> starts(std::size_t i, const part_runs& runs, std::int64_t peak,
+    [[nodiscard]] std::vector<schedule> starts(std::size_t i, const sub_graph_runs& runs, std::int64_t peak,
                                                std::int64_t save, run_clock& clock) const {
       if (method == sub_method::twremat) return {};
       const std::vector<level_child>& children = search.of_class(classes[i]).children;
       if (method == sub_method::h_ilp) return search.solve_program(children, runs, peak, save, clock);
-      const bool divided = std::any_of(children.begin(), children.end(),
-                                       [](const level_child& child) { return child.options.size() > 1; });
+      const bool divided =
+          std::any_of(children.begin(), children.end(), [](const level_child& child) { return child.ways.size() > 1; });
       return divided ? search.search_group(children, runs, peak, save, clock) : std::vector<schedule>{};
     }
 
@@ -243,7 +243,7 @@ class finder {
   };
 
   /// The best schedule of a divided sub-graph that the options of its children give by eviction.
-  [[nodiscard]] std::vector<schedule> search_group(const std::vector<level_child>& children, const part_runs& runs,
+  [[nodiscard]] std::vector<schedule> search_group(const std::vector<level_child>& children, const sub_graph_runs& runs,
                                                    std::int64_t peak, std::int64_t save, run_clock& clock) const {
     const group_level level(graph_, children, runs, peak, save);
     level_search_options searching;
@@ -268,12 +268,13 @@ class finder {
   }
 
   /// The schedule that the integer program gives.
-  [[nodiscard]] std::vector<schedule> solve_program(const std::vector<level_child>& children, const part_runs& runs,
-                                                    std::int64_t peak, std::int64_t save, run_clock& clock) {
+  [[nodiscard]] std::vector<schedule> solve_program(const std::vector<level_child>& children,
+                                                    const sub_graph_runs& runs, std::int64_t peak, std::int64_t save,
+                                                    run_clock& clock) {
     const group_level level(graph_, children, runs, peak, save);
     hierarchical_ilp_options solving;
     solving.again_from = static_cast<std::uint32_t>(children.size()) + 1;
-    solving.most_columns = search_.most_columns;
+    solving.max_columns = search_.max_columns;
     solving.nodes = search_.nodes;
     solving.gap = 1e-3;
     // Most programs end early, and many of the grid are not needed: each may take several equal shares. The time is
@@ -283,7 +284,7 @@ class finder {
     solving.run.time_limit = clock.limits(std::min(0.25, 8.0 / static_cast<double>(left))).time_limit;
     solving.run.threads = 1;
     const double estimate = level_model::size_estimate(level.builder().level());
-    if (!pays_for_program(solving.run, std::min(search_.most_columns, estimate))) {
+    if (!pays_for_program(solving.run, std::min(search_.max_columns, estimate))) {
       ++refused_;
       return {};
     }
@@ -295,8 +296,8 @@ class finder {
     return {level.expand(found.choices)};
   }
 
-  void take(std::uint32_t c, std::vector<part_option> options) {
-    for (part_option& o : options) found_[c].push_back(std::move(o));
+  void take(std::uint32_t c, std::vector<sub_graph_way> ways) {
+    for (sub_graph_way& o : ways) found_[c].push_back(std::move(o));
   }
 
   /// Keeps the best options of each class, and translates them to all of its sub-graphs.
@@ -306,32 +307,32 @@ class finder {
     out_.cut_short = static_cast<std::size_t>(std::count(whole_.begin(), whole_.end(), std::uint8_t{0}));
     for (std::uint32_t c = 0; c < found_.size(); ++c) {
       const std::uint32_t i = classes_.representative[c];
-      const part_runs runs(all_[i].part);
+      const sub_graph_runs runs(all_[i].part);
       keep_pareto_optimal(found_[c], runs);
-      thin_out(found_[c], std::max<std::size_t>(search_.most_options, 2));
+      thin_out(found_[c], std::max<std::size_t>(search_.max_ways, 2));
       if (search_.cache && whole_[c] && !methods_[c].empty()) search_.cache->add(all_[i].part, settings(c), found_[c]);
-      out_.options[i] = std::move(found_[c]);
+      out_.ways[i] = std::move(found_[c]);
     }
     for (std::uint32_t i = 0; i < all_.size(); ++i) {
       const std::uint32_t from = classes_.representative[classes_.class_of[i]];
       if (i == from) continue;
-      const part_runs runs(all_[i].part);
-      for (const part_option& o : out_.options[from])
-        if (std::optional<part_option> mine = translate(o, classes_.to_representative[i], runs))
-          out_.options[i].push_back(std::move(*mine));
+      const sub_graph_runs runs(all_[i].part);
+      for (const sub_graph_way& o : out_.ways[from])
+        if (std::optional<sub_graph_way> mine = translate(o, classes_.to_representative[i], runs))
+          out_.ways[i].push_back(std::move(*mine));
     }
   }
 
   static constexpr std::size_t budgets_of_programs = 6;  // save budgets for each peak budget, as in the paper
 
   const flat_graph& graph_;
-  std::span<const sub_graph> all_;
+  std::span<const divided_sub_graph> all_;
   const sub_graph_search& search_;
   run_clock& clock_;
-  part_classes classes_;
+  sub_graph_classes classes_;
   std::map<sub_method, std::vector<std::uint32_t>> by_method_{};  // classes
   std::vector<std::vector<sub_method>> methods_{};                // of a class that is to be solved
-  std::vector<std::vector<part_option>> found_{};                 // of a class
+  std::vector<std::vector<sub_graph_way>> found_{};               // of a class
   std::vector<std::uint8_t> whole_{};                             // of a class: no limit ended its search
   std::atomic<std::size_t> programs_{0}, refused_{0}, programs_left_{0};
   sub_graph_table out_{};
@@ -339,8 +340,8 @@ class finder {
 
 }  // namespace sub_graphs
 
-REMAT_INLINE sub_graph_table find_sub_graph_options(const flat_graph& g, std::span<const sub_graph> sub_graphs,
-                                                    const sub_graph_search& search, run_clock& clock) {
+REMAT_INLINE sub_graph_table find_sub_graph_ways(const flat_graph& g, std::span<const divided_sub_graph> sub_graphs,
+                                                 const sub_graph_search& search, run_clock& clock) {
   return sub_graphs::finder(g, sub_graphs, search, clock).run();
 }
 

@@ -49,7 +49,7 @@ struct default_sub_solvers {
   }
   [[nodiscard]] bool has_tight() const noexcept { return true; }
   [[nodiscard]] sub_solution tight(const problem& p, const run_control& run) const { return solve_twremat(p, run); }
-  [[nodiscard]] std::vector<schedule> starts(std::size_t, const part_runs&, std::int64_t, std::int64_t,
+  [[nodiscard]] std::vector<schedule> starts(std::size_t, const sub_graph_runs&, std::int64_t, std::int64_t,
                                              run_clock&) const {
     return {};
   }

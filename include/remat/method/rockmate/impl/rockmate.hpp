@@ -82,14 +82,14 @@ class chain_search {
   /// What was solved, and the chain of the best schedule.
   void record(figures& own) const {
     own.set("chains", chains_);
-    own.set("chains_with_options", chains_with_options_);
+    own.set("chains_with_ways", chains_with_ways_);
     own.set("chains_refused", chains_refused_);
     own.set("tables_refused", tables_refused_);
     own.set("blocks", blocks_);
     own.set("distinct_blocks", distinct_);
     own.set("solves", solves_);
-    own.set("options_found", options_found_);
-    own.set("options_kept", options_kept_);
+    own.set("ways_found", ways_found_);
+    own.set("ways_kept", ways_kept_);
     for (const figures::item& i : of_best_.items())
       std::visit([&](const auto& value) { own.set(i.first, value); }, i.second);
   }
@@ -98,12 +98,12 @@ class chain_search {
   /// The best schedule of one chain.
   struct candidate {
     cut_list cuts{};
-    bool with_options = false;
+    bool with_ways = false;
     chain_best best{};
   };
-  /// The blocks of a chain that `find_options` can solve.
+  /// The blocks of a chain that `find_ways` can solve.
   struct block_list {
-    std::vector<step_part> parts{};
+    std::vector<sub_graph> parts{};
     std::vector<std::uint32_t> stages{};  // of the parts
     std::set<std::uint64_t> fresh{};      // fingerprints that no chain before had
     std::uint64_t effort = 0;             // of the fresh ones
@@ -130,16 +130,16 @@ class chain_search {
       before = cut;
     }
     largest = std::max(largest, line_.operations.size() - before);
-    return largest <= options_.most_block;
+    return largest <= options_.max_block;
   }
 
   [[nodiscard]] block_list find_blocks(const stage_chain& chain) const {
-    part_extractor extract(p_.graph(), order_, static_cast<std::uint32_t>(line_.operations.size()));
+    sub_graph_extractor extract(p_.graph(), order_, static_cast<std::uint32_t>(line_.operations.size()));
     block_list out;
     for (std::uint32_t s = 1; s <= chain.length(); ++s) {
       std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
       operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
-      step_part part = extract(std::move(operations));
+      sub_graph part = extract(std::move(operations));
       if (!stands_alone(part)) continue;
       const std::uint64_t key = fingerprint(part, way_cache::likeness());
       const std::uint64_t size = part.operations.size();
@@ -151,7 +151,7 @@ class chain_search {
   }
 
   /// Further ways for each stage, [1 … L]; none if they take too much effort or work.
-  [[nodiscard]] std::vector<std::vector<stage_way>> find_ways(const stage_chain& chain) {
+  [[nodiscard]] std::vector<std::vector<stage_way>> ways_of(const stage_chain& chain) {
     block_list blocks = find_blocks(chain);
     if (effort_ + blocks.effort > options_.block_effort ||
         clock_.work_left() / std::max<std::uint64_t>(options_.moves * work_of::move, 1) < blocks.fresh.size()) {
@@ -160,36 +160,36 @@ class chain_search {
     }
     effort_ += blocks.effort;
     seen_.merge(blocks.fresh);
-    option_search search;
+    way_search search;
     search.peaks = options_.peaks;
-    search.max_options = options_.options_per_stage;
+    search.max_ways = options_.ways_per_stage;
     search.moves = options_.moves;
     search.cache = cache_;
-    const option_table table = [&] {
+    const way_table table = [&] {
       run_clock part = clock_.part(1);
-      return find_options(blocks.parts, search, default_sub_solvers{}, part);
+      return detail::find_ways(blocks.parts, search, default_sub_solvers{}, part);
     }();
     blocks_ += blocks.parts.size();
     distinct_ += table.distinct - table.reused;
     solves_ += table.solves;
-    options_found_ += table.found;
-    options_kept_ += table.kept;
+    ways_found_ += table.found;
+    ways_kept_ += table.kept;
     std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
-    const auto in_graph = [](const step_part& part, const std::vector<std::uint32_t>& own) {
+    const auto in_graph = [](const sub_graph& part, const std::vector<std::uint32_t>& own) {
       std::vector<std::uint32_t> operations;
       for (const std::uint32_t o : own) operations.push_back(part.operations[o]);
       return operations;
     };
     for (std::size_t i = 0; i < blocks.parts.size(); ++i)
-      for (const part_option& o : table.options[i])
+      for (const sub_graph_way& o : table.ways[i])
         out[blocks.stages[i]].push_back({in_graph(blocks.parts[i], o.forward), in_graph(blocks.parts[i], o.backward)});
     return out;
   }
 
-  /// True when `find_options` can solve the part. It cannot if both directions, or stages in another order, write to
+  /// True when `find_ways` can solve the part. It cannot if both directions, or stages in another order, write to
   /// one tensor.
-  [[nodiscard]] static bool stands_alone(const step_part& part) {
-    const part_runs runs(part);
+  [[nodiscard]] static bool stands_alone(const sub_graph& part) {
+    const sub_graph_runs runs(part);
     std::vector<std::uint32_t> all(part.operations.size());
     for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
     const std::span<const std::uint32_t> every(all);
@@ -197,11 +197,11 @@ class chain_search {
   }
 
   /// Solves a chain for all budgets, and keeps the best of its schedules. Returns why it stopped.
-  stop_reason solve(const cut_list& cuts, bool with_options, std::uint32_t slots) {
+  stop_reason solve(const cut_list& cuts, bool with_ways, std::uint32_t slots) {
     if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
     chain_program program(p_.graph(), line_, cuts);
-    if (with_options) {
-      std::vector<std::vector<stage_way>> further = find_ways(program.chain());
+    if (with_ways) {
+      std::vector<std::vector<stage_way>> further = ways_of(program.chain());
       if (further.empty()) return stop_reason::none;
       program.set_ways(std::move(further));
     }
@@ -209,7 +209,7 @@ class chain_search {
     searching.slots = slots;
     searching.table_bytes = options_.table_bytes;
     searching.max_memory = std::numeric_limits<double>::infinity();
-    candidate mine{cuts, with_options, {}};
+    candidate mine{cuts, with_ways, {}};
     const chain_search_end end = search_chain(
         p_, program, searching, clock_, [&] { return std::min(best_.time, mine.best.time()); },
         [&](schedule plan, const check_report& r, const chain_program::entry& e) {
@@ -220,15 +220,15 @@ class chain_search {
       return stop_reason::none;
     }
     chains_ += end.is_filled ? 1U : 0U;
-    chains_with_options_ += end.is_filled && with_options ? 1U : 0U;
+    chains_with_ways_ += end.is_filled && with_ways ? 1U : 0U;
     if (mine.best.plan) {
       const chain_best& found = mine.best;
       if (keep_if_better(best_, *found.plan, found.report, rockmate_solver::name)) {
         of_best_ = {};
-        of_best_.set("with_options", with_options);
+        of_best_.set("with_ways", with_ways);
         of_best_.set("stages", program.chain().length());
         of_best_.set("distinct_stages", count_distinct_stages(program.chain()));
-        of_best_.set("stage_options", program.num_ways());
+        of_best_.set("stage_ways", program.num_ways());
         of_best_.set("slots", slots);
         of_best_.set("table_time", found.of_table.time);
         of_best_.set("flat_time", found.report.time);
@@ -253,7 +253,7 @@ class chain_search {
                                         candidates_.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                                                   candidates_.size(), options_.finer_chains)));
     for (const candidate& c : chosen)
-      if (const stop_reason why = solve(c.cuts, c.with_options, slots); why != stop_reason::none) return why;
+      if (const stop_reason why = solve(c.cuts, c.with_ways, slots); why != stop_reason::none) return why;
     return stop_reason::none;
   }
 
@@ -265,8 +265,8 @@ class chain_search {
   std::vector<std::uint32_t> order_;  // all needed operations
   std::shared_ptr<way_cache> cache_;
   std::vector<candidate> candidates_{};
-  std::size_t chains_ = 0, chains_with_options_ = 0, chains_refused_ = 0, tables_refused_ = 0;
-  std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, options_found_ = 0, options_kept_ = 0;
+  std::size_t chains_ = 0, chains_with_ways_ = 0, chains_refused_ = 0, tables_refused_ = 0;
+  std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, ways_found_ = 0, ways_kept_ = 0;
   figures of_best_{};               // of the chain of the best schedule
   std::set<std::uint64_t> seen_{};  // fingerprints of the blocks that have been given options
   std::uint64_t effort_ = 0;

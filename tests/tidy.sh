@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSL-1.0
 # clang-tidy 14 with the checks of .clang-tidy over all headers for C++ compilers, in one translation unit; run by hand.
-# `bash tests/tidy.sh SOURCE…` also checks these sources of examples/. Exit status 1 if a check found
-# something.
+# `bash tests/tidy.sh SOURCE…` also checks these sources of examples/. Exit status 1 if a check found something.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -233,7 +233,7 @@ TEST_CASE("the rows of the turnaround bound lift the relaxation to it") {
     raised += cut > plain + 1e-6;
   }
   MESSAGE("raised in ", raised, " of ", looked);
-  CHECK(raised > 0);  // on real graphs by points: checkmate_cbc_test.cpp
+  CHECK(raised > 0);  // on real graphs by points: cbc_test.cpp
 }
 
 TEST_CASE("real graphs: the model is as large as was estimated at most, and a heuristic schedule is a solution of it") {

@@ -37,8 +37,6 @@
 #include "remat/memory/impl/check.hpp"
 #include "remat/memory/impl/plan.hpp"
 #include "remat/method/checkmate/impl/checkmate.hpp"
-#include "remat/method/checkmate/impl/checkmate_model.hpp"
-#include "remat/method/checkmate/impl/rerun_limits.hpp"
 #include "remat/method/hiremate/impl/chains.hpp"
 #include "remat/method/hiremate/impl/group_level.hpp"
 #include "remat/method/hiremate/impl/hierarchical_ilp.hpp"

@@ -21,8 +21,7 @@ struct mip_term {
 /// A mixed-integer linear program: minimise offset + Σ cost · x within bounds of columns and rows, some columns
 /// integer.
 ///
-/// It knows nothing of any backend. Rows are stored one behind the other. Columns and rows are numbered from 0 in the
-/// order in which they are added.
+/// It knows nothing of any backend. Columns and rows are numbered from 0 in the order in which they are added.
 ///
 ///     mip_model m;
 ///     const auto x = m.add_integer(-1, 0, 1), y = m.add_column(-2, 0, 4);

@@ -361,7 +361,7 @@ TEST_CASE("building obeys its limits, and bad options are refused") {
   CHECK_FALSE(checkmate_model(p, options).is_complete());
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(400));
   options.run = {};
-  options.most_columns = 5000;
+  options.max_columns = 5000;
   const checkmate_model large(p, options);
   CHECK_FALSE(large.is_complete());
   CHECK(large.model().num_columns() < 10'000);
@@ -369,5 +369,5 @@ TEST_CASE("building obeys its limits, and bad options are refused") {
   CHECK_THROWS_AS(checkmate_model(p, {.at_most = std::nan("")}), bad_argument);
   CHECK_THROWS_AS(checkmate_model(p, {.units = 0}), bad_argument);
   CHECK_THROWS_AS(checkmate_model(p, {.moments = {op_id{1'000'000}}}), bad_argument);
-  CHECK_THROWS_AS(checkmate_model(p, {.most_columns = std::nan("")}), bad_argument);
+  CHECK_THROWS_AS(checkmate_model(p, {.max_columns = std::nan("")}), bad_argument);
 }

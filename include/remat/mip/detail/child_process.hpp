@@ -91,7 +91,7 @@ inline void limit_memory(std::uint64_t more_bytes) noexcept {
     (void)::setrlimit(RLIMIT_AS, &memory);
   }
   if (const int f = ::open("/proc/self/oom_score_adj", O_WRONLY); f >= 0) {
-    (void)!::write(f, "1000", 4);  // where memory runs out, the system ends this process and not the parent
+    (void)!::write(f, "1000", 4);  // if memory runs out, the system ends this process and not the parent
     ::close(f);
   }
 }
@@ -141,7 +141,7 @@ class child_process {
   }
 
   /// Forks. The child runs `body`, with `memory_limit` bytes more than it has at the start (0: no limit), and exits.
-  /// Returns false if there is no process or no pipe to be had.
+  /// Returns false if no process or no pipe can be made.
   [[nodiscard]] bool start(const std::function<void(const child_output&)>& body, std::uint64_t memory_limit) {
     int ends[2];
 #ifdef __linux__
@@ -185,7 +185,7 @@ class child_process {
     return started;
   }
 
-  /// Waits until there is something to read, but not longer than `longest`. Returns false if the pipe is closed.
+  /// Waits until bytes can be read, but not longer than `longest`. Returns false if the pipe is closed.
   [[nodiscard]] bool wait(std::chrono::milliseconds longest) const {
     pollfd p{pipe_, POLLIN, 0};
     const int n = ::poll(&p, 1, static_cast<int>(longest.count()));
@@ -207,7 +207,7 @@ class child_process {
     }
   }
 
-  /// True when `read` left off at its own limit, so that there may be more to read.
+  /// True when `read` ended at its own limit, so that more bytes may be waiting.
   [[nodiscard]] static bool is_large(const std::vector<char>& bytes) noexcept { return bytes.size() >= most_bytes; }
 
   /// True when the child has exited, or has been reaped by another part of the program.

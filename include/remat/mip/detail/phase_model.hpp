@@ -114,10 +114,10 @@ class phase_uses {
 
 /// The first phase in which runs may take place again.
 ///
-/// Once it is fixed that nothing runs again before some phase, `find_uses(phase)` tells which tensors may be of use
-/// from then on. If all of these fit together before `first_that_does_not_fit()`, all of them may be kept until then,
-/// so no earlier run needs to take place again. Each step back makes more runs possible and more tensors of use, so the
-/// search begins at the end (`phases`) and goes down until nothing changes. `stop()` ends it early.
+/// Once it is fixed that nothing runs again before some phase, `find_uses(phase)` tells which tensors may be read from
+/// then on. If all of these fit together before `first_that_does_not_fit()`, all of them may be kept until then, so no
+/// earlier run needs to take place again. Each step back makes more runs and more reads possible, so the search begins
+/// at the end (`phases`) and goes down until nothing changes. `stop()` ends it early.
 template <class FindUses, class FirstThatDoesNotFit, class Stop>
 [[nodiscard]] std::uint32_t find_first_phase(std::uint32_t phases, FindUses&& find_uses,
                                              FirstThatDoesNotFit&& first_that_does_not_fit, Stop&& stop) {
@@ -236,7 +236,7 @@ class phase_model : public row_writer {
     return memory;
   }
 
-  /// held ≥ Σ readers, or held = 1 where it is certain that one of them takes place.
+  /// held ≥ Σ readers, or held = 1 if it is certain that one of them takes place.
   void require_held(const mip_value& held, std::span<const mip_value> readers, bool certain) {
     if (held.is_constant(1) || readers.empty()) return;
     add_term(held, 1);

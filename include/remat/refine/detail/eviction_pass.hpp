@@ -87,10 +87,10 @@ class eviction_pass {
     return make_final_outputs() && !stopped_;
   }
 
-  /// The operations in the order in which the last pass ran them. Some of the runs may be in vain.
+  /// The operations in the order in which the last pass ran them. No step may read what some of them make.
   [[nodiscard]] const std::vector<std::uint32_t>& computes() const noexcept { return computes_; }
 
-  /// After a pass that ran out of memory: the tensors that it was recomputing then, the first requested one first.
+  /// After a pass that ran out of memory: the tensors that it was recomputing then, in the order of the requests.
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const noexcept { return wanted_; }
 
  private:

@@ -10,8 +10,8 @@
 #include "remat/problem/problem.hpp"
 
 /// \file
-/// Orders of least peak memory in which every operation runs once: of a whole problem (`least_peak_order`), and of the
-/// few operations of one stage of a chain (`operation_sequence`). Both use one engine: list schedules under several
+/// Orders of least peak memory in which every operation runs once: for a whole problem (`least_peak_order`), and for
+/// the few operations of one stage of a chain (`operation_sequence`). Both use one engine: list schedules under several
 /// rules, and an exact search over the sets of operations that may have run.
 
 namespace remat::detail {
@@ -133,10 +133,9 @@ struct least_peak_order_result {
 ///
 /// The search makes list schedules from the start and from the end under several rules, then searches the sets of
 /// operations that may have run (exact, for few operations), then moves single operations across the peak (local
-/// search). It ends as soon as the peak meets `largest_working_set`, a lower bound.
-/// O(n · ready operations + moves · n) time, where n counts reads and writes. Polls at every placed operation, every
-/// expanded set (each `work_of::visit`), and every 16 moves (each four of them). A seed and a work limit determine the
-/// order.
+/// search). It ends as soon as the peak meets `largest_working_set`, a lower bound. O(n · ready operations + moves · n)
+/// time for n reads and writes. Polls at every placed operation, every expanded set (each `work_of::visit`), and every
+/// 16 moves (each four of them). A seed and a work limit determine the order.
 [[nodiscard]] least_peak_order_result least_peak_order(const problem& p, const least_peak_options& options = {});
 
 }  // namespace remat::detail

@@ -67,10 +67,10 @@ BENCHMARK_CAPTURE(cut_into_stages, gpt2_medium, "gpt2-medium-b4-s512")->Unit(ben
 
 void least_peak(benchmark::State& state, const std::string& name) {
   const remat::problem p = remat::read_training_step(data + "/graphs/" + name + ".json").instance;
-  remat::least_peak_options options;
+  remat::detail::least_peak_options options;
   options.moves = static_cast<std::uint64_t>(state.range(0));
-  remat::least_peak_order_result found;
-  for (auto _ : state) found = remat::least_peak_order(p, options);
+  remat::detail::least_peak_order_result found;
+  for (auto _ : state) found = remat::detail::least_peak_order(p, options);
   state.counters["of_baseline"] = static_cast<double>(found.peak_bytes) / static_cast<double>(p.graph().baseline_peak);
 }
 BENCHMARK_CAPTURE(least_peak, resnet50, "resnet50-b64-224")->Arg(0)->Arg(20'000)->Unit(benchmark::kMillisecond);

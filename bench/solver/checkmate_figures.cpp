@@ -23,9 +23,9 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/cbc.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/checkmate/detail/rerun_limits.hpp"
-#include "remat/method/checkmate_cbc.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
 #include "remat/mip/command.hpp"

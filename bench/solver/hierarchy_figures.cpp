@@ -36,9 +36,8 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "remat/method/checkmate_cbc.hpp"
+#include "remat/method/cbc.hpp"
 #include "remat/method/exact.hpp"
-#include "remat/method/hiremate_cbc.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/method/rotor.hpp"
 #include "support/block_stack.hpp"

@@ -32,8 +32,7 @@
 #include "solver_options.hpp"
 
 #ifdef REMAT_HAVE_CBC
-#include "remat/method/checkmate_cbc.hpp"
-#include "remat/method/hiremate_cbc.hpp"
+#include "remat/method/cbc.hpp"
 #else
 #include "remat/method/checkmate.hpp"
 #include "remat/method/hiremate.hpp"

@@ -29,8 +29,6 @@
 #include "remat/mip/command.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
-#include "remat/mip/mps.hpp"
-#include "remat/refine/least_peak.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/frontier.hpp"

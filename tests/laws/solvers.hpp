@@ -11,11 +11,10 @@
 
 #include "remat/core/run.hpp"
 #include "remat/method/automatic.hpp"
-#include "remat/method/checkmate_cbc.hpp"
+#include "remat/method/cbc.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
-#include "remat/method/hiremate_cbc.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"

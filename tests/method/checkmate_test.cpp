@@ -207,7 +207,7 @@ TEST_CASE("the paper's method alone: rounding and the whole program") {
     if (s.plan) CHECK((s.by == "checkmate/rounding" || s.by == "checkmate/program"));
     found += s.has_schedule();
     const solution none =
-        checkmate_own(p, {.gap = 0, .allowances = 0, .distance = 0, .windows = false, .run = {.work_limit = 24'000}});
+        checkmate_own(p, {.gap = 0, .relaxations = 0, .distance = 0, .windows = false, .run = {.work_limit = 24'000}});
     CHECK_FALSE(none.statistics.own.find<std::int64_t>("rounding_tries"));
     if (none.plan) CHECK(none.by == "checkmate/program");
   }
@@ -267,10 +267,10 @@ TEST_CASE("limits, a model that is too large, the same answer every time") {
   source.request_stop();
   CHECK(checkmate_own(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);
   CHECK(checkmate_own(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
-  const solution large = checkmate_own(p, {.gap = 0, .most_columns = 1000, .run = {.work_limit = 16'000}});
+  const solution large = checkmate_own(p, {.gap = 0, .max_columns = 1000, .run = {.work_limit = 16'000}});
   CHECK(*large.statistics.own.find<std::string>("program_ending") == "too large");
-  CHECK(large.message.find("more than most_columns") != std::string::npos);
-  const solution larger = checkmate_own(p, {.gap = 0, .most_columns = 10, .run = {.work_limit = 16'000}});
+  CHECK(large.message.find("more than max_columns") != std::string::npos);
+  const solution larger = checkmate_own(p, {.gap = 0, .max_columns = 10, .run = {.work_limit = 16'000}});
   const figures::group_list* near = larger.statistics.own.find<figures::group_list>("near");
   REQUIRE(near);
   REQUIRE(near->size() == 1);
@@ -304,7 +304,7 @@ TEST_CASE("the same answer with one thread and two, progress on the caller's thr
   CHECK_THROWS_AS((void)checkmate_own(p, {.gap = std::nan("")}), bad_argument);
   CHECK_THROWS_AS((void)checkmate_own(p, {.gap = -1}), bad_argument);
   CHECK_THROWS_AS((void)checkmate_own(p, {.units = 0}), bad_argument);
-  CHECK_THROWS_AS((void)checkmate_own(p, {.most_columns = -1}), bad_argument);
-  CHECK_THROWS_AS((void)checkmate_own(p, {.allowance_step = 1}), bad_argument);
-  CHECK_THROWS_AS((void)checkmate_own(p, {.allowance_step = std::nan("")}), bad_argument);
+  CHECK_THROWS_AS((void)checkmate_own(p, {.max_columns = -1}), bad_argument);
+  CHECK_THROWS_AS((void)checkmate_own(p, {.relaxation_step = 1}), bad_argument);
+  CHECK_THROWS_AS((void)checkmate_own(p, {.relaxation_step = std::nan("")}), bad_argument);
 }

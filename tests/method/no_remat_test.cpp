@@ -12,7 +12,7 @@
 #include "../support/exhaustive.hpp"
 #include "../support/random_graph.hpp"
 #include "remat/bound/least_memory.hpp"
-#include "remat/refine/least_peak.hpp"
+#include "remat/refine/detail/least_peak.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/concepts.hpp"
@@ -73,16 +73,16 @@ TEST_CASE("the order of least peak is that of an enumeration where it is proven,
     const std::int64_t least = least_peak_by_enumeration(p);
     const std::int64_t listed = remat::no_remat(p).peak_bytes;
 
-    const remat::least_peak_order_result exact = remat::least_peak_order(p);
+    const remat::detail::least_peak_order_result exact = remat::detail::least_peak_order(p);
     CHECK(exact.proven);
     CHECK(exact.peak_bytes == least);
     proven += exact.proven;
     better += least < listed;
 
-    remat::least_peak_options heuristic;
+    remat::detail::least_peak_options heuristic;
     heuristic.exact_operations = 0;
     heuristic.moves = 300;
-    const remat::least_peak_order_result found = remat::least_peak_order(p, heuristic);
+    const remat::detail::least_peak_order_result found = remat::detail::least_peak_order(p, heuristic);
     CHECK(found.peak_bytes >= least);
     CHECK(found.peak_bytes <= listed);
     CHECK((!found.proven || found.peak_bytes == least));

@@ -7,7 +7,7 @@
 #include <vector>
 
 using namespace remat;
-using detail::mip_answers::best_values;
+using detail::best_values;
 
 TEST_CASE("values count if they meet the model and are better") {
   mip_model m;
@@ -34,8 +34,7 @@ TEST_CASE("values count if they meet the model and are better") {
   CHECK(best.take(std::vector<double>{2, 0}));
   CHECK(heard == std::vector<double>{-0.5, -2});
   CHECK(best.stopped_status() == mip_status::feasible);
-  const run_clock clock(options.run);
-  const mip_result r = best.finish(mip_status::feasible, clock);
+  const mip_result r = best.finish(mip_status::feasible);
   CHECK(r.status == mip_status::feasible);
   CHECK(r.values == std::vector<double>{2, 0});
   CHECK(r.seconds >= 0);
@@ -43,14 +42,13 @@ TEST_CASE("values count if they meet the model and are better") {
 
 TEST_CASE("a model without columns is possible or not") {
   const mip_options options;
-  const run_clock clock(options.run);
   mip_model m;
   m.offset = 3;
   best_values possible(m, options);
-  CHECK(possible.without_columns(clock).status == mip_status::optimal);
+  CHECK(possible.without_columns().status == mip_status::optimal);
   m.add_row(1, {}, 2);
   best_values impossible(m, options);
-  const mip_result r = impossible.without_columns(clock);
+  const mip_result r = impossible.without_columns();
   CHECK(r.status == mip_status::infeasible);
   CHECK(r.bound == mip_model::infinite);
 }

@@ -14,8 +14,8 @@
 
 namespace {
 
-using remat::detail::child_processes::child_output;
-using remat::detail::child_processes::child_process;
+using remat::detail::child_output;
+using remat::detail::child_process;
 
 void write_text(const child_output& out, std::string_view text) { out.write(text.data(), text.size()); }
 

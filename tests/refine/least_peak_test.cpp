@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/refine/least_peak.hpp"
+#include "remat/refine/detail/least_peak.hpp"
 
 #include <doctest/doctest.h>
 
@@ -16,8 +16,8 @@
 
 namespace {
 
-using remat::operation_sequence;
 using remat::problem;
+using remat::detail::operation_sequence;
 
 struct tensor {
   std::int64_t bytes = 0;
@@ -160,11 +160,11 @@ TEST_CASE("the peak that the search states is the checker's, for any rule and li
     remat::test::random_graph_options options;
     options.operations = 40;
     const problem p = remat::test::random_problem(seed, options);
-    remat::least_peak_options search;
+    remat::detail::least_peak_options search;
     search.exact_states = seed % 2 ? 100'000 : 10;
     search.moves = 200;
     search.run.work_limit = seed % 3 == 0 ? seed * 7 : remat::run_control::no_work_limit;
-    const remat::least_peak_order_result found = remat::least_peak_order(p, search);
+    const remat::detail::least_peak_order_result found = remat::detail::least_peak_order(p, search);
     const remat::check_report report = remat::check(p, remat::schedule_computes(p.graph(), found.operations));
     CHECK(report.valid());
     CHECK(report.peak_bytes == found.peak_bytes);
@@ -173,7 +173,7 @@ TEST_CASE("the peak that the search states is the checker's, for any rule and li
     for (std::uint32_t k = 0; k < p.graph().num_operations; ++k)
       if (p.graph().needed[k]) listed.push_back(k);
     CHECK(found.peak_bytes <= remat::check(p, remat::schedule_computes(p.graph(), listed)).peak_bytes);
-    CHECK(remat::least_peak_order(p, search).operations == found.operations);
+    CHECK(remat::detail::least_peak_order(p, search).operations == found.operations);
   }
 }
 

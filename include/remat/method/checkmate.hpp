@@ -29,10 +29,10 @@ struct checkmate_options {
   std::int64_t units = std::int64_t{1} << 20;
   /// The whole program is not built if `checkmate_model::size_estimate` exceeds this, nor any model of more than twice
   /// as many columns: its first linear program alone would take minutes.
-  double most_columns = 60'000;
+  double max_columns = 60'000;
   /// For the budget, and for smaller ones, so that the rounded schedule fits.
-  std::uint32_t allowances = 5;
-  double allowance_step = 0.05;
+  std::uint32_t relaxations = 5;
+  double relaxation_step = 0.05;
   std::uint32_t random_roundings = 100;
   std::uint32_t distance = 9;
   bool windows = true;
@@ -52,11 +52,11 @@ struct checkmate_options {
         option("moments", &o::moments, "of the turnaround bound that the model has rows for, the highest ones")
             .paper(0),
         option("units", &o::units, "that the model counts the budget in").from(1),
-        option("most_columns", &o::most_columns, "of the largest integer program that is built").from(0).fast(20'000),
-        option("allowances", &o::allowances, "relaxations to round, until one gives a schedule; 0: none")
+        option("max_columns", &o::max_columns, "of the largest integer program that is built").from(0).fast(20'000),
+        option("relaxations", &o::relaxations, "relaxations to round, until one gives a schedule; 0: none")
             .fast(2)
             .paper(1),
-        option("allowance_step", &o::allowance_step,
+        option("relaxation_step", &o::relaxation_step,
                "share of the budget by which it falls from one relaxation to the next")
             .from(0)
             .to(0.99)
@@ -78,8 +78,8 @@ struct checkmate_options {
 /// backend. \cite jain2020checkmate
 ///
 ///  1. The linear relaxation for the budget is solved and rounded (`checkmate_model::round`) with the thresholds 0.5,
-///     0.25, 0.1 and 0.75, and `random_roundings` times at random. Where no rounded schedule fits, it is solved again
-///     for smaller budgets.
+///     0.25, 0.1 and 0.75, and `random_roundings` times at random. If no rounded schedule fits, it is solved again for
+///     smaller budgets.
 ///  2. Near programs: the same program with fewer decisions. An operation may run again only in phases whose operation
 ///     is at most d reads after it, for d = 1, 2, 3, 4, 6, 9, … up to `distance`. If there is a schedule, a second
 ///     program for d has the decisions of that schedule, too.
@@ -88,11 +88,11 @@ struct checkmate_options {
 ///  4. The whole program, for faster schedules alone (`rerun_limits`), started from the best schedule.
 ///
 /// Each solution of the backend is rebuilt into a schedule, which is freed as early as possible and passes the exact
-/// checker. Steps 1 to 3 get at most two fifths, a half and three fifths of the limits that are left at their time, but
-/// for the last unit of the backend's work, which they may begin.
+/// checker. Steps 1 to 3 get at most 2/5, 1/2 and 3/5 of what is left of the limits when they begin; the last unit of
+/// the backend's work may exceed that.
 ///
 /// The program's optimum holds for the listed order of first runs and for at most one more run of an operation in a
-/// phase. So it proves nothing of the problem, and its infeasibility does not, either: `lower_bound`, `optimal` and
+/// phase. So neither its optimum nor its infeasibility proves anything of the problem: `lower_bound`, `optimal` and
 /// `infeasible` come from the turnaround bound. `message` says how the program ended.
 ///
 /// Differs from the paper: no variables for frees (see `checkmate_model`), tensors of several producers, sizes in
@@ -100,23 +100,24 @@ struct checkmate_options {
 /// paper. With `moments` = 0, `distance` = 0 and `windows` = false it is the paper's method.
 ///
 /// Figures (`solve_statistics::own`): `relaxation_solved`, `relaxation_time` (its value, as a time: not a bound),
-/// `relaxation_columns`, `relaxation_rows`, `relaxation_seconds`; `rounding_tries`, `rounding_fitting` (tries whose
-/// schedule is within the budget), `rounding_time` (the best), `rounding_allowance` (the part of the budget that the
-/// rounded relaxation left free), `rounding_relaxations`, `rounding_seconds`; `near`, a list of programs, each with
-/// `distance`, `around_schedule`, `decisions`, `columns`, `rows`, `nodes`, `seconds`, `ending`; only `distance`,
-/// `around_schedule` and `ending` ("too large" or "stopped") for the last one if it was not built, which ends the list;
-/// `window_programs`, `windows_not_built`, `window_improvements`, `window_nodes`, `window_seconds`; `program_phases`,
-/// `program_decisions`, `program_columns`, `program_rows`, `program_nodes`, `program_bound` (a time, by the backend's
-/// word), `program_gap` ((best time − bound) / bound), `program_seconds`, `program_ending` (a `mip_status`, or "too
-/// large" or "stopped" if it was not built, or "nothing to decide"); `wrong_solutions` of the backend, in all steps,
-/// that are no schedules; `own_time`, `own_peak_bytes` and `own_by` with `improve`.
+/// `relaxation_columns`, `relaxation_rows`, `relaxation_seconds`; `rounding_tries`, `rounding_fitting` (of the tries,
+/// those whose schedule is within the budget), `rounding_time` (the best), `rounding_left_free` (the share of the
+/// budget that the rounded relaxation left free), `rounding_relaxations`, `rounding_seconds`; `near`, a list of
+/// programs, each with `distance`, `around_schedule`, `decisions`, `columns`, `rows`, `nodes`, `seconds`, `ending`;
+/// only `distance`, `around_schedule` and `ending` ("too large" or "stopped") for the last one if it was not built,
+/// which ends the list; `window_programs`, `windows_not_built`, `window_improvements`, `window_nodes`,
+/// `window_seconds`; `program_phases`, `program_decisions`, `program_columns`, `program_rows`, `program_nodes`,
+/// `program_bound` (a time, by the backend's word), `program_gap` ((best time − bound) / bound), `program_seconds`,
+/// `program_ending` (a `mip_status`, or "too large" or "stopped" if it was not built, or "nothing to decide");
+/// `wrong_solutions` of the backend, in all steps, that are no schedules; `own_time`, `own_peak_bytes` and `own_by`
+/// with `improve`.
 ///
 /// Work: that of the backend (`mip_result::work`), and `work_of::flow` for each flow of `rerun_limits`; building a
 /// program and rounding count nothing. Under a work limit the answer is the same for a seed and any number of threads.
 /// Without any limit, each search of the backend ends after `window_nodes` or `default_nodes` nodes.
 ///
-/// Throws `bad_argument` for `gap` or `most_columns` that is NaN or negative, for `units` below 1, and for
-/// `allowance_step` outside of [0, 1), and for a schedule to start from that is illegal for another reason than the
+/// Throws `bad_argument` for `gap` or `max_columns` that is NaN or negative, for `units` below 1, and for
+/// `relaxation_step` outside of [0, 0.99], and for a schedule to start from that is illegal for another reason than the
 /// budget. Cancellation: as the backend; building a model polls at every event of the program.
 ///
 /// `solution::by`: "checkmate/rounding", "checkmate/near", "checkmate/window", "checkmate/program"; "checkmate/start"

@@ -19,17 +19,17 @@ namespace remat {
 /// solution file (`read_mip_solution`). In the command these words are replaced:
 ///
 ///  - `{mps}`, `{solution}`: the two files' paths, quoted for the shell; both must occur;
-///  - `{seconds}`: what is left of the time limit, less a twentieth; `{whole_seconds}`: the same rounded down, but not
-///    to 0. Without a time limit, 10000000;
+///  - `{seconds}`: 95 % of the time that is left; `{whole_seconds}`: the same, rounded down to at least 1. Without a
+///  time limit, 10000000;
 ///  - `{gap}`: `mip_options::relative_gap`;
-///  - `{nodes}`: the smaller of `max_nodes` and what the limit of work pays for, at most 2147483647;
+///  - `{nodes}`: the smaller of `max_nodes` and the nodes that the work limit pays for, at most 2147483647;
 ///  - `{seed}`: the seed, modulo 2147483647.
 ///
 /// The command is watched as CBC is (`cbc_backend`): polled every 20 ms, and killed with all of its processes at the
-/// time limit or after a stop request, so that the call returns within another second. A solution file that it has
+/// time limit or after a stop request, so that the call returns within another second. The solution file that it has
 /// written by then is read all the same. Answers are hints: integer columns are rounded, and values are taken if they
-/// then meet the model within 1e-5. The options' start is not passed on, but no answer is worse than it. Bounds are
-/// known of answers that the solver calls optimal, and of no others.
+/// then meet the model within 1e-5. The command does not get the options' start, but no answer is worse than it. Only
+/// an answer that the solver calls optimal has a bound.
 struct command_backend {
   static constexpr std::string_view name = "command";   ///< the backend's name
   std::string command{};                                ///< for /bin/sh, with the words above
@@ -38,7 +38,7 @@ struct command_backend {
   bool keep_files = false;  ///< leaves the files where they are; the result's message names them
 
   /// Minimises the model. Throws `bad_argument` for a `relative_gap` that is NaN or negative, a command without `{mps}`
-  /// or `{solution}`, and a limit of work without a time limit for a command without `{nodes}`; and what the callbacks
+  /// or `{solution}`, and a work limit without a time limit for a command without `{nodes}`; and what the callbacks
   /// throw. The result is `failed` if the command cannot be run, ends with an error, or writes what cannot be read;
   /// `message` then quotes the end of what it printed.
   [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options = {}) const;

@@ -93,7 +93,7 @@ struct mip_result {
 /// start. The values meet the model within 1e-5 as `mip_model::violation` measures it. It throws `bad_argument` for a
 /// `relative_gap` that is NaN or negative.
 ///
-/// Models: `branch_and_bound_backend`, `cbc_backend`.
+/// Models: `branch_and_bound_backend`, `cbc_backend`, `command_backend`.
 template <class B>
 concept mip_backend = requires(const B& b, const mip_model& model, const mip_options& options) {
   { B::name } -> std::convertible_to<std::string_view>;

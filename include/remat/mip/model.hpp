@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace remat {
@@ -19,8 +21,7 @@ struct mip_term {
 /// A mixed-integer linear program: minimise offset + Σ cost · x within bounds of columns and rows, some columns
 /// integer.
 ///
-/// It knows nothing of any backend. Rows are stored one behind the other. Columns and rows are numbered from 0 in the
-/// order in which they are added.
+/// It knows nothing of any backend. Columns and rows are numbered from 0 in the order in which they are added.
 ///
 ///     mip_model m;
 ///     const auto x = m.add_integer(-1, 0, 1), y = m.add_column(-2, 0, 4);
@@ -94,6 +95,17 @@ class mip_model {
   std::vector<mip_term> terms_;
   std::vector<double> row_lower_, row_upper_;
 };
+
+/// Writes a model in free MPS, the text format that MIP solvers read.
+///
+/// Column j is named `c<j>`, row i `r<i>`, and the objective, which is minimised, `cost`. Numbers have as many digits
+/// as they need to be read back unchanged. Both bounds of every column are written, because readers disagree on the
+/// bounds of integer columns that have none. A row without bounds is left out. `mip_model::offset` stands in a comment
+/// only, because readers disagree on its sign: add it to the objective that a solver reports.
+///
+/// `name` stands in the file as the model's name; blanks in it become underscores. O(terms + rows + columns) time.
+/// Throws nothing of its own: look at the stream's state afterwards.
+void write_mps(std::ostream& out, const mip_model& model, std::string_view name = "remat");
 
 }  // namespace remat
 

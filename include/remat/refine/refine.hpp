@@ -13,12 +13,12 @@ namespace remat {
 
 /// Options of `refine`.
 struct refine_options {
-  double lower_bound = 0;                ///< proven; the search ends when a schedule meets it
-  double gap = 0;                        ///< it ends after a round whose best time is at most (1 + gap) × the bound
+  double lower_bound = 0;                ///< a proven lower bound on the time
+  double gap = 0;                        ///< end after a round whose best time is at most (1 + gap) × the bound
   std::uint32_t searches = 8;            ///< independent of the number of threads; 0 means 1
-  std::uint32_t rounds = 6;              ///< the searches exchange their best schedule after each round; 0 means 1
-  std::uint64_t default_moves = 200000;  ///< the number of moves where neither a time nor a work limit is set
-  run_control run{};                     ///< Limits, seed, threads, progress.
+  std::uint32_t rounds = 6;              ///< after each, the searches exchange their best schedule; 0 means 1
+  std::uint64_t default_moves = 200000;  ///< the number of moves if neither a time nor a work limit is set
+  run_control run{};                     ///< limits, seed, threads, progress
 };
 
 /// The best schedule that `refine` has found.
@@ -27,8 +27,8 @@ struct refine_result {
   double time = std::numeric_limits<double>::infinity();  ///< of the plan, in the cost model's unit
   std::int64_t peak_bytes = 0;                            ///< of the plan
   std::uint64_t moves = 0;                                ///< tried by all searches together
-  /// `cancelled` or `deadline` where that ended the search. Otherwise `work` where moves are counted, that is, under a
-  /// limit of work or without a limit of time, and `none` where they are not.
+  /// `cancelled` or `deadline` if that ended the search. Otherwise `work` if the number of moves is limited, that is,
+  /// under a work limit or without a time limit, and `none` if it is not.
   stop_reason stopped = stop_reason::none;
 };
 
@@ -36,12 +36,11 @@ struct refine_result {
 /// searches with different temperatures run side by side; after every round the worst one continues from the best
 /// schedule.
 ///
-/// Preconditions: `starts` holds at least one schedule, and each is legal and within the budget of `p`. Throws
-/// `bad_argument` where that is not so, or where the lower bound is not a number. The result has passed the exact
-/// checker.
-/// Work: `work_of::move` for each move; a work limit is never exceeded. For a seed and a work limit the result is the
-/// same for any number of threads. Cancellation: polls every 32 moves, and within a move every 4096 steps of a search.
-/// `on_progress` is called between moves on the calling thread.
+/// Throws `bad_argument` unless `starts` holds at least one schedule and each is legal and within the budget of `p`,
+/// and for a lower bound that is NaN. The result has passed the exact checker. Work: `work_of::move` for each move; a
+/// work limit is never exceeded. For a seed and a work limit the result is the same for any number of threads.
+/// Cancellation: polls every 32 moves, and within a move every 4096 steps of a search. `on_progress` is called between
+/// moves on the calling thread.
 [[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,
                                    const refine_options& options = {});
 

@@ -233,7 +233,7 @@ TEST_CASE("the rows of the turnaround bound lift the relaxation to it") {
     raised += cut > plain + 1e-6;
   }
   MESSAGE("raised in ", raised, " of ", looked);
-  CHECK(raised > 0);  // on real graphs by points: checkmate_cbc_test.cpp
+  CHECK(raised > 0);  // on real graphs by points: cbc_test.cpp
 }
 
 TEST_CASE("real graphs: the model is as large as was estimated at most, and a heuristic schedule is a solution of it") {
@@ -361,7 +361,7 @@ TEST_CASE("building obeys its limits, and bad options are refused") {
   CHECK_FALSE(checkmate_model(p, options).is_complete());
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(400));
   options.run = {};
-  options.most_columns = 5000;
+  options.max_columns = 5000;
   const checkmate_model large(p, options);
   CHECK_FALSE(large.is_complete());
   CHECK(large.model().num_columns() < 10'000);
@@ -369,5 +369,5 @@ TEST_CASE("building obeys its limits, and bad options are refused") {
   CHECK_THROWS_AS(checkmate_model(p, {.at_most = std::nan("")}), bad_argument);
   CHECK_THROWS_AS(checkmate_model(p, {.units = 0}), bad_argument);
   CHECK_THROWS_AS(checkmate_model(p, {.moments = {op_id{1'000'000}}}), bad_argument);
-  CHECK_THROWS_AS(checkmate_model(p, {.most_columns = std::nan("")}), bad_argument);
+  CHECK_THROWS_AS(checkmate_model(p, {.max_columns = std::nan("")}), bad_argument);
 }

@@ -13,7 +13,7 @@
 #include "remat/chain/chain_schedule.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/least_peak.hpp"
+#include "remat/refine/detail/least_peak.hpp"
 
 namespace remat::detail {
 

@@ -32,8 +32,7 @@ namespace detail::eviction {
 
 /// Chosen greedily over the graphs of tests/data at 0.8 … 0.2 of their peaks, the most useful first.
 inline constexpr eviction_weights fixed_weights[] = {
-    {1, 0.7, 0.3, true}, {1, 1, 0},       {1, 0.5, 0.5},       {1, 1, 1, true},
-    {1, 1, 0.3},         {1, 1, 2, true}, {1, 0.5, 0.3, true}, {1, 1, 0.3, true},
+    {0.7, 0.3, true}, {1, 0}, {0.5, 0.5}, {1, 1, true}, {1, 0.3}, {1, 2, true}, {0.5, 0.3, true}, {1, 0.3, true},
 };
 
 /// The passes, repairs and fill of one call of `evict`.
@@ -89,7 +88,7 @@ class eviction_search {
         timeline plan(p_);
         plan.load(*looser.plan);
         refine_moves moves(plan, options_.run.seed + attempt);
-        moves.most_repairs = 4000;
+        moves.max_repairs = 4000;
         moves.must_stop = [this] { return count_work(); };
         if (moves.repair(looser.time + 3 * p_.graph().needed_time))
           accept(p_, best_, schedule_computes(p_, plan.computes()), by_part(evict_solver::name, "squeeze"));
@@ -150,7 +149,7 @@ class eviction_search {
       if (round > 0 && recomputed < 0.25 * p_.graph().needed_time) return;
       plan.load(*best_.plan);
       refine_moves moves(plan, 0);
-      moves.most_repairs = round == 0 ? 0 : 12;
+      moves.max_repairs = round == 0 ? 0 : 12;
       moves.must_stop = [this] { return count_work(); };
       recomputations.clear();
       for (timeline::node x = plan.next(timeline::head); x != timeline::tail; x = plan.next(x))

@@ -13,7 +13,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/refine/least_peak.hpp"
+#include "remat/refine/detail/least_peak.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/chain_solution.hpp"
@@ -28,10 +28,10 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
   stop_reason stopped = stop_reason::none;
   const bool settled = settled_by_listed_order(p, best, name);
   if (options.reorder && best.status != solve_status::infeasible) {
-    least_peak_options search;
+    detail::least_peak_options search;
     search.moves = options.moves;
     search.run = clock.control();
-    const least_peak_order_result found = least_peak_order(p, search);
+    const detail::least_peak_order_result found = detail::least_peak_order(p, search);
     clock.work(found.work);
     if (accept(p, best, schedule_computes(p.graph(), found.operations), by_part(name, "reorder"))) {
       best.lower_bound = p.graph().needed_time;

@@ -9,7 +9,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/solve_part.hpp"
 #include "remat/method/refined.hpp"
-#include "remat/refine/detail/retain.hpp"
+#include "remat/refine/detail/retention.hpp"
 
 namespace remat::detail {
 
@@ -23,11 +23,9 @@ REMAT_INLINE void record_own_method(solution& best) {
 REMAT_INLINE void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, run_clock& clock,
                              solution& best, std::string_view solver) {
   if (rounds == 0) return;
-  retain_options spending;
-  spending.rounds = rounds;
   for (const schedule& plan : plans) {
     if (clock.should_stop()) return;
-    accept(p, best, retain(p, plan, clock, spending), by_part(solver, "retain"));
+    accept(p, best, retain(p, plan, clock, rounds), by_part(solver, "retain"));
   }
 }
 

@@ -14,20 +14,28 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat::detail::mip_answers {
+namespace remat::detail {
 
-/// The best values that a backend has heard of from a solver whose word is a hint: they are checked before they count.
+/// The values with those of integer columns rounded to the nearest whole number.
+inline std::vector<double> rounded_values(const mip_model& model, std::span<const double> values) {
+  std::vector<double> rounded(values.begin(), values.end());
+  for (std::size_t j = 0; j < std::min(rounded.size(), model.num_columns()); ++j)
+    if (model.is_integer(j)) rounded[j] = std::round(rounded[j]);
+  return rounded;
+}
+
+/// One solve of a backend: its clock, and the answer as far as it is known. The word of a solver is a hint: values are
+/// checked before they count.
 class best_values {
  public:
   /// The model and the options must outlive the object.
-  best_values(const mip_model& model, const mip_options& options) : model_(model), options_(options) {}
+  best_values(const mip_model& model, const mip_options& options)
+      : clock(options.run), model_(model), options_(options) {}
 
   /// Rounds integer columns to the nearest whole number, and takes the values if they then meet the model within 1e-5
   /// and are better than the best ones (`mip_options::on_incumbent` hears of it). Returns true if they meet the model.
   bool take(std::span<const double> values) {
-    std::vector<double> rounded(values.begin(), values.end());
-    for (std::size_t j = 0; j < std::min(rounded.size(), model_.num_columns()); ++j)
-      if (model_.is_integer(j)) rounded[j] = std::round(rounded[j]);
+    std::vector<double> rounded = rounded_values(model_, values);
     if (!(model_.violation(rounded) <= 1e-5)) return false;
     const double objective = model_.objective(rounded);
     if (!(objective < result.objective)) return true;
@@ -36,6 +44,12 @@ class best_values {
     if (options_.on_incumbent) options_.on_incumbent(result.values, objective);
     return true;
   }
+  /// Takes a bound if it is better than the best one (`mip_options::on_bound` hears of it).
+  void take_bound(double bound) {
+    if (!(bound > result.bound)) return;
+    result.bound = bound;
+    if (options_.on_bound) options_.on_bound(bound);
+  }
 
   /// True when some values meet the model.
   [[nodiscard]] bool found() const noexcept { return result.objective < mip_model::infinite; }
@@ -43,30 +57,43 @@ class best_values {
   [[nodiscard]] mip_status stopped_status() const noexcept {
     return found() ? mip_status::feasible : mip_status::no_solution;
   }
+  /// The bound that holds if the values are optimal within the options' gap and the tolerances of solvers.
+  [[nodiscard]] double bound_of_optimum() const noexcept {
+    const double size = std::abs(result.objective);
+    return result.objective - std::max(options_.relative_gap * size, 1e-6 * std::max(1.0, size));
+  }
+
+  /// Reports progress of the backend with this name.
+  void report(std::string_view backend) {
+    clock.report(
+        {.solver = backend, .best_objective = result.objective, .lower_bound = result.bound, .done = result.nodes});
+  }
 
   /// Ends the solve: moves the result out.
-  [[nodiscard]] mip_result finish(mip_status status, const run_clock& clock) {
+  [[nodiscard]] mip_result finish(mip_status status) {
     result.status = status;
     result.seconds = clock.seconds();
+    result.work = std::max(result.work, clock.work_done());
     return std::move(result);
   }
-  /// Ends the solve after the solver has said that no values exist; known values contradict it. `solver` names it in
+  /// Ends the solve after the solver has said that no values exist, which known values contradict. `solver` names it in
   /// the message.
-  [[nodiscard]] mip_result infeasible(std::string_view solver, const run_clock& clock) {
+  [[nodiscard]] mip_result infeasible(std::string_view solver) {
     if (found()) {
       result.message = std::string(solver) + " says infeasible, but there are values that meet the model";
-      return finish(mip_status::feasible, clock);
+      return finish(mip_status::feasible);
     }
     result.bound = mip_model::infinite;
-    return finish(mip_status::infeasible, clock);
+    return finish(mip_status::infeasible);
   }
   /// The answer to a model without columns, which solvers may refuse.
-  [[nodiscard]] mip_result without_columns(const run_clock& clock) {
+  [[nodiscard]] mip_result without_columns() {
     const bool possible = model_.violation({}) <= 1e-9;
     result.objective = result.bound = possible ? model_.offset : mip_model::infinite;
-    return finish(possible ? mip_status::optimal : mip_status::infeasible, clock);
+    return finish(possible ? mip_status::optimal : mip_status::infeasible);
   }
 
+  run_clock clock;      ///< of the solve
   mip_result result{};  ///< what is known so far
 
  private:
@@ -74,4 +101,4 @@ class best_values {
   const mip_options& options_;
 };
 
-}  // namespace remat::detail::mip_answers
+}  // namespace remat::detail

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/detail/row_writer.hpp"
 
@@ -24,14 +27,22 @@ namespace remat::detail {
 
 /// Sizes in bytes as numbers of a model: rounded up to whole units, then scaled so that the budget is at most 1024.
 ///
-/// The unit is `divisor` (which divides all sizes) if the budget has at most `most_units` of them, else the least
-/// multiple of it that is large enough. The budget is rounded down. So what fits in the model fits in bytes.
+/// The unit is `divisor`, which divides all sizes, if the budget has at most `max_units` of them; otherwise it is the
+/// least multiple that is large enough. The budget is rounded down. So what fits in the model fits in bytes.
 class size_units {
  public:
   /// Units of one byte, for a budget of 0.
   size_units() = default;
-  /// Preconditions: budget ≥ 0, divisor ≥ 0 (0 counts as 1), most_units ≥ 1.
-  size_units(std::int64_t budget, std::int64_t divisor, std::int64_t most_units);
+  /// Preconditions: budget ≥ 0, divisor ≥ 0 (0 counts as 1), max_units ≥ 1.
+  size_units(std::int64_t budget, std::int64_t divisor, std::int64_t max_units)
+      : unit_(std::max<std::int64_t>(divisor, 1)) {
+    if (budget / unit_ > max_units) {
+      const std::int64_t least = (budget - 1) / max_units + 1;
+      unit_ = (least + unit_ - 1) / unit_ * unit_;
+    }
+    capacity_ = budget / unit_;
+    for (std::int64_t c = capacity_; c > 1024; c /= 2) weight_ /= 2;
+  }
 
   /// Whole units, rounded up.
   [[nodiscard]] std::int64_t units(std::int64_t bytes) const noexcept { return (bytes + unit_ - 1) / unit_; }
@@ -103,10 +114,10 @@ class phase_uses {
 
 /// The first phase in which runs may take place again.
 ///
-/// Once it is fixed that nothing runs again before some phase, `find_uses(phase)` tells which tensors may be of use
-/// from then on. If all of these fit together before `first_that_does_not_fit()`, all of them may be kept until then,
-/// so no earlier run needs to take place again. Each step back makes more runs possible and more tensors of use, so the
-/// search begins at the end (`phases`) and goes down until nothing changes. `stop()` ends it early.
+/// Once it is fixed that nothing runs again before some phase, `find_uses(phase)` tells which tensors may be read from
+/// then on. If all of these fit together before `first_that_does_not_fit()`, all of them may be kept until then, so no
+/// earlier run needs to take place again. Each step back makes more runs and more reads possible, so the search begins
+/// at the end (`phases`) and goes down until nothing changes. `stop()` ends it early.
 template <class FindUses, class FirstThatDoesNotFit, class Stop>
 [[nodiscard]] std::uint32_t find_first_phase(std::uint32_t phases, FindUses&& find_uses,
                                              FirstThatDoesNotFit&& first_that_does_not_fit, Stop&& stop) {
@@ -122,9 +133,13 @@ template <class FindUses, class FirstThatDoesNotFit, class Stop>
 
 namespace phase_programs {
 
-/// Refuses options that no program in phases can use: throws `bad_argument` for `at_most` or `most_columns` that is
-/// NaN, and for `units` below 1. The message begins with `model`, the name of the program.
-void require_valid_options(std::string_view model, double at_most, std::int64_t units, double most_columns);
+/// Refuses options that no program in phases can use: throws `bad_argument` for `at_most` or `max_columns` that is NaN,
+/// and for `units` below 1. The message begins with `model`, the name of the program.
+inline void require_valid_options(const std::string& model, double at_most, std::int64_t units, double max_columns) {
+  if (std::isnan(at_most)) throw bad_argument(model + ": at_most is NaN; it must be a time");
+  if (units < 1) throw bad_argument(model + ": units is " + std::to_string(units) + "; there must be at least one");
+  if (std::isnan(max_columns)) throw bad_argument(model + ": max_columns is NaN; it must be a number of columns");
+}
 
 }  // namespace phase_programs
 
@@ -142,13 +157,19 @@ struct held_change {
 class phase_model : public row_writer {
  public:
   /// `bytes`: of each tensor; must live as long as the model. `run`: when to stop building.
-  phase_model(std::span<const std::int64_t> bytes, double most_columns, const run_control& run);
+  phase_model(std::span<const std::int64_t> bytes, double max_columns, const run_control& run)
+      : bytes_(bytes), max_columns_(max_columns), clock_(run), held_(bytes.size()) {}
+
   phase_model(const phase_model&) = delete;
   phase_model& operator=(const phase_model&) = delete;
 
-  /// False once a limit or a stop request has been met, or the model has more than `most_columns` columns. The builder
+  /// False once a limit or a stop request has been met, or the model has more than `max_columns` columns. The builder
   /// then leaves the model as it is. Reads the clock.
-  [[nodiscard]] bool may_continue();
+  [[nodiscard]] bool may_continue() {
+    if (complete_) complete_ = !clock_.should_stop() && static_cast<double>(model_.num_columns()) <= max_columns_;
+    return complete_;
+  }
+
   /// True when no call of `may_continue` has returned false.
   [[nodiscard]] bool is_complete() const noexcept { return complete_; }
 
@@ -168,36 +189,104 @@ class phase_model : public row_writer {
 
  protected:
   /// Sets the units of sizes and the factor of times, before any row is written.
-  void set_scales(const size_units& sizes, double time_scale);
+  void set_scales(const size_units& sizes, double time_scale) {
+    sizes_ = sizes;
+    time_scale_ = time_scale;
+  }
 
   /// From here on tensor x is held as `value` says.
-  void hold(std::uint32_t x, const mip_value& value);
+  void hold(std::uint32_t x, const mip_value& value) {
+    if (held_[x].is_constant(1)) certain_memory_ -= tensor_size(x);
+    if (value.is_constant(1)) certain_memory_ += tensor_size(x);
+    held_[x] = value;
+  }
+
   /// A column that says whether x is held when the first phase begins.
-  [[nodiscard]] mip_value hold_from_start(std::uint32_t x);
+  [[nodiscard]] mip_value hold_from_start(std::uint32_t x) {
+    const mip_value value = new_column();
+    hold(x, value);
+    start_.push_back({x, value.column});
+    return value;
+  }
+
   /// Adds the column of the memory when the first phase begins.
-  void add_start_memory();
+  void add_start_memory() {
+    memory_ = {model_.add_column(0, 0, sizes_.capacity()), 0};
+    start_memory_ = memory_.column;
+  }
+
   /// Adds the row that says that the start memory is the size of all tensors held then.
-  void add_start_row();
+  void add_start_row() {
+    certain_start_ = certain_memory_;
+    for (std::uint32_t x = 0; x < held_.size(); ++x) add_term(held_[x], tensor_size(x));
+    add_term(memory_, -1);
+    end_row(0, 0);
+  }
+
   /// The tensors that may be held when the first phase begins, with their columns.
   [[nodiscard]] std::span<const std::pair<std::uint32_t, std::uint32_t>> start() const noexcept { return start_; }
   /// Sets the columns of the start, and returns the memory there. `is_held`: of each tensor.
-  double fill_in_start(std::span<double> values, std::span<const std::uint8_t> is_held) const;
+  double fill_in_start(std::span<double> values, std::span<const std::uint8_t> is_held) const {
+    double memory = certain_start_;
+    for (const auto& [x, column] : start_) {
+      values[column] = is_held[x];
+      if (is_held[x]) memory += tensor_size(x);
+    }
+    if (start_memory_ != none) values[start_memory_] = memory;
+    return memory;
+  }
 
-  /// held ≥ Σ readers, or held = 1 where it is certain that one of them takes place.
-  void require_held(const mip_value& held, std::span<const mip_value> readers, bool certain);
+  /// held ≥ Σ readers, or held = 1 if it is certain that one of them takes place.
+  void require_held(const mip_value& held, std::span<const mip_value> readers, bool certain) {
+    if (held.is_constant(1) || readers.empty()) return;
+    add_term(held, 1);
+    if (certain) return end_row(1, 1);
+    for (const mip_value& r : readers) add_term(r, -1);
+    end_row(0, infinite);
+  }
+
   /// after ≤ before + Σ makers.
-  void limit_held(const mip_value& after, const mip_value& before, std::span<const mip_value> makers);
+  void limit_held(const mip_value& after, const mip_value& before, std::span<const mip_value> makers) {
+    if (after.is_constant()) return;  // 0, or held for certain
+    add_term(after, 1);
+    add_term(before, -1);
+    for (const mip_value& m : makers) add_term(m, -1);
+    end_row(-infinite, 0);
+  }
+
   /// Σ runs ≤ Σ kept: none of the alternative runs takes place unless something that it makes is held afterwards.
-  void forbid_useless(std::span<const mip_value> runs, std::span<const mip_value> kept);
+  void forbid_useless(std::span<const mip_value> runs, std::span<const mip_value> kept) {
+    for (const mip_value& r : runs) add_term(r, 1);
+    for (const mip_value& v : kept) add_term(v, -1);
+    end_row(-infinite, 0);
+  }
+
   /// memory + Σ terms (added before, by `add_term`) ≤ capacity.
-  void end_peak_row();
+  void end_peak_row() {
+    add_term(memory_, 1);
+    end_row(-infinite, sizes_.capacity());
+  }
+
   /// Carries the memory over an event. Returns the column of the memory afterwards, or none if no memory changes.
-  std::uint32_t carry_memory(std::span<const held_change> changes);
+  std::uint32_t carry_memory(std::span<const held_change> changes) {
+    const auto moves = [&](const held_change& c) { return !(c.before == c.after) && tensor_size(c.tensor) != 0; };
+    if (!std::any_of(changes.begin(), changes.end(), moves)) return none;
+    for (const held_change& c : changes) {
+      if (!moves(c)) continue;
+      add_term(c.after, tensor_size(c.tensor));
+      add_term(c.before, -tensor_size(c.tensor));
+    }
+    const mip_value after{model_.add_column(0, 0, sizes_.capacity()), 0};
+    add_term(memory_, 1);
+    add_term(after, -1);
+    end_row(0, 0);
+    memory_ = after;
+    return after.column;
+  }
 
  private:
   std::span<const std::int64_t> bytes_;
-  double most_columns_;
-  run_control run_;
+  double max_columns_;
   run_clock clock_;
   bool complete_ = true;
   size_units sizes_;
@@ -210,7 +299,3 @@ class phase_model : public row_writer {
 };
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/mip/impl/phase_model.hpp"
-#endif

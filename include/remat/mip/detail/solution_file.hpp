@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
-#include <iosfwd>
+#include <istream>
+#include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/mip/concepts.hpp"
 
 namespace remat::detail {
@@ -17,6 +24,198 @@ struct mip_solution_file {
   std::vector<double> values{};  ///< one for every column; empty if the file has none
 };
 
+namespace solution_file {
+
+/// Splits a line into its words.
+inline std::vector<std::string_view> words_of(std::string_view line) {
+  std::vector<std::string_view> out;
+  constexpr std::string_view blanks = " \t\r";
+  for (std::size_t at = 0;;) {
+    at = line.find_first_not_of(blanks, at);
+    if (at == std::string_view::npos) return out;
+    const std::size_t end = std::min(line.find_first_of(blanks, at), line.size());
+    out.push_back(line.substr(at, end - at));
+    at = end;
+  }
+}
+
+/// Reads the text of one file.
+class solution_reader {
+ public:
+  solution_reader(std::istream& in, std::size_t columns, std::string_view file)
+      : in_(in), columns_(columns), file_(file) {}
+
+  mip_solution_file read() {
+    if (!next()) refuse("the file is empty");
+    if (line_.starts_with("Model status"))
+      read_highs();
+    else if (words_[0] == "c" || words_[0] == "s")
+      read_glpk();
+    else if (words_[0] == "status" || words_[0][0] == '#')
+      read_plain();
+    else
+      read_cbc();
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw bad_argument(std::string(file_) + ", line " + std::to_string(number_) + ": " + reason);
+  }
+
+  /// The next line that is not empty. Returns false at the end.
+  bool next() {
+    while (std::getline(in_, line_)) {
+      ++number_;
+      words_ = words_of(line_);
+      if (!words_.empty()) return true;
+    }
+    return false;
+  }
+  void need(bool more, const char* wanted) const {
+    if (!more) refuse(std::string("the file ends; ") + wanted + " should follow");
+  }
+  void need_words(std::size_t n, const char* shape) const {
+    if (words_.size() < n) refuse("\"" + line_ + "\" should be " + shape);
+  }
+
+  template <class Number>
+  [[nodiscard]] Number parse(std::string_view word, const char* kind) const {
+    Number x{};
+    const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), x);
+    if (code != std::errc() || end != word.data() + word.size() || !std::isfinite(static_cast<double>(x)))
+      refuse("\"" + std::string(word) + "\" should be a " + kind);
+    return x;
+  }
+  [[nodiscard]] std::size_t whole_number(std::string_view word) const {
+    return parse<std::size_t>(word, "whole number");
+  }
+  /// Notes the value of the column with the name `c<j>`.
+  void set(std::string_view name, std::string_view value) {
+    if (name.size() < 2 || name[0] != 'c') refuse("\"" + std::string(name) + "\" should be a column, c<number>");
+    set_column(whole_number(name.substr(1)), value);
+  }
+  void set_column(std::size_t j, std::string_view value) {
+    if (j >= columns_)
+      refuse("there is no column " + std::to_string(j) + "; the model has " + std::to_string(columns_));
+    out_.values.resize(columns_, 0);
+    out_.values[j] = parse<double>(value, "finite number");
+  }
+
+  /// Sets the status with which the line begins in CBC's and HiGHS's files.
+  void set_status_of_line() {
+    if (line_.starts_with("Optimal"))
+      out_.status = mip_status::optimal;
+    else if (line_.starts_with("Infeasible") || line_.starts_with("Integer infeasible"))
+      out_.status = mip_status::infeasible;
+    else if (line_.starts_with("Unbounded"))
+      out_.status = mip_status::unbounded;
+  }
+  [[nodiscard]] bool has_values() const noexcept {
+    return out_.status == mip_status::optimal || out_.status == mip_status::feasible;
+  }
+
+  void read_highs() {
+    need(next(), "the model's status");
+    set_status_of_line();
+    while (next() && !line_.starts_with("# Primal solution")) {
+    }
+    if (!next() || words_[0] == "None") return;
+    while (next() && !line_.starts_with("# Columns")) {
+    }
+    need(words_.size() >= 3 && words_[1] == "Columns", "\"# Columns N\" and the columns' values");
+    const std::size_t n = whole_number(words_[2]);
+    if (n != columns_) refuse("there are " + std::to_string(n) + " columns; the model has " + std::to_string(columns_));
+    for (std::size_t j = 0; j < n; ++j) {
+      need(next(), "a line for each column");
+      need_words(2, "a column and its value");
+      set(words_[0], words_[1]);
+    }
+    out_.values.resize(columns_, 0);
+    if (out_.status == mip_status::no_solution) out_.status = mip_status::feasible;
+  }
+
+  void read_glpk() {
+    bool basic = false;
+    do {
+      if (words_[0] == "c") continue;
+      if (words_[0] == "e") break;
+      if (words_[0] == "s") {
+        need_words(5, "\"s mip ROWS COLUMNS STATUS …\" or \"s bas ROWS COLUMNS STATUS STATUS …\"");
+        basic = words_[1] == "bas";
+        if (!basic && words_[1] != "mip") refuse("\"" + std::string(words_[1]) + "\" should be mip or bas");
+        set_glpk_status(words_[4], basic && words_.size() > 5 ? words_[5] : std::string_view());
+      } else if (words_[0] == "j") {
+        need_words(basic ? 4 : 3, "\"j COLUMN VALUE\", with a status before the value in basic solutions");
+        const std::size_t j = whole_number(words_[1]);
+        if (j == 0) refuse("columns count from 1");
+        set_column(j - 1, words_[basic ? 3 : 2]);
+      } else if (words_[0] != "i") {
+        refuse("\"" + line_ + "\" should begin with c, s, i, j or e");
+      }
+    } while (next());
+    if (!has_values()) out_.values.clear();
+  }
+  void set_glpk_status(std::string_view status, std::string_view dual) {
+    if (status == "o" || (status == "f" && dual == "f"))
+      out_.status = mip_status::optimal;
+    else if (status == "f")
+      out_.status = dual == "n" ? mip_status::unbounded : mip_status::feasible;
+    else if (status == "n")
+      out_.status = mip_status::infeasible;
+  }
+
+  void read_plain() {
+    bool said = false;
+    do {
+      if (words_[0][0] == '#') continue;
+      need_words(2, "\"status WORD\" or a column and its value");
+      if (words_[0] == "status") {
+        set_plain_status(words_[1]);
+        said = true;
+      } else {
+        set(words_[0], words_[1]);
+      }
+    } while (next());
+    if (!said) refuse("the file has no line \"status WORD\"");
+    out_.values.resize(has_values() ? columns_ : 0, 0);
+  }
+  void set_plain_status(std::string_view word) {
+    for (const mip_status s : {mip_status::optimal, mip_status::feasible, mip_status::infeasible, mip_status::unbounded,
+                               mip_status::no_solution})
+      if (word == to_string(s)) {
+        out_.status = s;
+        return;
+      }
+    refuse("\"" + std::string(word) + "\" should be optimal, feasible, infeasible, unbounded or no_solution");
+  }
+
+  void read_cbc() {
+    if (line_.find("objective value") == std::string::npos)
+      refuse("\"" + line_ + "\" is the first line of no solution file of CBC, GLPK or HiGHS, and not \"status WORD\"");
+    set_status_of_line();
+    if (line_.find("no integer solution") != std::string::npos) return;  // the values are those of the relaxation
+    if (out_.status == mip_status::no_solution) out_.status = mip_status::feasible;
+    if (!has_values()) return;
+    out_.values.assign(columns_, 0);
+    while (next()) {
+      const std::size_t first = words_[0] == "**" ? 1 : 0;  // marks values that break the model
+      need_words(first + 3, "a number, a column and its value");
+      set(words_[first + 1], words_[first + 2]);
+    }
+  }
+
+  std::istream& in_;
+  std::size_t columns_;
+  std::string_view file_;
+  std::string line_;
+  std::vector<std::string_view> words_;
+  std::size_t number_ = 0;
+  mip_solution_file out_;
+};
+
+}  // namespace solution_file
+
 /// Reads the solution of a model that `write_mps` wrote. The first line tells the format:
 ///
 ///  - CBC's (`cbc model.mps -solve -solution FILE`): columns that the file leaves out are 0;
@@ -27,10 +226,9 @@ struct mip_solution_file {
 ///
 /// The values are what the solver says: check them against the model (`mip_model::violation`). `file` names the file in
 /// messages. Throws `bad_argument` with the number of the line for anything else. O(length of the text).
-[[nodiscard]] mip_solution_file read_mip_solution(std::istream& in, std::size_t num_columns, std::string_view file);
+[[nodiscard]] inline mip_solution_file read_mip_solution(std::istream& in, std::size_t num_columns,
+                                                         std::string_view file) {
+  return solution_file::solution_reader(in, num_columns, file).read();
+}
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/mip/impl/solution_file.hpp"
-#endif

@@ -5,20 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
-#include "remat/mip/concepts.hpp"
-#include "remat/mip/model.hpp"
+#include "remat/mip/detail/best_values.hpp"
 
 namespace remat {
 
@@ -305,34 +301,33 @@ class dense_dual_simplex {
 class tree_search {
  public:
   tree_search(const mip_model& model, const mip_options& options)
-      : model_(model), options_(options), clock_(options.run), work_(clock_) {}
+      : model_(model), options_(options), best_(model, options), work_(best_.clock) {}
 
   mip_result run() {
-    if (model_.num_columns() != 0 &&
-        model_.num_rows() > branch_and_bound_backend::most_entries / model_.num_columns()) {
-      best_.message = "the model is too large for a dense tableau";
-      return finish(mip_status::failed);
+    if (model_.num_columns() != 0 && model_.num_rows() > branch_and_bound_backend::max_entries / model_.num_columns()) {
+      best_.result.message = "the model is too large for a dense tableau";
+      return best_.finish(mip_status::failed);
     }
-    if (!options_.start.empty() && model_.violation(options_.start) <= 1e-6) take(rounded(options_.start));
-    if (clock_.should_stop()) return finish(stopped_status());
+    if (!options_.start.empty() && model_.violation(options_.start) <= 1e-6) best_.take(options_.start);
+    if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
     dense_dual_simplex lp(model_, work_);
     open_.push_back({{model_.num_columns(), 0, 0}, 0, -mip_model::infinite});
     while (!open_.empty()) {
       const node now = open_.back();
-      if (now.bound >= best_.objective - gap()) {
+      if (now.bound >= cutoff()) {
         open_.pop_back();
         pruned_bound_ = std::min(pruned_bound_, now.bound);
         continue;
       }
-      if (best_.nodes >= options_.max_nodes || clock_.should_stop()) break;
+      if (best_.result.nodes >= options_.max_nodes || best_.clock.should_stop()) break;
       open_.pop_back();
       if (!visit(lp, now)) break;
-      if (is_unbounded_) return finish(mip_status::unbounded);
+      if (is_unbounded_) return best_.finish(mip_status::unbounded);
       report();
     }
-    if (!open_.empty() || doubtful_) return finish(stopped_status());
-    best_.bound = std::min(best_.objective, pruned_bound_);
-    return finish(found() ? mip_status::optimal : mip_status::infeasible);
+    if (!open_.empty() || doubtful_) return best_.finish(best_.stopped_status());
+    best_.result.bound = std::min(best_.result.objective, pruned_bound_);
+    return best_.finish(best_.found() ? mip_status::optimal : mip_status::infeasible);
   }
 
  private:
@@ -346,31 +341,10 @@ class tree_search {
     double bound;
   };
 
-  [[nodiscard]] bool found() const { return best_.objective < mip_model::infinite; }
-  [[nodiscard]] mip_status stopped_status() const { return found() ? mip_status::feasible : mip_status::no_solution; }
-  mip_result finish(mip_status status) {
-    best_.status = status;
-    best_.seconds = clock_.seconds();
-    best_.work = clock_.work_done();
-    return std::move(best_);
-  }
-  [[nodiscard]] double gap() const {
-    return std::max(options_.relative_gap, 1e-10) * std::max(std::abs(best_.objective), 1e-3);
-  }
-
-  void take(std::vector<double> values) {
-    const double objective = model_.objective(values);
-    if (!(objective < best_.objective)) return;
-    best_.objective = objective;
-    best_.values = std::move(values);
-    if (options_.on_incumbent) options_.on_incumbent(best_.values, objective);
-  }
-
-  [[nodiscard]] std::vector<double> rounded(std::span<const double> values) const {
-    std::vector<double> out(values.begin(), values.end());
-    for (std::size_t j = 0; j < out.size(); ++j)
-      if (model_.is_integer(j)) out[j] = std::round(out[j]);
-    return out;
+  /// Nodes are of no use whose solutions have at least this objective.
+  [[nodiscard]] double cutoff() const {
+    const double objective = best_.result.objective;
+    return objective - std::max(options_.relative_gap, 1e-10) * std::max(std::abs(objective), 1e-3);
   }
 
   void narrow(dense_dual_simplex& lp, const change& c) {
@@ -383,16 +357,16 @@ class tree_search {
     for (; undo_.size() > now.depth; undo_.pop_back())
       lp.set_bounds(undo_.back().column, undo_.back().lower, undo_.back().upper);
     if (now.narrowed.column < model_.num_columns()) narrow(lp, now.narrowed);
-    const lp_status status = lp.solve(best_.objective - gap());
+    const lp_status status = lp.solve(cutoff());
     if (status == lp_status::stopped) {
       open_.push_back(now);
       return false;
     }
-    ++best_.nodes;
+    ++best_.result.nodes;
     work_.end_node();
     if (status == lp_status::cut_off) pruned_bound_ = std::min(pruned_bound_, std::max(now.bound, lp.objective()));
     if (status != lp_status::optimal) return true;
-    if (best_.nodes == 1 && check_unbounded(lp)) return true;
+    if (best_.result.nodes == 1 && check_unbounded(lp)) return true;
     const std::size_t column = branching_column(lp);
     if (column == model_.num_columns())
       take_values(lp);
@@ -404,7 +378,7 @@ class tree_search {
   bool check_unbounded(const dense_dual_simplex& lp) {
     for (std::size_t j = 0; j < model_.num_columns(); ++j)
       if (lp.is_at_far(j) && model_.cost(j) != 0) {
-        best_.message = "column " + std::to_string(j) + " has no finite best value";
+        best_.result.message = "column " + std::to_string(j) + " has no finite best value";
         is_unbounded_ = true;
         return true;
       }
@@ -437,36 +411,26 @@ class tree_search {
 
   /// Takes the values of a relaxation in which all integer columns are whole, up to the tolerance.
   void take_values(dense_dual_simplex& lp) {
-    std::vector<double> values = rounded(lp.values());
+    std::vector<double> values = rounded_values(model_, lp.values());
     if (model_.violation(values) > 1e-7) {  // the continuous columns have to follow the rounded ones
       for (std::size_t j = 0; j < model_.num_columns(); ++j)
         if (model_.is_integer(j)) narrow(lp, {j, values[j], values[j]});
-      if (lp.solve(mip_model::infinite) == lp_status::optimal) values = rounded(lp.values());
+      if (lp.solve(mip_model::infinite) == lp_status::optimal) values = rounded_values(model_, lp.values());
     }
-    if (model_.violation(values) <= 1e-5)
-      take(std::move(values));
-    else
-      doubtful_ = true;
+    if (!best_.take(values)) doubtful_ = true;
   }
 
   void report() {
-    double bound = std::min(pruned_bound_, best_.objective);
+    double bound = std::min(pruned_bound_, best_.result.objective);
     for (const node& n : open_) bound = std::min(bound, n.bound);
-    if (bound > best_.bound) {
-      best_.bound = bound;
-      if (options_.on_bound) options_.on_bound(bound);
-    }
-    clock_.report({.solver = branch_and_bound_backend::name,
-                   .best_objective = best_.objective,
-                   .lower_bound = best_.bound,
-                   .done = best_.nodes});
+    best_.take_bound(bound);
+    best_.report(branch_and_bound_backend::name);
   }
 
   const mip_model& model_;
   const mip_options& options_;
-  run_clock clock_;
+  best_values best_;
   effort work_;
-  mip_result best_;
   std::vector<node> open_;
   std::vector<change> undo_;                   // the bounds before each change on the path
   double pruned_bound_ = mip_model::infinite;  // the lowest bound of a node that was pruned for the gap

@@ -10,26 +10,17 @@
 #include <OsiClpSolverInterface.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <new>
-#include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
-#include "remat/mip/concepts.hpp"
 #include "remat/mip/detail/best_values.hpp"
 #include "remat/mip/detail/child_process.hpp"
-#include "remat/mip/model.hpp"
 
 namespace remat {
 
@@ -45,14 +36,16 @@ struct message {
   mip_status status = mip_status::failed;
 };
 
-inline void send(const child_processes::child_output& out, message m, const void* data = nullptr,
-                 std::size_t bytes = 0) {
+inline void send(const child_output& out, message m, const void* data = nullptr, std::size_t bytes = 0) {
   m.bytes = static_cast<std::uint32_t>(bytes);
   out.write(&m, sizeof m);
   out.write(data, bytes);
 }
 
 // ---- In the child
+
+/// CBC's counts are signed, and negative before a search.
+inline std::uint64_t count(int n) { return static_cast<std::uint64_t>(std::max(0, n)); }
 
 /// Completes the values that `solution` gives to columns of the original model: a linear program finds the columns that
 /// preprocessing took out. Returns false if it finds none.
@@ -81,8 +74,7 @@ inline bool complete_values(OsiClpSolverInterface& solver, const double* solutio
 /// Sends the solutions and bounds of CBC's tree search.
 class tree_events : public CbcEventHandler {
  public:
-  tree_events(const child_processes::child_output& out, const OsiClpSolverInterface& original)
-      : out_(&out), original_(&original) {}
+  tree_events(const child_output& out, const OsiClpSolverInterface& original) : out_(&out), original_(&original) {}
   tree_events(const tree_events&) = default;
   tree_events& operator=(const tree_events&) = delete;
   [[nodiscard]] CbcEventHandler* clone() const override { return new tree_events(*this); }
@@ -104,26 +96,20 @@ class tree_events : public CbcEventHandler {
     if (std::abs(bound) >= 1e49 || (bound <= bound_ && model_->getNodeCount() < nodes_ + 16)) return;
     bound_ = std::max(bound_, bound);
     nodes_ = model_->getNodeCount();
-    message m;
-    m.kind = message_kind::bound;
-    m.bound = bound_;
-    m.nodes = static_cast<std::uint64_t>(std::max(0, nodes_));
-    send(*out_, m);
+    send(*out_, {.kind = message_kind::bound, .bound = bound_, .nodes = count(nodes_)});
   }
 
   void send_solution() {
-    const double* solution = model_->bestSolution();
-    if (!solution || !(model_->getObjValue() < objective_)) return;
+    const double* best = model_->bestSolution();
+    if (!best || !(model_->getObjValue() < objective_)) return;
     objective_ = model_->getObjValue();
     OsiClpSolverInterface solver(*original_);
     std::vector<double> values;
-    if (!complete_values(solver, solution, model_->solver()->getNumCols(), model_->originalColumns(), values)) return;
-    message m;
-    m.kind = message_kind::incumbent;
-    send(*out_, m, values.data(), values.size() * sizeof(double));
+    if (!complete_values(solver, best, model_->solver()->getNumCols(), model_->originalColumns(), values)) return;
+    send(*out_, {.kind = message_kind::incumbent}, values.data(), values.size() * sizeof(double));
   }
 
-  const child_processes::child_output* out_;
+  const child_output* out_;
   const OsiClpSolverInterface* original_;
   double bound_ = -1e50;
   double objective_ = std::numeric_limits<double>::infinity();
@@ -171,24 +157,21 @@ struct child_task {
   double seconds = 0;  // infinite: no limit
   bool preprocess = false;
 
-  /// The iterations of the simplex method that the work limit pays for: one passes over the coefficients some times.
-  [[nodiscard]] int most_iterations() const {
-    constexpr double most = std::numeric_limits<int>::max();
-    if (options.run.work_limit == run_control::no_work_limit) return std::numeric_limits<int>::max();
-    const double operations =
-        static_cast<double>(options.run.work_limit) * static_cast<double>(mip_operations_per_work);
+  /// The iterations of the simplex method that the work limit pays for; without a limit, as many as CBC can count.
+  [[nodiscard]] int max_iterations() const {
+    const double operations = static_cast<double>(options.run.work_limit) * double{mip_operations_per_work};
     const auto of_one = static_cast<double>(mip_operations_of_iteration(model));
-    return static_cast<int>(std::clamp(operations / of_one, 1.0, most));
+    return static_cast<int>(std::clamp(operations / of_one, 1.0, double{std::numeric_limits<int>::max()}));
   }
 };
 
 /// Solves the linear relaxation and sends its bound. Returns false if that settles the search: `last` says how.
-inline bool solve_relaxation(const child_task& task, OsiClpSolverInterface& solver,
-                             const child_processes::child_output& out, message& last) {
+inline bool solve_relaxation(const child_task& task, OsiClpSolverInterface& solver, const child_output& out,
+                             message& last) {
   solver.setHintParam(OsiDoPresolveInInitial, true);
-  solver.setIntParam(OsiMaxNumIteration, task.most_iterations());
+  solver.setIntParam(OsiMaxNumIteration, task.max_iterations());
   solver.initialSolve();
-  last.iterations = static_cast<std::uint64_t>(std::max(0, solver.getIterationCount()));
+  last.iterations = count(solver.getIterationCount());
   solver.setHintParam(OsiDoPresolveInInitial, false, OsiHintIgnore);  // CBC crashes with this hint
   const bool is_at_limit = solver.isIterationLimitReached();
   solver.setIntParam(OsiMaxNumIteration, std::numeric_limits<int>::max());
@@ -202,10 +185,7 @@ inline bool solve_relaxation(const child_task& task, OsiClpSolverInterface& solv
     return false;
   }
   if (solver.isProvenOptimal()) {
-    message m;
-    m.kind = message_kind::bound;
-    m.bound = solver.getObjValue();
-    send(out, m);
+    send(out, {.kind = message_kind::bound, .bound = solver.getObjValue()});
   } else if (is_at_limit) {
     last.status = mip_status::no_solution;
     return false;
@@ -254,17 +234,16 @@ inline void search_tree(const child_task& task, CbcModel& cbc, CbcSolverUsefulDa
   words.push_back("-quit");
   std::vector<const char*> arguments;
   for (const std::string& w : words) arguments.push_back(w.c_str());
-  cbc.setMaximumNumberIterations(task.most_iterations());
+  cbc.setMaximumNumberIterations(task.max_iterations());
   CbcMain1(static_cast<int>(arguments.size()), arguments.data(), cbc, no_action, data);
 }
 
-inline void solve_with_cbc(const child_task& task, const child_processes::child_output& out) {
+inline void solve_with_cbc(const child_task& task, const child_output& out) {
   OsiClpSolverInterface solver;
   solver.messageHandler()->setLogLevel(0);
   solver.getModelPtr()->setLogLevel(0);
   load_model(task.model, solver);
-  message last;
-  last.kind = message_kind::finished;
+  message last{.kind = message_kind::finished};
   if (!solve_relaxation(task, solver, out, last)) return send(out, last);
 
   const OsiClpSolverInterface original(solver);
@@ -282,13 +261,11 @@ inline void solve_with_cbc(const child_task& task, const child_processes::child_
   if (task.with_start) set_start(task, cbc);
   search_tree(task, cbc, data);
 
-  last.nodes = static_cast<std::uint64_t>(std::max(0, cbc.getNodeCount()));
-  last.iterations += static_cast<std::uint64_t>(std::max(0, cbc.getIterationCount()));
+  last.nodes = count(cbc.getNodeCount());
+  last.iterations += count(cbc.getIterationCount());
   last.bound = cbc.getBestPossibleObjValue();
   if (const double* best = cbc.bestSolution()) {
-    message m;
-    m.kind = message_kind::incumbent;
-    send(out, m, best, task.model.num_columns() * sizeof(double));
+    send(out, {.kind = message_kind::incumbent}, best, task.model.num_columns() * sizeof(double));
     last.status = cbc.isProvenOptimal() ? mip_status::optimal : mip_status::feasible;
   } else {
     last.status = cbc.isProvenInfeasible() ? mip_status::infeasible : mip_status::no_solution;
@@ -296,7 +273,7 @@ inline void solve_with_cbc(const child_task& task, const child_processes::child_
   send(out, last);
 }
 
-inline void run_cbc(const child_task& task, const child_processes::child_output& out) {
+inline void run_cbc(const child_task& task, const child_output& out) {
   const auto fail = [&](std::string_view text) { send(out, message{}, text.data(), text.size()); };
   try {
     solve_with_cbc(task, out);
@@ -313,21 +290,21 @@ inline void run_cbc(const child_task& task, const child_processes::child_output&
 class conversation {
  public:
   conversation(const cbc_backend& backend, const mip_model& model, const mip_options& options)
-      : backend_(backend), model_(model), options_(options), clock_(options.run), best_(model, options) {}
+      : backend_(backend), model_(model), options_(options), best_(model, options) {}
 
   mip_result run() {
     const bool with_start = !options_.start.empty() && best_.take(options_.start);
-    constexpr std::size_t most = std::numeric_limits<int>::max();
-    if (model_.num_columns() >= most / 8 || model_.num_rows() >= most || model_.num_terms() >= most)
+    constexpr std::size_t max = std::numeric_limits<int>::max();
+    if (model_.num_columns() >= max / 8 || model_.num_rows() >= max || model_.num_terms() >= max)
       return fail("the model is too large for CBC");
-    if (clock_.should_stop()) return finish(best_.stopped_status());
-    if (model_.num_columns() == 0) return best_.without_columns(clock_);  // CBC cannot solve such a model
+    if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
+    if (model_.num_columns() == 0) return best_.without_columns();  // CBC cannot solve such a model
 
     const bool timed = options_.run.time_limit != std::chrono::nanoseconds::max();
     const child_task task{model_, options_, with_start,
-                          timed ? std::chrono::duration<double>(clock_.left()).count() : mip_model::infinite,
+                          timed ? std::chrono::duration<double>(best_.clock.left()).count() : mip_model::infinite,
                           backend_.preprocess};
-    if (!child_.start([&](const child_processes::child_output& out) { run_cbc(task, out); }, backend_.memory_limit))
+    if (!child_.start([&](const child_output& out) { run_cbc(task, out); }, backend_.memory_limit))
       return fail("no process for CBC could be started");
     const bool in_time = listen();
     child_.kill();
@@ -336,37 +313,29 @@ class conversation {
       read_messages();
     }
     if (done_ && last_.kind == message_kind::finished) return conclude();
-    if (done_) return finish(best_.found() ? mip_status::feasible : mip_status::failed);
-    if (in_time) {
-      best_.result.message = "CBC broke down" + child_.ending();
-      return finish(best_.found() ? mip_status::feasible : mip_status::failed);
-    }
-    if (clock_.poll() == stop_reason::none) best_.result.message = "CBC gave no sign of life";
-    return finish(best_.stopped_status());
+    if (!done_ && in_time) best_.result.message = "CBC broke down" + child_.ending();
+    if (done_ || in_time) return best_.finish(best_.found() ? mip_status::feasible : mip_status::failed);
+    if (!best_.clock.should_stop()) best_.result.message = "CBC gave no sign of life";
+    return best_.finish(best_.stopped_status());
   }
 
  private:
-  mip_result finish(mip_status status) { return best_.finish(status, clock_); }
-  mip_result fail(const char* message) {
-    best_.result.message = message;
-    return finish(mip_status::failed);
+  mip_result fail(const char* text) {
+    best_.result.message = text;
+    return best_.finish(mip_status::failed);
   }
 
   /// Reads messages until the child has finished or ended. Returns false if it must be killed before that.
   bool listen() {
     while (!done_) {
-      if (clock_.should_stop() || (!heard_ && clock_.elapsed() >= backend_.first_sign)) return false;
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.left());
-      bool more = child_.wait(std::clamp(left, std::chrono::milliseconds(1), std::chrono::milliseconds(20)));
+      if (best_.clock.should_stop() || (!heard_ && best_.clock.elapsed() >= backend_.first_sign)) return false;
+      bool more = child_.wait(poll_interval(best_.clock));
       const bool has_exited = child_.has_exited();  // asked before the last read
       more = child_.read(bytes_) && more;
-      const bool is_large = child_processes::child_process::is_large(bytes_);
+      const bool is_large = child_process::is_large(bytes_);
       read_messages();
       if ((has_exited || !more) && !is_large) return true;
-      clock_.report({.solver = cbc_backend::name,
-                     .best_objective = best_.result.objective,
-                     .lower_bound = best_.result.bound,
-                     .done = best_.result.nodes});
+      best_.report(cbc_backend::name);
     }
     return true;
   }
@@ -393,10 +362,7 @@ class conversation {
                                         m.iterations * mip_operations_of_iteration(model_) / mip_operations_per_work);
     switch (m.kind) {
       case message_kind::bound:
-        if (m.bound > best_.result.bound) {
-          best_.result.bound = m.bound;
-          if (options_.on_bound) options_.on_bound(m.bound);
-        }
+        best_.take_bound(m.bound);
         break;
       case message_kind::incumbent: {
         std::vector<double> values(m.bytes / sizeof(double));
@@ -417,35 +383,32 @@ class conversation {
 
   /// Judges how CBC says that it finished.
   mip_result conclude() {
-    const double gap = std::max(options_.relative_gap * std::abs(best_.result.objective),
-                                1e-6 * std::max(1.0, std::abs(best_.result.objective)));
+    double& bound = best_.result.bound;
+    const double objective = best_.result.objective;
     switch (last_.status) {
       case mip_status::optimal:
         if (bad_values_ || !best_.found()) {
           best_.result.message = "CBC's values do not meet the model";
-          return finish(best_.stopped_status());
+          return best_.finish(best_.stopped_status());
         }
-        best_.result.bound =
-            std::max({best_.result.bound, std::min(last_.bound, best_.result.objective), best_.result.objective - gap});
-        best_.result.bound = std::min(best_.result.bound, best_.result.objective);
-        return finish(mip_status::optimal);
+        bound = std::min(std::max({bound, last_.bound, best_.bound_of_optimum()}), objective);
+        return best_.finish(mip_status::optimal);
       case mip_status::infeasible:
-        return best_.infeasible("CBC", clock_);  // CBC may have lost the start, and found nothing better
+        return best_.infeasible("CBC");  // CBC may have lost the start, and found nothing better
       case mip_status::unbounded:
-        return finish(mip_status::unbounded);
+        return best_.finish(mip_status::unbounded);
       default:
-        if (std::abs(last_.bound) < 1e49) best_.result.bound = std::max(best_.result.bound, last_.bound);
-        best_.result.bound = std::min(best_.result.bound, best_.result.objective);
-        return finish(best_.stopped_status());
+        if (std::abs(last_.bound) < 1e49) bound = std::max(bound, last_.bound);
+        bound = std::min(bound, objective);
+        return best_.finish(best_.stopped_status());
     }
   }
 
   const cbc_backend& backend_;
   const mip_model& model_;
   const mip_options& options_;
-  run_clock clock_;
-  mip_answers::best_values best_;
-  child_processes::child_process child_;
+  best_values best_;
+  child_process child_;
   std::vector<char> bytes_;  // not yet acted on
   message last_;
   bool heard_ = false, done_ = false, bad_values_ = false;

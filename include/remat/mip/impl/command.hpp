@@ -12,14 +12,10 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -27,11 +23,9 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/mip/detail/best_values.hpp"
 #include "remat/mip/detail/child_process.hpp"
 #include "remat/mip/detail/solution_file.hpp"
-#include "remat/mip/mps.hpp"
 
 namespace remat {
 
@@ -113,12 +107,12 @@ inline void replace_all(std::string& text, std::string_view word, const std::str
 class command_run {
  public:
   command_run(const command_backend& backend, const mip_model& model, const mip_options& options)
-      : backend_(backend), model_(model), options_(options), clock_(options.run), best_(model, options) {}
+      : backend_(backend), model_(model), options_(options), best_(model, options) {}
 
   mip_result run() {
     if (!options_.start.empty()) best_.take(options_.start);
-    if (clock_.should_stop()) return finish(best_.stopped_status());
-    if (model_.num_columns() == 0) return best_.without_columns(clock_);
+    if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
+    if (model_.num_columns() == 0) return best_.without_columns();
     const scratch_directory place(backend_.directory, backend_.keep_files);
     if (place.path().empty()) return fail("no directory for the model's file could be made");
     const std::filesystem::path mps = place.path() / "model.mps", answer = place.path() / "solution.txt";
@@ -127,8 +121,8 @@ class command_run {
       write_mps(text, model_);
       if (!write_text(mps, std::move(text).str())) return fail(mps.string() + " could not be written");
     }
-    if (clock_.should_stop()) return finish(best_.stopped_status());
-    child_processes::child_process child;
+    if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
+    child_process child;
     if (!child.start_command(command_line(mps.string(), answer.string()), backend_.memory_limit))
       return fail("no process for the command could be started");
     const bool in_time = listen(child);
@@ -139,49 +133,41 @@ class command_run {
   }
 
  private:
-  mip_result finish(mip_status status) { return best_.finish(status, clock_); }
   mip_result fail(std::string message) {
     best_.result.message = std::move(message);
-    return finish(best_.found() ? mip_status::feasible : mip_status::failed);
+    return best_.finish(best_.found() ? mip_status::feasible : mip_status::failed);
   }
 
   [[nodiscard]] std::string command_line(const std::string& mps, const std::string& answer) const {
     double seconds = 10'000'000;
     if (options_.run.time_limit != std::chrono::nanoseconds::max())
-      seconds = std::min(seconds, 0.95 * std::chrono::duration<double>(clock_.left()).count());
-    constexpr std::uint64_t most = 2147483647;
+      seconds = std::min(seconds, 0.95 * std::chrono::duration<double>(best_.clock.left()).count());
+    constexpr std::uint64_t max_number = 2147483647;
     std::string line = backend_.command;
     replace_all(line, "{seconds}", decimal(std::max(seconds, 0.01)));
     replace_all(line, "{whole_seconds}", decimal(std::max(std::floor(seconds), 1.0)));
     replace_all(line, "{gap}", decimal(options_.relative_gap));
     replace_all(line, "{nodes}",
-                std::to_string(std::min({most, options_.max_nodes, options_.run.work_limit / work_of::move})));
-    replace_all(line, "{seed}", std::to_string(options_.run.seed % most));
+                std::to_string(std::min({max_number, options_.max_nodes, options_.run.work_limit / work_of::move})));
+    replace_all(line, "{seed}", std::to_string(options_.run.seed % max_number));
     replace_all(line, "{mps}", quoted(mps));
     replace_all(line, "{solution}", quoted(answer));
     return line;
   }
 
   /// Reads what the command prints until it ends. Returns false if it must be killed before that.
-  bool listen(child_processes::child_process& child) {
+  bool listen(child_process& child) {
     for (bool open = true;;) {
-      if (clock_.should_stop()) return false;
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.left());
-      const auto longest = std::clamp(left, std::chrono::milliseconds(1), std::chrono::milliseconds(20));
+      if (best_.clock.should_stop()) return false;
       if (open)
-        open = child.wait(longest);
+        open = child.wait(poll_interval(best_.clock));
       else
-        std::this_thread::sleep_for(std::min(longest, std::chrono::milliseconds(5)));
+        std::this_thread::sleep_for(std::min(poll_interval(best_.clock), std::chrono::milliseconds(5)));
       const bool has_exited = child.has_exited();  // asked before the last read
       open = child.read(printed_) && open;
-      constexpr std::size_t most_printed = 1000;
-      if (printed_.size() > most_printed)
-        printed_.erase(printed_.begin(), printed_.end() - static_cast<std::ptrdiff_t>(most_printed));
+      if (printed_.size() > max_printed) printed_.erase(printed_.begin(), printed_.end() - max_printed);
       if (has_exited) return true;
-      clock_.report({.solver = command_backend::name,
-                     .best_objective = best_.result.objective,
-                     .lower_bound = best_.result.bound,
-                     .done = 0});
+      best_.report(command_backend::name);
     }
   }
 
@@ -210,7 +196,7 @@ class command_run {
       }
     }
     const bool meets = !said.values.empty() && best_.take(said.values);
-    if (!in_time) return finish(best_.stopped_status());
+    if (!in_time) return best_.finish(best_.stopped_status());
     if (!wrong.empty() || !ending.empty()) {
       if (wrong.empty()) wrong = "the command failed";
       return fail(wrong + ending + last_words());
@@ -222,28 +208,25 @@ class command_run {
   mip_result judge(mip_status said, bool meets, bool has_values) {
     if (has_values && !meets) best_.result.message = "the command's values do not meet the model";
     switch (said) {
-      case mip_status::optimal: {
-        if (!meets) return finish(best_.stopped_status());
-        const double size = std::abs(best_.result.objective);
-        best_.result.bound =
-            best_.result.objective - std::max(options_.relative_gap * size, 1e-6 * std::max(1.0, size));
-        if (options_.on_bound) options_.on_bound(best_.result.bound);
-        return finish(mip_status::optimal);
-      }
+      case mip_status::optimal:
+        if (!meets) return best_.finish(best_.stopped_status());
+        best_.take_bound(best_.bound_of_optimum());
+        return best_.finish(mip_status::optimal);
       case mip_status::infeasible:
-        return best_.infeasible("the command", clock_);
+        return best_.infeasible("the command");
       case mip_status::unbounded:
-        return finish(mip_status::unbounded);
+        return best_.finish(mip_status::unbounded);
       default:
-        return finish(best_.stopped_status());
+        return best_.finish(best_.stopped_status());
     }
   }
 
   const command_backend& backend_;
   const mip_model& model_;
+  static constexpr std::ptrdiff_t max_printed = 1000;
+
   const mip_options& options_;
-  run_clock clock_;
-  mip_answers::best_values best_;
+  best_values best_;
   std::vector<char> printed_;  // the end of it
 };
 

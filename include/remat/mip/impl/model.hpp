@@ -4,12 +4,10 @@
 #include "remat/mip/model.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
+#include <ostream>
 #include <string>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
@@ -38,22 +36,15 @@ REMAT_INLINE std::uint32_t mip_model::add_integer(double cost, double lower, dou
 REMAT_INLINE std::uint32_t mip_model::add_row(double lower, std::span<const mip_term> terms, double upper) {
   const std::size_t i = num_rows();
   check_bounds("row ", i, lower, upper);
-  const std::size_t first = terms_.size();
-  try {
-    for (const mip_term& t : terms) {
-      if (t.column >= num_columns())
-        throw bad_argument("row " + std::to_string(i) + ": column " + std::to_string(t.column) +
-                           " does not exist; there are " + std::to_string(num_columns()));
-      if (!std::isfinite(t.value))
-        throw bad_argument("row " + std::to_string(i) + ", column " + std::to_string(t.column) +
-                           ": the coefficient is not finite; it must be a number");
-      terms_.push_back(t);
-    }
-  } catch (...) {
-    terms_.resize(first);
-    throw;
+  for (const mip_term& t : terms) {
+    if (t.column >= num_columns())
+      throw bad_argument("row " + std::to_string(i) + ": column " + std::to_string(t.column) +
+                         " does not exist; there are " + std::to_string(num_columns()));
+    if (!std::isfinite(t.value))
+      throw bad_argument("row " + std::to_string(i) + ", column " + std::to_string(t.column) +
+                         ": the coefficient is not finite; it must be a number");
   }
-  const auto begin = terms_.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto begin = terms_.insert(terms_.end(), terms.begin(), terms.end());
   std::sort(begin, terms_.end(), [](const mip_term& a, const mip_term& b) { return a.column < b.column; });
   auto kept = begin;
   for (auto at = begin; at != terms_.end();) {
@@ -85,11 +76,11 @@ REMAT_INLINE double mip_model::objective(std::span<const double> values) const n
 
 REMAT_INLINE double mip_model::violation(std::span<const double> values) const noexcept {
   if (values.size() != num_columns()) return infinite;
-  double most = 0;
+  double largest = 0;
   for (std::size_t j = 0; j < values.size(); ++j) {
     if (!std::isfinite(values[j])) return infinite;
-    most = std::max({most, lower_[j] - values[j], values[j] - upper_[j]});
-    if (integer_[j]) most = std::max(most, std::abs(values[j] - std::round(values[j])));
+    largest = std::max({largest, lower_[j] - values[j], values[j] - upper_[j]});
+    if (integer_[j]) largest = std::max(largest, std::abs(values[j] - std::round(values[j])));
   }
   for (std::size_t i = 0; i < num_rows(); ++i) {
     double sum = 0, scale = 1;
@@ -97,15 +88,123 @@ REMAT_INLINE double mip_model::violation(std::span<const double> values) const n
       sum += t.value * values[t.column];
       scale = std::max(scale, std::abs(t.value));
     }
-    most = std::max({most, (row_lower_[i] - sum) / scale, (sum - row_upper_[i]) / scale});
+    largest = std::max({largest, (row_lower_[i] - sum) / scale, (sum - row_upper_[i]) / scale});
   }
-  return most;
+  return largest;
 }
 
 REMAT_INLINE void mip_model::check_bounds(const char* what, std::size_t i, double lower, double upper) {
   if (!(lower <= upper) || lower == infinite || upper == -infinite)
     throw bad_argument(what + std::to_string(i) + ": the bounds are " + std::to_string(lower) + " and " +
                        std::to_string(upper) + "; the lower one must not be above the upper one");
+}
+
+namespace detail::mps_writing {
+
+/// Writes the sections of one model.
+class mps_writer {
+ public:
+  mps_writer(std::ostream& out, const mip_model& model) : out_(out), model_(model) {}
+
+  void write(std::string_view name) {
+    std::string word(name.empty() ? "remat" : name);
+    for (char& c : word)
+      if (static_cast<unsigned char>(c) <= ' ') c = '_';
+    out_ << "* minimise cost + " << text(model_.offset) << '\n';
+    // "FREE" tells the readers that know fixed columns, too, not to look for them.
+    out_ << "NAME " << word << " FREE\n";
+    write_row_names();
+    write_columns();
+    write_sides();
+    write_bounds();
+    out_ << "ENDATA\n";
+  }
+
+ private:
+  [[nodiscard]] std::string_view text(double x) {
+    if (x == 0) x = 0;  // not "-0"
+    const std::to_chars_result end = std::to_chars(number_, number_ + sizeof number_, x);
+    return {number_, static_cast<std::size_t>(end.ptr - number_)};
+  }
+  [[nodiscard]] bool has_lower(std::size_t i) const { return model_.row_lower(i) != -mip_model::infinite; }
+  [[nodiscard]] bool has_upper(std::size_t i) const { return model_.row_upper(i) != mip_model::infinite; }
+  [[nodiscard]] bool is_equality(std::size_t i) const { return model_.row_lower(i) == model_.row_upper(i); }
+
+  void write_row_names() {
+    out_ << "ROWS\n N cost\n";
+    for (std::size_t i = 0; i < model_.num_rows(); ++i) {
+      if (!has_lower(i) && !has_upper(i)) continue;
+      out_ << ' ' << (is_equality(i) ? 'E' : has_upper(i) ? 'L' : 'G') << " r" << i << '\n';
+    }
+  }
+
+  /// The format goes by columns, the model by rows.
+  void write_columns() {
+    struct entry {
+      std::size_t row;
+      double value;
+    };
+    std::vector<std::vector<entry>> columns(model_.num_columns());
+    for (std::size_t i = 0; i < model_.num_rows(); ++i)
+      if (has_lower(i) || has_upper(i))
+        for (const mip_term& t : model_.row(i)) columns[t.column].push_back({i, t.value});
+
+    out_ << "COLUMNS\n";
+    bool integer = false;
+    for (std::size_t j = 0; j < model_.num_columns(); ++j) {
+      if (model_.is_integer(j) != integer) mark(integer = !integer);
+      out_ << " c" << j << " cost " << text(model_.cost(j)) << '\n';  // so that each column stands in the file
+      for (const entry& e : columns[j]) out_ << " c" << j << " r" << e.row << ' ' << text(e.value) << '\n';
+    }
+    if (integer) mark(false);
+  }
+  void mark(bool integer) {
+    out_ << " marker" << marks_++ << " 'MARKER' " << (integer ? "'INTORG'" : "'INTEND'") << '\n';
+  }
+
+  /// The right-hand sides; the other side of a row with two is a range.
+  void write_sides() {
+    out_ << "RHS\n";
+    for (std::size_t i = 0; i < model_.num_rows(); ++i) {
+      const double side = has_upper(i) ? model_.row_upper(i) : has_lower(i) ? model_.row_lower(i) : 0;
+      if (side != 0) out_ << " rhs r" << i << ' ' << text(side) << '\n';
+    }
+    out_ << "RANGES\n";
+    for (std::size_t i = 0; i < model_.num_rows(); ++i)
+      if (has_lower(i) && has_upper(i) && !is_equality(i))
+        out_ << " range r" << i << ' ' << text(model_.row_upper(i) - model_.row_lower(i)) << '\n';
+  }
+
+  void write_bounds() {
+    out_ << "BOUNDS\n";
+    for (std::size_t j = 0; j < model_.num_columns(); ++j) {
+      const double lower = model_.lower(j), upper = model_.upper(j);
+      if (lower == upper) {
+        out_ << " FX bound c" << j << ' ' << text(lower) << '\n';
+        continue;
+      }
+      // The lower bound first: a reader that sees a negative upper bound alone may drop the lower one.
+      if (lower == -mip_model::infinite)
+        out_ << " MI bound c" << j << '\n';
+      else
+        out_ << " LO bound c" << j << ' ' << text(lower) << '\n';
+      if (upper == mip_model::infinite)
+        out_ << " PL bound c" << j << '\n';
+      else
+        out_ << " UP bound c" << j << ' ' << text(upper) << '\n';
+    }
+  }
+
+  std::ostream& out_;
+  const mip_model& model_;
+  std::size_t marks_ = 0;
+  char number_[32];
+};
+
+}  // namespace detail::mps_writing
+
+REMAT_INLINE void write_mps(std::ostream& out, const mip_model& model, std::string_view name) {
+  detail::mps_writing::mps_writer(out, model).write(name);
 }
 
 }  // namespace remat

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "remat/core/index_rows.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
@@ -16,18 +17,18 @@ namespace remat::detail {
 
 /// How a pass chooses the tensor to evict: the one of the least
 ///
-///     cost^cost_exponent · factor / (bytes^bytes_exponent · distance^distance_exponent)
+///     cost · factor / (bytes^bytes_exponent · distance^distance_exponent)
 ///
 /// *cost* is the time to recompute the tensor now, missing ancestors included; *distance* is the number of operations
 /// up to its next use; *factor* is given for each tensor.
 struct eviction_weights {
-  double cost_exponent = 1;      ///< of the time to recompute the tensor
-  double bytes_exponent = 1;     ///< of its size
+  double bytes_exponent = 1;     ///< of the tensor's size
   double distance_exponent = 1;  ///< of the distance of its next use
   /// A recomputation to come counts as a use: it shortens the distance of the tensors that it reads, and a tensor
-  /// without another use is kept for it while there is room.
+  /// without another use is kept for it as long as the memory suffices.
   bool foresee_recomputations = false;
-  /// Where there is no other room, evict inputs of operations that wait for a recomputation; they are recomputed later.
+  /// If evicting all other tensors does not suffice, evict inputs of operations that wait for a recomputation; they are
+  /// recomputed later.
   bool evict_pinned = false;
 };
 
@@ -39,18 +40,57 @@ struct eviction_weights {
 class eviction_pass {
  public:
   /// `p` must outlive this object; its budget is not used.
-  explicit eviction_pass(const problem& p);
+  explicit eviction_pass(const problem& p) : graph_(p.graph()) {
+    const std::size_t n = graph_.num_operations, m = graph_.num_tensors;
+    for (std::uint32_t o = 0; o < n; ++o)
+      if (graph_.needed[o]) order_.push_back(o);
+    uses_.begin.reserve(m + 1);
+    for (std::uint32_t t = 0; t < m; ++t) {
+      for (const std::uint32_t o : graph_.consumers[t])
+        if (graph_.needed[o]) uses_.values.push_back(o);
+      uses_.end_row();
+    }
+    const auto is_rerunnable = [&](std::uint32_t o) {
+      const auto outputs = graph_.outputs[o];
+      return graph_.once[o] == 0 &&
+             (outputs.size() == 1 || std::all_of(outputs.begin(), outputs.end(),
+                                                 [&](std::uint32_t t) { return graph_.producers[t].size() == 1; }));
+    };
+    recomputable_.resize(m);
+    for (std::uint32_t t = 0; t < m; ++t) {
+      const auto producers = graph_.producers[t];
+      recomputable_[t] = std::all_of(producers.begin(), producers.end(), is_rerunnable);
+    }
+    for (auto* of_tensors : {&use_at_, &next_use_, &soonest_, &cost_at_, &slot_, &marked_, &held_})
+      of_tensors->resize(m);
+    cost_.resize(m);
+    scaled_factor_.resize(m);
+    seen_.resize(n);
+    byte_power_.resize(m);
+    distance_power_.resize(n + 2);
+  }
 
   /// Runs the pass. Returns whether it reached the end within `budget` bytes; then `computes()` is a legal sequence.
   /// `factor`: one for each tensor. The pass gives up once its computes take more time than `longest`, and when the
   /// clock says so.
   bool run(std::int64_t budget, const eviction_weights& weights, std::span<const float> factor, double longest,
-           run_clock& clock);
+           run_clock& clock) {
+    clock_ = &clock;
+    reset(budget, weights, factor, longest);
+    for (const std::uint32_t o : order_) {
+      now_ = o;
+      remaining_ -= graph_.time[o];
+      clock.work();
+      if ((o & 255U) == 0 && clock.should_stop()) return false;
+      if (!first_run(o) || stopped_) return false;
+    }
+    return make_final_outputs() && !stopped_;
+  }
 
-  /// The operations in the order in which the last pass ran them. Some of the runs may be in vain.
+  /// The operations in the order in which the last pass ran them. No step may read what some of them make.
   [[nodiscard]] const std::vector<std::uint32_t>& computes() const noexcept { return computes_; }
 
-  /// After a pass that ran out of memory: the tensors that it was recomputing then, the first requested one first.
+  /// After a pass that ran out of memory: the tensors that it was recomputing then, in the order of the requests.
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const noexcept { return wanted_; }
 
  private:
@@ -58,26 +98,95 @@ class eviction_pass {
   static constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max();
   static constexpr double infinite = std::numeric_limits<double>::infinity();
 
-  /// Counts steps of a search; polls the clock, and counts one unit of work, every `poll_stride` of them. Returns
+  /// Counts a step of a search; polls the clock, and counts one unit of work, every `poll_stride` steps. Returns
   /// whether the pass must stop.
-  bool tick(std::size_t steps = 1) {
-    steps_ += steps;
-    return steps_ < poll_stride ? stopped_ : poll();
+  bool tick() { return ++steps_ < poll_stride ? stopped_ : poll(); }
+  bool poll() {
+    steps_ = 0;
+    clock_->work();
+    stopped_ = stopped_ || clock_->should_stop();
+    return stopped_;
   }
-  bool poll();
 
-  void reset(std::int64_t budget, const eviction_weights& weights, std::span<const float> factor, double longest);
+  void reset(std::int64_t budget, const eviction_weights& weights, std::span<const float> factor, double longest) {
+    const std::size_t m = graph_.num_tensors;
+    budget_ = budget;
+    weights_ = weights;
+    steps_ = 0;
+    stopped_ = false;
+    longest_ = longest;
+    memory_ = 0;
+    time_ = 0;
+    remaining_ = graph_.needed_time;
+    change_ = 0;
+    computes_.clear();
+    wanted_.clear();
+    resident_tensors_.clear();
+    foreseen_pool_.clear();
+    foreseen_.assign(m, never);
+    state_.assign(m, not_made);
+    pins_.assign(m, 0);
+    written_.assign(m, 0);
+    for (std::uint32_t t = 0; t < m; ++t) {
+      use_at_[t] = uses_.begin[t];
+      next_use_[t] = soonest_[t] = next_use_after(t);
+      if (graph_.always_resident[t]) state_[t] = resident;
+    }
+    if (weights.bytes_exponent != bytes_exponent_) {
+      bytes_exponent_ = weights.bytes_exponent;
+      for (std::uint32_t t = 0; t < m; ++t)
+        byte_power_[t] =
+            inverse_power(static_cast<double>(std::max<std::int64_t>(graph_.bytes[t], 1)), bytes_exponent_);
+    }
+    if (weights.distance_exponent != distance_exponent_) {
+      distance_exponent_ = weights.distance_exponent;
+      for (std::size_t d = 0; d < distance_power_.size(); ++d)
+        distance_power_[d] = inverse_power(static_cast<double>(std::max<std::size_t>(d, 1)), distance_exponent_);
+    }
+    for (std::uint32_t t = 0; t < m; ++t) scaled_factor_[t] = byte_power_[t] * factor[t];
+  }
 
-  /// x^−e, with a shortcut for the most frequent exponents.
-  static float inverse_power(double x, double e);
+  /// x^−e, with short cuts for the most frequent exponents.
+  static float inverse_power(double x, double e) {
+    return static_cast<float>(e == 1 ? 1 / x : e == 0 ? 1 : e == 0.5 ? 1 / std::sqrt(x) : std::pow(x, -e));
+  }
 
-  [[nodiscard]] std::uint32_t next_use_after(std::uint32_t t) const noexcept;
+  [[nodiscard]] std::uint32_t next_use_after(std::uint32_t t) const noexcept {
+    if (use_at_[t] != uses_.begin[t + 1]) return uses_.values[use_at_[t]];
+    return graph_.final_output[t] ? graph_.num_operations : never;
+  }
 
   /// Runs `o` for the first time, after the recomputation of its missing inputs.
-  bool first_run(std::uint32_t o);
+  bool first_run(std::uint32_t o) {
+    if (!make(o)) return false;
+    for (const std::uint32_t t : graph_.inputs[o]) {
+      while (use_at_[t] != uses_.begin[t + 1] && uses_.values[use_at_[t]] <= o) ++use_at_[t];
+      next_use_[t] = next_use_after(t);
+      soonest_[t] = soonest_use(t);
+      drop_if_dead(t);
+    }
+    for (const std::uint32_t t : graph_.outputs[o]) drop_if_dead(t);
+    return true;
+  }
 
   /// At the end of the training step: recomputes the final outputs that were evicted, and holds them all.
-  bool make_final_outputs();
+  bool make_final_outputs() {
+    now_ = graph_.num_operations;
+    for (const std::uint32_t t : graph_.final_outputs)
+      if (readable(t)) ++pins_[t];
+    for (std::size_t round = 0; round <= max_restarts; ++round) {
+      bool complete = true;
+      for (const std::uint32_t t : graph_.final_outputs) {
+        while (!readable(t)) {
+          complete = false;
+          if (!recomputable_[t] || !make(next_producer(t))) return false;
+          if (readable(t)) ++pins_[t];
+        }
+      }
+      if (complete) return true;
+    }
+    return false;
+  }
 
   /// A use of a tensor by a recomputation to come. Each tensor has a list of them, in ascending order.
   struct foreseen {
@@ -86,11 +195,26 @@ class eviction_pass {
     std::uint32_t next;
   };
 
-  /// Adds a use of `t` before operation `at` by the recomputation of `missing`.
-  void foresee_use(std::uint32_t t, std::uint32_t at, std::uint32_t missing);
+  /// Adds a use of `t` before operation `at` by the recomputation of `evicted`.
+  void foresee_use(std::uint32_t t, std::uint32_t at, std::uint32_t evicted) {
+    std::uint32_t* link = &foreseen_[t];
+    while (*link != never && foreseen_pool_[*link].at < at) {
+      link = &foreseen_pool_[*link].next;
+      ++steps_;
+    }
+    const std::uint32_t rest = *link;
+    *link = static_cast<std::uint32_t>(foreseen_pool_.size());  // before the pool may move
+    foreseen_pool_.push_back({at, evicted, rest});
+    soonest_[t] = std::min(soonest_[t], at);
+  }
 
   /// The next use of `t`, foreseen recomputations included. Removes those that lie in the past from the list.
-  std::uint32_t soonest_use(std::uint32_t t);
+  std::uint32_t soonest_use(std::uint32_t t) {
+    std::uint32_t& head = foreseen_[t];
+    while (head != never && (foreseen_pool_[head].at < now_ || state_[foreseen_pool_[head].missing] == resident))
+      head = foreseen_pool_[head].next;
+    return head == never ? next_use_[t] : std::min(next_use_[t], foreseen_pool_[head].at);
+  }
 
   /// An operation that waits for the recomputation of its inputs.
   struct frame {
@@ -99,54 +223,207 @@ class eviction_pass {
     std::uint32_t restarts;  // how often an input was evicted while another one was recomputed
   };
 
-  static constexpr std::uint32_t most_restarts = 4;
+  static constexpr std::uint32_t max_restarts = 4;
 
   /// Whether `t` is resident and all its producers have run.
   [[nodiscard]] bool readable(std::uint32_t t) const noexcept {
     return state_[t] == resident && (graph_.always_resident[t] || written_[t] == graph_.producers[t].size());
   }
 
-  /// Runs `o` after its missing inputs, depth first. Its resident inputs are pinned until it has run.
-  bool make(std::uint32_t o);
+  /// The producer that runs next to make a tensor readable: the first that has not run since it was allocated.
+  [[nodiscard]] std::uint32_t next_producer(std::uint32_t t) const noexcept {
+    return graph_.producers[t][state_[t] == resident ? written_[t] : 0];
+  }
 
-  /// Runs `o`, whose inputs are readable. Returns false where memory or time does not suffice.
-  bool run_one(std::uint32_t o);
+  /// Runs `o` after its missing inputs, depth first. Its resident inputs are pinned until it has run.
+  bool make(std::uint32_t o) {
+    frames_.clear();
+    frames_.push_back({o, 0, 0});
+    while (!frames_.empty()) {
+      if (tick()) return false;
+      frame& f = frames_.back();
+      const auto inputs = graph_.inputs[f.operation];
+      for (; f.input < inputs.size() && readable(inputs[f.input]); ++f.input) ++pins_[inputs[f.input]];
+      if (f.input < inputs.size()) {
+        const std::uint32_t t = inputs[f.input];
+        if (!recomputable_[t] || frames_.size() > graph_.num_operations) return false;
+        frames_.push_back({next_producer(t), 0, 0});
+        continue;
+      }
+      if (!std::all_of(inputs.begin(), inputs.end(), [&](std::uint32_t t) { return readable(t); })) {
+        if (++f.restarts > max_restarts) return false;
+        for (const std::uint32_t t : inputs) --pins_[t];
+        f.input = 0;
+        continue;
+      }
+      if (!run_one(f.operation)) return false;
+      for (const std::uint32_t t : inputs) --pins_[t];
+      const std::uint32_t done = f.operation;
+      frames_.pop_back();
+      if (frames_.empty()) return true;
+      for (const std::uint32_t t : inputs) drop_if_dead(t);
+      // The frame below reads one of the outputs; the other ones may have no use.
+      const std::uint32_t wanted = graph_.inputs[frames_.back().operation][frames_.back().input];
+      for (const std::uint32_t t : graph_.outputs[done])
+        if (t != wanted) drop_if_dead(t);
+    }
+    return true;
+  }
+
+  /// Runs `o`, whose inputs are readable. Returns false if memory or time does not suffice.
+  bool run_one(std::uint32_t o) {
+    std::int64_t need = graph_.workspace[o];
+    ++hold_;
+    for (const std::uint32_t t : graph_.inputs[o]) held_[t] = hold_;
+    for (const std::uint32_t t : graph_.outputs[o]) {
+      held_[t] = hold_;
+      if (state_[t] != resident) need += graph_.bytes[t];
+    }
+    if (!reserve(need)) {
+      for (std::size_t i = 0; i + 1 < frames_.size(); ++i)
+        wanted_.push_back(graph_.inputs[frames_[i].operation][frames_[i].input]);
+      return false;
+    }
+    for (const std::uint32_t t : graph_.outputs[o]) {
+      if (state_[t] != resident) {
+        const bool again = state_[t] == missing;
+        put(t, 0);
+        if (again) mark_stale(t);
+      }
+      if (written_[t] < graph_.producers[t].size()) ++written_[t];
+    }
+    computes_.push_back(o);
+    time_ += graph_.time[o];
+    return time_ + remaining_ <= longest_;
+  }
 
   /// Allocates `t`. `written`: the number of its producers that have run since.
-  void put(std::uint32_t t, std::uint32_t written);
+  void put(std::uint32_t t, std::uint32_t written) {
+    state_[t] = resident;
+    written_[t] = written;
+    memory_ += graph_.bytes[t];
+    slot_[t] = static_cast<std::uint32_t>(resident_tensors_.size());
+    resident_tensors_.push_back(t);
+    cost_at_[t] = never;
+  }
 
   /// Frees or evicts `t`.
-  void remove(std::uint32_t t);
+  void remove(std::uint32_t t) {
+    state_[t] = missing;
+    written_[t] = 0;
+    memory_ -= graph_.bytes[t];
+    const std::uint32_t last = resident_tensors_.back();
+    resident_tensors_[slot_[t]] = last;
+    slot_[last] = slot_[t];
+    resident_tensors_.pop_back();
+    ++change_;
+  }
 
-  /// Frees `t`, which no first run reads later, unless a recomputation needs it.
-  void drop_dead(std::uint32_t t);
+  /// Frees `t` if no first run reads it later and no recomputation needs it.
+  void drop_if_dead(std::uint32_t t) {
+    if (next_use_[t] != never || state_[t] != resident || graph_.always_resident[t] || pins_[t] != 0) return;
+    if (written_[t] != graph_.producers[t].size() && graph_.producers[t].back() > now_) return;
+    soonest_[t] = recomputable_[t] ? soonest_use(t) : first_use_through_missing(t);
+    if (soonest_[t] == never) remove(t);
+  }
 
   /// The first later use of a missing tensor that depends on `t` through missing tensors alone.
-  std::uint32_t first_use_through_missing(std::uint32_t t);
+  std::uint32_t first_use_through_missing(std::uint32_t t) {
+    std::uint32_t first = never;
+    ++mark_;
+    stack_.assign(1, t);
+    while (!stack_.empty()) {
+      const std::uint32_t u = stack_.back();
+      stack_.pop_back();
+      for (const std::uint32_t o : graph_.consumers[u]) {
+        ++steps_;
+        for (const std::uint32_t v : graph_.outputs[o]) {
+          if (state_[v] != missing || marked_[v] == mark_) continue;
+          marked_[v] = mark_;
+          first = std::min(first, next_use_[v]);
+          stack_.push_back(v);
+        }
+      }
+    }
+    tick();
+    return first;
+  }
 
   /// `t` was recomputed, so tensors that are made from it cost less now. Looks at some 64 of them.
-  void mark_stale(std::uint32_t t);
+  void mark_stale(std::uint32_t t) {
+    ++change_;
+    ++mark_;
+    stack_.assign(1, t);
+    std::size_t steps = 0;
+    while (!stack_.empty() && steps < 64) {
+      const std::uint32_t u = stack_.back();
+      stack_.pop_back();
+      for (const std::uint32_t o : graph_.consumers[u])
+        for (const std::uint32_t v : graph_.outputs[o]) {
+          ++steps;
+          if (marked_[v] == mark_ || state_[v] == not_made) continue;
+          marked_[v] = mark_;
+          if (state_[v] == resident)
+            cost_at_[v] = never;
+          else
+            stack_.push_back(v);
+        }
+    }
+  }
 
   /// Calls `run(o)` for each operation that a recomputation of `t` runs, missing ancestors included, and `read(u)` for
   /// each tensor that the operation reads. Ends when one of the two returns false; returns whether none did.
   template <class Run, class Read>
-  bool for_each_recomputation(std::uint32_t t, Run&& run, Read&& read);
+  bool for_each_recomputation(std::uint32_t t, Run&& run, Read&& read) {
+    ++stamp_;
+    stack_.clear();
+    const auto push_producers = [&](std::uint32_t u) {
+      for (const std::uint32_t o : graph_.producers[u])
+        if (std::exchange(seen_[o], stamp_) != stamp_) stack_.push_back(o);
+    };
+    push_producers(t);
+    while (!stack_.empty()) {
+      const std::uint32_t o = stack_.back();
+      stack_.pop_back();
+      if (tick() || !run(o)) return false;
+      for (const std::uint32_t u : graph_.inputs[o]) {
+        if (!read(u)) return false;
+        if (!readable(u)) push_producers(u);
+      }
+    }
+    return true;
+  }
 
-  /// The time to recompute `t` if it were evicted now, missing ancestors included.
-  double recompute_cost(std::uint32_t t);
+  /// Computes the cost of `t` anew: the time to recompute it if it were evicted now, missing ancestors included.
+  void refresh(std::uint32_t t) {
+    double sum = 0;
+    const auto add_time = [&](std::uint32_t o) {
+      sum += graph_.time[o];
+      return true;
+    };
+    const auto is_possible = [&](std::uint32_t u) { return recomputable_[u] || readable(u); };
+    cost_[t] = recomputable_[t] && for_each_recomputation(t, add_time, is_possible) ? sum : infinite;
+    cost_at_[t] = change_;
+  }
 
   /// `t` was evicted: the tensors from which it is recomputed are read again before its next use.
-  void foresee_recomputation(std::uint32_t t);
+  void foresee_recomputation(std::uint32_t t) {
+    const std::uint32_t use = soonest_[t];
+    if (use == never) return;
+    const auto foresee = [&](std::uint32_t u) {
+      foresee_use(u, use, t);
+      return true;
+    };
+    for_each_recomputation(
+        t, [](std::uint32_t) { return true; }, foresee);
+  }
 
   /// The eviction with the least score is made first.
   [[nodiscard]] double score(std::uint32_t t) const noexcept {
     const std::uint32_t next = soonest_[t];
     const std::uint32_t distance = next == never ? graph_.num_operations : next - std::min(next, now_);
-    return static_cast<double>(cost_[t]) * scaled_factor_[t] * distance_power_[distance];
+    return cost_[t] * scaled_factor_[t] * distance_power_[distance];
   }
-
-  /// Computes the cost of `t` anew.
-  void refresh(std::uint32_t t);
 
   struct candidate {
     double score;
@@ -157,17 +434,75 @@ class eviction_pass {
   }
 
   /// Evicts tensors until `need` bytes are free. Returns whether it succeeded.
-  bool reserve(std::int64_t need);
+  bool reserve(std::int64_t need) {
+    if (memory_ + need <= budget_) return true;
+    forget_past_uses();
+    evict_cheapest(need);
+    if (memory_ + need > budget_) return false;
+    take_back(need);
+    return true;
+  }
 
   /// Renews the distances of tensors whose foreseen uses have passed, and frees those without another use.
-  void forget_past_uses();
+  void forget_past_uses() {
+    for (std::size_t i = 0; i < resident_tensors_.size(); ++i) {
+      const std::uint32_t t = resident_tensors_[i];
+      if (soonest_[t] >= now_ || pins_[t] != 0 || held_[t] == hold_ || written_[t] != graph_.producers[t].size())
+        continue;
+      soonest_[t] = recomputable_[t] ? soonest_use(t) : std::min(next_use_[t], first_use_through_missing(t));
+      if (soonest_[t] != never) continue;
+      remove(t);
+      --i;
+    }
+  }
 
   /// Evicts the tensors of the least score first. The inputs and outputs of the operation that is about to run stay;
   /// pinned tensors, inputs of operations that wait for it, are evicted last, if at all.
-  void evict_cheapest(std::int64_t need);
+  void evict_cheapest(std::int64_t need) {
+    victims_.clear();
+    for (const bool pinned : {false, true}) {
+      if (pinned && !weights_.evict_pinned) break;
+      heap_.clear();
+      for (const std::uint32_t t : resident_tensors_) {
+        if ((pins_[t] != 0) != pinned || held_[t] == hold_ || graph_.bytes[t] == 0) continue;
+        if (written_[t] != graph_.producers[t].size()) continue;
+        if (tick()) return;
+        if (cost_at_[t] == never) refresh(t);
+        if (cost_[t] < infinite) heap_.push_back({score(t), t});
+      }
+      std::make_heap(heap_.begin(), heap_.end(), costs_more);
+      while (memory_ + need > budget_ && !heap_.empty()) {
+        std::pop_heap(heap_.begin(), heap_.end(), costs_more);
+        const std::uint32_t victim = heap_.back().tensor;
+        heap_.pop_back();
+        if (cost_at_[victim] != change_) {
+          // The cost was computed before other tensors were evicted: it may have risen.
+          const double before = cost_[victim];
+          refresh(victim);
+          if (cost_[victim] > before) {
+            if (cost_[victim] < infinite) {
+              heap_.push_back({score(victim), victim});
+              std::push_heap(heap_.begin(), heap_.end(), costs_more);
+            }
+            continue;
+          }
+        }
+        victims_.push_back(victim);
+        remove(victim);
+        if (weights_.foresee_recomputations) foresee_recomputation(victim);
+      }
+      if (memory_ + need <= budget_) return;
+    }
+  }
 
   /// A later victim may have made earlier ones unnecessary: takes those back that still fit, the costliest first.
-  void take_back(std::int64_t need);
+  void take_back(std::int64_t need) {
+    if (victims_.size() < 2) return;
+    for (std::size_t i = victims_.size() - 1; i-- > 0;) {
+      const std::uint32_t t = victims_[i];
+      if (memory_ + need + graph_.bytes[t] <= budget_) put(t, static_cast<std::uint32_t>(graph_.producers[t].size()));
+    }
+  }
 
   static constexpr std::size_t poll_stride = 4096;
 
@@ -175,8 +510,7 @@ class eviction_pass {
   const flat_graph& graph_;
   std::vector<std::uint32_t> order_;        // the needed operations
   index_rows uses_;                         // tensor → the needed operations that read it
-  std::vector<std::uint8_t> rerunnable_;    // of an operation
-  std::vector<std::uint8_t> recomputable_;  // of a tensor
+  std::vector<std::uint8_t> recomputable_;  // of a tensor: all its producers may run again
 
   // The arguments of the run.
   std::int64_t budget_ = 0;
@@ -222,7 +556,3 @@ class eviction_pass {
 };
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/refine/impl/eviction_pass.hpp"
-#endif

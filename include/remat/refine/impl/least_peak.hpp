@@ -1,65 +1,40 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/refine/least_peak.hpp"
+#include "remat/refine/detail/least_peak.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <queue>
-#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
-#include "remat/core/index_rows.hpp"
-#include "remat/core/run.hpp"
-#include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace remat::detail {
 
-namespace detail::ordering {
+namespace least_peak {
 
 /// For each operation, the operations that run before it (the writers of the tensors that it reads), and the reverse.
 class precedence {
  public:
-  explicit precedence(const operation_sequence& s) {
-    index_rows writers;  // tensor → operations
-    writers.begin.assign(s.tensors().size() + 1, 0);
-    std::size_t writes = 0;
+  explicit precedence(const operation_sequence& s) : before_(s.size()), after_(s.size()) {
+    std::vector<std::vector<std::uint32_t>> writers(s.tensors().size());
     for (std::uint32_t i = 0; i < s.size(); ++i)
       for (const auto& k : s.touches(i))
-        if (k.writes) ++writers.begin[k.tensor + 1], ++writes;
-    std::partial_sum(writers.begin.begin(), writers.begin.end(), writers.begin.begin());
-    writers.values.resize(writes);
-    std::vector<std::uint32_t> next(writers.begin.begin(), writers.begin.end() - 1);
+        if (k.writes) writers[k.tensor].push_back(i);
     for (std::uint32_t i = 0; i < s.size(); ++i)
-      for (const auto& k : s.touches(i))
-        if (k.writes) writers.values[next[k.tensor]++] = i;
-
-    before_.begin.reserve(s.size() + 1);
-    after_.begin.assign(s.size() + 1, 0);
-    for (std::uint32_t i = 0; i < s.size(); ++i) {
       for (const auto& k : s.touches(i)) {
         if (k.writes) continue;
         for (const std::uint32_t j : writers[k.tensor]) {
-          before_.values.push_back(j);
-          ++after_.begin[j + 1];
+          before_[i].push_back(j);
+          after_[j].push_back(i);
         }
       }
-      before_.end_row();
-    }
-    std::partial_sum(after_.begin.begin(), after_.begin.end(), after_.begin.begin());
-    after_.values.resize(before_.values.size());
-    next.assign(after_.begin.begin(), after_.begin.end() - 1);
-    for (std::uint32_t i = 0; i < s.size(); ++i)
-      for (const std::uint32_t j : before_[i]) after_.values[next[j]++] = i;
   }
 
   /// An operation occurs once for each tensor that connects the two.
@@ -67,7 +42,7 @@ class precedence {
   [[nodiscard]] std::span<const std::uint32_t> after(std::uint32_t i) const noexcept { return after_[i]; }
 
  private:
-  index_rows before_, after_;
+  std::vector<std::vector<std::uint32_t>> before_, after_;
 };
 
 enum class direction : std::uint8_t {
@@ -131,13 +106,28 @@ class memory_use {
   std::vector<std::uint32_t> touchers_, left_;  // of a tensor: all operations that touch it, and those to come
 };
 
-/// By which rule a list schedule chooses among the operations that are ready. Ties go to the first in the given order.
+/// The rule by which a list schedule chooses among the operations that are ready. Ties go to the first in the given
+/// order.
 enum class list_rule : std::uint8_t {
   least_after,   ///< the least memory afterwards, then during the run
   least_during,  ///< the least memory during the run, then afterwards
   no_new_peak,   ///< the least new peak, then the least memory afterwards
   free_early     ///< an operation that lowers memory, if there is one
 };
+
+/// The rank of a ready operation under a rule, the least first.
+inline std::pair<std::int64_t, std::int64_t> rank_of(list_rule rule, const memory_use& memory, memory_use::effect e) {
+  switch (rule) {
+    case list_rule::least_after:
+      return {e.after, e.during};
+    case list_rule::least_during:
+      return {e.during, e.after};
+    case list_rule::no_new_peak:
+      return {std::max(e.during, memory.peak()), e.after};
+    default:  // free_early
+      return {e.after < memory.bytes() ? 0 : 1, 0};
+  }
+}
 
 /// A list schedule; empty if the clock ran out. O(n · ready operations · their touches) time.
 inline std::vector<std::uint32_t> list_schedule(const operation_sequence& s, const precedence& dag, list_rule rule,
@@ -151,37 +141,15 @@ inline std::vector<std::uint32_t> list_schedule(const operation_sequence& s, con
   }
   order.reserve(n);
   memory_use memory(s, way);
-  struct rank {
-    std::int64_t first = 0, second = 0;
-    std::uint32_t place = 0;
-    bool operator<(const rank& b) const noexcept {
-      return first != b.first ? first < b.first : second != b.second ? second < b.second : place < b.place;
-    }
-  };
   while (!ready.empty()) {
     std::size_t best = 0;
-    rank least;
+    std::pair<std::int64_t, std::int64_t> least;
     for (std::size_t r = 0; r < ready.size(); ++r) {
-      const memory_use::effect e = memory.look(ready[r]);
-      rank k;
-      switch (rule) {
-        case list_rule::least_after:
-          k = {e.after, e.during};
-          break;
-        case list_rule::least_during:
-          k = {e.during, e.after};
-          break;
-        case list_rule::no_new_peak:
-          k = {std::max(e.during, memory.peak()), e.after};
-          break;
-        case list_rule::free_early:
-          k = {e.after < memory.bytes() ? 0 : 1, 0};
-          break;
-      }
-      k.place = backward ? n - ready[r] : ready[r];
-      if (r > 0 && !(k < least)) continue;
+      const auto rank = rank_of(rule, memory, memory.look(ready[r]));
+      const bool comes_first = backward ? ready[r] > ready[best] : ready[r] < ready[best];
+      if (r > 0 && !(rank < least || (rank == least && comes_first))) continue;
       best = r;
-      least = k;
+      least = rank;
     }
     const std::uint32_t chosen = ready[best];
     ready[best] = ready.back();
@@ -212,8 +180,8 @@ class ideal_search {
   }
 
   /// Returns whether the search came to an end: then `order`, of peak `peak`, has the least peak. It changes both only
-  /// if it finds a lower peak. It gives up beyond `most_states` ideals, and where the clock (if there is one) says so.
-  bool run(std::vector<std::uint32_t>& order, std::int64_t& peak, std::size_t most_states, run_clock* clock) {
+  /// if it finds a lower peak. It gives up beyond `max_states` ideals, and when the clock (if there is one) says so.
+  bool run(std::vector<std::uint32_t>& order, std::int64_t& peak, std::size_t max_states, run_clock* clock) {
     const ideal all = s_.size() == 64 ? ~ideal{0} : (ideal{1} << s_.size()) - 1;
     found_[0] = {s_.standing(), s_.standing(), 0, false};
     queue_.push({s_.standing(), 0, 0});
@@ -229,7 +197,7 @@ class ideal_search {
         return true;
       }
       if (clock) clock->work();
-      if ((clock && clock->should_stop()) || found_.size() > most_states) return false;
+      if ((clock && clock->should_stop()) || found_.size() > max_states) return false;
       expand(e, here.bytes, peak);
     }
     return true;  // no order has a peak below `peak`
@@ -399,6 +367,7 @@ class problem_order_search {
     peak_ = sequence_.peak(order_);
   }
 
+  /// Called once.
   least_peak_order_result run() {
     make_list_schedules();
     bool proven = peak_ <= bound_;
@@ -411,13 +380,8 @@ class problem_order_search {
       move_operations();
       proven = peak_ <= bound_;
     }
-    least_peak_order_result result;
-    result.peak_bytes = peak_;
-    result.proven = proven;
-    result.work = clock_.work_done();
-    result.operations.reserve(order_.size());
-    for (const std::uint32_t i : order_) result.operations.push_back(operations_[i]);
-    return result;
+    for (std::uint32_t& i : order_) i = operations_[i];
+    return {std::move(order_), peak_, proven, clock_.work_done()};
   }
 
  private:
@@ -449,12 +413,9 @@ class problem_order_search {
   }
 
   void report(std::string_view stage) {
-    progress news;
-    news.solver = "no_remat";
-    news.stage = stage;
-    if (peak_ <= p_.budget()) news.best_objective = p_.graph().needed_time;
-    news.lower_bound = p_.graph().needed_time;
-    news.done = clock_.work_done();
+    const double time = p_.graph().needed_time;
+    progress news{.solver = "no_remat", .stage = stage, .lower_bound = time, .done = clock_.work_done()};
+    if (peak_ <= p_.budget()) news.best_objective = time;
     clock_.report(news);
   }
 
@@ -469,10 +430,10 @@ class problem_order_search {
   std::int64_t peak_ = 0;
 };
 
-}  // namespace detail::ordering
+}  // namespace least_peak
 
 REMAT_INLINE std::int64_t operation_sequence::peak(std::span<const std::uint32_t> order) const {
-  detail::ordering::memory_use memory(*this);
+  least_peak::memory_use memory(*this);
   for (const std::uint32_t i : order) memory.place(i);
   return memory.peak();
 }
@@ -495,18 +456,18 @@ REMAT_INLINE std::int64_t operation_sequence::peak_bound() const {
   return bound;
 }
 
-REMAT_INLINE std::vector<std::uint32_t> operation_sequence::least_peak_order(std::size_t most_states) const {
-  namespace ordering = detail::ordering;
+REMAT_INLINE std::vector<std::uint32_t> operation_sequence::least_peak_order(std::size_t max_states) const {
   std::vector<std::uint32_t> order(size());
   std::iota(order.begin(), order.end(), 0U);
   std::int64_t best = peak(order);
   const std::int64_t bound = peak_bound();
   if (size() < 2 || size() >= longest || best <= bound) return order;
-  const ordering::precedence dag(*this);
-  if (size() <= longest_exact && ordering::ideal_search(*this, dag, bound).run(order, best, most_states, nullptr))
+  const least_peak::precedence dag(*this);
+  if (size() <= longest_exact && least_peak::ideal_search(*this, dag, bound).run(order, best, max_states, nullptr))
     return order;
-  for (const auto rule : {ordering::list_rule::no_new_peak, ordering::list_rule::least_after}) {
-    std::vector<std::uint32_t> trial = ordering::list_schedule(*this, dag, rule, ordering::direction::forward, nullptr);
+  for (const auto rule : {least_peak::list_rule::no_new_peak, least_peak::list_rule::least_after}) {
+    std::vector<std::uint32_t> trial =
+        least_peak::list_schedule(*this, dag, rule, least_peak::direction::forward, nullptr);
     const std::int64_t trial_peak = peak(trial);
     if (trial_peak >= best) continue;
     best = trial_peak;
@@ -517,7 +478,7 @@ REMAT_INLINE std::vector<std::uint32_t> operation_sequence::least_peak_order(std
 }
 
 REMAT_INLINE least_peak_order_result least_peak_order(const problem& p, const least_peak_options& options) {
-  return detail::ordering::problem_order_search(p, options).run();
+  return least_peak::problem_order_search(p, options).run();
 }
 
-}  // namespace remat
+}  // namespace remat::detail

@@ -7,25 +7,19 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <memory>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/refine/detail/moves.hpp"
-#include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
 namespace remat {
@@ -75,12 +69,12 @@ class annealing_search {
  private:
   static constexpr std::uint64_t poll_stride = 32;
 
-  /// The time beyond the needed operations, per compute that could be removed: the scale on which one move changes the
-  /// time.
+  /// The time beyond the needed operations, for each compute that could be removed: the scale on which one move changes
+  /// the time.
   [[nodiscard]] double time_per_recomputation() const {
     std::size_t recomputations = 0;
     for (timeline::node x = plan_.next(timeline::head); x != timeline::tail; x = plan_.next(x))
-      recomputations += plan_.removable(x) ? 1U : 0U;
+      recomputations += plan_.removable(x);
     const double excess = std::max(0.0, plan_.time() - plan_.graph().needed_time);
     return recomputations == 0 ? 0 : excess / static_cast<double>(recomputations);
   }
@@ -129,7 +123,7 @@ class refinement {
   }
 
  private:
-  /// Checks the starts, takes over the fastest one as the result, and gives the four fastest to the searches.
+  /// Checks the starts, makes the fastest one the result, and gives the four fastest to the searches.
   void take_starts(std::span<const schedule> starts) {
     std::vector<std::pair<double, const schedule*>> ranked;
     for (const schedule& s : starts) {
@@ -148,7 +142,7 @@ class refinement {
     }
   }
 
-  /// Whether a stop was requested or the deadline has passed. May be called on any thread.
+  /// True when a stop was requested or the deadline has passed. May be called on any thread.
   [[nodiscard]] bool must_stop() const { return options_.run.stop.stop_requested() || clock_.seconds() >= limit_; }
 
   /// Runs each search once, on all threads. Thread k runs searches k, k + threads, …; a search depends on nothing that
@@ -198,25 +192,19 @@ class refinement {
   }
 
   void report(double best_time, std::uint64_t done, std::uint64_t total) {
-    progress news;
-    news.solver = "refine";
-    news.stage = "refinement";
-    news.best_objective = std::min(result_.time, best_time);
-    news.lower_bound = options_.lower_bound;
-    news.done = done;
-    news.total = total;
-    clock_.report(news);
+    clock_.report({.solver = "refine",
+                   .stage = "refinement",
+                   .best_objective = std::min(result_.time, best_time),
+                   .lower_bound = options_.lower_bound,
+                   .done = done,
+                   .total = total});
   }
 
-  /// Takes over the best schedule of the searches if it is faster than the result.
+  /// The best schedule of the searches becomes the result if it is faster.
   void take_best() {
-    best_ = worst_ = 0;
-    for (std::size_t i = 0; i < searches_; ++i) {
-      if (all_[i]->best_time() < all_[best_]->best_time()) best_ = i;
-      if (all_[i]->best_time() > all_[worst_]->best_time()) worst_ = i;
-    }
-    if (all_[best_]->best_time() >= result_.time) return;
-    schedule plan = schedule_computes(p_, all_[best_]->best());
+    const annealing_search& best = **std::min_element(all_.begin(), all_.end(), is_faster);
+    if (best.best_time() >= result_.time) return;
+    schedule plan = schedule_computes(p_, best.best());
     const check_report r = check(p_, plan);
     if (!r.valid()) throw internal_error("refine made an invalid schedule: " + r.message());
     if (r.time >= result_.time) return;
@@ -226,11 +214,14 @@ class refinement {
 
   /// The worst search continues from the best schedule, the others from their own best.
   void exchange() {
-    const std::vector<std::uint32_t> leader = all_[best_]->best();
-    for (std::size_t i = 0; i < searches_; ++i) {
-      const std::vector<std::uint32_t> own = i == worst_ ? leader : all_[i]->best();
-      all_[i]->start(own);
-    }
+    const std::vector<std::uint32_t> leader = (*std::min_element(all_.begin(), all_.end(), is_faster))->best();
+    const auto worst = std::max_element(all_.begin(), all_.end(), is_faster);
+    for (auto search = all_.begin(); search != all_.end(); ++search)
+      (*search)->start(search == worst ? leader : (*search)->best());
+  }
+
+  static bool is_faster(const std::unique_ptr<annealing_search>& a, const std::unique_ptr<annealing_search>& b) {
+    return a->best_time() < b->best_time();
   }
 
   const problem& p_;
@@ -241,7 +232,6 @@ class refinement {
   bool by_work_;
   double limit_;  // seconds
   std::vector<std::unique_ptr<annealing_search>> all_;
-  std::size_t best_ = 0, worst_ = 0;
   refine_result result_;
 };
 

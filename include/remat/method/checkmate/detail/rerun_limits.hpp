@@ -1,14 +1,74 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
+#include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat::detail {
+
+namespace rerun_limit_search {
+
+/// The search for the best price of a byte at one moment: the bound is concave in the price.
+class price_search {
+ public:
+  price_search(moment_cut& cut, double free_bytes, double enough, run_clock& clock)
+      : cut_(cut), free_bytes_(free_bytes), enough_(enough), clock_(clock) {}
+
+  /// Climbs from `price` by smaller and smaller factors, and returns the best bound. Ends above `enough`.
+  double climb(double& price) {
+    price_ = std::min(price, cut_.highest_price());
+    best_ = at(price_);
+    for (const double factor : {4.0, 1.6, 1.15, 1.04})
+      if (!walk(factor)) (void)walk(1 / factor);
+    price = price_;
+    return std::max(best_, 0.0);
+  }
+
+ private:
+  double at(double price) {
+    if (clock_.should_stop()) return 0;
+    const double cost = cut_.price(price, [&] { return clock_.should_stop(); });
+    clock_.work(work_of::flow);  // afterwards, since the last work of the limit is for this flow
+    return cost - price * free_bytes_;
+  }
+  /// Multiplies the price as long as the bound rises. Returns false if it does not rise at all.
+  bool walk(double factor) {
+    for (int i = 0; i < 12 && best_ <= enough_; ++i) {
+      const double next = price_ * factor;
+      const double value = next <= cut_.highest_price() ? at(next) : 0;
+      if (!(value > best_)) return i > 0;
+      best_ = value;
+      price_ = next;
+    }
+    return true;
+  }
+
+  moment_cut& cut_;
+  double free_bytes_, enough_;  // bytes beside the working set; a bound
+  run_clock& clock_;
+  double price_ = 0, best_ = 0;
+};
+
+/// For each operation the tensors that are priced at the moment and that it alone makes: candidates of the cut.
+inline std::vector<std::vector<std::size_t>> candidates_of_operations(const moment_cut& cut) {
+  const flat_graph& g = cut.graph();
+  std::vector<std::vector<std::size_t>> of(g.num_operations);
+  for (std::size_t i = 0; i < cut.num_candidates(); ++i) {
+    const auto producers = g.producers[static_cast<std::uint32_t>(index(cut.candidate(i)))];
+    if (producers.size() == 1 && of[producers.front()].size() < 200) of[producers.front()].push_back(i);
+  }
+  return of;
+}
+
+}  // namespace rerun_limit_search
 
 /// The phases in which an operation may run again, if the schedule may take at most a given time.
 ///
@@ -26,11 +86,49 @@ namespace remat::detail {
 class rerun_limits {
  public:
   /// The limits of the second kind are not computed for more operations: the number of pairs would be too large.
-  static constexpr std::uint32_t most_operations = 1000;
+  static constexpr std::uint32_t max_operations = 1000;
 
   /// Limits for schedules of `p` that take at most `at_most`. For an infinite time nothing is forbidden. Without a
   /// budget, only operations are forbidden that take longer than `at_most` allows beside the needed time.
-  rerun_limits(const problem& p, double at_most, const run_control& run = {});
+  rerun_limits(const problem& p, double at_most, const run_control& run = {}) {
+    constexpr double infinite = std::numeric_limits<double>::infinity();
+    const flat_graph& g = p.graph();
+    const double slack = at_most * (1 + 1e-9) - g.needed_time;
+    time_.assign(g.time.begin(), g.time.end());
+    slack_.assign(g.num_operations, slack);
+    last_.assign(g.num_operations, g.num_operations);
+    if (!p.has_budget() || slack == infinite) return;
+    run_clock clock(run);
+    const auto listed = listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
+    moment_cut cut(g);
+    double price = g.needed_time / static_cast<double>(std::max<std::int64_t>(g.baseline_peak, 1));
+    for (std::uint32_t a = 0; a < g.num_operations && !clock.should_stop(); ++a) {
+      const std::int64_t free_bytes = p.budget() - working_set_bytes(g, a);
+      if (!g.needed[a] || free_bytes < 0 || listed[a] + g.workspace[a] <= p.budget()) continue;
+      cut.at(a);
+      double best_price = price;
+      const double bound =
+          rerun_limit_search::price_search(cut, static_cast<double>(free_bytes), infinite, clock).climb(best_price);
+      if (!(bound > 0)) continue;
+      price = best_price;
+      recomputation_ = std::max(recomputation_, bound);
+      slack_[a] = slack - bound;
+      if (g.num_operations > max_operations) continue;
+      const auto candidates = rerun_limit_search::candidates_of_operations(cut);
+      for (std::uint32_t o = 0; o < a && !clock.should_stop(); ++o) {
+        if (candidates[o].empty() || last_[o] <= a) continue;
+        for (const std::size_t i : candidates[o]) cut.fix(i, moment_cut::fixing::absent);
+        double other = price;
+        if (rerun_limit_search::price_search(cut, static_cast<double>(free_bytes), slack, clock).climb(other) > slack)
+          last_[o] = a;
+        for (const std::size_t i : candidates[o]) cut.fix(i, moment_cut::fixing::free);
+      }
+    }
+    // What runs again in an earlier phase runs before the first run of every later operation, too.
+    for (std::uint32_t a = g.num_operations; a-- > 1;) slack_[a - 1] = std::min(slack_[a - 1], slack_[a]);
+    work_ = clock.work_done();
+    complete_ = !clock.should_stop();
+  }
 
   /// True if operation `o` may run again in the phase that ends with the first run of operation `a`.
   [[nodiscard]] bool allows(op_id a, op_id o) const {
@@ -52,7 +150,3 @@ class rerun_limits {
 };
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/method/checkmate/impl/rerun_limits.hpp"
-#endif

@@ -6,39 +6,24 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
-#include <span>
 #include <stop_token>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/checkmate/detail/rerun_limits.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/detail/solve_part.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"
-#include "remat/mip/concepts.hpp"
-#include "remat/mip/model.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat::detail::checkmate_search {
 
@@ -48,12 +33,12 @@ inline constexpr double share_of_relaxations = 0.4, share_of_near = 0.5, share_o
 /// Of what is left of the limits of its step: a near program, a window, and the limits of runs again.
 inline constexpr double share_of_one = 0.3;
 /// Near programs are not built for more operations: their tables are quadratic.
-inline constexpr std::uint32_t most_operations = 1500;
-/// Thresholds of the deterministic rounding; the first is the paper's.
+inline constexpr std::uint32_t max_operations = 1500;
+/// Thresholds of the deterministic rounding; the first one is the paper's.
 inline constexpr double thresholds[] = {0.5, 0.25, 0.1, 0.75};
 
-/// The runs again of an order in which the first runs are in the listed order: the operations that run again in each
-/// phase, which the first run of an operation ends.
+/// The operations that run again in each phase of an order. Its first runs are in the listed order; each of them ends a
+/// phase.
 class rerun_table {
  public:
   /// Nothing if the first runs of the needed operations are not in the listed order, or if an operation runs again
@@ -95,7 +80,7 @@ class rerun_table {
   std::vector<std::vector<std::uint32_t>> again_;  // by phase; ascending
 };
 
-/// A part of the program that is decided anew: all decisions of some phases, or of some operations.
+/// The decisions of the program that are made anew: all of some phases, or all of some operations.
 struct window {
   bool of_phases = true;
   std::uint32_t begin = 0, end = 0;  // operations
@@ -165,8 +150,8 @@ class search {
 
   // ---- The best schedule
 
-  /// Takes a legal schedule if it is better, and within the budget. Its runs are those around which windows are decided
-  /// anew, if its first runs are in the listed order.
+  /// Takes a legal schedule if it is better, and within the budget. If its first runs are in the listed order, windows
+  /// are decided around its runs.
   bool take(schedule plan, const std::string& by) {
     std::optional<rerun_table> table = rerun_table::of(problem_.graph(), computes_of(plan));
     if (!accept(problem_, best_, std::move(plan), by)) return false;
@@ -199,9 +184,9 @@ class search {
   void decide() {
     moments_ = best_moments();
     const double estimate = checkmate_model::size_estimate(problem_);
-    const bool is_small = estimate <= options_.most_columns;
+    const bool is_small = estimate <= options_.max_columns;
     if (is_small && !round_relaxations()) return;
-    if (!is_settled() && options_.distance > 0 && problem_.graph().num_operations <= most_operations) solve_near();
+    if (!is_settled() && options_.distance > 0 && problem_.graph().num_operations <= max_operations) solve_near();
     if (!is_settled() && options_.windows && is_small) solve_windows();
     if (is_small) {
       if (!is_settled()) solve_program();
@@ -209,9 +194,9 @@ class search {
     }
     note("program_ending", "too large");
     best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(estimate)) +
-                    " columns, more than most_columns";
-    if (problem_.graph().num_operations > most_operations)
-      best_.message += "; near programs are built for up to " + std::to_string(most_operations) + " operations";
+                    " columns, more than max_columns";
+    if (problem_.graph().num_operations > max_operations)
+      best_.message += "; near programs are built for up to " + std::to_string(max_operations) + " operations";
   }
 
   /// The time that the program's solutions may take: that of the best schedule, first runs in vain included.
@@ -236,10 +221,10 @@ class search {
     return *limits_;
   }
 
-  [[nodiscard]] double most_columns() const { return 2 * options_.most_columns; }
+  [[nodiscard]] double max_columns() const { return 2 * options_.max_columns; }
   /// Why a program is not complete.
   [[nodiscard]] std::string_view ending_of_building(const checkmate_model& program) const {
-    return static_cast<double>(program.model().num_columns()) > most_columns() ? "too large" : "stopped";
+    return static_cast<double>(program.model().num_columns()) > max_columns() ? "too large" : "stopped";
   }
 
   [[nodiscard]] checkmate_model build(const problem& p, double at_most, const run_clock& part,
@@ -249,21 +234,20 @@ class search {
     building.at_most = at_most;
     building.moments = moments_;
     building.rule = std::move(rule);
-    building.most_columns = most_columns();
+    building.max_columns = max_columns();
     building.run = part.limits();
     building.run.work_limit = run_control::no_work_limit;
     return checkmate_model(p, building);
   }
 
-  /// Solves a model within a share of what is left of `part`, and stops when a schedule is good enough.
+  /// Solves a model within a share of what is left of `part`, and stops when the best schedule is within the gap.
   mip_result solve(const mip_model& m, mip_options solving, run_clock& part, double share, std::string_view stage) {
     solving.run = part.limits(share);
     std::stop_source good;
     const std::stop_callback pass_on(clock_.control().stop, [&good] { good.request_stop(); });
     solving.run.stop = good.get_token();
-    const auto listener = std::move(solving.on_incumbent);
-    solving.on_incumbent = [&](std::span<const double> values, double objective) {
-      if (listener) listener(values, objective);
+    solving.on_incumbent = [&, take_values = std::move(solving.on_incumbent)](auto values, double objective) {
+      if (take_values) take_values(values, objective);
       if (is_settled()) good.request_stop();
     };
     if (part.is_heard())
@@ -280,10 +264,10 @@ class search {
   bool round_relaxations() {
     run_clock part = begin_step(share_of_relaxations);
     const double start = clock_.seconds();
-    for (std::uint32_t i = 0; i < std::max(options_.allowances, 1U) && !part.should_stop() && !is_settled(); ++i) {
-      const double allowance = options_.allowance_step * i;
-      if (allowance >= 1) break;  // no budget is left
-      const double bytes = (1 - allowance) * static_cast<double>(problem_.budget());
+    for (std::uint32_t i = 0; i < std::max(options_.relaxations, 1U) && !part.should_stop() && !is_settled(); ++i) {
+      const double left_free = options_.relaxation_step * i;  // a share of the budget
+      if (left_free >= 1) break;
+      const double bytes = (1 - left_free) * static_cast<double>(problem_.budget());
       const problem tighter = i == 0 ? problem_ : problem_.with_budget(static_cast<std::int64_t>(bytes));
       const checkmate_model program = build(tighter, std::numeric_limits<double>::infinity(), part, {});
       if (!program.is_complete()) {
@@ -291,7 +275,7 @@ class search {
         break;
       }
       if (i == 0 && program.decisions() == 0) return take_only_solution(program);
-      if (options_.allowances == 0) break;
+      if (options_.relaxations == 0) break;
       mip_model relaxed = program.model();
       for (std::size_t j = 0; j < relaxed.num_columns(); ++j) relaxed.set_integer(static_cast<std::uint32_t>(j), false);
       const mip_result r = solve(relaxed, {}, part, i == 0 ? 1 : share_of_relaxations, "relaxation");
@@ -299,7 +283,7 @@ class search {
       note("rounding_relaxations", i + 1);
       if (i == 0 && r.status == mip_status::infeasible) return conclude_infeasible();
       if (r.status != mip_status::optimal) break;
-      if (round(program, r.values, allowance, part)) break;
+      if (round(program, r.values, left_free, part)) break;
     }
     note("rounding_seconds", seconds_since(clock_, start));
     return true;
@@ -314,8 +298,7 @@ class search {
   bool conclude_infeasible() {
     note("program_ending", to_string(mip_status::infeasible));
     best_.message = "integer program (" + std::string(backend_.name()) +
-                    "): its relaxation is infeasible: no schedule in "
-                    "the listed order of first runs";
+                    "): its relaxation is infeasible: no schedule in the listed order of first runs";
     return false;
   }
   void note_relaxation(const checkmate_model& program, const mip_result& r) {
@@ -327,7 +310,7 @@ class search {
   }
 
   /// Rounds the values of a relaxation in several ways. Returns true if some schedule fits.
-  bool round(const checkmate_model& program, std::span<const double> values, double allowance, const run_clock& part) {
+  bool round(const checkmate_model& program, std::span<const double> values, double left_free, const run_clock& part) {
     bool some = false;
     const auto attempt = [&](const std::function<bool(double)>& keep) {
       const std::vector<std::uint32_t> order = program.round(values, keep);
@@ -339,7 +322,7 @@ class search {
       if (said.time < rounded_) {
         rounded_ = said.time;
         note("rounding_time", rounded_);
-        note("rounding_allowance", allowance);
+        note("rounding_left_free", left_free);
       }
       take_order(order, "rounding");
     };
@@ -356,23 +339,24 @@ class search {
 
   // ---- Programs with fewer decisions
 
-  /// Solves a program for a better schedule, whose part is `part_name`. `program` must outlive the call.
-  mip_result solve_program_part(const checkmate_model& program, run_clock& part, std::string_view part_name) {
+  /// Solves a program for a better schedule, whose part is `part_name`, within a share of what is left of `part`.
+  mip_result improve_by(const checkmate_model& program, run_clock& part, double share, std::uint64_t max_nodes,
+                        std::string_view part_name, std::string_view stage) {
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
-    solving.max_nodes = options_.window_nodes;
+    solving.max_nodes = max_nodes;
     solving.on_incumbent = [&](std::span<const double> values, double) {
       if (!take_order(program.order(values), part_name)) ++wrong_;
     };
-    return solve(program.model(), std::move(solving), part, share_of_one, part_name);
+    return solve(program.model(), std::move(solving), part, share, stage);
   }
 
   void solve_near() {
     run_clock part = begin_step(share_of_near);
     figures::group_list programs;
-    const std::uint32_t most = std::min(options_.distance, most_operations);  // no operation is farther away
-    for (std::uint32_t d = 1; d <= most && !part.should_stop() && !is_settled(); d += d < 4 ? 1 : d / 2) {
+    const std::uint32_t max_distance = std::min(options_.distance, max_operations);  // no operation is farther away
+    for (std::uint32_t d = 1; d <= max_distance && !part.should_stop() && !is_settled(); d += d < 4 ? 1 : d / 2) {
       const near_table near(problem_.graph(), d);
       bool complete = true;
       for (const bool around : {false, true})
@@ -400,7 +384,7 @@ class search {
       programs.push_back(std::move(f));
       return false;
     }
-    const mip_result r = solve_program_part(program, part, "near");
+    const mip_result r = improve_by(program, part, share_of_one, options_.window_nodes, "near", "near");
     f.set("decisions", program.decisions());
     f.set("columns", program.model().num_columns());
     f.set("rows", program.model().num_rows());
@@ -443,7 +427,7 @@ class search {
     }
     if (program.decisions() == 0) return false;
     const double before = best_.time;
-    const mip_result r = solve_program_part(program, part, "window");
+    const mip_result r = improve_by(program, part, share_of_one, options_.window_nodes, "window", "window");
     window_improvements_ += best_.time < before;
     note("window_programs", ++windows_);
     note("window_improvements", window_improvements_);
@@ -465,16 +449,10 @@ class search {
       best_.message = "integer program: not built: " + std::string(ending_of_building(program));
       return;
     }
-    mip_options solving;
-    if (best_.plan)
-      if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
-    if (clock_.control().work_limit == run_control::no_work_limit &&
-        clock_.control().time_limit == std::chrono::nanoseconds::max())
-      solving.max_nodes = options_.default_nodes;
-    solving.on_incumbent = [&](std::span<const double> values, double) {
-      if (!take_order(program.order(values), "program")) ++wrong_;
-    };
-    const mip_result r = solve(program.model(), std::move(solving), part, 1, "integer program");
+    const bool is_limited = clock_.control().work_limit != run_control::no_work_limit ||
+                            clock_.control().time_limit != std::chrono::nanoseconds::max();
+    const std::uint64_t max_nodes = is_limited ? mip_options::no_node_limit : options_.default_nodes;
+    const mip_result r = improve_by(program, part, 1, max_nodes, "program", "integer program");
     note("program_phases", program.phases());
     note("program_decisions", program.decisions());
     note("program_columns", program.model().num_columns());

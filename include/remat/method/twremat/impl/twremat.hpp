@@ -189,7 +189,7 @@ inline constexpr std::size_t repairs_between_polls = 4;
 
 /// Drops idle tensors, at most `most_repairs` times, until the schedule fits. Polls after every few of them.
 inline bool repair(timeline& line, refine_moves& moves, double allowed, const run_clock& clock) {
-  moves.most_repairs = repairs_between_polls;
+  moves.max_repairs = repairs_between_polls;
   for (std::size_t done = 0; done < most_repairs; done += repairs_between_polls) {
     const std::size_t nodes = line.node_limit();
     if (moves.repair(allowed)) return true;

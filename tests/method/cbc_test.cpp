@@ -1,37 +1,39 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/checkmate_cbc.hpp"
+#include "remat/method/cbc.hpp"
 
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
-#include "remat/io/training_graph_json.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/answer.hpp"
+#include "support/data.hpp"
+#include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
 
 using namespace remat;  // NOLINT: a test
+using namespace std::chrono_literals;
 
 static_assert(solver_for<checkmate_solver<cbc_backend>, problem>);
+static_assert(solver_for<hiremate_solver<cbc_backend>, problem>);
 
 problem bundled(const std::string& name, double fraction) {
-  const problem free =
-      read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
-  return free.with_budget(static_cast<std::int64_t>(fraction * static_cast<double>(free.graph().baseline_peak)));
+  return test::within(test::bundled_problem(name), fraction);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -40,7 +42,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-TEST_CASE("random graphs: CBC says of the integer program what the own branch and bound says") {
+TEST_CASE("checkmate: random graphs: CBC says of the integer program what the own branch and bound says") {
   std::size_t solved = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const problem free = test::random_problem(seed + 80000, {.operations = 9, .backward = 100});
@@ -57,7 +59,8 @@ TEST_CASE("random graphs: CBC says of the integer program what the own branch an
   CHECK(solved > 5);
 }
 
-TEST_CASE("fno1d by the program alone: the relaxation, its rounding and a near program, the same every time") {
+TEST_CASE(
+    "checkmate: fno1d by the program alone: the relaxation, its rounding and a near program, the same every time") {
   const problem p = bundled("rk/fno1d", 0.6);
   const double baseline = p.graph().baseline_time;
   const checkmate_options options{.gap = 0.006, .run = {.work_limit = 6'400'000, .seed = 5}};
@@ -80,7 +83,7 @@ TEST_CASE("fno1d by the program alone: the relaxation, its rounding and a near p
   CHECK(s.time < 1.0575 * baseline);
 }
 
-TEST_CASE("published optima: fno1d, which took others two minutes, by the program alone") {
+TEST_CASE("checkmate: published optima: fno1d, which took others two minutes, by the program alone") {
   if (!std::getenv("REMAT_LONG")) return;
   const struct { double fraction, overhead; } rows[] = {{0.6, 0.05448}, {0.4, 0.11763}};
   for (const auto& row : rows) {
@@ -92,7 +95,7 @@ TEST_CASE("published optima: fno1d, which took others two minutes, by the progra
   }
 }
 
-TEST_CASE("real graph: the turnaround bound's rows lift the relaxation by more than a point") {
+TEST_CASE("checkmate: real graph: the turnaround bound's rows lift the relaxation by more than a point") {
   const problem p = bundled("rk/fno1d", 0.6);
   const turnaround_result bound = turnaround_bound(p);
   const auto relaxed = [&](std::vector<op_id> moments) {
@@ -107,7 +110,7 @@ TEST_CASE("real graph: the turnaround bound's rows lift the relaxation by more t
   CHECK(relaxed({bound.moment}) >= bound.lower_bound / p.graph().baseline_time - 1 - 1e-6);
 }
 
-TEST_CASE("stops within the promised time") {
+TEST_CASE("checkmate: stops within the promised time") {
   const problem p = bundled("rk/unet", 0.5);
   for (const int ms : {1, 50, 400, 1500}) {
     const auto start = std::chrono::steady_clock::now();
@@ -127,5 +130,78 @@ TEST_CASE("stops within the promised time") {
   const solution s = checkmate(p, {.gap = 0, .run = run});
   other.join();
   CHECK(seconds_since(start) < 1.6);
+  test::check_answer(p, s);
+}
+
+TEST_CASE("hiremate: small random steps: never better than the optimum, and optimal only where it is it") {
+  std::size_t optimal = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const problem free = test::random_problem(seed + 6000, test::kind_of_graph(seed));
+    if (free.graph().num_operations + free.graph().outputs.values.size() > 56) continue;
+    const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
+    const problem p = free.with_budget(low + (high - low) / 3);
+    hiremate_options options;
+    options.max_group = 2;
+    options.max_top = 2;
+    options.nodes = 20;
+    options.run.work_limit = 8000;
+    const solution s = hiremate(p, options);
+    const double least = test::least_time(p);
+    INFO("seed ", seed + 6000, ": ", s.message, ", least ", least);
+    test::check_answer(p, s);
+    REQUIRE(s.lower_bound <= least);
+    if (s.plan) REQUIRE(s.time >= least);
+    if (s.status == solve_status::optimal) REQUIRE(s.time == least);
+    optimal += s.status == solve_status::optimal;
+  }
+  CHECK(optimal > 10);
+}
+
+TEST_CASE("hiremate: bundled steps: close to the bound, with what each hierarchy gave") {
+  const struct {
+    const char* name;
+    double share;
+    double overhead;
+  } rows[] = {{"rk/gpt2-like-2l", 0.6, 0.10}, {"rk/unet", 0.7, 0.10}};
+  for (const auto& row : rows) {
+    const problem p = bundled(row.name, row.share);
+    hiremate_options options;
+    options.run.time_limit = 2s;
+    const solution s = hiremate(p, options);
+    INFO(std::string(row.name), ": ", s.message, ", ", s.time / p.graph().needed_time);
+    test::check_answer(p, s);
+    REQUIRE(s.has_schedule());
+    CHECK(s.time < p.graph().needed_time * (1 + row.overhead));
+    const auto* hierarchies = s.statistics.own.find<figures::group_list>("hierarchies");
+    REQUIRE(hierarchies);
+    CHECK(!hierarchies->empty());
+    CHECK(s.by.find("refined") == std::string::npos);
+  }
+}
+
+TEST_CASE("hiremate: it ends on time, and when it is stopped") {
+  using clock = std::chrono::steady_clock;
+  const problem p = bundled("rk/gpt2-like-2l", 0.5);
+  for (const auto time : {20ms, 300ms}) {
+    hiremate_options options;
+    options.run.time_limit = time;
+    const auto begin = clock::now();
+    const solution s = hiremate(p, options);
+    CHECK(clock::now() - begin < time + 1s);
+    test::check_answer(p, s);
+  }
+  std::stop_source source;
+  hiremate_options options;
+  options.run.time_limit = 60s;
+  options.run.stop = source.get_token();
+  clock::time_point asked = clock::now();
+  std::jthread later([&] {
+    std::this_thread::sleep_for(400ms);
+    asked = clock::now();
+    source.request_stop();
+  });
+  const solution s = hiremate(p, options);
+  later.join();
+  CHECK(clock::now() - asked < 1s);
   test::check_answer(p, s);
 }

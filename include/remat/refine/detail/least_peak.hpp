@@ -10,11 +10,11 @@
 #include "remat/problem/problem.hpp"
 
 /// \file
-/// Orders of least peak memory in which every operation runs once: of a whole problem (`least_peak_order`), and of the
-/// few operations of one stage of a chain (`operation_sequence`). Both use one engine: list schedules under several
+/// Orders of least peak memory in which every operation runs once: for a whole problem (`least_peak_order`), and for
+/// the few operations of one stage of a chain (`operation_sequence`). Both use one engine: list schedules under several
 /// rules, and an exact search over the sets of operations that may have run.
 
-namespace remat {
+namespace remat::detail {
 
 /// Operations, each of which runs once, and the tensors that they read and write.
 ///
@@ -25,8 +25,10 @@ namespace remat {
 ///     operation_sequence sequence;
 ///     sequence.reset(0);
 ///     const std::uint32_t t = sequence.add_tensor(4096, false, false);
-///     sequence.add_operation(0), sequence.touch(t, true);    // operation 0 writes t
-///     sequence.add_operation(512), sequence.touch(t, false); // operation 1 reads t, and has 512 bytes of workspace
+///     sequence.add_operation(0);
+///     sequence.touch(t, true);   // operation 0 writes t
+///     sequence.add_operation(512);
+///     sequence.touch(t, false);  // operation 1 reads t, and has 512 bytes of workspace
 ///     const std::vector<std::uint32_t> order = sequence.least_peak_order(500);
 class operation_sequence {
  public:
@@ -65,11 +67,11 @@ class operation_sequence {
     const auto end = static_cast<std::uint32_t>(touches_.size());
     operations_.push_back({own, end, end});
   }
-  /// The operation that was added last reads or writes a tensor. Precondition: it touches the tensor only once.
-  void touch(std::uint32_t tensor, bool writes) {
-    touches_.push_back({tensor, writes});
+  /// The operation that was added last reads or writes tensor `t`. Precondition: it touches the tensor only once.
+  void touch(std::uint32_t t, bool writes) {
+    touches_.push_back({t, writes});
     ++operations_.back().end;
-    ++tensors_[tensor].touchers;
+    ++tensors_[t].touchers;
   }
 
   /// The number of operations.
@@ -78,11 +80,11 @@ class operation_sequence {
   [[nodiscard]] std::int64_t standing() const noexcept { return standing_; }
   /// All tensors, by their numbers.
   [[nodiscard]] std::span<const tensor> tensors() const noexcept { return tensors_; }
-  /// The bytes that an operation uses while it runs, beside the tensors that it touches.
-  [[nodiscard]] std::int64_t own(std::uint32_t operation) const noexcept { return operations_[operation].own; }
-  /// The reads and writes of an operation, in the order in which they were added.
-  [[nodiscard]] std::span<const touched> touches(std::uint32_t operation) const noexcept {
-    return {touches_.data() + operations_[operation].begin, touches_.data() + operations_[operation].end};
+  /// The bytes that operation `o` uses while it runs, beside the tensors that it touches.
+  [[nodiscard]] std::int64_t own(std::uint32_t o) const noexcept { return operations_[o].own; }
+  /// The reads and writes of operation `o`, in the order in which they were added.
+  [[nodiscard]] std::span<const touched> touches(std::uint32_t o) const noexcept {
+    return {touches_.data() + operations_[o].begin, touches_.data() + operations_[o].end};
   }
 
   /// The most bytes in use while the operations run in `order`, which holds each of them once. O(touches) time.
@@ -94,9 +96,9 @@ class operation_sequence {
 
   /// The order of the least peak that the search finds; the given order if none has a lower peak.
   ///
-  /// Exact for at most 64 operations if the search meets at most `most_states` sets of operations; otherwise the best
-  /// of two list schedules. Does not poll: O(most_states · operations + operations² + touches) time.
-  [[nodiscard]] std::vector<std::uint32_t> least_peak_order(std::size_t most_states) const;
+  /// Exact for at most 64 operations if the search meets at most `max_states` sets of operations; otherwise the best
+  /// of two list schedules. Does not poll: O(max_states · operations + operations² + touches) time.
+  [[nodiscard]] std::vector<std::uint32_t> least_peak_order(std::size_t max_states) const;
 
  private:
   struct operation {
@@ -131,13 +133,12 @@ struct least_peak_order_result {
 ///
 /// The search makes list schedules from the start and from the end under several rules, then searches the sets of
 /// operations that may have run (exact, for few operations), then moves single operations across the peak (local
-/// search). It ends as soon as the peak meets `largest_working_set`, a lower bound.
-/// O(n · ready operations + moves · n) time, where n counts reads and writes. Polls at every placed operation, every
-/// expanded set (each `work_of::visit`), and every 16 moves (each four of them). A seed and a work limit determine the
-/// order.
+/// search). It ends as soon as the peak meets `largest_working_set`, a lower bound. O(n · ready operations + moves · n)
+/// time for n reads and writes. Polls at every placed operation, every expanded set (each `work_of::visit`), and every
+/// 16 moves (each four of them). A seed and a work limit determine the order.
 [[nodiscard]] least_peak_order_result least_peak_order(const problem& p, const least_peak_options& options = {});
 
-}  // namespace remat
+}  // namespace remat::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/refine/impl/least_peak.hpp"

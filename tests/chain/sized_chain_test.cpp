@@ -18,8 +18,7 @@
 
 #include "../support/random_chain.hpp"
 #include "../support/random_graph.hpp"
-#include "remat/chain/chain_problem.hpp"
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"

@@ -31,9 +31,9 @@ inline constexpr double rounding_error = 1e-12;
 
 /// The one currency of work, in which all solvers count what they do: how many units some steps take.
 ///
-/// A unit is the visit of one operation in a pass over a schedule. The other figures were chosen so that a unit takes 0.05
-/// to 1.4 µs in every solver: measured on one core of an AMD EPYC (Zen 5), on six graphs of tests/data/graphs with 87 to
-/// 1,267 operations.
+/// A unit is the visit of one operation in a pass over a schedule. The other figures were chosen so that a unit takes
+/// 0.05 to 1.4 µs in every solver: measured on one core of an AMD EPYC (Zen 5), on six graphs of tests/data/graphs with
+/// 87 to 1,267 operations.
 struct work_of {
   static constexpr std::uint64_t visit = 1;      ///< an operation in a pass; a recomputation that is tried to be held
   static constexpr std::uint64_t flow = 2;       ///< a maximum flow that continues from the one before

@@ -4,10 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -58,6 +60,26 @@ bool settled_by_listed_order(const problem& p, solution& best, std::string_view 
 /// A solver whose time is spent still gets 50 ms for the bound. A stop request ends the proof at once; the bound is
 /// then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound.
 void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped);
+
+/// Takes `plan` into `best` if it is within the budget and faster than what `best` holds (of equal time: lower peak).
+/// The only way from a solver's steps to a solution: through the exact simulation. Returns true if `plan` was taken.
+/// Throws `internal_error` for a plan that is not legal, which is a defect of the solver. O(steps + L) time.
+bool accept(const chain_problem& p, chain_solution& best, std::vector<chain_step> plan);
+
+/// The bytes that every schedule of the chain needs: those of the widest forward that saves, or of the widest backward.
+/// O(stages and options) time.
+[[nodiscard]] std::int64_t largest_working_set(const chain_problem& p);
+
+/// Gives `s` a proven lower bound: the fastest forward and backward of each stage once; infinite if the budget is
+/// below `largest_working_set`, and then `s` says `infeasible` and why. Returns true if it does.
+/// O(stages and options) time; `run` is not used, since that takes no time to speak of.
+bool prove(const chain_problem& p, chain_solution& s, const run_control& run = {});
+
+/// Fills in how a solve ended: the proven lower bound, `optimal` where the time meets it, else why it stopped.
+void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped);
+
+/// The steps of the baseline: every forward with everything kept, then every backward. O(L) time.
+[[nodiscard]] std::vector<chain_step> store_all_steps(const chain& c);
 
 }  // namespace remat
 

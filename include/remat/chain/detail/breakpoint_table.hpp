@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/run.hpp"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
 #include "remat/chain/detail/sized_chain.hpp"

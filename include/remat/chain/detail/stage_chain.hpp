@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/least_peak.hpp"

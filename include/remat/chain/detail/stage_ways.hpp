@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/problem/problem.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/error.hpp"

@@ -29,7 +29,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace remat {
 namespace detail::automatic_solve {

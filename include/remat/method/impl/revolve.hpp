@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/linkage.hpp"

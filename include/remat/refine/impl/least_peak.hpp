@@ -18,7 +18,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 

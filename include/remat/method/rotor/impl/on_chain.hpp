@@ -7,13 +7,13 @@
 #include <string>
 #include <utility>
 
-#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
-#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/accept.hpp"
 
 /// Rotor's dynamic program on a chain, in slots and in bytes.
 namespace remat::detail::on_chain {

@@ -19,7 +19,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 
 /// Rotor's dynamic program on the chains that a graph is cut into.
 namespace remat::detail::on_graph {

@@ -3,6 +3,7 @@
 
 #include "remat/method/rotor.hpp"
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -10,9 +11,10 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
+#include "remat/method/rotor/impl/frontier.hpp"
 #include "remat/method/rotor/impl/on_chain.hpp"
 #include "remat/method/rotor/impl/on_graph.hpp"
-#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace remat {
 
@@ -57,6 +59,25 @@ REMAT_INLINE chain_solution rotor_solver::operator()(const chain_problem& p, con
     stopped = detail::on_chain::chain_search(p, options, clock, best).run();
   conclude(p, best, clock, stopped);
   return best;
+}
+
+REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const {
+  return exact_ ? table_->bytes->steps(at_[k]) : table_->slots->steps(static_cast<std::uint32_t>(at_[k]));
+}
+
+REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time) {
+  check_options(options);
+  if (std::isnan(most_time)) throw bad_argument("most_time is not a number");
+  return detail::frontier::frontier_solve(c, options, most_time).run();
+}
+
+REMAT_INLINE std::int64_t least_budget(const chain& c) {
+  const detail::sized_chain timeless = detail::without_times(detail::size_chain(c, false));
+  const detail::excess_bound bound(timeless);
+  detail::breakpoint_table table(timeless, store_all_room(timeless), bound);
+  run_clock clock({});
+  table.fill(clock, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max());
+  return table.frontier().front().memory + c.input_bytes();
 }
 
 }  // namespace remat

@@ -30,7 +30,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"

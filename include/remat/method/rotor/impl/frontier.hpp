@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/method/rotor_frontier.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,17 +9,16 @@
 #include <optional>
 #include <utility>
 
-#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
-#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/rotor.hpp"
 
-namespace remat {
-
-namespace detail::frontiers {
+/// Rotor's dynamic program on a chain, for every budget at once.
+namespace remat::detail::frontier {
 
 /// One of two tables, and what it refers to.
 struct solved_table {
@@ -119,25 +116,4 @@ class frontier_solve {
   chain_frontier out_;
 };
 
-}  // namespace detail::frontiers
-
-REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const {
-  return exact_ ? table_->bytes->steps(at_[k]) : table_->slots->steps(static_cast<std::uint32_t>(at_[k]));
-}
-
-REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time) {
-  check_options(options);
-  if (std::isnan(most_time)) throw bad_argument("most_time is not a number");
-  return detail::frontiers::frontier_solve(c, options, most_time).run();
-}
-
-REMAT_INLINE std::int64_t least_budget(const chain& c) {
-  const detail::sized_chain timeless = detail::without_times(detail::size_chain(c, false));
-  const detail::excess_bound bound(timeless);
-  detail::breakpoint_table table(timeless, store_all_room(timeless), bound);
-  run_clock clock({});
-  table.fill(clock, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max());
-  return table.frontier().front().memory + c.input_bytes();
-}
-
-}  // namespace remat
+}  // namespace remat::detail::frontier

@@ -6,12 +6,8 @@
 /// exactly one source file of a program includes this.
 #include "remat/bound/impl/least_memory.hpp"
 #include "remat/bound/impl/turnaround.hpp"
-#include "remat/chain/impl/breakpoint_table.hpp"
 #include "remat/chain/impl/chain.hpp"
-#include "remat/chain/impl/chain_program.hpp"
 #include "remat/chain/impl/forward_line.hpp"
-#include "remat/chain/impl/row_sweep.hpp"
-#include "remat/chain/impl/sized_chain.hpp"
 #include "remat/chain/impl/slot_table.hpp"
 #include "remat/chain/impl/stage_chain.hpp"
 #include "remat/chain/impl/stage_ways.hpp"

@@ -70,7 +70,7 @@ class slot_table {
   [[nodiscard]] std::vector<chain_step> steps(std::uint32_t m) const;
 
  private:
-  friend class detail::slots::row_filler;
+  friend class slots::row_filler;
 
   static constexpr double infinite = std::numeric_limits<double>::infinity();
   static constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max() / 4;
@@ -102,7 +102,7 @@ class slot_table {
   const excess_bound* bound_;
   std::uint32_t slots_;
   std::uint32_t n_;
-  detail::tables::row_layout layout_;
+  row_layout layout_;
   std::vector<row> rows_{};
   std::vector<pool> pools_{};
   std::size_t most_lanes_ = widest;

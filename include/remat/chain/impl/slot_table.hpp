@@ -143,7 +143,7 @@ inline std::size_t row_filler::fill(std::uint32_t s, std::uint32_t t) {
   f.beside = s < t ? small(c.stages[t].gradient + c.stages[s - 1].transient) : std::uint32_t{0};
   f.base = 0;
   if (s < t && c.strict()) f.base = f.beside + (follows ? f.before[t - 1 - s].run : small(c.run_need(s, t - 1)));
-  f.most = table_->bound_->most(s, t);
+  f.most = table_->bound_->max_excess(s, t);
   f.spent = c.least_time(s);
   f.behind = s < t ? table_->bound_->made_behind(s + 1, t) : 0;
   f.end = table_->slots_;
@@ -331,22 +331,22 @@ REMAT_INLINE double* slot_table::pool::take(std::size_t count) {
 REMAT_INLINE fill_outcome slot_table::fill(run_clock& clock, std::int64_t max_bytes) {
   bytes_ = static_cast<std::int64_t>(layout_.rows() * sizeof(row));
   if (bytes() > max_bytes) return fill_outcome::too_large;
-  if (!detail::tables::make_rows(rows_, layout_.rows(), clock)) return fill_outcome::stopped;
+  if (!make_rows(rows_, layout_.rows(), clock)) return fill_outcome::stopped;
   pools_.resize(n_ + std::size_t{1});
   // A thread costs some 20 µs, a row a fraction of one for every hundred slots.
   const double work = static_cast<double>(rows()) * n_ * (slots_ + 64.0);
   const unsigned threads = std::clamp(clock.control().thread_count(), 1U, work < 2e7 ? 1 : n_ / 4 + 1);
-  std::vector<detail::slots::row_filler> fillers;
+  std::vector<slots::row_filler> fillers;
   for (unsigned k = 0; k < threads; ++k) fillers.emplace_back(*this);
-  const detail::slots::fill_function fill_row = detail::slots::widest_fill(most_lanes_);
-  return detail::tables::sweep_rows(
+  const slots::fill_function fill_row = slots::widest_fill(most_lanes_);
+  return sweep_rows(
       layout_, threads,
       [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
         const auto size = static_cast<std::int64_t>(fill_row(fillers[thread], s, t) * sizeof(double));
         return bytes_.fetch_add(size, std::memory_order_relaxed) + size > max_bytes ? fill_outcome::too_large
                                                                                     : fill_outcome::filled;
       },
-      detail::tables::fill_progress(clock, threads, rows()));
+      fill_progress(clock, threads, rows()));
 }
 
 REMAT_INLINE std::vector<chain_step> slot_table::steps(std::uint32_t m) const {
@@ -354,7 +354,7 @@ REMAT_INLINE std::vector<chain_step> slot_table::steps(std::uint32_t m) const {
     return slots < 0 || !layout_.stored(s, t) ? infinite
                                               : value(rows_[layout_.place(s, t)], static_cast<std::uint32_t>(slots));
   };
-  return detail::tables::traceback(*c_, *bound_, layout_, at).steps(m);
+  return traceback(*c_, *bound_, layout_, at).steps(m);
 }
 
 }  // namespace remat::detail

@@ -32,7 +32,7 @@ inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_c
     const std::vector<chain_step> steps = revolve_steps(stages.length(), slots);
     bool fits = false;
     for (const bool whole : {true, false}) {
-      schedule plan = schedule_computes(p.graph(), whole ? stages.expand_whole(steps) : stages.expand(steps));
+      schedule plan = schedule_computes(p.graph(), whole ? stages.expand(steps, true) : stages.expand(steps));
       if (check(p, plan).valid()) {
         accept(p, best, std::move(plan), revolve_solver::name);
         fits = true;

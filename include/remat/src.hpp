@@ -56,7 +56,6 @@
 #include "remat/method/impl/revolve.hpp"
 #include "remat/method/rockmate/impl/rockmate.hpp"
 #include "remat/method/rotor/impl/rotor.hpp"
-#include "remat/method/twremat/impl/separator_recursion.hpp"
 #include "remat/method/twremat/impl/twremat.hpp"
 #include "remat/mip/impl/branch_and_bound.hpp"
 #include "remat/mip/impl/child_process.hpp"

@@ -47,7 +47,7 @@ TEST_CASE("what no solve could use is refused, and the message names it") {
   check_refused(rockmate, {.max_stages = 0}, "max_stages");
   check_refused(rockmate, {.options_per_stage = 1}, "options_per_stage");
   check_refused(evict, {.keep = {static_cast<tensor_id>(1'000'000)}}, "1000000");
-  check_refused(exact, {.most_states = 0}, "most_states");
+  check_refused(exact, {.max_states = 0}, "max_states");
   check_refused(refined, {.gap = -1}, "gap");
   check_refused(automatic, {.gap = not_a_number}, "gap");
   check_refused(refined, {.starts = {schedule{{step::free(static_cast<tensor_id>(0))}}}}, "start");

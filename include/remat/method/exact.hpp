@@ -12,14 +12,14 @@ namespace remat {
 
 /// Options of `exact`.
 struct exact_options {
-  std::uint64_t most_states = 2'000'000;  ///< most states kept; each takes about 90 bytes and its bits
-  bool start_from_heuristic = true;       ///< run `evict` first; states that cannot beat its schedule are dropped
-  run_control run{};                      ///< Limits, seed, threads, progress.
+  std::uint64_t max_states = 2'000'000;  ///< most states kept; each takes about 90 bytes and its bits
+  bool start_from_heuristic = true;      ///< run `evict` first; states that cannot beat its schedule are dropped
+  run_control run{};                     ///< Limits, seed, threads, progress.
 
   /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
   template <class Self, class Visit>
   static void visit_options(Self& self, Visit&& visit) {
-    visit("most_states", self.most_states, "most states kept");
+    visit("max_states", self.max_states, "most states kept");
     visit("start_from_heuristic", self.start_from_heuristic, "run evict first");
   }
 };
@@ -47,19 +47,20 @@ struct exact_options {
 ///  5. a state whose cost and bound reach the incumbent's time is dropped.
 ///
 /// Graphs of ten operations take well under a millisecond; how much larger graphs can be depends on the budget.
-/// Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `most_states`, a limit of
-/// work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it returns the incumbent
+/// Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `max_states`, a limit of
+/// work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it returns the
+/// incumbent
 /// (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a quarter of what is left of
-/// the limits each. Deterministic but for a deadline. Throws `bad_argument` for a `most_states` of 0 or above 2³² − 2.
+/// the limits each. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2.
 /// Cancellation: polled at every state and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.
 ///
 ///     solution s = exact(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(5)}});
 struct exact_solver {
-  using options_type = exact_options;                      ///< The options of this solver.
-  static constexpr std::string_view name = "exact";        ///< The solver's name in tables and progress reports.
-  static constexpr std::uint32_t most_operations = 2'000;  ///< larger graphs get the bound and `evict` alone
+  using options_type = exact_options;                     ///< The options of this solver.
+  static constexpr std::string_view name = "exact";       ///< The solver's name in tables and progress reports.
+  static constexpr std::uint32_t max_operations = 2'000;  ///< larger graphs get the bound and `evict` alone
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const exact_options& options = {}) const;

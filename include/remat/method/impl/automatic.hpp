@@ -16,7 +16,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/chen.hpp"
-#include "remat/method/detail/solve_part.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/no_remat.hpp"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -14,17 +13,14 @@
 
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
-#include "remat/method/detail/solve_part.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace remat {
 
-namespace detail::exact_search {
+namespace detail::exact_solve {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -120,8 +116,8 @@ class backward_search {
       bound_ = std::max(bound_, std::min(top.total, limit_));
       if (top.total >= limit_) break;
       if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
-      clock.report({.stage = "search", .lower_bound = bound_, .done = table.size(), .total = options_.most_states});
-      if (table.size() >= options_.most_states) return stop_reason::work;
+      clock.report({.stage = "search", .lower_bound = bound_, .done = table.size(), .total = options_.max_states});
+      if (table.size() >= options_.max_states) return stop_reason::work;
       work_.assign(table.key(i), table.key(i) + key_words_);
       if (std::all_of(work_.begin(), work_.end(), [](std::uint64_t w) { return w == 0; })) {
         goal_ = i;
@@ -480,11 +476,11 @@ class backward_search {
   bool complete_ = false;
 };
 
-}  // namespace detail::exact_search
+}  // namespace detail::exact_solve
 
 REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
-  if (options.most_states == 0 || options.most_states >= detail::exact_search::none)
-    throw bad_argument("exact: most_states is " + std::to_string(options.most_states) +
+  if (options.max_states == 0 || options.max_states >= detail::exact_solve::none)
+    throw bad_argument("exact: max_states is " + std::to_string(options.max_states) +
                        "; it must be at least 1 and less than 2^32 - 1");
   run_clock clock(options.run, name);
   solution best;
@@ -500,10 +496,10 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
     if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
     stopped = clock.poll();
   }
-  if (stopped == stop_reason::none && !met() && p.graph().num_operations > most_operations) {
+  if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
     best.message = "too many operations for an exact search";
   } else if (stopped == stop_reason::none && !met()) {
-    detail::exact_search::backward_search search(p, options, best.time);
+    detail::exact_solve::backward_search search(p, options, best.time);
     stopped = search.run(clock, best.lower_bound);
     if (search.found()) accept(p, best, search.schedule_found(), name);
     if (search.complete())

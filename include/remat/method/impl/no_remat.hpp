@@ -3,20 +3,15 @@
 
 #include "remat/method/no_remat.hpp"
 
-#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/chain/chain.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/run.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/refine/least_peak.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat {
 

@@ -6,17 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/schedule/simplify.hpp"
 
 namespace remat {

@@ -3,21 +3,13 @@
 
 #include "remat/solver/frontier.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace remat {

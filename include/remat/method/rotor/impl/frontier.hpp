@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <utility>
 
-#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
 
 /// Rotor's dynamic program on a chain, for every budget at once.

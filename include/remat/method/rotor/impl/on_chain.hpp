@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 
-#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/solver/accept.hpp"
 

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <utility>
-#include <vector>
 
 #include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/solution.hpp"
 
 /// Rotor's dynamic program on the chains that a graph is cut into.
 namespace remat::detail::on_graph {

@@ -4,17 +4,13 @@
 #include "remat/method/rotor.hpp"
 
 #include <cmath>
-#include <cstddef>
-#include <limits>
 #include <string>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/rotor/impl/frontier.hpp"
 #include "remat/method/rotor/impl/on_chain.hpp"
 #include "remat/method/rotor/impl/on_graph.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat {
 

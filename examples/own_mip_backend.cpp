@@ -30,9 +30,9 @@ int main(int argc, char** arguments) {
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   std::atomic<int> calls = 0;
   remat::checkmate_options options;
-  options.good_enough = 0;
+  options.gap = 0;
   options.distance = 2;
-  options.run.work_limit = 20'000;
+  options.run.work_limit = 320'000;
   const remat::problem tight = p.with_budget(p.graph().baseline_peak / 5 * 4);
   const remat::solution s = remat::checkmate_with(counting_backend{&calls})(tight, options);
   std::cout << calls << " integer programs; " << to_string(s.status) << ", found by " << s.by << '\n';

@@ -49,7 +49,7 @@ int main(int argc, char** arguments) {
   }
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::solution own = half_solver{}(p.with_budget(p.graph().baseline_peak));
-  remat::automatic_options options{.further = {remat::automatic_part_of(half_solver{})}, .run = {.work_limit = 5'000}};
+  remat::automatic_options options{.further = {remat::automatic_part_of(half_solver{})}, .run = {.work_limit = 80'000}};
   const remat::solution both = remat::automatic(p.with_budget(p.graph().baseline_peak / 2), options);
   std::cout << own.by << ": " << to_string(own.status) << "; " << both.by << ": " << to_string(both.status) << '\n';
 }

@@ -29,7 +29,7 @@ int main(int argc, char** arguments) {
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
   const remat::problem tight = p.with_budget(p.graph().baseline_peak * 7 / 10);
   remat::hiremate_options options;
-  options.run.work_limit = 100'000;
+  options.run.work_limit = 1'600'000;
   options.rule = few_by_program;
   const remat::solution by_rule = remat::hiremate_with(remat::branch_and_bound)(tight, options);
   std::cout << "by your rule: " << to_string(by_rule.status) << ", found by " << by_rule.by << '\n';

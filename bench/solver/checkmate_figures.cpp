@@ -70,7 +70,7 @@ void measure(const arguments& a) {
   const problem whole = read_training_step(std::filesystem::path(a.graph)).instance;
   const problem p =
       whole.with_budget(static_cast<std::int64_t>(a.budget * static_cast<double>(whole.graph().baseline_peak)));
-  const solution own = checkmate(p, {.good_enough = 0, .run = {.time_limit = seconds(a.own)}});
+  const solution own = checkmate(p, {.gap = 0, .run = {.time_limit = seconds(a.own)}});
   const double at_most = own.plan ? own.time : std::numeric_limits<double>::infinity();
   const rerun_limits limits(p, at_most);
   const turnaround_result bound = turnaround_bound(p);

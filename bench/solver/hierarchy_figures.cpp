@@ -293,7 +293,7 @@ void on_random_graphs(std::uint64_t count) {
         free.with_budget(static_cast<std::int64_t>(part * static_cast<double>(free.graph().baseline_peak)));
     checkmate_options form;
     form.run.time_limit = std::chrono::seconds(5);
-    form.good_enough = 0;
+    form.gap = 0;
     const solution best = checkmate(p, form);
     if (!best.plan) continue;
     if (best.time <= p.graph().needed_time * (1 + 1e-12)) continue;  // nothing to decide

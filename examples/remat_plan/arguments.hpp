@@ -16,10 +16,10 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/schedule/streams.hpp"
 
@@ -41,10 +41,11 @@ struct arguments {
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
   std::uint64_t work_limit = remat::run_control::no_work_limit;
   std::uint64_t seed = 0;
-  unsigned threads = 1;
+  unsigned threads = 0;
   std::optional<std::uint32_t> slots{};
-  std::optional<double> gap{};          ///< of auto
-  bool improve = false;                 ///< the named solvers get the help of the others
+  std::optional<double> gap{};  ///< of auto
+  bool improve = false;         ///< the named solvers get the help of the others
+  remat::preset preset = remat::preset::balanced;
   std::vector<std::string> settings{};  ///< SOLVER.NAME=VALUE
   bool list_options = false;
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
@@ -109,7 +110,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
 
 /// Options as they were written.
 struct option_texts {
-  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind, gap;
+  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind, gap, preset;
 };
 
 inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
@@ -130,11 +131,13 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   option("--cost", out.cost, "SPEC",
          "measured, roofline[:flops=156e12,bandwidth=1.555e12,latency=4e-6], flops, linear:flops=0.1,bytes=1, unit");
   option("--seconds", texts.seconds, "S", "Wall clock of each solve, 10 by default");
-  option("--threads", texts.threads, "N", "Threads of each solve, by default one for each processor");
+  option("--threads", texts.threads, "N", "Threads of each solve; 0, the default: one for each processor");
   option("--max-overhead", texts.overhead, "X",
          "In place of a budget: the least memory whose time is at most 1 + X times the baseline's");
   option("--bind", texts.bind, "peak|arena",
          "What the budget binds: the peak (the default) or the arena, alignment and fragmentation included");
+  option("--preset", texts.preset, "fast|balanced|paper",
+         "Options of all solvers: less effort, the defaults, or each method as its paper has it (--list-options)");
   option("--slots", texts.slots, "N", "rotor, rockmate: count memory in N slots");
   option("--gap", texts.gap, "G",
          "auto: end when the schedule is proven to be within G of the least time, 0.001 by default");
@@ -202,11 +205,16 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
   }
   if (given("--seed"))
     out.seed = whole<std::uint64_t>("--seed", texts.seed, 0, std::numeric_limits<std::uint64_t>::max());
-  out.threads = std::max(1U, std::thread::hardware_concurrency());
-  if (given("--threads")) out.threads = whole<unsigned>("--threads", texts.threads, 1, 1024);
+  if (given("--threads")) out.threads = whole<unsigned>("--threads", texts.threads, 0, 1024);
   if (given("--streams"))
     out.streams = whole<std::uint32_t>("--streams", texts.streams, 1, remat::stream_options::max_streams);
   if (given("--gap")) out.gap = real("--gap", texts.gap, "a number from 0, such as 0.01 for 1 % of the least time");
+  if (given("--preset")) {
+    const auto& all = remat::enum_names<remat::preset>::all;
+    const auto named = std::find_if(all.begin(), all.end(), [&](const auto& p) { return p.second == texts.preset; });
+    if (named == all.end()) throw usage_error("--preset " + texts.preset + ": expected fast, balanced or paper");
+    out.preset = named->first;
+  }
   if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", texts.slots, 1, 10'000'000);
   if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
   if (given("--out")) check_writable("--out", out.out);

@@ -88,7 +88,7 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
   if (args.improve)
     throw usage_error("--improve: " + args.graph + " is a chain, whose schedules are not refined; leave it out");
-  remat::rotor_options rotor;
+  auto rotor = remat::preset_options<remat::rotor_options>(args.preset);
   if (args.slots) {
     rotor.form = remat::rotor_form::slots;
     rotor.slots = *args.slots;
@@ -99,7 +99,7 @@ void read_chain(input& in, const remat::json_document& document, const arguments
 
 /// The options of the solvers of training graphs, as the arguments say. The most special argument counts.
 graph_solver_options read_graph_options(const arguments& args) {
-  graph_solver_options options;
+  graph_solver_options options(args.preset);
   if (args.slots) options.rotor.slots = options.rockmate.slots = *args.slots;
   if (args.gap) options.automatic.gap = *args.gap;
   if (args.improve)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -94,7 +95,8 @@ template <class Solver>
   return {std::string(Solver::name), solve, {}, false};  // each budget alone: comparable with other programs
 }
 
-/// The options with which the program runs its solvers of training graphs, unless `--option` says otherwise.
+/// The options with which the program runs its solvers of training graphs, unless `--option` says otherwise: those of
+/// a preset, and the program's own gap.
 struct graph_solver_options {
   remat::no_remat_options no_remat{};
   remat::chen_sqrt_options chen_sqrt{};
@@ -108,14 +110,16 @@ struct graph_solver_options {
   remat::checkmate_options checkmate{};
   remat::automatic_options automatic{};
 
-  graph_solver_options() {
+  explicit graph_solver_options(remat::preset values = remat::preset::balanced) {
+    each([&](std::string_view, auto& options) {
+      options = remat::preset_options<std::remove_reference_t<decltype(options)>>(values);
+    });
     rockmate.cache = remat::make_way_cache();  // for all budgets
     hiremate.cache = rockmate.cache;
 #ifndef REMAT_HAVE_CBC
     hiremate.most_columns = 300;  // the library's own branch and bound is for small programs
 #endif
-    twremat.attempts = 100;  // more than the default on large graphs; --seconds or --work ends it
-    automatic.gap = 0.001;
+    automatic.gap = std::max(automatic.gap, 0.001);
   }
 
   /// Calls `action(solver, options)` for the options of each solver.
@@ -138,8 +142,8 @@ struct graph_solver_options {
 };
 
 /// All solvers for a training graph.
-[[nodiscard]] inline std::vector<named_solver> graph_solvers(const remat::problem& p,
-                                                             const graph_solver_options& options = {}) {
+[[nodiscard]] inline std::vector<named_solver> graph_solvers(
+    const remat::problem& p, const graph_solver_options& options = graph_solver_options()) {
   // The listed order if it fits, else the order of least peak.
   const auto best_order = [given = options.no_remat](const remat::problem& within, const remat::run_control& run) {
     remat::no_remat_options options = given;
@@ -151,21 +155,13 @@ struct graph_solver_options {
     }
     return s;
   };
-  // Under a limit of work, random passes go on until the work is spent.
-  const auto evict_within_work = [given = options.evict](const remat::problem& within, const remat::run_control& run) {
-    remat::evict_options options = given;
-    options.run = run;
-    if (options.random_passes == 0 && run.work_limit != remat::run_control::no_work_limit)
-      options.random_passes = std::numeric_limits<std::uint64_t>::max();
-    return remat::evict(within, options);
-  };
   return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
           on_graph(remat::chen_greedy, p, options.chen_greedy),
           on_graph(remat::revolve, p, options.revolve),
           on_graph(remat::rotor, p, options.rotor),
           on_graph(remat::rockmate, p, options.rockmate),
-          on_graph_by(remat::evict_solver::name, p, evict_within_work),
+          on_graph(remat::evict, p, options.evict),
           on_graph(remat::twremat, p, options.twremat),
 #ifdef REMAT_HAVE_CBC
           on_graph(remat::hiremate, p, options.hiremate),

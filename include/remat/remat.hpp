@@ -8,6 +8,7 @@
 #include "remat/chain/chain.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/cost/concepts.hpp"
 #include "remat/cost/models.hpp"

@@ -293,7 +293,8 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--seconds", "nan"}, "--seconds"},
       {{toy, "--budget", "0.5", "--seconds", "inf"}, "--seconds"},
       {{toy, "--budget", "0.5", "--seconds", "5s"}, "--seconds"},
-      {{toy, "--budget", "0.5", "--threads", "0"}, "--threads"},
+      {{toy, "--budget", "0.5", "--threads", "-1"}, "--threads"},
+      {{toy, "--budget", "0.5", "--preset", "slow"}, "balanced"},
       {{toy, "--budget", "0.5", "--threads", "1.5"}, "--threads"},
       {{toy, "--budget", "0.5", "--seed", "-1"}, "--seed"},
       {{toy, "--budget", "0.5", "--work", "0"}, "--work"},
@@ -305,9 +306,10 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--option", "rotor"}, "SOLVER.NAME=VALUE"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slot=9"}, "max_stages"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=many"}, "whole number"},
-      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.form=round"}, "slots or exact or automatic"},
+      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=0"}, "at least 1"},
+      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.form=round"}, "slots, exact or automatic"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--option", "evict.insist=maybe"}, "true or false"},
-      {{toy, "--budget", "0.5", "--solver", "chen_sqrt", "--option", "chen_sqrt.sizes=3"}, "it has none"},
+      {{toy, "--budget", "0.5", "--solver", "chen_sqrt", "--option", "chen_sqrt.sizes=3"}, "has none"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--option", "rotor.slots=9"}, "rotor"},
       {{toy, "--budget", "0.5", "--option", "auto.gap=inf"}, "a number"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--improve"}, "rotor"},
@@ -375,7 +377,8 @@ TEST_CASE("--list-options names every option, its default and its type; --option
   const result list = run({"--list-options"});
   CHECK(list.status == 0);
   CHECK(list.err.empty());
-  for (const char* name : {"rotor.slots", "hiremate.max_group", "evict.random_passes", "auto.gap", "twremat.attempts"})
+  for (const char* name :
+       {"fast", "paper", "rotor.slots", "hiremate.max_group", "evict.random_passes", "auto.gap", "twremat.attempts"})
     CHECK(list.out.find(name) != std::string::npos);
   const auto time = [](const std::vector<std::string>& more) {
     std::vector<std::string> args{unet, "--budget", "0.5", "--solver", "rotor", "--work", "400000", "--json"};
@@ -387,6 +390,11 @@ TEST_CASE("--list-options names every option, its default and its type; --option
   const double table = time({});
   CHECK(time({"--option", "rotor.slots=20"}) >= table);
   CHECK(time({"--option", "rotor.retain_rounds=3"}) <= table);
+  CHECK(time({"--preset", "balanced", "--threads", "0"}) == table);
+  CHECK(time({"--preset", "fast"}) ==
+        time({"--option", "rotor.slots=100", "--option", "rotor.max_stages=50", "--option", "rotor.candidates=8"}));
+  CHECK(time({"--preset", "fast", "--option", "rotor.slots=500", "--option", "rotor.max_stages=150", "--option",
+              "rotor.candidates=64"}) == table);
   // The last of several counts, and --option before --slots.
   CHECK(time({"--option", "rotor.slots=20", "--option", "rotor.slots=500", "--slots", "30"}) == time({}));
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-// Law: options out of range are refused with `bad_argument` and a message that names the option; 0 threads means 1.
+// Law: options out of range are refused with `bad_argument` and a message that names the option; 0 threads are one for
+// each processor.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "laws/solvers.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/option.hpp"
 #include "support/data.hpp"
 
 using namespace remat;
@@ -16,8 +19,6 @@ using namespace remat::detail;
 using namespace remat::test;
 
 namespace {
-
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 /// `solver` refuses `options` with a message that contains `field`.
 template <class Solver>
@@ -35,35 +36,60 @@ void check_refused(const Solver& solver, const typename Solver::options_type& op
   CHECK_MESSAGE(message.find(field) != std::string::npos, "the message: ", message);
 }
 
-}  // namespace
-
-TEST_CASE("what no solve could use is refused, and the message names it") {
-  check_refused(chen_greedy, {.sizes = 0}, "sizes");
-  check_refused(revolve, {.max_stages = 0}, "max_stages");
-  check_refused(rotor, {.slots = 0}, "slots");
-  check_refused(rotor, {.max_stages = 0}, "max_stages");
-  check_refused(rotor, {.table_bytes = -1}, "table_bytes");
-  check_refused(rockmate, {.slots = 0}, "slots");
-  check_refused(rockmate, {.max_stages = 0}, "max_stages");
-  check_refused(rockmate, {.options_per_stage = 1}, "options_per_stage");
-  check_refused(evict, {.keep = {static_cast<tensor_id>(1'000'000)}}, "1000000");
-  check_refused(exact, {.max_states = 0}, "max_states");
-  check_refused(refined, {.gap = -1}, "gap");
-  check_refused(automatic, {.gap = not_a_number}, "gap");
-  check_refused(refined, {.starts = {schedule{{step::free(static_cast<tensor_id>(0))}}}}, "start");
-  check_refused(twremat, {.tree = tree_decomposition{}}, "tree");
-  check_refused(checkmate_own, {.good_enough = not_a_number}, "good_enough");
-  check_refused(checkmate_own, {.units = 0}, "units");
-  check_refused(checkmate_own, {.most_columns = not_a_number}, "most_columns");
-  check_refused(checkmate, {.good_enough = -1}, "good_enough");
-  check_refused(hiremate_own, {.hierarchy = operation_hierarchy{}}, "hierarchy");
-  check_refused(hiremate_own, {.max_group = 1}, "max_group");
-  check_refused(hiremate_own, {.max_top = 0}, "max_top");
-  check_refused(hiremate_own, {.good_enough = not_a_number}, "good_enough");
-  check_refused(hiremate, {.most_columns = -1}, "most_columns");
+/// `solver` refuses each value just out of the range of a record, and NaN.
+template <class Solver>
+std::size_t check_ranges(const Solver& solver) {
+  using options = typename Solver::options_type;
+  std::size_t tried = 0;
+  for_each_option<options>([&](const auto& o) {
+    using value = typename std::remove_cvref_t<decltype(o)>::value_type;
+    const auto refuse = [&](value wrong) {
+      options changed;
+      changed.*o.field = wrong;
+      check_refused(solver, changed, std::string(o.name) + " is " + option_text(wrong) + "; expected ");
+      ++tried;
+    };
+    if constexpr (std::is_floating_point_v<value>) {
+      refuse(std::numeric_limits<value>::quiet_NaN());
+      if (std::isfinite(o.least)) refuse(std::nextafter(o.least, -std::numeric_limits<value>::infinity()));
+      if (std::isfinite(o.greatest)) refuse(std::nextafter(o.greatest, std::numeric_limits<value>::infinity()));
+    } else if constexpr (std::is_integral_v<value> && !std::is_same_v<value, bool>) {
+      if (o.least != std::numeric_limits<value>::min()) refuse(static_cast<value>(o.least - 1));
+      if (o.greatest != std::numeric_limits<value>::max()) refuse(static_cast<value>(o.greatest + 1));
+    } else if constexpr (std::is_enum_v<value>) {
+      refuse(static_cast<value>(99));
+    }
+  });
+  return tried;
 }
 
-TEST_CASE("zero threads are one thread") {
+}  // namespace
+
+TEST_CASE("values out of the ranges of the records are refused, and the message names them") {
+  CHECK(check_ranges(no_remat) == 0);
+  CHECK(check_ranges(chen_greedy) == 1);
+  CHECK(check_ranges(revolve) == 1);
+  CHECK(check_ranges(evict) == 0);
+  CHECK(check_ranges(exact) == 2);
+  CHECK(check_ranges(refined) == 2);
+  CHECK(check_ranges(rotor) == 5);
+  CHECK(check_ranges(rockmate) == 5);
+  CHECK(check_ranges(twremat) == 1);
+  CHECK(check_ranges(checkmate_own) == 8);
+  CHECK(check_ranges(checkmate) == 8);
+  CHECK(check_ranges(hiremate_own) == 12);
+  CHECK(check_ranges(hiremate) == 12);
+  CHECK(check_ranges(automatic) == 2);
+}
+
+TEST_CASE("what no solve could use is refused, and the message names it") {
+  check_refused(evict, {.keep = {static_cast<tensor_id>(1'000'000)}}, "1000000");
+  check_refused(refined, {.starts = {schedule{{step::free(static_cast<tensor_id>(0))}}}}, "start");
+  check_refused(twremat, {.tree = tree_decomposition{}}, "tree");
+  check_refused(hiremate_own, {.hierarchy = operation_hierarchy{}}, "hierarchy");
+}
+
+TEST_CASE("zero threads are one for each processor, and the answer is the same") {
   const problem p = within(bundled_problem("unet5-b16-256"), 0.6);
   for (const law_solver& solver : all_solvers()) {
     CAPTURE(solver.name);

@@ -254,9 +254,9 @@ TEST_CASE("an arena that is enough ends the search, and proves nothing") {
     options.run.work_limit = 1;
     const memory_plan first = plan_memory(all, options);
     options.run.work_limit = 2'000'000;
-    options.enough = first.arena_bytes;
+    options.target_bytes = first.arena_bytes;
     const memory_plan same = checked(all, options);
-    CHECK(same.arena_bytes <= options.enough);
+    CHECK(same.arena_bytes <= options.target_bytes);
     CHECK(same.statistics.moves == 0);
     CHECK(same.optimal == (same.arena_bytes == same.lower_bound));
   }
@@ -286,7 +286,7 @@ TEST_CASE("a capacity below the load is impossible without a search, and a negat
   const auto all = random_intervals(5, 3000, 2000, 1000);
   memory_plan_options options;
   options.alignment = 1;
-  options.enough = -3;  // ignored
+  options.target_bytes = -3;  // ignored
   const memory_fit fit = fit_memory(all, largest_load(all, 1) - 1, options);
   CHECK(fit.status == memory_fit_status::impossible);
   CHECK(fit.plan.statistics.moves + fit.plan.statistics.nodes == 0);
@@ -354,9 +354,9 @@ TEST_CASE("unusable intervals are refused, each with what is wrong") {
   wrong({{0, 1, largest}, {5, 6, 1}}, 1, "interval 1: the rounded sizes");
   wrong({{0, 1, largest}}, 256, "interval 0: the rounded sizes");
   memory_plan_options negative;
-  negative.enough = -1;
+  negative.target_bytes = -1;
   CHECK_THROWS_WITH_AS((void)plan_memory(std::vector<interval>{{0, 1, 1}}, negative),
-                       "enough is -1 bytes; it must not be negative", bad_argument);
+                       "target_bytes is -1; expected at least 0", bad_argument);
   memory_plan_options options;
   options.alignment = 1;
   CHECK(plan_memory(std::vector<interval>{{0, 1, largest}}, options).arena_bytes == largest);
@@ -400,7 +400,7 @@ TEST_CASE("without a limit the work ends where the arena is near the bound") {
     if (plan.optimal) continue;
     CHECK(plan.statistics.stopped == stop_reason::work);
     CHECK(plan.statistics.work >= memory_plan_options::default_work);
-    const bool close = plan.arena_bytes <= plan.lower_bound + plan.lower_bound / memory_plan_options::near_enough;
+    const bool close = plan.arena_bytes <= plan.lower_bound + plan.lower_bound / memory_plan_options::near_bound;
     CHECK((close || plan.statistics.work >= memory_plan_options::further_work));
     ++(close ? near : far);
   }

@@ -60,7 +60,7 @@ TEST_CASE("random graphs: CBC says of the integer program what the own branch an
 TEST_CASE("fno1d by the program alone: the relaxation, its rounding and a near program, the same every time") {
   const problem p = bundled("rk/fno1d", 0.6);
   const double baseline = p.graph().baseline_time;
-  const checkmate_options options{.good_enough = 0.006, .run = {.work_limit = 6'400'000, .seed = 5}};
+  const checkmate_options options{.gap = 0.006, .run = {.work_limit = 6'400'000, .seed = 5}};
   const solution s = checkmate(p, options), again = checkmate(p, options);
   test::check_answer(p, s);
   REQUIRE(s.has_schedule());
@@ -111,7 +111,7 @@ TEST_CASE("stops within the promised time") {
   const problem p = bundled("rk/unet", 0.5);
   for (const int ms : {1, 50, 400, 1500}) {
     const auto start = std::chrono::steady_clock::now();
-    const solution s = checkmate(p, {.good_enough = 0, .run = {.time_limit = std::chrono::milliseconds(ms)}});
+    const solution s = checkmate(p, {.gap = 0, .run = {.time_limit = std::chrono::milliseconds(ms)}});
     CHECK(seconds_since(start) < ms / 1000.0 + 1);
     test::check_answer(p, s);
   }
@@ -124,7 +124,7 @@ TEST_CASE("stops within the promised time") {
     source.request_stop();
   });
   const auto start = std::chrono::steady_clock::now();
-  const solution s = checkmate(p, {.good_enough = 0, .run = run});
+  const solution s = checkmate(p, {.gap = 0, .run = run});
   other.join();
   CHECK(seconds_since(start) < 1.6);
   test::check_answer(p, s);

@@ -56,7 +56,7 @@ problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
   return free.with_budget(low + (free.graph().baseline_peak - low) / 3);
 }
 
-/// A backend that finds nothing, and notes the moves that its searches might have taken.
+/// A backend that finds nothing, and notes the work that its searches take.
 struct idle_backend {
   static constexpr std::string_view name = "idle";
   struct searches {
@@ -65,13 +65,14 @@ struct idle_backend {
   searches* noted = nullptr;
 
   [[nodiscard]] mip_result solve(const mip_model& m, const mip_options& options) const {
-    const std::uint64_t price = std::clamp<std::uint64_t>(m.num_terms() / 75, 1, checkmate_moves_per_node);
     bool whole_numbers = false;
     for (std::size_t j = 0; j < m.num_columns(); ++j) whole_numbers = whole_numbers || m.is_integer(j);
     const bool is_near = options.max_nodes != mip_options::no_node_limit;
-    (is_near ? noted->near : whole_numbers ? noted->whole : noted->relaxed) += price * options.run.work_limit;
+    (is_near ? noted->near : whole_numbers ? noted->whole : noted->relaxed) += options.run.work_limit;
     noted->near_programs += is_near;
-    return {};
+    mip_result nothing;
+    nothing.work = options.run.work_limit;
+    return nothing;
   }
 };
 static_assert(mip_backend<idle_backend>);
@@ -105,7 +106,7 @@ TEST_CASE("random graphs: relaxation, rounding and optimum are in order, and the
     if (least.status != mip_status::optimal || program.decisions() == 0) continue;
     ++looked;
     // Rounding alone, then everything.
-    const solution s = checkmate_own(p, {.good_enough = 0});
+    const solution s = checkmate_own(p, {.gap = 0});
     INFO("seed ", seed, ": ", s.message);
     test::check_answer(p, s);
     const figures& own = s.statistics.own;
@@ -148,21 +149,21 @@ TEST_CASE("a pure answer is the method's own, a start is said, and improvement s
   std::size_t found = 0, started = 0, warmed = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const problem p = small(seed + 70000);
-    const solution s = checkmate_own(p, {.good_enough = 0, .run = {.work_limit = 24'000}});
+    const solution s = checkmate_own(p, {.gap = 0, .run = {.work_limit = 24'000}});
     INFO("seed ", seed, ": ", s.message, " by ", s.by);
     test::check_answer(p, s);
     if (!s.plan) continue;
     ++found;
     CHECK(is_own(s.by));
-    const solution t = checkmate_own(p, {.starts = {*s.plan}, .good_enough = 0, .run = {.work_limit = 24'000}});
+    const solution t = checkmate_own(p, {.starts = {*s.plan}, .gap = 0, .run = {.work_limit = 24'000}});
     CHECK(t.time <= s.time);
     CHECK((t.by == "checkmate/start" || is_own(t.by)));
     started += t.by == "checkmate/start";
-    const solution w = checkmate_own(p, {.warm_start = true, .good_enough = 0, .run = {.work_limit = 24'000}});
+    const solution w = checkmate_own(p, {.warm_start = true, .gap = 0, .run = {.work_limit = 24'000}});
     test::check_answer(p, w);
     CHECK((w.by.rfind("checkmate/start/", 0) == 0 || is_own(w.by)));
     warmed += w.by.rfind("checkmate/start/", 0) == 0;
-    const solution i = checkmate_own(p, {.improve = true, .good_enough = 0, .run = {.work_limit = 24'000}});
+    const solution i = checkmate_own(p, {.improve = true, .gap = 0, .run = {.work_limit = 24'000}});
     test::check_answer(p, i);
     if (i.by.rfind("checkmate/refined", 0) == 0 && i.statistics.own.find<std::string>("own_by"))
       CHECK(*i.statistics.own.find<double>("own_time") >= i.time);
@@ -188,7 +189,7 @@ TEST_CASE("a start that runs an operation again after all first runs is taken") 
   plan.free(b);
   plan.compute(first);
   const problem p = problem(g, unit_cost{}).with_budget(2);
-  const solution s = checkmate_own(p, {.starts = {plan}, .good_enough = 0});
+  const solution s = checkmate_own(p, {.starts = {plan}, .gap = 0});
   test::check_answer(p, s);
   REQUIRE(s.has_schedule());
   CHECK(s.by == "checkmate/start");
@@ -198,15 +199,15 @@ TEST_CASE("the paper's method alone: rounding and the whole program") {
   std::size_t found = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const problem p = small(seed + 70000);
-    const solution s = checkmate_own(
-        p, {.good_enough = 0, .moments = 0, .distance = 0, .windows = false, .run = {.work_limit = 24'000}});
+    const solution s =
+        checkmate_own(p, {.gap = 0, .moments = 0, .distance = 0, .windows = false, .run = {.work_limit = 24'000}});
     test::check_answer(p, s);
     CHECK_FALSE(s.statistics.own.find<figures::group_list>("near"));
     CHECK_FALSE(s.statistics.own.find<std::int64_t>("window_programs"));
     if (s.plan) CHECK((s.by == "checkmate/rounding" || s.by == "checkmate/program"));
     found += s.has_schedule();
-    const solution none = checkmate_own(
-        p, {.good_enough = 0, .allowances = 0, .distance = 0, .windows = false, .run = {.work_limit = 24'000}});
+    const solution none =
+        checkmate_own(p, {.gap = 0, .allowances = 0, .distance = 0, .windows = false, .run = {.work_limit = 24'000}});
     CHECK_FALSE(none.statistics.own.find<std::int64_t>("rounding_tries"));
     if (none.plan) CHECK(none.by == "checkmate/program");
   }
@@ -217,7 +218,7 @@ TEST_CASE("a backend that lies: no invalid schedule, and neither optimal nor inf
   const problem p = at(bundled("rk/fno1d"), 0.3);
   for (const mip_status says : {mip_status::optimal, mip_status::infeasible, mip_status::failed}) {
     const solution s = checkmate_with(test::lying_backend{says})(
-        p, {.good_enough = 0, .random_roundings = 5, .distance = 3, .run = {.work_limit = 800'000}});
+        p, {.gap = 0, .random_roundings = 5, .distance = 3, .run = {.work_limit = 800'000}});
     test::check_answer(p, s);
     CHECK(s.message.find("integer program") == 0);
     CHECK(s.status != solve_status::optimal);
@@ -233,8 +234,8 @@ TEST_CASE("the steps keep their shares of a work limit") {
   const problem p = at(bundled("rk/fno1d"), 0.6);
   constexpr std::uint64_t limit = 100'000;
   idle_backend::searches searches;
-  const solution s = checkmate_with(idle_backend{&searches})(
-      p, {.good_enough = 0, .window_nodes = limit, .run = {.work_limit = limit}});
+  const solution s =
+      checkmate_with(idle_backend{&searches})(p, {.gap = 0, .window_nodes = limit, .run = {.work_limit = limit}});
   CHECK_FALSE(s.has_schedule());
   CHECK(searches.near_programs > 3);
   CHECK(searches.relaxed > 0);
@@ -250,7 +251,7 @@ TEST_CASE("a start over the budget is ignored, an illegal one is refused, with i
   REQUIRE(over);
   REQUIRE(check(p, *over).what == violation::over_budget);
   for (const bool improve : {false, true}) {
-    checkmate_options options{.starts = {*over}, .improve = improve, .good_enough = 0, .run = {.work_limit = 24'000}};
+    checkmate_options options{.starts = {*over}, .improve = improve, .gap = 0, .run = {.work_limit = 24'000}};
     const solution s = checkmate_own(p, options);
     test::check_answer(p, s);
     CHECK(s.by != "checkmate/start");
@@ -266,17 +267,17 @@ TEST_CASE("limits, a model that is too large, the same answer every time") {
   source.request_stop();
   CHECK(checkmate_own(p, {.run = {.stop = source.get_token()}}).status == solve_status::cancelled);
   CHECK(checkmate_own(p, {.run = {.time_limit = std::chrono::nanoseconds(0)}}).status == solve_status::timeout);
-  const solution large = checkmate_own(p, {.good_enough = 0, .most_columns = 1000, .run = {.work_limit = 16'000}});
+  const solution large = checkmate_own(p, {.gap = 0, .most_columns = 1000, .run = {.work_limit = 16'000}});
   CHECK(*large.statistics.own.find<std::string>("program_ending") == "too large");
   CHECK(large.message.find("more than most_columns") != std::string::npos);
-  const solution larger = checkmate_own(p, {.good_enough = 0, .most_columns = 10, .run = {.work_limit = 16'000}});
+  const solution larger = checkmate_own(p, {.gap = 0, .most_columns = 10, .run = {.work_limit = 16'000}});
   const figures::group_list* near = larger.statistics.own.find<figures::group_list>("near");
   REQUIRE(near);
   REQUIRE(near->size() == 1);
   CHECK(*near->front().find<std::string>("ending") == "too large");
   CHECK(near->front().find<std::int64_t>("nodes") == nullptr);
   const problem q = middling(63001);
-  const checkmate_options options{.good_enough = 0, .run = {.work_limit = 32'000, .seed = 3}};
+  const checkmate_options options{.gap = 0, .run = {.work_limit = 32'000, .seed = 3}};
   const solution a = checkmate_own(q, options), b = checkmate_own(q, options);
   CHECK(a.has_schedule());
   CHECK(a.plan == b.plan);
@@ -287,7 +288,7 @@ TEST_CASE("limits, a model that is too large, the same answer every time") {
 
 TEST_CASE("the same answer with one thread and two, progress on the caller's thread, bad options are refused") {
   const problem p = middling(63001);
-  checkmate_options options{.good_enough = 0, .run = {.work_limit = 48'000, .seed = 2}};
+  checkmate_options options{.gap = 0, .run = {.work_limit = 48'000, .seed = 2}};
   const std::thread::id caller = std::this_thread::get_id();
   int reports = 0;
   options.run.on_progress = [&](const progress& news) {
@@ -300,8 +301,8 @@ TEST_CASE("the same answer with one thread and two, progress on the caller's thr
   const solution two = checkmate_own(p, options);
   CHECK(one.plan == two.plan);
   CHECK(reports > 0);
-  CHECK_THROWS_AS((void)checkmate_own(p, {.good_enough = std::nan("")}), bad_argument);
-  CHECK_THROWS_AS((void)checkmate_own(p, {.good_enough = -1}), bad_argument);
+  CHECK_THROWS_AS((void)checkmate_own(p, {.gap = std::nan("")}), bad_argument);
+  CHECK_THROWS_AS((void)checkmate_own(p, {.gap = -1}), bad_argument);
   CHECK_THROWS_AS((void)checkmate_own(p, {.units = 0}), bad_argument);
   CHECK_THROWS_AS((void)checkmate_own(p, {.most_columns = -1}), bad_argument);
   CHECK_THROWS_AS((void)checkmate_own(p, {.allowance_step = 1}), bad_argument);

@@ -134,7 +134,7 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
     hiremate_options options = limited(300);
     options.max_group = 4;
     options.max_top = 4;
-    options.good_enough = 0;
+    options.gap = 0;
     if (seed % 3 == 0) options.hierarchy = d.hierarchy;
     const bool is_mixed = d.mixed_sums();
     const solution s = hiremate_own(p, options);
@@ -180,7 +180,7 @@ TEST_CASE("a limit on work: the same answer for any number of threads, every tim
     const problem p = bundled(name, 60);
     hiremate_options options = limited(3000);
     options.moves = 20;
-    options.good_enough = 0;
+    options.gap = 0;
     options.run.seed = 5;
     const solution first = hiremate_own(p, options);
     test::check_answer(p, first);
@@ -247,8 +247,7 @@ TEST_CASE("options out of range are refused") {
   };
   refused([](hiremate_options& o) { o.max_group = 1; }, "hiremate: max_group is 1; it must be at least 2");
   refused([](hiremate_options& o) { o.max_top = 0; }, "hiremate: max_top is 0; it must be at least 1");
-  refused([](hiremate_options& o) { o.good_enough = -1; },
-          "hiremate: good_enough is -1.000000; it must not be negative");
+  refused([](hiremate_options& o) { o.gap = -1; }, "hiremate: gap is -1.000000; it must not be negative");
   refused([](hiremate_options& o) { o.most_columns = std::numeric_limits<double>::quiet_NaN(); },
           "hiremate: most_columns is nan; it must not be negative");
   refused([](hiremate_options& o) { o.slots = 0; }, "hiremate: slots is 0; it must be from 1 to 16777216");
@@ -277,7 +276,7 @@ TEST_CASE("figures of each level; a given hierarchy; like groups are solved once
   const problem p = bundled("gpt2-small-b8-s1024", 70);
   hiremate_options options = limited(run_control::no_work_limit);
   options.moves = options.chain_moves = 10;
-  options.good_enough = 0;
+  options.gap = 0;
   options.top_solver = hiremate_top::search_level;
   options.hierarchy = partition_at_repeats(p.graph());
   options.cache = make_way_cache();
@@ -316,7 +315,7 @@ TEST_CASE("each top solver alone, and each partition: `by` names it, and no othe
       {hiremate_top::rotor, "chain"}, {hiremate_top::search_level, "search_level"}, {hiremate_top::h_ilp, "h_ilp"}};
   for (const auto& [top, part] : tops) {
     hiremate_options options = limited(200'000);
-    options.good_enough = 0;
+    options.gap = 0;
     options.most_columns = 6000;
     options.nodes = 3;
     options.top_solver = top;
@@ -338,7 +337,7 @@ TEST_CASE("each top solver alone, and each partition: `by` names it, and no othe
 TEST_CASE("a rule of the user's chooses the methods of sub-graphs") {
   const problem p = bundled("rk/gpt2-like", 60);
   hiremate_options options = limited(30'000);
-  options.good_enough = 0;
+  options.gap = 0;
   options.top_solver = hiremate_top::search_level;
   options.partition = hiremate_partition::h_partition;
   std::size_t asked = 0, large = 0;
@@ -371,7 +370,7 @@ TEST_CASE("a rule of the user's chooses the methods of sub-graphs") {
 TEST_CASE("integer programs below the top level; the refused ones are counted and reported") {
   const problem p = bundled("rk/fno1d", 60);
   hiremate_options options = limited(run_control::no_work_limit);
-  options.good_enough = 0;
+  options.gap = 0;
   options.nodes = 1;
   options.most_columns = 400;
   options.max_group = 6;
@@ -391,7 +390,7 @@ TEST_CASE("integer programs below the top level; the refused ones are counted an
 TEST_CASE("chains that are not begun are counted and reported") {
   const problem p = bundled("rk/mixer", 50);
   hiremate_options options = limited(run_control::no_work_limit);
-  options.good_enough = 0;
+  options.gap = 0;
   options.top_solver = hiremate_top::rotor;
   options.partition = hiremate_partition::levels;
   options.chain_effort = 0;

@@ -48,7 +48,7 @@ TEST_CASE("improve begins without a schedule, too, and obeys the limits") {
   CHECK_FALSE(s.statistics.own.find<double>("own_time"));
   if (s.plan) CHECK(s.by.rfind("mine/refined/", 0) == 0);
 
-  clock.work(1000);
+  clock.work(16'000);
   solution none;
   CHECK(detail::improve(p, none, {}, clock, "mine") == stop_reason::work);
   CHECK_FALSE(none.plan);
@@ -59,7 +59,7 @@ TEST_CASE("the frame: the listed order first, then the method within its share, 
   std::size_t calls = 0;
   const auto method = [&](run_clock& clock, solution&) -> detail::method_end {
     ++calls;
-    CHECK(clock.work_left() == (calls == 1 ? 1000U : 500U));
+    CHECK(clock.work_left() == (calls == 1 ? 16'000U : 8'000U));
     clock.work(10);
     return {};
   };
@@ -96,7 +96,7 @@ TEST_CASE("a solver as a part: its work counts in the whole, and its progress be
   const double best = 5, bound = 2;
   clock.watch(best, bound);
   const solution s = detail::solve_part(clock, 0.5, refined, p, {});
-  CHECK(s.statistics.work <= 2400);
+  CHECK(s.statistics.work <= 32'000);
   CHECK(clock.work_done() == s.statistics.work);
   REQUIRE(!solvers.empty());
   for (const std::string& name : solvers) CHECK(name == "whole");

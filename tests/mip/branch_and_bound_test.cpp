@@ -122,7 +122,9 @@ TEST_CASE("limits, a gap that is enough, and what a callback throws") {
   mip_options options;
   options.run.work_limit = 3200;
   const mip_result few = branch_and_bound.solve(m, options);
-  CHECK(few.nodes == 200);
+  CHECK(few.nodes <= 3200 / work_of::move);
+  CHECK(few.nodes > 100);
+  CHECK(few.work >= 3200);
   CHECK(few.status == mip_status::feasible);
   CHECK(few.bound < few.objective);
   options.run.work_limit = run_control::no_work_limit;

@@ -328,7 +328,7 @@ TEST_CASE("nothing is printed, and no descriptor stays open") {
 TEST_CASE("a limit of nodes: the same answer every time") {
   const mip_model m = knapsacks(9, 60, 8);
   mip_options options;
-  options.run.work_limit = 50;
+  options.run.work_limit = 50 * work_of::move;
   const mip_result a = cbc.solve(m, options), b = cbc.solve(m, options);
   CHECK(a.values == b.values);
   CHECK(a.bound == b.bound);

@@ -83,7 +83,7 @@ TEST_CASE("a work limit is never exceeded") {
   const start s = begin(3, 40);
   REQUIRE_FALSE(s.plans.empty());
   for (const std::uint64_t limit : {0U, 1U, 7U, 100U, 5001U}) {
-    const refine_result r = refine(s.p, s.plans, {.run = {.work_limit = limit, .threads = 2}});
+    const refine_result r = refine(s.p, s.plans, {.run = {.work_limit = limit * work_of::move, .threads = 2}});
     CHECK(r.moves <= limit);
     if (r.stopped == stop_reason::work && r.time > s.p.graph().needed_time) CHECK(r.moves == limit);
   }

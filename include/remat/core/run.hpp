@@ -8,6 +8,7 @@
 #include <limits>
 #include <stop_token>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace remat {
@@ -70,12 +71,14 @@ struct run_control {
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock
   std::uint64_t work_limit = no_work_limit;  ///< units of `work_of`; a limit makes the answer depend on `seed` alone
   std::uint64_t seed = 0;                    ///< of the random numbers
-  unsigned threads = 1;                      ///< 0 means 1
+  unsigned threads = 1;                      ///< 0: one for each processor
   /// Called now and then with the state of the solve. May be empty.
   std::function<void(const progress&)> on_progress{};
 
   /// Returns the number of threads, at least 1.
-  [[nodiscard]] unsigned thread_count() const noexcept { return std::max(threads, 1U); }
+  [[nodiscard]] unsigned thread_count() const noexcept {
+    return threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
+  }
 };
 
 /// Returns the share of a time limit: all of it for a share of 1 or more, and no limit if there is none.

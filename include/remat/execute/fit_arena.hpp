@@ -39,7 +39,7 @@ struct fit_arena_options {
   /// Tensors that lie elsewhere, such as outputs in memory of the caller. They count in the peak and not in the arena,
   /// so the arena may be below the peak.
   std::vector<tensor_id> elsewhere{};
-  memory_plan_options memory{};  ///< alignment, and seed of the packing; `enough` and the limits are set by `fit_arena`
+  memory_plan_options memory{};  ///< alignment, and seed of the packing; `target_bytes` and the limits are set by `fit_arena`
   std::uint32_t solves = 8;      ///< at most so many solves; at least 1
   run_control run{};             ///< of all solves and packings together
 };

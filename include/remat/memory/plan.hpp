@@ -8,16 +8,16 @@ namespace remat {
 
 /// Options of `plan_memory`.
 struct memory_plan_options {
-  /// An arena is near the bound if it exceeds the bound by at most 1 / `near_enough` of the bound.
-  static constexpr std::int64_t near_enough = 50;
+  /// An arena is near the bound if it exceeds the bound by at most 1 / `near_bound` of the bound.
+  static constexpr std::int64_t near_bound = 50;
   /// Without a limit of time or work, the search does this work (at most some 60 ms of processor time) …
   static constexpr std::uint64_t default_work = 12'000'000;
   /// … and goes on until the arena is near the bound, or this work is done (some 4 s).
   static constexpr std::uint64_t further_work = 1'000'000'000;
 
-  std::int64_t alignment = 256;  ///< bytes, at least 1: every offset is a multiple of it
-  std::int64_t enough = 0;       ///< bytes, at least 0: an arena of at most this size ends the search
-  run_control run{};             ///< a unit of work is a block or a section visited; `threads` is ignored
+  std::int64_t alignment = 256;   ///< bytes, at least 1: every offset is a multiple of it
+  std::int64_t target_bytes = 0;  ///< bytes, at least 0: an arena of at most this size ends the search
+  run_control run{};              ///< a unit of work is a block or a section visited; `threads` is ignored
 };
 
 /// Figures of a search of `plan_memory`.
@@ -53,14 +53,14 @@ struct memory_plan {
 /// limit; without one, the depth-first search has an eighth of the other's. With a limit of time or work, the component
 /// is also packed on a skyline again, by random properties. The arena is never larger than after the first packing.
 ///
-/// The search ends when the arena meets the bound, is proven the smallest or is at most `enough`, and at the limits of
-/// `run`; `default_work` and `further_work` say when it ends without a limit of time or work.
+/// The search ends when the arena meets the bound, is proven the smallest or is at most `target_bytes`, and at the
+/// limits of `run`; `default_work` and `further_work` say when it ends without a limit of time or work.
 ///
 /// Heuristic, unless `optimal` is true. One thread; equal input, seed and work limit give equal offsets. Time: the
 /// first packing O(n log n) for lifetimes as schedules have them; each move of the search O(n log n + the sections of
 /// all blocks). Cancellation: the first packing always ends; the search polls at each packing, move and node, and
-/// within moves. `on_progress` is not called. Throws `bad_argument` for an alignment below 1, a negative `enough`, a
-/// negative size, an empty lifetime, or sizes whose rounded sum exceeds 2^63 − 1 bytes.
+/// within moves. `on_progress` is not called. Throws `bad_argument` for an alignment below 1, a negative
+/// `target_bytes`, a negative size, an empty lifetime, or sizes whose rounded sum exceeds 2^63 − 1 bytes.
 [[nodiscard]] memory_plan plan_memory(std::span<const interval> intervals, const memory_plan_options& options = {});
 
 /// \overload
@@ -88,7 +88,7 @@ struct memory_fit {
 ///
 /// `plan_memory` asks for the smallest arena; this function asks for any that is small enough, which is often much
 /// quicker. The method is that of `plan_memory`. All work goes into the capacity itself, and none into arenas between
-/// it and the best one found. `options.enough` is ignored. Without a limit of time or work, the search ends after
+/// it and the best one found. `options.target_bytes` is ignored. Without a limit of time or work, the search ends after
 /// `further_work`.
 ///
 /// Deterministic, cancellation and errors: as for `plan_memory`. Throws `bad_argument` also for a negative capacity.

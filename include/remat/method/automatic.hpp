@@ -4,8 +4,10 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
@@ -34,14 +36,18 @@ requires solver_for<Solver, problem>
 
 /// Options of `automatic`.
 struct automatic_options {
-  double gap = 0;                         ///< the solve ends with a time of at most (1 + gap) × the proven bound
+  /// \name Settings (`records` says what they are)
+  /// @{
+  double gap = 0;
+  /// @}
   std::vector<automatic_part> further{};  ///< run after `hiremate`, each with its share of what is left of the limits
-  run_control run{};                      ///< Limits, seed, threads, progress.
+  run_control run{};                      ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("gap", self.gap, "end within this of the proven bound");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = automatic_options;
+    return std::tuple{
+        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
   }
 };
 

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
@@ -18,47 +20,57 @@ namespace remat {
 struct checkmate_options {
   /// Schedules to start from. Those over the budget are ignored.
   std::vector<schedule> starts{};
-  /// Start from the schedules that `rockmate` and `refined` find in half of the limits.
+  /// \name Settings (`records` says what they are)
+  /// @{
   bool warm_start = false;
-  /// Improve the schedule by eviction and refinement (`improve`).
   bool improve = false;
-  /// The search ends when the best time is at most (1 + this) × the proven lower bound.
-  double good_enough = 1e-3;
-  /// The number of `checkmate_model_options::moments`: those of the highest bounds are taken. 0: the paper's form.
+  double gap = 1e-3;
   std::uint32_t moments = 4;
-  std::int64_t units = std::int64_t{1} << 20;  ///< `checkmate_model_options::units`
-  /// The whole program is not built where `checkmate_model::size_estimate` exceeds this, nor any model of more than
-  /// twice as many columns: its first linear program alone would take minutes.
+  std::int64_t units = std::int64_t{1} << 20;
+  /// The whole program is not built if `checkmate_model::size_estimate` exceeds this, nor any model of more than twice
+  /// as many columns: its first linear program alone would take minutes.
   double most_columns = 60'000;
-  /// Relaxations that are rounded, until one gives a schedule: for the budget, and for smaller ones, so that the
-  /// rounded schedule fits. 0: none.
+  /// For the budget, and for smaller ones, so that the rounded schedule fits.
   std::uint32_t allowances = 5;
-  /// From one relaxation to the next, the budget falls by this part of it. The paper has one relaxation, at 0.1.
   double allowance_step = 0.05;
-  std::uint32_t random_roundings = 100;  ///< randomised roundings of each relaxation
-  /// The largest distance in the programs in which an operation runs again only near its phase; 0: no such programs.
+  std::uint32_t random_roundings = 100;
   std::uint32_t distance = 9;
-  bool windows = true;                ///< decide windows of the best schedule anew
-  std::uint64_t window_nodes = 500;   ///< nodes of the search in each program that is not the whole one
-  std::uint64_t default_nodes = 100;  ///< nodes of the search in the whole program if there is no limit at all
-  run_control run{};                  ///< Limits, seed, threads, progress.
+  bool windows = true;
+  std::uint64_t window_nodes = 500;
+  std::uint64_t default_nodes = 100;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("warm_start", self.warm_start, "start from the schedules of rockmate and refined");
-    visit("improve", self.improve, "improve the schedule by eviction and refinement");
-    visit("good_enough", self.good_enough, "the search ends within this of the proven bound");
-    visit("moments", self.moments, "moments of the model with rows of the turnaround bound; 0: the paper's form");
-    visit("units", self.units, "parts in which the model counts the budget");
-    visit("most_columns", self.most_columns, "larger integer programs are not built");
-    visit("allowances", self.allowances, "relaxations to round, until one gives a schedule");
-    visit("allowance_step", self.allowance_step, "part of the budget that each further relaxation leaves free");
-    visit("random_roundings", self.random_roundings, "randomised roundings of each relaxation");
-    visit("distance", self.distance, "largest distance in programs of runs near their phase; 0: none");
-    visit("windows", self.windows, "decide windows of the best schedule anew");
-    visit("window_nodes", self.window_nodes, "nodes of the search in each program but the whole one");
-    visit("default_nodes", self.default_nodes, "nodes of the search where there is no limit at all");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = checkmate_options;
+    return std::tuple{
+        option("warm_start", &o::warm_start,
+               "start from the schedules that rockmate and refined find in half of the limits"),
+        option("improve", &o::improve, "improve the schedule by eviction and refinement"),
+        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01),
+        option("moments", &o::moments, "of the turnaround bound that the model has rows for, the highest ones")
+            .paper(0),
+        option("units", &o::units, "that the model counts the budget in").from(1),
+        option("most_columns", &o::most_columns, "of the largest integer program that is built").from(0).fast(20'000),
+        option("allowances", &o::allowances, "relaxations to round, until one gives a schedule; 0: none")
+            .fast(2)
+            .paper(1),
+        option("allowance_step", &o::allowance_step,
+               "share of the budget by which it falls from one relaxation to the next")
+            .from(0)
+            .to(0.99)
+            .paper(0.1),
+        option("random_roundings", &o::random_roundings, "randomised roundings of each relaxation").fast(20),
+        option("distance", &o::distance,
+               "the largest in programs in which an operation runs again only near its phase; 0: no such programs")
+            .fast(3)
+            .paper(0),
+        option("windows", &o::windows, "decide windows of the best schedule anew").fast(false).paper(false),
+        option("window_nodes", &o::window_nodes, "nodes of the search in each program but the whole one"),
+        option("default_nodes", &o::default_nodes,
+               "nodes of the search in the whole program if there is no limit at all")
+            .fast(10)};
   }
 };
 
@@ -103,7 +115,7 @@ struct checkmate_options {
 /// program and rounding count nothing. Under a work limit the answer is the same for a seed and any number of threads.
 /// Without any limit, each search of the backend ends after `window_nodes` or `default_nodes` nodes.
 ///
-/// Throws `bad_argument` for `good_enough` or `most_columns` that is NaN or negative, for `units` below 1, and for
+/// Throws `bad_argument` for `gap` or `most_columns` that is NaN or negative, for `units` below 1, and for
 /// `allowance_step` outside of [0, 1), and for a schedule to start from that is illegal for another reason than the
 /// budget. Cancellation: as the backend; building a model polls at every event of the program.
 ///

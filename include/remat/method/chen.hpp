@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 
 #include "remat/chain/chain.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -38,13 +40,17 @@ inline constexpr chen_sqrt_solver chen_sqrt{};
 
 /// Options of `chen_greedy`.
 struct chen_greedy_options {
-  std::uint32_t sizes = 200;  ///< segment sizes that are tried for each level of cuts, at least 1
-  run_control run{};          ///< Limits, seed, threads, progress.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  std::uint32_t sizes = 200;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("sizes", self.sizes, "segment sizes tried for each level of cuts");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = chen_greedy_options;
+    return std::tuple{
+        option("sizes", &o::sizes, "segment sizes that are tried for each level of cuts").from(1).fast(50)};
   }
 };
 

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "remat/core/id.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -14,19 +16,21 @@ namespace remat {
 
 /// Options of `evict`.
 struct evict_options {
-  /// Passes with random weights, after the passes with the fixed list of weights.
+  /// \name Settings (`records` says what they are)
+  /// @{
   std::uint64_t random_passes = 0;
+  bool insist = true;
+  /// @}
   /// Tensors to hold rather than evict, for instance the saved set of `turnaround_bound`; may be empty.
   std::vector<tensor_id> keep{};
-  /// Where no pass finds a schedule, try the two slower ways that the solver's comment names.
-  bool insist = true;
-  run_control run{};  ///< Limits, seed, threads, progress.
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("random_passes", self.random_passes, "passes with random weights, after those with fixed weights");
-    visit("insist", self.insist, "where no pass finds a schedule, try slower ways");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = evict_options;
+    return std::tuple{option("random_passes", &o::random_passes,
+                             "passes with random weights, after those with the fixed list of weights"),
+                      option("insist", &o::insist, "if no pass finds a schedule, try the two slower ways").fast(false)};
   }
 };
 

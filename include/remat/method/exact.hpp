@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -12,15 +14,22 @@ namespace remat {
 
 /// Options of `exact`.
 struct exact_options {
-  std::uint64_t max_states = 2'000'000;  ///< most states kept; each takes about 90 bytes and its bits
-  bool start_from_heuristic = true;      ///< run `evict` first; states that cannot beat its schedule are dropped
-  run_control run{};                     ///< Limits, seed, threads, progress.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  std::uint64_t max_states = 2'000'000;
+  bool start_from_heuristic = true;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("max_states", self.max_states, "most states kept");
-    visit("start_from_heuristic", self.start_from_heuristic, "run evict first");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = exact_options;
+    return std::tuple{option("max_states", &o::max_states, "that are kept; each takes about 90 bytes and its bits")
+                          .from(1)
+                          .to(4'294'967'294)
+                          .fast(200'000),
+                      option("start_from_heuristic", &o::start_from_heuristic,
+                             "run evict first, and drop states that cannot beat its schedule")};
   }
 };
 

@@ -44,14 +44,14 @@ namespace detail {
 /// Limits: each part gets a share of the time and of the work that are left: a quarter the chains without options, half
 /// the chains with options, a quarter their finer tables; of the rest, each hierarchy equally, a third the options
 /// (three fifths for `top_solver = h_ilp`), a third the search of the top level, and the integer programs all that is
-/// left. Nothing more is begun once the best schedule is within `good_enough` of the proven bound. Work: that of
+/// left. Nothing more is begun once the best schedule is within `gap` of the proven bound. Work: that of
 /// the sub-solvers and of the backend, rows of tables, and operations of expanded schedules; an integer program is not
 /// begun if its first linear program is likely to take more than is left. For a seed and a limit on work the answer is
 /// the same for any number of threads. The bound, the partitions and the narrow order are not counted. Polls before
 /// each sub-problem and each row of a table; the sub-solvers poll as their headers say.
 ///
 /// Throws `bad_argument` for a given hierarchy that is not one of the problem's graph (`check_hierarchy`), `max_group`
-/// below 2, `max_top`, `slots` or `max_stages` 0, `slots` above 2^24, and `good_enough` or `most_columns` that is
+/// below 2, `max_top`, `slots` or `max_stages` 0, `slots` above 2^24, and `gap` or `most_columns` that is
 /// negative or not a number.
 ///
 /// `solution::by`: "hiremate/PARTITION/chain" for Rotor's program, "hiremate/PARTITION/search_level" and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,8 +9,11 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/way_cache.hpp"
@@ -28,22 +32,16 @@ enum class sub_method : std::uint8_t {
   refined     ///< bound, eviction, refinement and exact search on the operations, for each pair of budgets
 };
 
-/// Returns the name of the enumerator.
-[[nodiscard]] constexpr std::string_view to_string(sub_method m) noexcept {
-  switch (m) {
-    case sub_method::automatic:
-      return "automatic";
-    case sub_method::h_ilp:
-      return "h_ilp";
-    case sub_method::rotor:
-      return "rotor";
-    case sub_method::twremat:
-      return "twremat";
-    case sub_method::refined:
-      return "refined";
-  }
-  return "unknown";
-}
+/// The names of the values.
+template <>
+struct enum_names<sub_method> {
+  /// Value and name.
+  static constexpr std::array<std::pair<sub_method, std::string_view>, 5> all{{{sub_method::automatic, "automatic"},
+                                                                               {sub_method::h_ilp, "h_ilp"},
+                                                                               {sub_method::rotor, "rotor"},
+                                                                               {sub_method::twremat, "twremat"},
+                                                                               {sub_method::refined, "refined"}}};
+};
 
 /// What a rule may look at when it chooses methods for a sub-graph.
 struct sub_graph_facts {
@@ -84,6 +82,18 @@ enum class hiremate_partition : std::uint8_t {
   levels        ///< `partition_at_levels`
 };
 
+/// The names of the values.
+template <>
+struct enum_names<hiremate_partition> {
+  /// Value and name.
+  static constexpr std::array<std::pair<hiremate_partition, std::string_view>, 5> all{
+      {{hiremate_partition::all, "all"},
+       {hiremate_partition::h_partition, "h_partition"},
+       {hiremate_partition::repeats, "repeats"},
+       {hiremate_partition::cuts, "cuts"},
+       {hiremate_partition::levels, "levels"}}};
+};
+
 /// Who solves the top levels of hierarchies in `hiremate`.
 enum class hiremate_top : std::uint8_t {
   automatic,     ///< all of those below, in competition
@@ -92,56 +102,75 @@ enum class hiremate_top : std::uint8_t {
   h_ilp          ///< the hierarchical integer program (`hierarchical_ilp`)
 };
 
+/// The names of the values.
+template <>
+struct enum_names<hiremate_top> {
+  /// Value and name.
+  static constexpr std::array<std::pair<hiremate_top, std::string_view>, 4> all{
+      {{hiremate_top::automatic, "automatic"},
+       {hiremate_top::rotor, "rotor"},
+       {hiremate_top::search_level, "search_level"},
+       {hiremate_top::h_ilp, "h_ilp"}}};
+};
+
 /// Options of `hiremate_solver`.
 struct hiremate_options {
   /// The only hierarchy to use; without one, those of `partition`.
   std::optional<operation_hierarchy> hierarchy{};
-  hiremate_partition partition = hiremate_partition::all;  ///< how hierarchies are made
-  std::uint32_t max_group = 20;                            ///< `partition_options::max_group`, at least 2
-  std::uint32_t max_top = 30;                              ///< `partition_options::max_top`, at least 1
-  hiremate_top top_solver = hiremate_top::automatic;       ///< who solves the top levels
-  /// Who finds the options of sub-graphs; `automatic`: what `rule` says.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  hiremate_partition partition = hiremate_partition::all;
+  std::uint32_t max_group = 20;
+  std::uint32_t max_top = 30;
+  hiremate_top top_solver = hiremate_top::automatic;
   sub_method sub_solver = sub_method::automatic;
-  sub_method_rule rule{};           ///< chooses methods for each sub-graph; empty: `default_sub_methods`
-  std::size_t most_options = 12;    ///< of a sub-graph
-  std::size_t level_options = 100;  ///< N_o: of all sub-graphs in one group together; each has at least 2
-  /// Your own solver of sub-graphs. If not empty, it takes the place of `sub_solver` and `rule`.
+  std::size_t most_options = 12;
+  std::size_t level_options = 100;
+  std::uint64_t moves = 4000;
+  std::uint64_t chain_moves = 300;
+  std::uint32_t slots = 500;
+  std::size_t max_stages = 150;
+  std::uint64_t chain_effort = 500'000;
+  double gap = 1e-3;
+  double most_columns = 6'000;
+  std::uint64_t nodes = 100;
+  bool improve = false;
+  /// @}
+  sub_method_rule rule{};  ///< chooses methods for each sub-graph; empty: `default_sub_methods`
+  /// A solver of sub-graphs of your own. If not empty, it takes the place of `sub_solver` and `rule`.
   sub_graph_solver own_sub_solver{};
   /// Shared by solves for several budgets, or of several graphs, with the same backend, `own_sub_solver`, `rule`,
   /// `most_columns` and `nodes`: the cache does not tell these apart. Null: one for this solve (`make_way_cache`).
   std::shared_ptr<way_cache> cache{};
-  std::uint64_t moves = 4000;       ///< `option_search::moves`, for groups of a level that is no chain
-  std::uint64_t chain_moves = 300;  ///< `option_search::moves`, for stages of chains
-  std::uint32_t slots = 500;        ///< parts of the memory in Rotor's program, 1 … 2^24
-  std::size_t max_stages = 150;     ///< of a chain, at least 1
-  /// `hierarchy_chains_options::most_effort`
-  std::uint64_t chain_effort = 500'000;
-  /// Nothing more is begun once the best time exceeds the proven bound by at most this part of the bound.
-  double good_enough = 1e-3;
-  double most_columns = 6'000;  ///< larger integer programs are not begun
-  std::uint64_t nodes = 100;    ///< of the backend's search at most, unless the only limit is one on time
-  bool improve = false;         ///< improve the schedule by eviction and refinement (`improve`)
-  run_control run{};            ///< Limits, seed, threads, progress.
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("partition", self.partition, "how hierarchies are made");
-    visit("max_group", self.max_group, "M_l: most children of a group");
-    visit("max_top", self.max_top, "M_t: most children of the whole graph");
-    visit("top_solver", self.top_solver, "who solves the top levels");
-    visit("sub_solver", self.sub_solver, "who finds the options of sub-graphs");
-    visit("most_options", self.most_options, "of a sub-graph");
-    visit("level_options", self.level_options, "N_o: of all sub-graphs in one group together");
-    visit("moves", self.moves, "work of each pair of budgets of a sub-graph");
-    visit("chain_moves", self.chain_moves, "the same, for the stages of chains");
-    visit("slots", self.slots, "parts of the memory in Rotor's program");
-    visit("max_stages", self.max_stages, "of a chain");
-    visit("chain_effort", self.chain_effort, "largest sum of n * min(n, 200) over distinct stages of n operations");
-    visit("good_enough", self.good_enough, "nothing is begun within this of the proven bound");
-    visit("most_columns", self.most_columns, "larger integer programs are not begun");
-    visit("nodes", self.nodes, "of the integer program's search, unless the only limit is one on time");
-    visit("improve", self.improve, "improve the schedule by eviction and refinement");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = hiremate_options;
+    return std::tuple{
+        option("partition", &o::partition, "how hierarchies are made")
+            .fast(hiremate_partition::cuts)
+            .paper(hiremate_partition::h_partition),
+        option("max_group", &o::max_group, "M_l: children of a group at most").from(2),
+        option("max_top", &o::max_top, "M_t: children of the whole graph at most").from(1),
+        option("top_solver", &o::top_solver, "who solves the top levels")
+            .fast(hiremate_top::rotor)
+            .paper(hiremate_top::h_ilp),
+        option("sub_solver", &o::sub_solver, "who finds the ways of sub-graphs; automatic: the rule says")
+            .paper(sub_method::h_ilp),
+        option("most_options", &o::most_options, "of a sub-graph, at most"),
+        option("level_options", &o::level_options, "N_o: of all sub-graphs in one group together; each has at least 2"),
+        option("moves", &o::moves, "work of each pair of budgets of a sub-graph in a level that is no chain")
+            .fast(1'000),
+        option("chain_moves", &o::chain_moves, "the same, for the stages of chains").fast(100),
+        option("slots", &o::slots, "that memory is counted in").from(1).to(1 << 24).fast(200),
+        option("max_stages", &o::max_stages, "of a chain").from(1).fast(50),
+        option("chain_effort", &o::chain_effort, "largest sum of n · min(n, 200) over distinct stages of n operations")
+            .fast(100'000),
+        option("gap", &o::gap, "begin nothing with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01),
+        option("most_columns", &o::most_columns, "of the largest integer program that is begun").from(0),
+        option("nodes", &o::nodes, "of the search in an integer program, unless the only limit is one on time"),
+        option("improve", &o::improve, "improve the schedule by eviction and refinement")};
   }
 };
 

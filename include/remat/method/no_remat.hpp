@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 
 #include "remat/chain/chain.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -13,15 +15,18 @@ namespace remat {
 
 /// Options of `no_remat`.
 struct no_remat_options {
-  bool reorder = false;          ///< search for the order of least peak; otherwise the listed order
-  std::uint64_t moves = 20'000;  ///< of the local search: `least_peak_options::moves`
-  run_control run{};             ///< Limits, seed, threads, progress.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  bool reorder = false;
+  std::uint64_t moves = 20'000;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("reorder", self.reorder, "search for the order of least peak; otherwise the listed order");
-    visit("moves", self.moves, "moves of that search");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = no_remat_options;
+    return std::tuple{option("reorder", &o::reorder, "search for the order of least peak; otherwise the listed order"),
+                      option("moves", &o::moves, "of that search").fast(2'000)};
   }
 };
 

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -16,17 +18,21 @@ namespace remat {
 struct refined_options {
   /// Further schedules to start from. Those over the budget are ignored.
   std::vector<schedule> starts{};
-  std::uint32_t branch_nodes = 200;  ///< of the bound: `turnaround_options::branch_nodes`
-  std::uint32_t searches = 8;        ///< `refine_options::searches`
-  double gap = 0;                    ///< the solve ends with a time of at most (1 + gap) × the proven bound
-  run_control run{};                 ///< Limits, seed, threads, progress.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  std::uint32_t branch_nodes = 200;
+  std::uint32_t searches = 8;
+  double gap = 0;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("branch_nodes", self.branch_nodes, "nodes of the bound's branch and bound");
-    visit("searches", self.searches, "independent searches");
-    visit("gap", self.gap, "end within this of the proven bound");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = refined_options;
+    return std::tuple{
+        option("branch_nodes", &o::branch_nodes, "nodes of the bound: `turnaround_options::branch_nodes`").fast(20),
+        option("searches", &o::searches, "independent searches: `refine_options::searches`").fast(2),
+        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
   }
 };
 

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "remat/chain/chain.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -14,13 +16,16 @@ namespace remat {
 
 /// Options of `revolve`.
 struct revolve_options {
-  std::uint32_t max_stages = 150;  ///< of the chains that a graph is cut into, at least 1
-  run_control run{};               ///< Limits, seed, threads, progress.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  std::uint32_t max_stages = 150;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("max_stages", self.max_stages, "of the chains that a graph is cut into");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = revolve_options;
+    return std::tuple{option("max_stages", &o::max_stages, "of the chains that a graph is cut into").from(1).fast(50)};
   }
 };
 

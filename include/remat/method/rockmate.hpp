@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <tuple>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/way_cache.hpp"
 #include "remat/problem/problem.hpp"
@@ -14,39 +16,43 @@ namespace remat {
 
 /// Options of `rockmate`.
 struct rockmate_options {
-  std::uint32_t slots = 500;             ///< parts of the memory, 1 … 2^24
-  std::uint32_t max_stages = 100;        ///< of a chain, at least 1
-  std::uint32_t most_block = 24;         ///< forward operations of the largest block that is given options
-  std::uint32_t options_per_stage = 12;  ///< `option_search::most_options`, at least 2
-  std::uint32_t peaks = 1;               ///< `option_search::peaks`
-  std::uint64_t moves = 300;             ///< `option_search::moves`, for each budget of a block
-  /// The largest sum of the squared numbers of operations of all distinct blocks that are given options. A chain that
-  /// would exceed it is given none. One unit takes some 15 µs.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  std::uint32_t slots = 500;
+  std::uint32_t max_stages = 100;
+  std::uint32_t most_block = 24;
+  std::uint32_t options_per_stage = 12;
+  std::uint32_t peaks = 1;
+  std::uint64_t moves = 300;
+  /// A chain that would exceed it is given no ways. One unit takes some 15 µs.
   std::uint64_t block_effort = 36'000;
-  /// Options of blocks that were solved before, for other budgets of the same training step. Null: one for this solve.
-  std::shared_ptr<way_cache> cache{};
-  std::int64_t table_bytes = std::int64_t{4} << 30;  ///< a chain with a larger table is left out; at least 0
-  std::uint32_t finer_chains = 16;                   ///< the best chains, which are solved again with more slots
-  /// `retain_options::rounds` for the best schedule of each of the best `finer_chains` chains, with which it is no
-  /// longer memory-persistent.
+  std::int64_t table_bytes = std::int64_t{4} << 30;
+  std::uint32_t finer_chains = 16;
+  /// Of the best schedule of each of the best `finer_chains` chains, which is then no longer memory-persistent.
   std::uint32_t retain_rounds = 0;
-  bool improve = false;  ///< 3 such rounds, then eviction and refinement
-  run_control run{};     ///< Limits, seed, threads, progress.
+  bool improve = false;
+  /// @}
+  /// Ways of blocks that were found before, for other budgets of the same training step. Null: for this solve alone.
+  std::shared_ptr<way_cache> cache{};
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("slots", self.slots, "parts of the memory");
-    visit("max_stages", self.max_stages, "of a chain");
-    visit("most_block", self.most_block, "forward operations of the largest block that is given options");
-    visit("options_per_stage", self.options_per_stage, "most options of a block");
-    visit("peaks", self.peaks, "peak budgets for options, below the one that does not bind");
-    visit("moves", self.moves, "work of each budget of a block");
-    visit("block_effort", self.block_effort, "largest sum of the squared operations of distinct blocks");
-    visit("table_bytes", self.table_bytes, "bytes of the largest table");
-    visit("finer_chains", self.finer_chains, "best chains, which are solved again with more slots");
-    visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
-    visit("improve", self.improve, "improve the schedule by eviction and refinement");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = rockmate_options;
+    return std::tuple{
+        option("slots", &o::slots, "that memory is counted in").from(1).to(1 << 24).fast(200),
+        option("max_stages", &o::max_stages, "of a chain").from(1).fast(50),
+        option("most_block", &o::most_block, "forward operations of the largest block that is given ways").fast(12),
+        option("options_per_stage", &o::options_per_stage, "of a block, at most").from(2),
+        option("peaks", &o::peaks, "peak budgets that ways are found for, below the one that does not bind"),
+        option("moves", &o::moves, "work of each budget of a block").fast(100),
+        option("block_effort", &o::block_effort, "largest sum of the squared operations of distinct blocks")
+            .fast(9'000),
+        option("table_bytes", &o::table_bytes, "bytes of the largest table; a chain with a larger one is left out")
+            .from(0),
+        option("finer_chains", &o::finer_chains, "best chains, which are solved again with more slots").fast(4),
+        option("retain_rounds", &o::retain_rounds, "rounds that spend the memory a schedule leaves; 0: none"),
+        option("improve", &o::improve, "3 such rounds, then eviction and refinement")};
   }
 };
 

@@ -2,15 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "remat/chain/chain.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -29,39 +33,51 @@ enum class rotor_form : std::uint8_t {
   automatic  ///< in bytes as far as the limits allow, else in slots
 };
 
+/// The names of the values.
+template <>
+struct enum_names<rotor_form> {
+  /// Value and name.
+  static constexpr std::array<std::pair<rotor_form, std::string_view>, 3> all{
+      {{rotor_form::slots, "slots"}, {rotor_form::exact, "exact"}, {rotor_form::automatic, "automatic"}}};
+};
+
 /// Options of `rotor`.
 struct rotor_options {
+  /// \name Settings (`records` says what they are)
+  /// @{
   /// On a chain. `automatic` tries `exact` with few breakpoints, then `slots` so that there is an answer, then `exact`
   /// up to its limits, bounded by that answer. On a graph memory is always counted in slots.
   rotor_form form = rotor_form::automatic;
-  std::uint32_t slots = 500;       ///< parts of the budget, 1 … 2^24
-  std::uint32_t max_stages = 150;  ///< of the chains that a graph is cut into, at least 1
-  /// On a chain, in slots: charges a forward that keeps everything the gradient that waits at that time, as the
-  /// simulation does. The published recurrence charges the gradient of the forward's own output, which is often
-  /// worse and solves fewer tight budgets. If a schedule of the latter exceeds the budget, the former is used. The
-  /// exact form always uses the former.
+  std::uint32_t slots = 500;
+  std::uint32_t max_stages = 150;
+  /// The simulation charges a forward that keeps everything the gradient that waits at that time. The published
+  /// recurrence charges the gradient of the forward's own output, which is often worse and solves fewer tight budgets.
+  /// If a schedule of the latter exceeds the budget, the former is used. The exact form always uses the former.
   bool exact_gradient = false;
-  std::uint64_t max_breakpoints = 500'000'000;       ///< exact form: visits no more (about 4 ns each)
-  std::int64_t table_bytes = std::int64_t{4} << 30;  ///< no larger table; in slots, fewer slots instead; at least 0
-  std::uint32_t candidates = 64;  ///< on a graph: the best schedules that are kept; 3/8 more with safe counts
-  /// On a graph: `retain_options::rounds` for each of them, with which they are no longer memory-persistent.
+  std::uint64_t max_breakpoints = 500'000'000;
+  std::int64_t table_bytes = std::int64_t{4} << 30;
+  /// Those of safe counts are kept beside them, 3/8 as many: 24 beside 64.
+  std::uint32_t candidates = 64;
   std::uint32_t retain_rounds = 0;
-  bool improve = false;  ///< on a graph: 3 such rounds, then eviction and refinement
-  run_control run{};     ///< Limits, seed, threads, progress.
+  bool improve = false;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("form", self.form, "on a chain: how memory is counted");
-    visit("slots", self.slots, "parts of the budget");
-    visit("max_stages", self.max_stages, "of the chains that a graph is cut into");
-    visit("exact_gradient", self.exact_gradient,
-          "on a chain, in slots: charge the gradient that waits, not that of the own output");
-    visit("max_breakpoints", self.max_breakpoints, "most breakpoints of the exact form");
-    visit("table_bytes", self.table_bytes, "bytes of the largest table");
-    visit("candidates", self.candidates, "on a graph: best schedules that are kept");
-    visit("retain_rounds", self.retain_rounds, "on a graph: rounds that spend the memory a schedule leaves; 0: none");
-    visit("improve", self.improve, "on a graph: improve the schedule by eviction and refinement");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = rotor_options;
+    return std::tuple{
+        option("form", &o::form, "on a chain: how memory is counted").fast(rotor_form::slots).paper(rotor_form::slots),
+        option("slots", &o::slots, "that memory is counted in").from(1).to(1 << 24).fast(100),
+        option("max_stages", &o::max_stages, "of the chains that a graph is cut into").from(1).fast(50),
+        option("exact_gradient", &o::exact_gradient,
+               "on a chain, in slots: charge the gradient that waits, not that of the own output"),
+        option("max_breakpoints", &o::max_breakpoints, "that the exact form visits (about 4 ns each)").fast(5'000'000),
+        option("table_bytes", &o::table_bytes, "bytes of the largest table; in slots, fewer slots instead").from(0),
+        option("candidates", &o::candidates, "on a graph: the best schedules that are kept").fast(8),
+        option("retain_rounds", &o::retain_rounds,
+               "on a graph: rounds that spend the memory each schedule leaves; 0: none"),
+        option("improve", &o::improve, "on a graph: 3 such rounds, then eviction and refinement")};
   }
 };
 
@@ -124,9 +140,6 @@ struct rotor_solver {
 };
 /// The solver as a function object: `rotor(p, options)`.
 inline constexpr rotor_solver rotor{};
-
-/// Throws `bad_argument` for options out of range: as `rotor` does.
-void check_options(const rotor_options& options);
 
 /// The trade-off between the memory and the time of a chain's memory-persistent schedules: all Pareto-optimal pairs,
 /// from one table. Copies share the table.

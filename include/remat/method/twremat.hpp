@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -40,30 +42,37 @@ struct twremat_options {
   /// A tree decomposition of `operation_graph(p)`, for instance from `decompose`. Without one, several are made, and
   /// the one with the cheapest schedule is chosen.
   std::optional<tree_decomposition> tree{};
-  /// Separator trees that are tried, with four shares of the budget each. 0: seven, and then up to a hundred, until
-  /// the solve has taken about a second (counted in work, so the answer depends on the seed alone). If none gives a
-  /// schedule, 21 are tried at least. With `tree` or `by_width`, at most three: one for each weight that separators
-  /// balance.
-  std::uint32_t attempts = 0;
-  /// Takes the tree decomposition of least width, in place of the one with the cheapest schedule. For comparisons.
+  /// \name Settings (`records` says what they are)
+  /// @{
+  /// Separator trees that are run, with four shares of the budget each. Empty: seven, and then up to a hundred, until
+  /// the solve has taken about a second (counted in work, so the answer depends on the seed alone), but at least 21 if
+  /// none gives a schedule. With `tree` or `by_width`, at most three: one for each weight that separators balance.
+  std::optional<std::uint32_t> attempts{};
   bool by_width = false;
-  /// Where the schedule of a recursion is over the budget, lets the separators hold fewer tensors
-  /// (`separator_recursion::hold_less`). Without it, the separators hold all of their tensors, as in the paper.
+  /// If the schedule of a recursion is over the budget, the separators hold fewer tensors
+  /// (`separator_recursion::hold_less`). In the paper they always hold all.
   bool hold_less = true;
-  /// Rounds of retention over one schedule, at most; they end when no recomputation can be removed any more. 0: none.
   std::uint32_t retain_rounds = 8;
-  bool improve = false;  ///< Improves the schedule by eviction and refinement (`improve`).
-  run_control run{};     ///< Limits, seed, threads, progress.
+  bool improve = false;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
 
-  /// Calls `visit(name, field, text)` for each scalar option but those of `run`; `text` is one line for people.
-  template <class Self, class Visit>
-  static void visit_options(Self& self, Visit&& visit) {
-    visit("attempts", self.attempts,
-          "separator trees that are tried; the cheapest schedule is the answer; 0: for about a second");
-    visit("by_width", self.by_width, "take the tree decomposition of least width");
-    visit("hold_less", self.hold_less, "let separators hold fewer tensors where a schedule is over the budget");
-    visit("retain_rounds", self.retain_rounds, "rounds that spend the memory a schedule leaves; 0: none");
-    visit("improve", self.improve, "improve the schedule by eviction and refinement");
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = twremat_options;
+    return std::tuple{
+        option("attempts", &o::attempts, "separator trees that are run; the cheapest schedule is the answer")
+            .from(1)
+            .fast(7)
+            .paper(1),
+        option("by_width", &o::by_width,
+               "take the tree decomposition of least width, not the one with the cheapest schedule")
+            .paper(true),
+        option("hold_less", &o::hold_less, "let separators hold fewer tensors if a schedule is over the budget")
+            .paper(false),
+        option("retain_rounds", &o::retain_rounds, "rounds at most that spend the memory a schedule leaves; 0: none")
+            .paper(0),
+        option("improve", &o::improve, "improve the schedule by eviction and refinement")};
   }
 };
 

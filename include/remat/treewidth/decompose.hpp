@@ -14,8 +14,8 @@ namespace remat {
 struct decompose_options {
   /// Without a time limit and a work limit the search ends when the width is proven, or after `rounds` rounds.
   run_control run{};
-  std::uint32_t rounds = 5;      ///< of search on one piece, if there is no limit; each takes twice as long as the last
-  std::int64_t good_enough = 0;  ///< the search ends at a width of at most this
+  std::uint32_t rounds = 5;  ///< of search on one piece, if there is no limit; each takes twice as long as the last
+  std::int64_t target_width = 0;  ///< the search ends at a width of at most this
 };
 
 /// Figures of a search.

@@ -130,7 +130,7 @@ TEST_CASE("budgets and limits: nothing possible, nothing to do, stopped, too lar
     CHECK(t.message == "stopped before the integer program");
   }
   const level_solution enough =
-      hierarchical_ilp(branch_and_bound, p, 1'000'000, {.starts = {test::run_once(p, 0)}, .good_enough = 100});
+      hierarchical_ilp(branch_and_bound, p, 1'000'000, {.starts = {test::run_once(p, 0)}, .gap = 100});
   CHECK(enough.message.find("good enough") != std::string::npos);
   const level_solution large = hierarchical_ilp(branch_and_bound, p, tight, {.most_columns = 50});
   CHECK(large.message.find("more than most_columns") != std::string::npos);
@@ -148,7 +148,7 @@ TEST_CASE("options that are impossible are refused") {
   const level_problem p = test::random_training_level(9000, 3, 3);
   for (const double wrong : {std::nan(""), -1.0}) {
     hierarchical_ilp_options options;
-    options.good_enough = wrong;
+    options.gap = wrong;
     CHECK_THROWS_AS((void)hierarchical_ilp(branch_and_bound, p, 100, options), bad_argument);
     options = {};
     options.most_columns = wrong;

@@ -126,11 +126,11 @@ TEST_CASE("random levels: the program's optimum is that of an exhaustive search 
       for (std::uint32_t k = 0; k < p.runs.size(); ++k) options.moments.push_back(k);
     const level_model program(p, budget, options);
     mip_options solving;
-    solving.most_nodes = long_run() ? 100000 : 2000;
+    solving.max_nodes = long_run() ? 100000 : 2000;
     const mip_result r = branch_and_bound.solve(program.model(), solving);
     INFO("seed ", seed, " at ", percent, " %: ", budget, ", optimum of the form ", least, ", ", to_string(r.status),
          " ", r.message, " ", r.objective, ", first phase ", program.first_phase(), " of ", p.runs.size());
-    if (r.nodes >= solving.most_nodes) {
+    if (r.nodes >= solving.max_nodes) {
       ++unsettled;
       continue;
     }
@@ -213,7 +213,7 @@ TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
     const checkmate_model of_operations(p);
     const level_model of_level(*level, p.budget());
     mip_options solving;
-    solving.most_nodes = 2000;
+    solving.max_nodes = 2000;
     const mip_result a = branch_and_bound.solve(of_operations.model(), solving);
     const mip_result b = branch_and_bound.solve(of_level.model(), solving);
     INFO("seed ", seed, ": ", to_string(a.status), " ", to_string(b.status));

@@ -40,7 +40,7 @@ TEST_CASE("rows of moments: the same optimum, and a relaxation that is no lower,
       continue;
     }
     mip_options solving;
-    solving.most_nodes = 300;
+    solving.max_nodes = 300;
     const mip_result best = branch_and_bound.solve(with_rows.model(), solving);
     const mip_result same = branch_and_bound.solve(plain.model(), solving);
     if (best.status == mip_status::optimal && same.status == mip_status::optimal)

@@ -170,9 +170,9 @@ class arena_search {
   [[nodiscard]] double packing_share() const { return best_.solves == 1 ? 0.1 : 0.3; }
   [[nodiscard]] memory_plan_options packing(std::uint64_t work, double share) const {
     memory_plan_options out = options_.memory;
-    out.enough = max_arena_;
+    out.target_bytes = max_arena_;
     if (max_arena_ == problem::unlimited) {  // every arena fits: a small one, as by default
-      out.enough = 0;
+      out.target_bytes = 0;
       work = run_control::no_work_limit;
     }
     const run_control part = clock_.limits(share);

@@ -20,9 +20,9 @@ namespace detail::plan {
 struct packing_goal {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-  std::int64_t least;        // a packing of this height ends the search
-  std::int64_t capacity;     // of `fit_memory`, else `unlimited`: the proof that no packing fits it ends the search
-  std::int64_t near_enough;  // a packing of this height ends the search after `work`
+  std::int64_t least;       // a packing of this height ends the search
+  std::int64_t capacity;    // of `fit_memory`, else `unlimited`: the proof that no packing fits it ends the search
+  std::int64_t near_bound;  // a packing of this height ends the search after `work`
   std::uint64_t work;
 };
 
@@ -47,8 +47,8 @@ class component_search {
       if (goal_.work == run_control::no_work_limit) pack_again(packings << doubled);
       if (is_done()) return;
       const std::uint64_t work = (sweep == 0 ? std::uint64_t{4'000'000} : std::uint64_t{16'000'000}) << doubled / 2;
-      if (is_far() && goal_.near_enough > c_.load) {  // far above the bound, packing anew helps most
-        repack(c_, goal_.near_enough, sweep % 2 == 0 ? push_policy::never : push_policy::sometimes, work, clock_,
+      if (is_far() && goal_.near_bound > c_.load) {  // far above the bound, packing anew helps most
+        repack(c_, goal_.near_bound, sweep % 2 == 0 ? push_policy::never : push_policy::sometimes, work, clock_,
                all_.seed + sweep, all_.statistics.moves);
         if (is_far() && sweep % 4 != 0) continue;
       }
@@ -62,7 +62,7 @@ class component_search {
   static constexpr std::uint32_t max_fitted = 2048;  // blocks: a depth-first search of more hardly ends
   static constexpr std::uint64_t first_fit_work = 20'000'000;
 
-  [[nodiscard]] bool is_far() const { return c_.height > goal_.near_enough; }
+  [[nodiscard]] bool is_far() const { return c_.height > goal_.near_bound; }
   [[nodiscard]] bool is_done() const {
     return c_.height <= goal_.least || c_.is_optimal() || c_.bound > goal_.capacity || clock_.should_stop() ||
            (!is_far() && local_work() >= goal_.work);
@@ -198,9 +198,9 @@ class plan_search {
     for (const packing_component& c : components_) load_ = std::max(load_, c.load);
     constexpr std::int64_t unlimited = packing_goal::unlimited;
     const bool fits = capacity >= 0;
-    const std::int64_t enough = (fits ? capacity : options.enough) / options.alignment;
+    const std::int64_t enough = (fits ? capacity : options.target_bytes) / options.alignment;
     const std::int64_t least = std::max(load_, enough);
-    const std::int64_t spare = std::min(load_ / memory_plan_options::near_enough, unlimited - load_);
+    const std::int64_t spare = std::min(load_ / memory_plan_options::near_bound, unlimited - load_);
     all_.seed = control_.seed;
     all_.goal = {least, fits ? enough : unlimited, fits ? least : std::max(least, load_ + spare),
                  limited_ || fits ? run_control::no_work_limit : memory_plan_options::default_work};
@@ -212,7 +212,7 @@ class plan_search {
     while (!components_.empty() && !is_impossible()) {
       packing_component& c = highest();
       if (c.height <= goal.least || c.is_optimal() || clock_.should_stop()) break;
-      if (c.height <= goal.near_enough && clock_.work_done() - all_.fitted >= goal.work) break;
+      if (c.height <= goal.near_bound && clock_.work_done() - all_.fitted >= goal.work) break;
       component_search(c, clock_, all_).run();
     }
   }
@@ -264,8 +264,8 @@ class plan_search {
 }  // namespace detail::plan
 
 REMAT_INLINE memory_plan plan_memory(std::span<const interval> intervals, const memory_plan_options& options) {
-  if (options.enough < 0)
-    throw bad_argument("enough is " + std::to_string(options.enough) + " bytes; it must not be negative");
+  if (options.target_bytes < 0)
+    throw bad_argument("target_bytes is " + std::to_string(options.target_bytes) + "; expected at least 0");
   detail::plan::plan_search search(intervals, options, -1);
   search.run();
   return search.result(intervals.size());

@@ -40,7 +40,7 @@ class portfolio {
   portfolio(const problem& p, const automatic_options& options)
       : clock_(options.run, automatic_solver::name), problem_(p), gap_(options.gap), further_(options.further) {
     clock_.watch(best_.time, best_.lower_bound);
-    if (!(gap_ >= 0)) throw bad_argument("auto: gap is " + std::to_string(gap_) + "; it must be 0 or more");
+    require_valid_options(automatic_solver::name, options);
     for (const automatic_part& part : further_)
       if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
   }

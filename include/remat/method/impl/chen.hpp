@@ -172,7 +172,7 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
 }
 
 REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const chen_greedy_options& options) const {
-  if (options.sizes == 0) throw bad_argument("sizes is 0; there must be at least one");
+  require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
         for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {

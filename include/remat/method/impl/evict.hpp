@@ -181,6 +181,7 @@ class eviction_search {
 }  // namespace detail::evict_solve
 
 REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_options& options) const {
+  require_valid_options(name, options);
   for (const tensor_id t : options.keep)
     if (index(t) >= p.graph().num_tensors)
       throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");

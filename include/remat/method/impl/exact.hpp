@@ -479,9 +479,7 @@ class backward_search {
 }  // namespace detail::exact_solve
 
 REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
-  if (options.max_states == 0 || options.max_states >= detail::exact_solve::none)
-    throw bad_argument("exact: max_states is " + std::to_string(options.max_states) +
-                       "; it must be at least 1 and less than 2^32 - 1");
+  require_valid_options(name, options);
   run_clock clock(options.run, name);
   solution best;
   clock.watch(best.time, best.lower_bound);

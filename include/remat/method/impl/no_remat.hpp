@@ -16,6 +16,7 @@
 namespace remat {
 
 REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_remat_options& options) const {
+  require_valid_options(name, options);
   run_clock clock(options.run, name);
   solution best;
   stop_reason stopped = stop_reason::none;
@@ -43,6 +44,7 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
 }
 
 REMAT_INLINE chain_solution no_remat_solver::operator()(const chain_problem& p, const no_remat_options& options) const {
+  require_valid_options(name, options);
   const run_clock clock(options.run, name);
   chain_solution best;
   accept(p, best, store_all_steps(p.stages()));

@@ -3,8 +3,6 @@
 
 #include "remat/method/detail/own_method.hpp"
 
-#include <algorithm>
-
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/refine/detail/retain.hpp"
@@ -23,7 +21,6 @@ REMAT_INLINE void retain_all(const problem& p, std::span<const schedule> plans, 
   if (rounds == 0) return;
   retain_options spending;
   spending.rounds = rounds;
-  spending.enough = with_rounding(p.graph().needed_time);
   for (const schedule& plan : plans) {
     if (clock.should_stop()) return;
     accept(p, best, retain(p, plan, clock, spending), by_part(solver, "retain"));

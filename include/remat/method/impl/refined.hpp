@@ -27,8 +27,7 @@ class refinement_solve {
   refinement_solve(const problem& p, const refined_options& options)
       : options_(options), clock_(options.run, refined_solver::name), problem_(p), analysis_(p) {
     clock_.watch(best_.time, best_.lower_bound);
-    if (!(options.gap >= 0))
-      throw bad_argument("refined: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
+    require_valid_options(refined_solver::name, options);
   }
   refinement_solve(const refinement_solve&) = delete;  // callbacks refer to it
   refinement_solve& operator=(const refinement_solve&) = delete;
@@ -59,7 +58,7 @@ class refinement_solve {
     return best_.plan && best_.time <= best_.lower_bound * factor;
   }
   [[nodiscard]] bool meets_bound() const noexcept {
-    return best_.plan && is_optimal(best_.time, best_.lower_bound * (1 + options_.gap));
+    return best_.plan && is_within_gap(best_.time, best_.lower_bound, options_.gap);
   }
 
   solution finish() {

@@ -105,7 +105,7 @@ REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::ui
 }
 
 REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve_options& options) const {
-  if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
+  require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
         for (const detail::forward_line& line : detail::find_forward_lines(p.graph()))
@@ -120,7 +120,7 @@ REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve
 }
 
 REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, const revolve_options& options) const {
-  if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
+  require_valid_options(name, options);
   run_clock clock(options.run, name);
   chain_solution best;
   clock.watch(best.time, best.lower_bound);

@@ -16,7 +16,6 @@ struct retain_options {
   /// tensors that are cheaper to recompute.
   std::uint32_t rounds = 3;
   std::size_t most_repairs = 12;  ///< tensors that may be dropped to make room for one
-  double enough = 0;              ///< the later rounds end when the schedule takes no more time than this
 };
 
 /// Spends the memory that a schedule leaves free: wherever the budget of `p` allows it, a tensor is held until its next

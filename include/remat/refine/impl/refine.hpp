@@ -101,7 +101,7 @@ class refinement {
         clock_(options.run),
         searches_(std::max(1U, options.searches)),
         rounds_(std::max(1U, options.rounds)),
-        threads_(std::clamp<std::size_t>(options.run.threads, 1, searches_)),
+        threads_(std::clamp<std::size_t>(options.run.thread_count(), 1, searches_)),
         by_work_(options.run.work_limit != run_control::no_work_limit ||
                  options.run.time_limit == std::chrono::nanoseconds::max()),
         limit_(std::chrono::duration<double>(options.run.time_limit).count()) {

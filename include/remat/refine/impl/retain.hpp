@@ -73,7 +73,7 @@ REMAT_INLINE schedule retain(const problem& p, schedule start, run_clock& clock,
   std::vector<detail::retaining::ranked_compute> computes;
   for (std::uint32_t round = 1; round < options.rounds && !clock.should_stop(); ++round) {
     plan.load(start);
-    if (plan.time() <= options.enough) break;
+    if (is_optimal(plan.time(), p.graph().needed_time)) break;
     detail::retaining::rank_computes(plan, computes);
     bool changed = false;
     for (const auto& compute : computes) {

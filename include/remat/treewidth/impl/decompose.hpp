@@ -125,7 +125,7 @@ class solver {
       }
       while (!must_stop()) {
         piece* worst = widest(root_);
-        if (worst == nullptr || is_proven(*worst) || worst->width <= options_.good_enough) break;
+        if (worst == nullptr || is_proven(*worst) || worst->width <= options_.target_width) break;
         if (worst->round >= options_.rounds && !limited()) break;
         search(*worst);
         ++out.statistics.rounds;
@@ -465,10 +465,10 @@ class solver {
 inline decomposition_result solve_together(const undirected_graph& g, const decompose_options& options) {
   std::stop_source source;
   const std::stop_callback forward(options.run.stop, [&source] { source.request_stop(); });
-  const unsigned count = std::min(options.run.threads, 256U);
+  const unsigned count = std::min(options.run.thread_count(), 256U);
   std::vector<decomposition_result> results(count);
   std::vector<std::exception_ptr> errors(count);
-  const auto is_enough = [&](const decomposition_result& r) { return r.proven || r.width <= options.good_enough; };
+  const auto is_enough = [&](const decomposition_result& r) { return r.proven || r.width <= options.target_width; };
   const auto work = [&](unsigned i) {
     try {
       decompose_options own = options;
@@ -506,7 +506,7 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
 }  // namespace detail::decomposing
 
 REMAT_INLINE decomposition_result decompose(const undirected_graph& g, const decompose_options& options) {
-  if (options.run.threads > 1 && options.run.work_limit == run_control::no_work_limit &&
+  if (options.run.thread_count() > 1 && options.run.work_limit == run_control::no_work_limit &&
       options.run.time_limit != std::chrono::nanoseconds::max())
     return detail::decomposing::solve_together(g, options);
   return detail::decomposing::solver(g, options).run();

@@ -154,7 +154,7 @@ class search {
 
  private:
   [[nodiscard]] bool is_settled() const {
-    return clock_.should_stop() || (best_.plan && best_.time <= best_.lower_bound * (1 + options_.good_enough));
+    return clock_.should_stop() || (best_.plan && is_within_gap(best_.time, best_.lower_bound, options_.gap));
   }
   template <class Value>
   void note(std::string_view figure, Value value) {
@@ -542,17 +542,6 @@ class search {
   std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
 };
 
-inline void require_valid(const checkmate_options& options) {
-  const auto refuse = [](const std::string& text) { throw bad_argument("checkmate: " + text); };
-  if (!(options.good_enough >= 0))
-    refuse("good_enough is " + std::to_string(options.good_enough) + "; it must be 0 or more");
-  if (!(options.most_columns >= 0))
-    refuse("most_columns is " + std::to_string(options.most_columns) + "; it must be 0 or more");
-  if (options.units < 1) refuse("units is " + std::to_string(options.units) + "; there must be at least one");
-  if (!(options.allowance_step >= 0 && options.allowance_step < 1))
-    refuse("allowance_step is " + std::to_string(options.allowance_step) + "; it must be at least 0 and less than 1");
-}
-
 /// Refuses illegal starts. Those over the budget are no error.
 inline void require_legal(const problem& p, std::span<const schedule> starts) {
   for (std::size_t i = 0; i < starts.size(); ++i) {
@@ -563,7 +552,7 @@ inline void require_legal(const problem& p, std::span<const schedule> starts) {
 }
 
 REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
-  require_valid(options);
+  require_valid_options(name, options);
   require_legal(p, options.starts);
   return solve_by_own_method(p, name, options.run, options.improve, false, [&](run_clock& clock, solution& best) {
     return method_end{search(backend, p, options, clock, best).run(), options.starts};

@@ -31,7 +31,7 @@ struct hierarchy_chains_options {
   /// n · min(n, 200). One unit takes some 15 µs.
   std::uint64_t most_effort = 500'000;
   std::size_t finer = 8;   ///< the best chains that are solved again with four times as many slots
-  double good_enough = 0;  ///< end when the best time exceeds the proven bound by at most this part of it
+  double gap = 0;  ///< end with a time of at most (1 + gap) × the proven bound
 };
 
 /// Schedules of the whole graph from the chains of hierarchies: at each depth, the groups of a hierarchy are the stages
@@ -103,7 +103,7 @@ class hierarchy_chains {
 
   [[nodiscard]] std::size_t line_index(const forward_line& line);
   void add_chains(std::string_view name, std::size_t line, std::vector<cut_list> chains);
-  [[nodiscard]] bool is_good_enough(const solution& best) const;
+  [[nodiscard]] bool is_near_bound(const solution& best) const;
   void find_stages(chain_entry& c);
   [[nodiscard]] std::size_t stage_of(std::vector<std::uint32_t> operations, part_extractor& extract);
   [[nodiscard]] std::vector<level_child> children_of(const chain_entry& c, std::size_t s, std::uint32_t begin,

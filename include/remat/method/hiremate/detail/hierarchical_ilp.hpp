@@ -20,7 +20,7 @@ struct hierarchical_ilp_options {
   /// Hands the best start to the backend, too. Starts count in any case, and CBC searches longer for solutions if it
   /// has none: in ten seconds it found solutions as good or better without a start that was 2 to 4 % above them.
   bool warm_start = false;
-  double good_enough = 0;  ///< stop when the best time is at most (1 + this) × the bound of the program
+  double gap = 0;         ///< end with a time of at most (1 + gap) × the bound of the program
   std::int64_t units = std::int64_t{1} << 20;  ///< `level_model_options::units`
   std::uint32_t again_from = 0;                ///< `level_model_options::again_from`
   std::vector<std::uint32_t> moments{};        ///< `level_model_options::moments`
@@ -36,7 +36,7 @@ struct level_solution {
   std::vector<level_problem::choice> choices{};  ///< a schedule of the level within the budget; empty unless `found`
   double time = std::numeric_limits<double>::infinity();  ///< of the choices, by `simulate_level`
   std::int64_t peak_bytes = 0;                            ///< of the choices, by `simulate_level`
-  /// `optimal`: no schedule of the form (`level_model`, sizes in units) is faster by more than `good_enough`;
+  /// `optimal`: no schedule of the form (`level_model`, sizes in units) is faster by more than `gap`;
   /// `infeasible`: there is no such schedule. Both are the backend's word, a hint.
   mip_status status = mip_status::no_solution;
   double lower_bound = 0;   ///< on the time of schedules of the form; the backend's word, too

@@ -60,7 +60,7 @@ REMAT_INLINE void hierarchy_chains::add_line(std::string_view name, const forwar
 
 REMAT_INLINE void hierarchy_chains::solve_narrow(std::string_view name, run_clock& clock, solution& best,
                                                  std::string_view solver) {
-  for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_good_enough(best); ++i) {
+  for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_near_bound(best); ++i) {
     if (chains_[i].name != name) continue;
     chain_entry c = chains_[i];
     c.order = stage_order::least_peak;
@@ -68,12 +68,12 @@ REMAT_INLINE void hierarchy_chains::solve_narrow(std::string_view name, run_cloc
   }
 }
 
-REMAT_INLINE bool hierarchy_chains::is_good_enough(const solution& best) const {
-  return best.plan && best.time <= best.lower_bound * (1 + options_.good_enough);
+REMAT_INLINE bool hierarchy_chains::is_near_bound(const solution& best) const {
+  return best.plan && is_within_gap(best.time, best.lower_bound, options_.gap);
 }
 
 REMAT_INLINE void hierarchy_chains::solve_plain(run_clock& clock, solution& best, std::string_view solver) {
-  for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_good_enough(best); ++i) {
+  for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_near_bound(best); ++i) {
     chain_entry c = chains_[i];
     solve(c, false, options_.slots, clock, best, solver);
   }
@@ -104,7 +104,7 @@ REMAT_INLINE void hierarchy_chains::solve_with_options(run_clock& clock, solutio
   std::uint64_t spent = 0;
   for (std::size_t k = 0; k < turn.size(); ++k) {
     chain_entry& c = chains_[turn[k].second];
-    if (is_good_enough(best)) return;
+    if (is_near_bound(best)) return;
     if (clock.should_stop()) {
       ++counts_[c.name].left;
       continue;
@@ -133,7 +133,7 @@ REMAT_INLINE void hierarchy_chains::solve_finer(run_clock& clock, solution& best
                                   good_.begin() + static_cast<std::ptrdiff_t>(std::min(good_.size(), options_.finer)));
   const auto slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options_.slots} * 4, 1U << 24));
   for (chain_entry& c : chosen) {
-    if (clock.should_stop() || is_good_enough(best)) return;
+    if (clock.should_stop() || is_near_bound(best)) return;
     solve(c, c.with_options, slots, clock, best, solver);
   }
 }

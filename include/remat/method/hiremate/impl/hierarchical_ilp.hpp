@@ -43,8 +43,8 @@ class search {
     if (best_.found && is_optimal(best_.time, least_time_)) {
       best_.status = mip_status::optimal;
       best_.message = "no program needed: nothing takes less time";
-    } else if (best_.found && best_.time <= least_time_ * (1 + options_.good_enough)) {
-      best_.message = "no program needed: good enough beside the least time of all runs";
+    } else if (best_.found && is_within_gap(best_.time, least_time_, options_.gap)) {
+      best_.message = "no program needed: within the gap of the least time of all runs";
     } else if (clock_.should_stop()) {
       best_.message = "stopped before the integer program";
     } else {
@@ -106,7 +106,7 @@ class search {
 
   mip_result solve(const level_model& program) {
     mip_options solving;
-    solving.relative_gap = options_.good_enough;
+    solving.relative_gap = options_.gap;
     if (best_.found && options_.warm_start)
       if (auto values = program.encode(best_.choices)) solving.start = std::move(*values);
     solving.run = clock_.limits();
@@ -168,12 +168,11 @@ class search {
 REMAT_INLINE level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level, std::int64_t budget,
                                              const hierarchical_ilp_options& options) {
   require_valid(level);
-  if (!(options.good_enough >= 0))
-    throw bad_argument("hierarchical_ilp: good_enough is " + std::to_string(options.good_enough) +
-                       "; it must be 0 or more");
+  if (!(options.gap >= 0))
+    throw bad_argument("hierarchical_ilp: gap is " + std::to_string(options.gap) + "; expected at least 0");
   if (!(options.most_columns >= 0))
     throw bad_argument("hierarchical_ilp: most_columns is " + std::to_string(options.most_columns) +
-                       "; it must be 0 or more");
+                       "; expected at least 0");
   return detail::level_search_by_program::search(backend, level, budget, options).run();
 }
 

@@ -161,7 +161,7 @@ class search {
     chaining_.slots = options.slots;
     chaining_.most_stages = options.max_stages;
     chaining_.most_effort = options.chain_effort;
-    chaining_.good_enough = options.good_enough;
+    chaining_.gap = options.gap;
   }
 
   stop_reason run() {
@@ -171,7 +171,7 @@ class search {
     std::vector<std::size_t> divided;
     for (std::size_t i = 0; i < hierarchies.size(); ++i)
       if (!hierarchies[i].chains_alone) divided.push_back(i);
-    for (std::size_t k = 0; k < divided.size() && !good_enough() && !clock_.should_stop(); ++k)
+    for (std::size_t k = 0; k < divided.size() && !is_near_bound() && !clock_.should_stop(); ++k)
       solve_hierarchy(hierarchies, divided[k], 1.0 / static_cast<double>(divided.size() - k));
     if (uses(hiremate_top::h_ilp)) solve_programs(hierarchies);
     report(hierarchies);
@@ -195,8 +195,8 @@ class search {
   [[nodiscard]] bool uses(hiremate_top solver) const {
     return options_.top_solver == hiremate_top::automatic || options_.top_solver == solver;
   }
-  [[nodiscard]] bool good_enough() const {
-    return best_.plan && best_.time <= best_.lower_bound * (1 + options_.good_enough);
+  [[nodiscard]] bool is_near_bound() const {
+    return best_.plan && is_within_gap(best_.time, best_.lower_bound, options_.gap);
   }
 
   /// The given hierarchy, or different ones.
@@ -253,18 +253,18 @@ class search {
       chains.add_line(narrow = "narrow", find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
     }
     // Without time the chains are counted.
-    if (!good_enough()) {
+    if (!is_near_bound()) {
       run_clock part = clock_.part(0.25, "chains");
       chains.solve_plain(part, best_, "hiremate");
       if (!narrow.empty())
         for (const std::string_view name : {narrow, std::string_view("levels")})
           chains.solve_narrow(name, part, best_, "hiremate");
     }
-    if (!good_enough()) {
+    if (!is_near_bound()) {
       run_clock part = clock_.part(0.5, "chains");
       chains.solve_with_options(part, best_, "hiremate");
     }
-    if (!good_enough()) {
+    if (!is_near_bound()) {
       run_clock part = clock_.part(0.25, "chains");
       chains.solve_finer(part, best_, "hiremate");
     }
@@ -325,7 +325,7 @@ class search {
   void solve_programs(std::vector<candidate>& hierarchies) {
     std::stable_sort(tops_.begin(), tops_.end(),
                      [](const top_level& a, const top_level& b) { return a.time < b.time; });
-    for (std::size_t i = 0; i < tops_.size() && !good_enough() && !clock_.should_stop(); ++i)
+    for (std::size_t i = 0; i < tops_.size() && !is_near_bound() && !clock_.should_stop(); ++i)
       solve_program(hierarchies[tops_[i].of], tops_[i], 1.0 / static_cast<double>(tops_.size() - i));
   }
 
@@ -338,7 +338,7 @@ class search {
     if (!top.choices.empty()) solving.starts.push_back(top.choices);
     solving.most_columns = options_.most_columns;
     solving.nodes = options_.nodes;
-    solving.good_enough = options_.good_enough;
+    solving.gap = options_.gap;
     run_clock part = clock_.part(share, "integer program");
     solving.run = part.control();
     const double columns = std::min(options_.most_columns, level_model::size_estimate(builder.level()));
@@ -421,18 +421,7 @@ class search {
 };
 
 inline void require_valid(const problem& p, const hiremate_options& options) {
-  if (options.max_group < 2)
-    throw bad_argument("hiremate: max_group is " + std::to_string(options.max_group) + "; it must be at least 2");
-  if (options.max_top < 1) throw bad_argument("hiremate: max_top is 0; it must be at least 1");
-  if (options.max_stages < 1) throw bad_argument("hiremate: max_stages is 0; it must be at least 1");
-  if (options.slots < 1 || options.slots > 1U << 24U)
-    throw bad_argument("hiremate: slots is " + std::to_string(options.slots) + "; it must be from 1 to 16777216");
-  const auto require_not_negative = [](double x, const char* name) {
-    if (!(x >= 0))
-      throw bad_argument("hiremate: " + std::string(name) + " is " + std::to_string(x) + "; it must not be negative");
-  };
-  require_not_negative(options.good_enough, "good_enough");
-  require_not_negative(options.most_columns, "most_columns");
+  require_valid_options("hiremate", options);
   if (!options.hierarchy) return;
   const hierarchy_report r = check_hierarchy(p.graph(), *options.hierarchy);
   if (!r.valid())

@@ -275,7 +275,7 @@ class finder {
     solving.again_from = static_cast<std::uint32_t>(children.size()) + 1;
     solving.most_columns = search_.most_columns;
     solving.nodes = search_.nodes;
-    solving.good_enough = 1e-3;
+    solving.gap = 1e-3;
     // Most programs end early, and many of the grid are not needed: each may take several equal shares. The time is
     // that of all classes, the work that of one; what other threads have done must not count there.
     const std::size_t left = programs_left_ > 1 ? programs_left_-- : 1;

@@ -272,22 +272,10 @@ class chain_search {
   std::uint64_t effort_ = 0;
 };
 
-inline void check_options(const rockmate_options& options) {
-  // Slots, stages and the size of the table mean what they mean for Rotor.
-  rotor_options table;
-  table.slots = options.slots;
-  table.max_stages = options.max_stages;
-  table.table_bytes = options.table_bytes;
-  remat::check_options(table);
-  if (options.options_per_stage < 2)
-    throw bad_argument("options_per_stage is " + std::to_string(options.options_per_stage) +
-                       "; there must be at least two");
-}
-
 }  // namespace detail::blocks
 
 REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockmate_options& options) const {
-  detail::blocks::check_options(options);
+  require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
         detail::blocks::chain_search search(p, options, clock, best);

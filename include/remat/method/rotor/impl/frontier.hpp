@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"

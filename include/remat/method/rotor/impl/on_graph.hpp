@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <array>
-#include <utility>
-
 #include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"

@@ -14,19 +14,8 @@
 
 namespace remat {
 
-REMAT_INLINE void check_options(const rotor_options& options) {
-  constexpr std::uint32_t most_slots = 1U << 24;
-  if (options.slots == 0) throw bad_argument("slots is 0; there must be at least one");
-  if (options.slots > most_slots)
-    throw bad_argument("slots is " + std::to_string(options.slots) + "; there must be at most " +
-                       std::to_string(most_slots));
-  if (options.max_stages == 0) throw bad_argument("max_stages is 0; there must be at least one");
-  if (options.table_bytes < 0)
-    throw bad_argument("table_bytes is " + std::to_string(options.table_bytes) + "; it must not be negative");
-}
-
 REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_options& options) const {
-  check_options(options);
+  require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
         constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), most_starts = 8;
@@ -42,7 +31,7 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
 }
 
 REMAT_INLINE chain_solution rotor_solver::operator()(const chain_problem& p, const rotor_options& options) const {
-  check_options(options);
+  require_valid_options(name, options);
   run_clock clock(options.run, name);
   chain_solution best;
   best.lower_bound = p.stages().least_time();
@@ -62,7 +51,7 @@ REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const 
 }
 
 REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time) {
-  check_options(options);
+  require_valid_options(rotor_solver::name, options);
   if (std::isnan(most_time)) throw bad_argument("most_time is not a number");
   return detail::frontier::frontier_solve(c, options, most_time).run();
 }

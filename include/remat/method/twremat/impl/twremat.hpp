@@ -212,7 +212,7 @@ class tree_search {
     if (options_.by_width) choose_by_width();
     for (std::uint32_t i = 0; !is_over(i); ++i) {
       attempt(i);
-      clock_.report({.stage = "separators", .done = i + 1, .total = options_.attempts});
+      clock_.report({.stage = "separators", .done = i + 1, .total = options_.attempts.value_or(0)});
     }
     record();
   }
@@ -251,9 +251,9 @@ class tree_search {
   [[nodiscard]] bool is_over(std::uint32_t i) const {
     if (clock_.should_stop()) return true;
     if ((options_.tree || options_.by_width) && i >= balances) return true;
-    if (!best_.plan) return i >= std::max(options_.attempts, max_attempts_in_need);
+    if (!best_.plan) return i >= std::max(options_.attempts.value_or(0), max_attempts_in_need);
     if (is_optimal(best_.time, best_.lower_bound)) return true;
-    if (options_.attempts != 0) return i >= options_.attempts;
+    if (options_.attempts) return i >= *options_.attempts;
     return i >= max_attempts || (i >= tree_kinds && clock_.work_done() >= max_work);
   }
 
@@ -261,7 +261,7 @@ class tree_search {
 
   /// Chooses the narrowest of the trees that the attempts would make.
   void choose_by_width() {
-    for (std::uint32_t i = 0; i < std::max(options_.attempts, tree_kinds) && !options_.tree && !clock_.should_stop();
+    for (std::uint32_t i = 0; i < std::max(options_.attempts.value_or(0), tree_kinds) && !options_.tree && !clock_.should_stop();
          ++i) {
       const auto kind = static_cast<tree_kind>(i % tree_kinds);
       tree_decomposition tree = make_tree(graph_, kind, seed_of(i), clock_);
@@ -466,6 +466,7 @@ REMAT_INLINE undirected_graph operation_graph(const flat_graph& graph, operation
 }
 
 REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat_options& options) const {
+  require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, false, [&](run_clock& clock, solution& best) -> detail::method_end {
         detail::twremat_solve::tree_search search(p, options, clock, best);

@@ -126,7 +126,7 @@ class chain_problem {
 
   /// The chain.
   [[nodiscard]] const chain& stages() const noexcept { return *chain_; }
-  /// The budget in bytes; `unlimited` where there is none.
+  /// The budget in bytes; `unlimited` if there is none.
   [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
 
   /// The same chain under another budget (bytes ≥ 0). O(1).

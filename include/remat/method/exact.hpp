@@ -50,18 +50,17 @@ struct exact_options {
 /// Rules that drop moves without losing the optimum (proofs: docs/bounds.md, section 8):
 ///  1. only an operation with an open write, or with an effect that has not been placed, is placed;
 ///  2. a contribution is not placed twice for one allocation, and no read between contributions: both are illegal;
-///  3. an operation that must run once is not placed where an operation before still depends on it;
+///  3. an operation that must run once is not placed while an operation before the state depends on it;
 ///  4. an operation that nothing before can depend on, and that opens no more bytes than it closes, is placed at once,
 ///     and no other move is tried;
 ///  5. a state whose cost and bound reach the incumbent's time is dropped.
 ///
-/// Graphs of ten operations take well under a millisecond; how much larger graphs can be depends on the budget.
-/// Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `max_states`, a limit of
-/// work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it returns the
-/// incumbent
-/// (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a quarter of what is left of
-/// the limits each. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2.
-/// Cancellation: polled at every state and in every flow.
+/// Graphs of ten operations take less than a millisecond; the size of the graphs that can be solved depends on the
+/// budget. Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `max_states`, a
+/// limit of work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it
+/// returns the incumbent (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a
+/// quarter of what is left of the limits each. Deterministic but for a deadline. Throws `bad_argument` for a
+/// `max_states` of 0 or above 2³² − 2. Cancellation: polled at every state and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.
 ///

@@ -56,7 +56,7 @@ struct rotor_options {
   bool exact_gradient = false;
   std::uint64_t max_breakpoints = 500'000'000;
   std::int64_t table_bytes = std::int64_t{4} << 30;
-  /// Those of safe counts are kept beside them, 3/8 as many: 24 beside 64.
+  /// The best schedules that are kept of near counts; of safe counts, 3/8 of this number: 64 and 24 by default.
   std::uint32_t candidates = 64;
   std::uint32_t retain_rounds = 0;
   bool improve = false;
@@ -118,7 +118,7 @@ struct rotor_options {
 /// out of range.
 ///
 /// `solution::by`: "rotor" for a table's schedule, "rotor/no_remat"; with `retain_rounds` or `improve` "rotor/retain"
-/// where memory was left to spend, and with `improve` "rotor/refined/…".
+/// if memory was left to spend, and with `improve` "rotor/refined/…".
 ///
 /// Figures (`solve_statistics::own`), on a graph: `lines` and `chains` solved; `tables_refused` for `table_bytes`, each
 /// tried again with half as many slots, down to 16, before its chain is left out; and of the chain of the best table's
@@ -153,7 +153,7 @@ class chain_frontier {
 
   /// Memory ascending, time falling.
   [[nodiscard]] std::span<const point> points() const noexcept { return points_; }
-  /// True when the points are those of the optimum; false when sizes were rounded up to slots.
+  /// True if the points are those of the optimum; false if sizes were rounded up to slots.
   [[nodiscard]] bool exact() const noexcept { return exact_; }
   /// `feasible`; without points, the reason: `infeasible`, `timeout`, `cancelled`, or `error` for a table too large.
   [[nodiscard]] solve_status status() const noexcept { return status_; }
@@ -175,15 +175,15 @@ class chain_frontier {
   solve_status status_ = solve_status::timeout;
 };
 
-/// Solves a chain for every budget at once: the points whose time is at most `most_time`, up to the budget that keeps
-/// everything. The first point is the least budget for that time. A small `most_time` makes the search much faster.
+/// Solves a chain for every budget at once: the points whose time is at most `max_time`, up to the budget that keeps
+/// everything. The first point is the least budget for that time. A small `max_time` makes the search much faster.
 ///
 /// In the exact form points are in bytes. In slots, the budget of a point is the peak of its schedule; a slot is a part
 /// of the budget that keeps everything, and `exact_gradient` counts as set. `automatic` is exact with at most 20
 /// million breakpoints, else in slots. Polls as `rotor`. Throws `bad_argument` for options out of range and for a
-/// `most_time` that is not a number.
+/// `max_time` that is not a number.
 [[nodiscard]] chain_frontier rotor_frontier(const chain& c, const rotor_options& options = {},
-                                            double most_time = std::numeric_limits<double>::infinity());
+                                            double max_time = std::numeric_limits<double>::infinity());
 
 /// The least budget, in bytes, within which a memory-persistent schedule exists. O(L³) time, O(L²) memory. Does not
 /// poll.

@@ -61,8 +61,7 @@ class figures {
   requires(!std::same_as<Integer, bool>) void set(std::string_view name, Integer value) {
     put(name, static_cast<std::int64_t>(value));
   }
-  /// \overload
-  /// Infinity and NaN are figures that are not known: they are left out, and a figure of this name with them.
+  /// \overload Infinity and NaN mean an unknown figure: it is not set, and a figure of this name is removed.
   void set(std::string_view name, double value);
   /// \overload
   void set(std::string_view name, std::string_view value) { put(name, std::string(value)); }
@@ -71,7 +70,7 @@ class figures {
   /// \overload
   void set(std::string_view name, group_list value) { put(name, std::move(value)); }
 
-  /// The figure `name` where it is one of type `T`, an alternative of `value_type`; otherwise null. O(figures) time.
+  /// The figure `name` if it has the type `T`, an alternative of `value_type`; otherwise null. O(figures) time.
   template <class T>
   [[nodiscard]] const T* find(std::string_view name) const noexcept {
     for (const item& i : items_)
@@ -81,7 +80,7 @@ class figures {
 
   /// All figures, in order.
   [[nodiscard]] const std::vector<item>& items() const noexcept { return items_; }
-  /// True where there is none.
+  /// True if there is no figure.
   [[nodiscard]] bool empty() const noexcept { return items_.empty(); }
 
  private:
@@ -104,17 +103,17 @@ struct solution {
   solve_status status = solve_status::timeout;  ///< how the solve ended
   std::optional<schedule> plan{};               ///< the schedule; it has passed the exact checker
   /// The part that found the plan, outermost first, such as "auto/rockmate/retain"; empty without a plan. Each solver's
-  /// header names its parts. A schedule that a second part finds as well stays the first one's.
+  /// header names its parts. If two parts find the schedule, it is that of the first one.
   std::string by{};
   std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
   double lower_bound = 0;           ///< proven, on the time of every schedule within the budget; infinite: infeasible
   bool proven = false;              ///< `lower_bound` has been computed (`prove`)
-  std::optional<op_id> obstacle{};  ///< where infeasible: the operation that does not fit the budget, if known
+  std::optional<op_id> obstacle{};  ///< if infeasible: the operation that does not fit the budget, if known
   solve_statistics statistics{};    ///< figures of the solve
   std::string message{};            ///< one line for people; may be empty
 
-  /// True when there is a plan.
+  /// True if there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
 };
 
@@ -133,7 +132,7 @@ struct chain_solution {
   solve_statistics statistics{};
   std::string message{};  ///< one line for people; may be empty
 
-  /// True when there is a plan.
+  /// True if there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
 };
 

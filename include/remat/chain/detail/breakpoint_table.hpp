@@ -33,9 +33,9 @@ struct breakpoint {
 /// Pareto-optimal pairs of memory and time, up to the memory `room`.
 ///
 /// To keep s whole moves the list of (s + 1, t); to keep the input of j adds two step functions. Their minimum is
-/// merged list by list, and only where a bound of the candidate is below the best so far. A list can grow exponentially
-/// with t − s, but it holds no more than `bound` and `room` leave, which is little if the bound is good. `fill` counts
-/// the breakpoints that it visits, and gives up at a limit of them.
+/// merged list by list, over the range of memory in which a lower bound of the candidate is below the best so far. A
+/// list can grow exponentially with t − s, but it holds only what `bound` and `room` allow, which is little if the
+/// bound is tight. `fill` counts the breakpoints that it visits, and gives up at a limit of them.
 class breakpoint_table {
  public:
   /// `c` in any unit. Keeps references to `c` and `bound`.
@@ -103,7 +103,7 @@ class row_filler {
 
   /// Breakpoints visited by the last row.
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
-  /// True when the clock said to stop during the last row, which is not complete then.
+  /// True if the clock said to stop during the last row, which is not complete then.
   [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
   /// Fills row (s, t), and returns how many breakpoints it has. Beyond `max_visits` visited breakpoints the row is left
@@ -123,7 +123,7 @@ class row_filler {
     f.beside = s < t ? c.stages[t].gradient + c.stages[s - 1].transient : std::int64_t{0};
     f.base = 0;
     if (s < t && c.strict()) f.base = f.beside + (follows ? f.before[t - 1 - s].run : c.run_need(s, t - 1));
-    f.most = table_->bound_->max_excess(s, t);
+    f.max_excess = table_->bound_->max_excess(s, t);
     f.end = table_->room_ + 1;
 
     work_ = 0;
@@ -132,7 +132,7 @@ class row_filler {
     offer_whole(f);
     if (s < t && t < table_->n_ && c.stages[t].idle)  // no forward of t
       offer_moved(c.stages[t].backward - c.least_time(t), f.before[t - 1 - s].steps, c.stages[t].outputs,
-                  c.stages[s - 1].transient + c.stages[t].idle_need, f.end, f.most);
+                  c.stages[s - 1].transient + c.stages[t].idle_need, f.end, f.max_excess);
     offer_inputs(f, max_visits, clock);
     out.steps.assign(best_.begin(), best_.end());
     column_[s] = &out;
@@ -147,7 +147,7 @@ class row_filler {
     const breakpoint_table::row* before;  ///< [t' − s]: row (s, t')
     std::int64_t beside;                  ///< memory beside the forwards that keep nothing
     std::int64_t base;                    ///< the least memory of all choices
-    double most;                          ///< the largest D of use
+    double max_excess;                    ///< the largest D to store
     std::int64_t end;                     ///< the memory from which on nothing is stored
   };
 
@@ -163,9 +163,9 @@ class row_filler {
       if (from >= f.end) continue;
       if (f.s == f.t) {
         offered_.assign(1, {from, way.last_time - spent});
-        if (offered_[0].excess <= f.most) merge();
+        if (offered_[0].excess <= f.max_excess) merge();
       } else {
-        offer_moved(way.time - spent, column_[f.s + 1]->steps, c.saved(o, f.t), from, f.end, f.most);
+        offer_moved(way.time - spent, column_[f.s + 1]->steps, c.saved(o, f.t), from, f.end, f.max_excess);
       }
     }
   }
@@ -178,7 +178,7 @@ class row_filler {
     std::uint64_t polled = 0;
     for (std::uint32_t j = f.s + 1; j <= f.last_before + 1; ++j) {
       const double add = bound.advanced[j - 1] - bound.advanced[f.s - 1];
-      if (add > f.most) break;
+      if (add > f.max_excess) break;
       const list& a = column_[j]->steps;
       const list& b = f.before[j - 1 - f.s].steps;
       if (a.empty() || b.empty()) continue;
@@ -186,13 +186,13 @@ class row_filler {
       const std::int64_t need = c.strict() ? f.base : f.beside + f.before[j - 1 - f.s].run;
       const std::int64_t from = std::max({need, kept + a.front().memory, made + b.front().memory});
       const double lower = (add + a.back().excess) + b.back().excess;
-      if (from >= f.end || lower > f.most) continue;
+      if (from >= f.end || lower > f.max_excess) continue;
       // The memory from which on the best is not above the bound.
       const auto settled =
           std::partition_point(best_.begin(), best_.end(), [&](const breakpoint& k) { return k.excess > lower; });
       const std::int64_t until = settled == best_.end() ? f.end : settled->memory;
       if (from >= until) continue;
-      offer_sum(add, a, kept, b, made, from, until, f.most);
+      offer_sum(add, a, kept, b, made, from, until, f.max_excess);
       if (work_ > max_visits) return;
       if (work_ - polled > stride) {
         polled = work_;
@@ -204,13 +204,13 @@ class row_filler {
 
   /// Offers add + D(·), moved by `shift`, from `from` on and below `until`.
   void offer_moved(double add, const list& steps, std::int64_t shift, std::int64_t from, std::int64_t until,
-                   double most) {
+                   double max_excess) {
     offered_.clear();
     for (const breakpoint& b : steps) {
       const std::int64_t memory = std::max(b.memory + shift, from);
       if (memory >= until) break;
       const double excess = add + b.excess;
-      if (excess > most) continue;
+      if (excess > max_excess) continue;
       if (!offered_.empty() && offered_.back().memory == memory)
         offered_.back().excess = excess;
       else
@@ -223,7 +223,7 @@ class row_filler {
   /// Offers (add + A(m − shift_a)) + B(m − shift_b), from `from` on and below `until`. Precondition: both are finite
   /// at `from`.
   void offer_sum(double add, const list& a, std::int64_t shift_a, const list& b, std::int64_t shift_b,
-                 std::int64_t from, std::int64_t until, double most) {
+                 std::int64_t from, std::int64_t until, double max_excess) {
     offered_.clear();
     std::size_t i = 0, k = 0;  // breakpoints of a, of b up to `memory`
     while (i < a.size() && a[i].memory + shift_a <= from) ++i;
@@ -231,7 +231,7 @@ class row_filler {
     std::int64_t memory = from;
     for (;;) {
       const double excess = (add + a[i - 1].excess) + b[k - 1].excess;
-      if (excess <= most) offered_.push_back({memory, excess});
+      if (excess <= max_excess) offered_.push_back({memory, excess});
       const std::int64_t next_a = i < a.size() ? a[i].memory + shift_a : until;
       const std::int64_t next_b = k < b.size() ? b[k].memory + shift_b : until;
       memory = std::min(next_a, next_b);

@@ -24,9 +24,9 @@ namespace remat::detail {
 struct chain_program_options {
   std::uint32_t slots = 500;    ///< that hold every stage whole, 1 … 2^24
   std::int64_t slot_bytes = 0;  ///< bytes of a slot; 0: such that `slots` of them hold every stage whole
-  /// Budgets above this many bytes are of no interest.
+  /// Schedules for larger budgets are left out.
   std::int64_t max_bytes = std::numeric_limits<std::int64_t>::max();
-  /// The most time beyond `chain_program::flat_time` that is of interest.
+  /// Schedules of more time than this beyond `chain_program::flat_time` are left out.
   double max_lost = std::numeric_limits<double>::max();
   std::int64_t table_bytes = std::int64_t{1} << 30;  ///< a larger table is not filled
 };

@@ -12,9 +12,10 @@ namespace remat::detail {
 /// The forward part of a training step as a line of operations, and the bytes that cross each place where the line may
 /// be cut. All operations are indices into the flat graph.
 ///
-/// The forward part is the operations listed before the turn (`find_forward_end`): where the graph's phases say so,
-/// else where the most tensors are alive in the listed order. The solvers do not rely on the turn being the true one:
-/// schedules are legal wherever it is, and good if it is near the true one.
+/// The forward part is the operations listed before the turn (`find_forward_end`). The turn is the end of the graph's
+/// forward phase; in a graph without phases, the place at which the most tensors are alive in the listed order. The
+/// solvers do not rely on the turn being the true one: schedules are legal for every turn, and good if it is near the
+/// true one.
 struct forward_line {
   std::vector<std::uint32_t> operations;  ///< the needed ones before the turn, each behind the producers of its inputs
   std::vector<std::uint32_t> rest;        ///< the needed ones after the turn, as listed
@@ -38,37 +39,37 @@ struct forward_line {
 /// the true turn. O(operations + reads and writes) time.
 [[nodiscard]] std::vector<forward_line> find_forward_lines(const flat_graph& g);
 
-/// The operations of `listed` in a narrow order: the next operation is always the one, among those that may run, after
-/// which the fewest bytes wait for a forward; of equal ones the first listed. The order finishes branches, and delays
-/// operations with large outputs. O(operations · those that may run + reads and writes) time.
+/// The operations of `listed` in a narrow order. Of the operations that may run, the next one is that after which the
+/// fewest bytes wait for a forward; of equal ones the first listed. The order finishes branches, and delays operations
+/// with large outputs. O(operations · those that may run + reads and writes) time.
 [[nodiscard]] forward_line find_narrow_line(const flat_graph& g, const forward_line& listed);
 
 /// Places where a forward line is cut, ascending. A cut at i stands before operations[i]; 0 < i < operations.size().
 using cut_list = std::vector<std::uint32_t>;
 
-/// Ever coarser lists of cuts of the line. The first level cuts everywhere; the next one keeps the cuts that fewer
-/// bytes cross than their neighbours (or as many), and so on while a level removes at least an eighth of the cuts. A
-/// level of more than `most` cuts is thinned to `most`: of two neighbours, the cut that more bytes cross is removed. No
-/// two consecutive levels are equal; there is at least one, and the last may have no cut. O(log n) levels of O(n) time
-/// each for n operations.
-[[nodiscard]] std::vector<cut_list> cut_levels(const forward_line& line, std::size_t most);
+/// Ever coarser lists of cuts of the line. The first level cuts everywhere. The next one keeps the cuts that no more
+/// bytes cross than each neighbour, and so on while a level removes at least an eighth of the cuts. A level of more
+/// than `max_cuts` cuts is thinned to `max_cuts`: of two neighbours, the cut that more bytes cross is removed. No two
+/// consecutive levels are equal; there is at least one, and the last may have no cut. O(log n) levels of O(n) time each
+/// for n operations.
+[[nodiscard]] std::vector<cut_list> cut_levels(const forward_line& line, std::size_t max_cuts);
 
 /// The cuts, taken from `cuts`, that divide the line into at most `segments` segments which make about equally many
 /// bytes. O(cuts + operations) time.
 [[nodiscard]] cut_list even_cuts(const forward_line& line, const cut_list& cuts, std::size_t segments);
 
-/// Adds to `chains` selections of `cuts` that leave at most `most_stages` stages: `even_cuts` with 4, 6, 8, 11, 16, 23,
+/// Adds to `chains` selections of `cuts` that leave at most `max_stages` stages: `even_cuts` with 4, 6, 8, 11, 16, 23,
 /// 32 and 45 segments. O(cuts + operations) time.
 void add_even_cuts(std::vector<cut_list>& chains, const forward_line& line, const cut_list& cuts,
-                   std::size_t most_stages);
+                   std::size_t max_stages);
 
-/// Adds to `chains` selections of `cuts` that leave at most `most_stages` stages: every second, third, fourth, sixth,
+/// Adds to `chains` selections of `cuts` that leave at most `max_stages` stages: every second, third, fourth, sixth,
 /// eighth and twelfth of them. O(cuts) time.
-void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts, std::size_t most_stages);
+void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts, std::size_t max_stages);
 
-/// The chains of a line with at most `most_stages` stages, at least 1: all of `cut_levels`, and the selections of
+/// The chains of a line with at most `max_stages` stages, at least 1: all of `cut_levels`, and the selections of
 /// `add_even_cuts` from the two finest levels. Some may be equal. O(n log n) time for n operations.
-[[nodiscard]] std::vector<cut_list> chains_of_line(const forward_line& line, std::size_t most_stages);
+[[nodiscard]] std::vector<cut_list> chains_of_line(const forward_line& line, std::size_t max_stages);
 
 /// The chains without repetition, those with few stages first.
 [[nodiscard]] std::vector<cut_list> short_ones_first(std::vector<cut_list> chains);

@@ -19,12 +19,12 @@ namespace remat::detail {
 /// How the filling of a table ended.
 enum class fill_outcome : std::uint8_t { filled, stopped, too_large };
 
-/// The pairs (s, t), 1 ≤ s ≤ t ≤ n, for which a table has a row: those whose D may be of use under a bound, and all
-/// pairs (s, n). For each s they are a range of t from s on, and n. O(n) time and memory.
+/// The pairs (s, t), 1 ≤ s ≤ t ≤ n, for which a table has a row: those that a schedule within the bound may have as a
+/// part, and all pairs (s, n). For each s they are a range of t from s on, and n. O(n) time and memory.
 class row_layout {
  public:
   explicit row_layout(const excess_bound& bound) : n_(bound.length()), start_(n_ + 2), lowest_(n_ + 1, 1) {
-    std::uint32_t last = 1;  // the first t that is not of use, or n
+    std::uint32_t last = 1;  // the first t beyond the bound, or n
     for (std::uint32_t s = 1; s <= n_; ++s) {
       start_[s] = rows_;
       last = std::max(last, s);

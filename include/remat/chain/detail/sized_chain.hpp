@@ -82,7 +82,7 @@ struct sized_chain {
   [[nodiscard]] std::int64_t saved(std::uint32_t o, std::uint32_t t) const noexcept {
     return wide() ? saved_until[at(o, t)] : options[o].saved;
   }
-  /// True when every choice in (s, t) must leave room for the forwards of s … t − 1 that keep nothing, as in the
+  /// True if every choice in (s, t) must leave room for the forwards of s … t − 1 that keep nothing, as in the
   /// published recurrence. False: only the choices that run such forwards must. Without options the two agree if each
   /// forward is charged the gradient that waits.
   [[nodiscard]] bool strict() const noexcept { return own_gradient || wide(); }
@@ -301,7 +301,7 @@ struct excess_bound {
 
   /// n, the number of stages.
   [[nodiscard]] std::uint32_t length() const noexcept { return static_cast<std::uint32_t>(advanced.size() - 1); }
-  /// True when there is a limit.
+  /// True if there is a limit.
   [[nodiscard]] bool bounded() const noexcept { return limit < std::numeric_limits<double>::max(); }
   /// f_s + … + f_{j−1}.
   [[nodiscard]] double advance(std::uint32_t s, std::uint32_t j) const noexcept {

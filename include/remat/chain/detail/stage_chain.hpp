@@ -167,7 +167,6 @@ class stage_chain {
   void assign_stages(const forward_line& line, const cut_list& cuts);
   void mark_once(const forward_line& line);
   void find_uses();
-  void find_standing_and_transient();
   void measure_tensors();
   void measure_gradients();
   void measure_stage(std::uint32_t s);

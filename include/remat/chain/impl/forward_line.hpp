@@ -81,11 +81,11 @@ class narrow_order {
   std::vector<std::uint32_t> ready_;      // operations that may run
 };
 
-/// `cuts` thinned to at most `most`. In each round, in as many pairs of neighbours as cuts are too many, spread evenly
-/// over the line, the cut that more bytes cross is removed.
-[[nodiscard]] inline cut_list thin(const forward_line& line, cut_list cuts, std::size_t most) {
-  while (cuts.size() > most) {
-    const std::size_t pairs = cuts.size() / 2, drop = std::min(pairs, cuts.size() - most);
+/// `cuts` thinned to at most `max_cuts`. If n cuts are too many, a round takes n pairs of neighbours (or all), spread
+/// evenly over the line, and removes of each pair the cut that more bytes cross.
+[[nodiscard]] inline cut_list thin(const forward_line& line, cut_list cuts, std::size_t max_cuts) {
+  while (cuts.size() > max_cuts) {
+    const std::size_t pairs = cuts.size() / 2, drop = std::min(pairs, cuts.size() - max_cuts);
     if (pairs == 0) {
       cuts.pop_back();
       continue;
@@ -174,12 +174,12 @@ REMAT_INLINE forward_line find_narrow_line(const flat_graph& g, const forward_li
   return make_forward_line(g, detail::lines::narrow_order(g, listed.operations).find(), listed.rest);
 }
 
-REMAT_INLINE std::vector<cut_list> cut_levels(const forward_line& line, std::size_t most) {
+REMAT_INLINE std::vector<cut_list> cut_levels(const forward_line& line, std::size_t max_cuts) {
   cut_list level;
   for (std::uint32_t i = 1; i < line.operations.size(); ++i) level.push_back(i);
   std::vector<cut_list> levels;
   for (;;) {
-    cut_list thinned = detail::lines::thin(line, level, most);
+    cut_list thinned = detail::lines::thin(line, level, max_cuts);
     if (levels.empty() || thinned != levels.back()) levels.push_back(std::move(thinned));
     cut_list next = detail::lines::narrow_cuts(line, level);
     if (next.size() * 8 > level.size() * 7 || level.empty()) break;
@@ -200,24 +200,24 @@ REMAT_INLINE cut_list even_cuts(const forward_line& line, const cut_list& cuts, 
 }
 
 REMAT_INLINE void add_even_cuts(std::vector<cut_list>& chains, const forward_line& line, const cut_list& cuts,
-                                std::size_t most_stages) {
+                                std::size_t max_stages) {
   for (const std::size_t segments : {4U, 6U, 8U, 11U, 16U, 23U, 32U, 45U})
-    if (segments <= most_stages) chains.push_back(even_cuts(line, cuts, segments));
+    if (segments <= max_stages) chains.push_back(even_cuts(line, cuts, segments));
 }
 
-REMAT_INLINE void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts, std::size_t most_stages) {
+REMAT_INLINE void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts, std::size_t max_stages) {
   for (const std::size_t every : {2U, 3U, 4U, 6U, 8U, 12U}) {
     cut_list some;
     for (std::size_t k = every - 1; k < cuts.size(); k += every) some.push_back(cuts[k]);
-    if (some.size() < most_stages) chains.push_back(std::move(some));
+    if (some.size() < max_stages) chains.push_back(std::move(some));
   }
 }
 
-REMAT_INLINE std::vector<cut_list> chains_of_line(const forward_line& line, std::size_t most_stages) {
-  std::vector<cut_list> chains = cut_levels(line, most_stages - 1);
+REMAT_INLINE std::vector<cut_list> chains_of_line(const forward_line& line, std::size_t max_stages) {
+  std::vector<cut_list> chains = cut_levels(line, max_stages - 1);
   const std::vector<cut_list> fine = cut_levels(line, line.operations.size());
   for (std::size_t level = 0; level < std::min<std::size_t>(fine.size(), 2); ++level)
-    add_even_cuts(chains, line, fine[level], most_stages);
+    add_even_cuts(chains, line, fine[level], max_stages);
   return chains;
 }
 

@@ -16,7 +16,6 @@ REMAT_INLINE stage_chain::stage_chain(const flat_graph& g, const forward_line& l
   assign_stages(line, cuts);
   mark_once(line);
   find_uses();
-  find_standing_and_transient();
 
   const std::size_t rows = std::size_t{length_} + 1;
   figures_.resize(rows);
@@ -87,25 +86,18 @@ REMAT_INLINE void stage_chain::find_uses() {
   for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
     if (graph_.producers[t].empty()) continue;
     tensor_use& use = uses_[t];
+    bool made_once = true, read_again = false;  // read by a backward, or by a forward operation that may run again
+    for (const std::uint32_t o : graph_.producers[t]) made_once = made_once && (stage_[o] == nowhere || once_[o]);
     for (const std::uint32_t o : graph_.consumers[t]) {
       if (stage_[o] == nowhere) continue;
+      read_again = read_again || !is_forward_[o] || !once_[o];
       if (use.made_in != nowhere) use.last_read = std::max(use.last_read, stage_[o]);
       if (!is_forward_[o])
         use.lowest_backward = std::min(use.lowest_backward, stage_[o]);
       else if (stage_[o] > use.made_in)
         use.first_read = std::min(use.first_read, stage_[o]);
     }
-  }
-}
-
-REMAT_INLINE void stage_chain::find_standing_and_transient() {
-  for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
-    tensor_use& use = uses_[t];
     if (use.made_in == nowhere) continue;
-    bool made_once = true, read_again = false;  // read by a backward, or by a forward operation that may run again
-    for (const std::uint32_t o : graph_.producers[t]) made_once = made_once && (stage_[o] == nowhere || once_[o]);
-    for (const std::uint32_t o : graph_.consumers[t])
-      read_again = read_again || (stage_[o] != nowhere && (!is_forward_[o] || !once_[o]));
     use.stands = graph_.final_output[t] || (made_once && read_again);
     use.transient =
         !use.stands && use.lowest_backward == nowhere && (use.first_read == nowhere || use.first_read == use.last_read);

@@ -265,7 +265,7 @@ class measurer {
     return peak;
   }
 
-  /// True when a later stage makes `t`.
+  /// True if a later stage makes `t`.
   [[nodiscard]] bool made_above(std::uint32_t s, std::uint32_t t) const {
     for (const std::uint32_t o : graph_.producers[t])
       if (chain_.stage_of(o) != stage_chain::nowhere && chain_.stage_of(o) > s) return true;

@@ -55,7 +55,7 @@ class eviction_search {
  private:
   [[nodiscard]] bool stopped() const noexcept { return stopped_ != stop_reason::none; }
 
-  /// Makes one pass and offers its schedule to `into`. Returns whether the pass reached the end.
+  /// Makes one pass and offers its schedule to `into`. Returns true if the pass reached the end.
   bool run_pass(std::int64_t budget, const eviction_weights& weights, solution& into) {
     stopped_ = clock_.poll();
     if (stopped()) return false;

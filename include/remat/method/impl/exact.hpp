@@ -501,7 +501,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
     stopped = search.run(clock, best.lower_bound);
     if (search.found()) accept(p, best, search.schedule_found(), name);
     if (search.complete())
-      best.lower_bound = best.time;  // infinite where there is no schedule
+      best.lower_bound = best.time;  // infinite if there is no schedule
     else
       best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
     if (search.complete() && !best.plan) {

@@ -102,7 +102,7 @@ class refinement_solve {
   }
 
   /// `evict` plain; then holding on to what the bound's cuts save, for the budget and for somewhat smaller ones; then,
-  /// where that is still far from the bound, under random preferences.
+  /// if that is still far from the bound, under random preferences.
   void evict_under_guidance() {
     // Without any schedule nothing can be refined: all of the limits for the first.
     run_eviction({}, best_.plan ? eviction_share : 1.0);

@@ -20,9 +20,9 @@ namespace detail::accepting {
 
 /// Sets the status and the figures of a finished solve: the common part of both functions `conclude`.
 ///
-/// A plan is `optimal` where its time meets `s.lower_bound`, otherwise `feasible`. A solve without a plan that is
-/// neither `infeasible` nor `error` ended by a stop request or by a limit; if nothing stopped it and it has no message,
-/// it gets `no_plan`. `s` is a `solution` or a `chain_solution`. Precondition: the lower bound is proven. Throws
+/// A plan is `optimal` if its time meets `s.lower_bound`, otherwise `feasible`. A solve without a plan that is neither
+/// `infeasible` nor `error` ended by a stop request or by a limit; if nothing stopped it and it has no message, it gets
+/// `no_plan`. `s` is a `solution` or a `chain_solution`. Precondition: the lower bound is proven. Throws
 /// `internal_error` for a plan that is faster than the bound.
 template <class Solution>
 void record(Solution& s, const run_clock& clock, stop_reason stopped, std::string_view no_plan) {

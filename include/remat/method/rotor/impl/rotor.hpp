@@ -18,14 +18,14 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
   require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
-        constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), most_starts = 8;
+        constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), max_starts = 8;
         detail::on_graph::graph_search search(p, options, clock, best);
         detail::method_end end{search.run(), {}};
         search.record(best.statistics.own);
         if (options.improve) detail::record_own_method(best);
         const std::uint32_t rounds = detail::retain_rounds_of(options.retain_rounds, options.improve);
         if (rounds > 0) detail::retain_all(p, search.best_schedules(all), rounds, clock, best, name);
-        if (options.improve) end.starts = search.best_schedules(most_starts);
+        if (options.improve) end.starts = search.best_schedules(max_starts);
         return end;
       });
 }
@@ -50,10 +50,10 @@ REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const 
   return exact_ ? table_->bytes->steps(at_[k]) : table_->slots->steps(static_cast<std::uint32_t>(at_[k]));
 }
 
-REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time) {
+REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double max_time) {
   require_valid_options(rotor_solver::name, options);
-  if (std::isnan(most_time)) throw bad_argument("most_time is not a number");
-  return detail::frontier::frontier_solve(c, options, most_time).run();
+  if (std::isnan(max_time)) throw bad_argument("max_time is not a number");
+  return detail::frontier::frontier_solve(c, options, max_time).run();
 }
 
 REMAT_INLINE std::int64_t least_budget(const chain& c) {

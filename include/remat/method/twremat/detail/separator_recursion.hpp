@@ -395,7 +395,7 @@ class separator_recursion {
     return true;
   }
 
-  /// True when running `needed` in order stays within the budget. A tensor t is allocated by the trial if `trial_[t]`
+  /// True if running `needed` in order stays within the budget. A tensor t is allocated by the trial if `trial_[t]`
   /// is the trial's stamp. Precondition: `count_uses(needed)`.
   bool fits(const std::vector<std::uint32_t>& needed) {
     std::int64_t memory = memory_;
@@ -506,7 +506,7 @@ class separator_recursion {
     return graph_.always_resident[t] || (there_[t] && written_[t] == graph_.producers[t].size());
   }
 
-  /// True when `o` has written into the present allocation of `t`.
+  /// True if `o` has written into the present allocation of `t`.
   [[nodiscard]] bool contributed(std::uint32_t o, std::uint32_t t) const noexcept {
     if (!there_[t]) return false;
     for (std::uint32_t w = graph_.outputs.begin[o]; w < graph_.outputs.begin[o + 1]; ++w)
@@ -514,7 +514,7 @@ class separator_recursion {
     return false;
   }
 
-  /// True when `o` has not made all of its outputs that are held.
+  /// True if `o` has not made all of its outputs that are held.
   [[nodiscard]] bool open(std::uint32_t o) const noexcept {
     if (graph_.has_effect(o)) return !done_[o];
     for (const std::uint32_t t : graph_.outputs[o])

@@ -167,23 +167,6 @@ inline schedule retain_by(const problem& p, schedule plan, double exponent, std:
 /// of each separator tree.
 inline constexpr double exponents[] = {0.25, 0.5, 0.0, 1.0};
 
-// ---- repair, for `improve` -----------------------------------------------------------------------------------------
-
-inline constexpr std::size_t max_repairs = 400;
-inline constexpr std::size_t repairs_between_polls = 4;
-
-/// Drops idle tensors, at most `max_repairs` times, until the schedule fits. Polls after every few of them.
-inline bool repair(timeline& line, refine_moves& moves, double allowed, const run_clock& clock) {
-  moves.most_repairs = repairs_between_polls;
-  for (std::size_t done = 0; done < max_repairs; done += repairs_between_polls) {
-    const std::size_t nodes = line.node_limit();
-    if (moves.repair(allowed)) return true;
-    // No new compute: no tensor can be dropped.
-    if (line.time() > allowed || line.node_limit() == nodes || clock.should_stop()) return false;
-  }
-  return false;
-}
-
 // ---- the search over trees and budgets -----------------------------------------------------------------------------
 
 /// Shares of the budget for the recursions of one separator tree; two sets, by turns.
@@ -192,7 +175,7 @@ inline constexpr std::uint32_t max_attempts = 100;                     ///< by d
 inline constexpr std::uint64_t max_work = 1'000'000;                   ///< by default, after one tree of each kind
 inline constexpr std::uint32_t max_attempts_in_need = 3 * tree_kinds;  ///< separator trees while there is no schedule
 inline constexpr std::uint32_t max_runs = 24;  ///< of one recursion, with fewer tensors held each time
-/// A recursion that takes so many times the needed time is given up.
+/// A recursion is given up at this multiple of the needed time; `_in_need`: while there is no schedule.
 inline constexpr double longest = 8;
 inline constexpr double longest_in_need = 64;
 
@@ -217,15 +200,17 @@ class tree_search {
     record();
   }
 
-  /// The schedule of least peak over the budget, if no schedule is within it, with fewer tensors resident; it is within
-  /// the budget, or there is none. For `improve`.
+  /// For `improve`, if no schedule is within the budget: the schedule of least peak over it, with idle tensors dropped
+  /// until it fits. Nothing if there is no such schedule, or if it does not fit after `max_repairs` drops.
   std::vector<schedule> repaired() {
+    constexpr std::size_t max_repairs = 400;
     if (best_.plan || !nearest_) return {};
-    const check_report report = check(problem_, *nearest_);
     timeline line(problem_);
     line.load(*nearest_);
     refine_moves moves(line, options_.run.seed);
-    if (!repair(line, moves, report.time + problem_.graph().needed_time, clock_)) return {};
+    moves.most_repairs = max_repairs;
+    moves.must_stop = [this] { return clock_.should_stop(); };
+    if (!moves.repair(check(problem_, *nearest_).time + problem_.graph().needed_time)) return {};
     best_.statistics.own.set("repaired", true);
     return {schedule_computes(problem_, line.computes())};
   }
@@ -247,7 +232,7 @@ class tree_search {
     double time = std::numeric_limits<double>::infinity();
   };
 
-  /// True where attempt `i` is one too many.
+  /// True if the search ends before attempt `i`.
   [[nodiscard]] bool is_over(std::uint32_t i) const {
     if (clock_.should_stop()) return true;
     if ((options_.tree || options_.by_width) && i >= balances) return true;
@@ -261,8 +246,8 @@ class tree_search {
 
   /// Chooses the narrowest of the trees that the attempts would make.
   void choose_by_width() {
-    for (std::uint32_t i = 0; i < std::max(options_.attempts.value_or(0), tree_kinds) && !options_.tree && !clock_.should_stop();
-         ++i) {
+    for (std::uint32_t i = 0;
+         i < std::max(options_.attempts.value_or(0), tree_kinds) && !options_.tree && !clock_.should_stop(); ++i) {
       const auto kind = static_cast<tree_kind>(i % tree_kinds);
       tree_decomposition tree = make_tree(graph_, kind, seed_of(i), clock_);
       if (narrowest_ && tree.width() >= narrowest_->width()) continue;

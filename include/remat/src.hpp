@@ -7,7 +7,6 @@
 #include "remat/bound/impl/least_memory.hpp"
 #include "remat/bound/impl/turnaround.hpp"
 #include "remat/chain/impl/chain.hpp"
-#include "remat/chain/impl/forward_line.hpp"
 #include "remat/chain/impl/slot_table.hpp"
 #include "remat/chain/impl/stage_chain.hpp"
 #include "remat/chain/impl/stage_ways.hpp"

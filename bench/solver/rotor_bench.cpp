@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "remat/chain/chain.hpp"
-#include "remat/chain/chain_problem.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
 #include "remat/method/rotor.hpp"

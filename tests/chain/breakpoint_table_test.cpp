@@ -17,12 +17,10 @@
 #include <vector>
 
 #include "../support/random_chain.hpp"
-#include "remat/chain/chain_problem.hpp"
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rotor.hpp"
-#include "remat/method/rotor_frontier.hpp"
 
 namespace {
 

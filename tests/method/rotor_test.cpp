@@ -19,7 +19,7 @@
 #include "../support/exhaustive.hpp"
 #include "../support/random_chain.hpp"
 #include "../support/random_graph.hpp"
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
-#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
+
+namespace detail::frontier {
+struct solved_table;
+class frontier_solve;
+}  // namespace detail::frontier
 
 /// How `rotor` counts memory on a chain.
 enum class rotor_form : std::uint8_t {
@@ -46,7 +56,7 @@ struct rotor_options {
   bool exact_gradient = false;
   std::uint64_t max_breakpoints = 500'000'000;
   std::int64_t table_bytes = std::int64_t{4} << 30;
-  /// Those of safe counts are kept beside them, 3/8 as many: 24 beside 64.
+  /// The best schedules that are kept of near counts; of safe counts, 3/8 of this number: 64 and 24 by default.
   std::uint32_t candidates = 64;
   std::uint32_t retain_rounds = 0;
   bool improve = false;
@@ -108,7 +118,7 @@ struct rotor_options {
 /// out of range.
 ///
 /// `solution::by`: "rotor" for a table's schedule, "rotor/no_remat"; with `retain_rounds` or `improve` "rotor/retain"
-/// where memory was left to spend, and with `improve` "rotor/refined/…".
+/// if memory was left to spend, and with `improve` "rotor/refined/…".
 ///
 /// Figures (`solve_statistics::own`), on a graph: `lines` and `chains` solved; `tables_refused` for `table_bytes`, each
 /// tried again with half as many slots, down to 16, before its chain is left out; and of the chain of the best table's
@@ -130,6 +140,54 @@ struct rotor_solver {
 };
 /// The solver as a function object: `rotor(p, options)`.
 inline constexpr rotor_solver rotor{};
+
+/// The trade-off between the memory and the time of a chain's memory-persistent schedules: all Pareto-optimal pairs,
+/// from one table. Copies share the table.
+class chain_frontier {
+ public:
+  /// A budget, and the least time of a memory-persistent schedule within it.
+  struct point {
+    std::int64_t budget_bytes = 0;  ///< with x_0
+    double time = 0;                ///< in the unit of the chain
+  };
+
+  /// Memory ascending, time falling.
+  [[nodiscard]] std::span<const point> points() const noexcept { return points_; }
+  /// True if the points are those of the optimum; false if sizes were rounded up to slots.
+  [[nodiscard]] bool exact() const noexcept { return exact_; }
+  /// `feasible`; without points, the reason: `infeasible`, `timeout`, `cancelled`, or `error` for a table too large.
+  [[nodiscard]] solve_status status() const noexcept { return status_; }
+  /// The point of the least budget whose time is at most `time`; null if there is none. O(log points) time.
+  [[nodiscard]] const point* within(double time) const noexcept {
+    const auto at = std::partition_point(points_.begin(), points_.end(), [&](const point& k) { return k.time > time; });
+    return at == points_.end() ? nullptr : &*at;
+  }
+  /// The schedule of a point. O(steps · L) time. Precondition: k < points().size().
+  [[nodiscard]] std::vector<chain_step> steps(std::size_t k) const;
+
+ private:
+  friend class detail::frontier::frontier_solve;
+
+  std::vector<point> points_;
+  std::vector<std::int64_t> at_;  // of a point: the memory beside the input, in the table's unit
+  std::shared_ptr<const detail::frontier::solved_table> table_;
+  bool exact_ = false;
+  solve_status status_ = solve_status::timeout;
+};
+
+/// Solves a chain for every budget at once: the points whose time is at most `max_time`, up to the budget that keeps
+/// everything. The first point is the least budget for that time. A small `max_time` makes the search much faster.
+///
+/// In the exact form points are in bytes. In slots, the budget of a point is the peak of its schedule; a slot is a part
+/// of the budget that keeps everything, and `exact_gradient` counts as set. `automatic` is exact with at most 20
+/// million breakpoints, else in slots. Polls as `rotor`. Throws `bad_argument` for options out of range and for a
+/// `max_time` that is not a number.
+[[nodiscard]] chain_frontier rotor_frontier(const chain& c, const rotor_options& options = {},
+                                            double max_time = std::numeric_limits<double>::infinity());
+
+/// The least budget, in bytes, within which a memory-persistent schedule exists. O(L³) time, O(L²) memory. Does not
+/// poll.
+[[nodiscard]] std::int64_t least_budget(const chain& c);
 
 }  // namespace remat
 

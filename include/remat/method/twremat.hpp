@@ -98,7 +98,7 @@ struct twremat_options {
 /// Throws `bad_argument` if `options.tree` is no tree decomposition of the operation graph.
 /// Cancellation: polled every fraction of a millisecond in the recursion, and in retention.
 ///
-/// `solution::by`: "twremat", then "/retain" where retention changed the schedule; with `improve` also
+/// `solution::by`: "twremat", then "/retain" if retention changed the schedule; with `improve` also
 /// "twremat/refined/…".
 ///
 /// `statistics.own`, of the method's own schedule:

@@ -71,8 +71,8 @@ chain_search_end search_chain(const problem& p, chain_program& program, const ch
   filling.slot_bytes = options.slot_bytes;
   filling.table_bytes = options.table_bytes;
   filling.max_lost = max_lost();
-  if (const double most = static_cast<double>(p.budget()) * options.max_memory; most < 9e18)
-    filling.max_bytes = static_cast<std::int64_t>(most);
+  if (const double max_bytes = static_cast<double>(p.budget()) * options.max_memory; max_bytes < 9e18)
+    filling.max_bytes = static_cast<std::int64_t>(max_bytes);
   chain_search_end end;
   if (filling.max_bytes < program.chain().standing_bytes()) return end;
   end.table = program.fill(clock, filling);

@@ -26,12 +26,15 @@ struct solved_table;
 class frontier_solve;
 }  // namespace detail::frontier
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 takes scoped enumerators for shadows of solvers
 /// How `rotor` counts memory on a chain.
 enum class rotor_form : std::uint8_t {
   slots,     ///< in equal parts of the budget, sizes rounded up
   exact,     ///< in bytes
   automatic  ///< in bytes as far as the limits allow, else in slots
 };
+#pragma GCC diagnostic pop
 
 /// The names of the values.
 template <>

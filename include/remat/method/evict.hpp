@@ -38,8 +38,8 @@ struct evict_options {
 /// when memory runs out, it evicts the tensor that is cheapest to recompute for its size and the distance of its next
 /// use. DTR \cite kirisame2021dtr does the same online.
 ///
-/// Differs from DTR: the next uses are known, a tensor is freed right after its last use, and several passes with
-/// different weights compete. If no pass finds a schedule, a schedule for a larger budget is repaired until it fits
+/// Unlike DTR, a pass knows the next uses, frees a tensor right after its last use, and competes with passes of other
+/// weights. If no pass finds a schedule, a schedule for a larger budget is repaired until it fits
 /// (`refine_moves::repair`). If that fails too, passes are repeated with more weight on the tensors that they had no
 /// memory to recompute. At the end, recomputed tensors are held instead if memory is left for them.
 ///

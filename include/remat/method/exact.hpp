@@ -47,7 +47,7 @@ struct exact_options {
 /// of all operations that the open writes depend on, once each; and the turnaround bound of the problem whose outputs
 /// are the open tensors (`moment_cut`: one flow, at the moment and near the price that were best for the parent state).
 ///
-/// Rules that drop moves without losing the optimum (proofs: docs/bounds.md, section 8):
+/// These rules drop moves and keep the optimum (proofs: docs/bounds.md, section 8):
 ///  1. only an operation with an open write, or with an effect that has not been placed, is placed;
 ///  2. a contribution is not placed twice for one allocation, and no read between contributions: both are illegal;
 ///  3. an operation that must run once is not placed while an operation before the state depends on it;

@@ -33,8 +33,8 @@ struct acceptance {
   constexpr operator bool() const noexcept { return taken; }  // NOLINT: callers ask "was it taken?"
 };
 
-/// Puts a solver's schedule through the exact checker, once, and takes it if it is better. No schedule becomes part of
-/// a solution in another way.
+/// Checks a solver's schedule with the exact checker, once, and takes it if it is better. Every schedule of a solution
+/// was accepted in this way.
 ///
 /// `plan` is taken if it is legal, within the budget of `p`, and better than the plan of `best` (`keep_if_better`).
 /// `by` names the part that found it (`solution::by`). A schedule over the budget is refused. Throws `internal_error`
@@ -56,8 +56,8 @@ bool settled_by_listed_order(const problem& p, solution& best, std::string_view 
 /// Ends a solve: proves the lower bound, if that has not been done (`prove`), and sets the status: `optimal` if the
 /// time meets the bound, otherwise how the solve ended (`stopped`).
 ///
-/// A solver whose time is spent still gets 50 ms for the bound. A stop request ends the proof at once; the bound is
-/// then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound.
+/// The bound gets at least 50 ms, even if the solver's time is spent. A stop request ends the proof at once; the bound
+/// is then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound.
 void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped);
 
 /// Takes `plan` into `best` if it is within the budget and faster than what `best` holds (of equal time: lower peak).

@@ -35,8 +35,8 @@ struct chain_program_options {
 /// fastest memory-persistent schedules for all budgets at once. \cite beaumont2019rotor \cite zhao2023rockmate
 ///
 /// The chain is cut from a line of operations, such as a level of a hierarchy (`cuts_at_depth`). Memory is counted in
-/// slots, and sizes are rounded to the nearest one. So a schedule may need slightly more memory than the table says, or
-/// less: the caller checks the schedule of operations (`expand`).
+/// slots, and sizes are rounded to the nearest one. So a schedule may need slightly more or less memory than the table
+/// says: the caller checks the schedule of operations (`expand`).
 ///
 ///     chain_program program(graph, line, cuts);
 ///     program.set_ways(ways_of_stages);
@@ -83,8 +83,8 @@ class chain_program {
   [[nodiscard]] std::int64_t flat_bytes() const noexcept { return flat_bytes_; }
 
   /// Fills the table. Its rows count as work on the clock (`work_of::table_row`). A table that needs all of the work
-  /// left, or more, is not begun: it uses that work up, and the answer is `stopped`. Polls after each row. `too_large`:
-  /// the table would take more than `table_bytes`.
+  /// left, or more, is not begun: the work left is spent, and the answer is `stopped`. Polls after each row.
+  /// `too_large`: the table would take more than `table_bytes`.
   [[nodiscard]] fill_outcome fill(run_clock& clock, const chain_program_options& options) {
     table_.reset();
     unit_ = options.slot_bytes > 0 ? options.slot_bytes : flat_bytes_ / options.slots + 1;

@@ -13,7 +13,7 @@
 
 namespace remat::detail {
 
-/// One way to run a stage such that all that its backward needs is kept. Sizes are in the unit of the chain.
+/// One way to run a stage that keeps everything its backward needs. Sizes are in the unit of the chain.
 struct keep_option {
   double time = 0;                     ///< of the forward and the backward
   double last_time = 0;                ///< the same, with the forward right before the backward
@@ -42,11 +42,11 @@ struct sized_stage {
 /// programs for memory-persistent schedules, `slot_table` and `breakpoint_table`.
 ///
 /// x(s, j) is what stages s … j make for later stages. In the Rotor model that is the output of j. In a chain that is
-/// cut from a graph, tensors cross several stages, and x depends on s; so does the part of stage s that is kept for the
-/// backwards of the stages up to t. A part of the input of a stage, `transient`, is read by forwards alone. It is free
-/// after the last of them, unless it is kept to run again. h(s, j − 1) is the memory to keep the input of j beside that
-/// of s; the transient part of the input of j is not in it, since that is charged within the stages j … t. In the Rotor
-/// model nothing is transient, and h = x.
+/// cut from a graph, tensors cross several stages, and x depends on s; so do the tensors of stage s that are kept for
+/// the backwards of the stages up to t. The transient tensors of a stage's input are read by forwards alone. They are
+/// free after the last of them, unless they are kept for another run. h(s, j − 1) is the memory to keep the input of j
+/// beside that of s; it does not count the transient part of the input of j, which is charged within the stages j … t.
+/// In the Rotor model nothing is transient, and h = x.
 struct sized_chain {
   std::uint32_t length = 0;                   ///< n
   std::vector<sized_stage> stages{};          ///< [1 … n]; [0] holds the transient part of the input of the chain

@@ -29,7 +29,7 @@ struct stage_way {
 ///
 /// The memory of stage s, kept whole by a way for the backwards of the stages up to t, is counted by these rules, each
 /// tensor once:
-/// - the tensors that s makes and that the way's backward finds at its start, whether others read them or not;
+/// - the tensors that s makes and that must be there when the way's backward starts;
 /// - of the other tensors that s makes, those that the backward of another stage up to t reads by any of its ways, or a
 ///   forward of a stage up to t, unless they are transient;
 /// - the tensors of earlier stages that are transient for `stage_chain` and that the way's backward reads, since they
@@ -38,8 +38,8 @@ struct stage_way {
 /// All other inputs of a backward are there as inputs of the stage, or are kept by other stages.
 ///
 /// The counts of the first way are those of `stage_chain`. The counts of further ways are tested, not proven
-/// (docs/rotor.md): the schedules of `expand` never took more time than the counts with `standing_time`, and hardly
-/// ever more memory.
+/// (docs/rotor.md): the schedules of `expand` never took more time than the counts with `standing_time`, and rarely
+/// more memory.
 class staged_ways {
  public:
   /// `further[s]`: further ways of stage s, s = 1 … L. Keeps a reference to the chain.

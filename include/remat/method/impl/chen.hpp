@@ -75,7 +75,7 @@ class segment_sizes {
     const double share = (k + 1.0) / count_;
     return k % 2 == 0 ? total_ * (1 - share) : total_ * std::pow(least_ / total_, share);
   }
-  /// The cuts of `level` behind which a segment has made more than `bytes`.
+  /// The cuts of `level` at which a segment has made more than `bytes`.
   [[nodiscard]] cut_list cuts(const cut_list& level, double bytes) const {
     cut_list out;
     std::int64_t begin = 0;

@@ -50,7 +50,7 @@ class frontier_solve {
   /// Fills the table without slots. True: that is the answer, or no other table is to be tried.
   bool solve_in_bytes(sized_chain sizes, std::int64_t room) {
     constexpr std::uint64_t few = 20'000'000;
-    const bool is_only = options_.form == rotor_form::exact;
+    const bool is_only = options_.form == rotor_form::bytes;
     const auto solved = std::make_shared<solved_table>(std::move(sizes), max_excess_);
     breakpoint_table& table = solved->bytes.emplace(solved->sizes, room, solved->bound);
     const fill_outcome end = table.fill(clock_, options_.table_bytes,

@@ -51,10 +51,10 @@ class chain_search {
       case rotor_form::slots:
         by_slots();
         break;
-      case rotor_form::exact:
+      case rotor_form::bytes:
         if (by_bytes(options_.max_breakpoints) == verdict::too_large) explain_too_large();
         break;
-      case rotor_form::automatic:
+      case rotor_form::bytes_or_slots:
         if (by_bytes(std::min(few, options_.max_breakpoints)) != verdict::too_large) break;
         if (by_slots() == verdict::stopped || options_.max_breakpoints <= few) break;
         by_bytes(options_.max_breakpoints);

@@ -307,7 +307,7 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slot=9"}, "max_stages"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=many"}, "whole number"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=0"}, "at least 1"},
-      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.form=round"}, "slots, exact or automatic"},
+      {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.form=round"}, "slots, bytes or bytes_or_slots"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--option", "evict.insist=maybe"}, "true or false"},
       {{toy, "--budget", "0.5", "--solver", "chen_sqrt", "--option", "chen_sqrt.sizes=3"}, "has none"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--option", "rotor.slots=9"}, "rotor"},

@@ -180,8 +180,8 @@ template <option_type T>
   }
 }
 
-/// Returns what values an option takes, as "a whole number of at least 1, at most 16777216" or "slots, exact or
-/// automatic".
+/// Returns what values an option takes, as "a whole number of at least 1, at most 16777216" or "slots, bytes or
+/// bytes_or_slots".
 template <class Options, class T>
 [[nodiscard]] std::string option_range(const option<Options, T>& o) {
   using value = typename option<Options, T>::value_type;

@@ -26,22 +26,19 @@ struct solved_table;
 class frontier_solve;
 }  // namespace detail::frontier
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 takes scoped enumerators for shadows of solvers
 /// How `rotor` counts memory on a chain.
 enum class rotor_form : std::uint8_t {
   slots,          ///< in equal parts of the budget, sizes rounded up
-  bytes,          ///< exactly: the form "exact"
-  bytes_or_slots  ///< in bytes as far as the limits allow, else in slots: the form "automatic"
+  bytes,          ///< exactly
+  bytes_or_slots  ///< in bytes as far as the limits allow, else in slots
 };
-#pragma GCC diagnostic pop
 
 /// The names of the values.
 template <>
 struct enum_names<rotor_form> {
   /// Value and name.
   static constexpr std::array<std::pair<rotor_form, std::string_view>, 3> all{
-      {{rotor_form::slots, "slots"}, {rotor_form::bytes, "exact"}, {rotor_form::bytes_or_slots, "automatic"}}};
+      {{rotor_form::slots, "slots"}, {rotor_form::bytes, "bytes"}, {rotor_form::bytes_or_slots, "bytes_or_slots"}}};
 };
 
 /// Options of `rotor`.
@@ -75,7 +72,7 @@ struct rotor_options {
         option("max_stages", &o::max_stages, "of the chains that a graph is cut into").from(1).fast(50),
         option("exact_gradient", &o::exact_gradient,
                "on a chain, in slots: charge the gradient that waits, not that of the own output"),
-        option("max_breakpoints", &o::max_breakpoints, "that the exact form visits (about 4 ns each)").fast(5'000'000),
+        option("max_breakpoints", &o::max_breakpoints, "that are visited in bytes (about 4 ns each)").fast(5'000'000),
         option("table_bytes", &o::table_bytes, "bytes of the largest table; in slots, fewer slots instead").from(0),
         option("candidates", &o::candidates, "on a graph: the best schedules that are kept").fast(8),
         option("retain_rounds", &o::retain_rounds,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/chains.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,6 +8,8 @@
 
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/hierarchy/partition.hpp"
+#include "remat/method/hiremate.hpp"
+#include "remat/method/hiremate/impl/chains.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/answer.hpp"
 #include "support/block_stack.hpp"

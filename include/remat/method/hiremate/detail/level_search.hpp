@@ -31,7 +31,7 @@ struct level_search_options {
 /// Judges the choices that `search_level` found: a value (less is better), infinite for choices of no use.
 using level_judge = std::function<double(std::vector<level_problem::choice>)>;
 
-namespace level_searching {
+namespace level_search {
 
 using chosen_ways = std::vector<std::uint32_t>;  // of each child
 
@@ -160,7 +160,7 @@ class searcher {
   double best_value_ = infinite;
 };
 
-}  // namespace level_searching
+}  // namespace level_search
 
 /// Schedules of a level: an option is fixed for each child by a price on saved bytes, which leaves an ordinary problem
 /// for `evict` (to escalate: with its last resorts, and then `twremat`); then single children's options are exchanged
@@ -172,7 +172,7 @@ class searcher {
 inline std::size_t search_level(const level_builder& builder, std::span<const level_child> children,
                                 std::int64_t budget, run_clock& clock, const level_search_options& options,
                                 const level_judge& judge) {
-  return detail::level_searching::searcher(builder, children, budget, clock, options, judge).run();
+  return detail::level_search::searcher(builder, children, budget, clock, options, judge).run();
 }
 
 }  // namespace remat::detail

@@ -49,7 +49,7 @@ struct sub_graph_chain_result {
   bool whole = true;                  ///< no limit of the clock ended the search
 };
 
-namespace part_chains {
+namespace sub_graph_chain {
 
 /// The chains of one part.
 class searcher {
@@ -173,7 +173,7 @@ class searcher {
   sub_graph_chain_result out_{};
 };
 
-}  // namespace part_chains
+}  // namespace sub_graph_chain
 
 /// Options of a part by Rotor's dynamic program over its children, or over its operations: one table gives the options
 /// of all memory sizes.
@@ -191,7 +191,7 @@ class searcher {
                                                             const sub_graph_chain_search& search, run_clock& clock) {
   if (search.slots == 0 || search.turns == 0 || search.max_stages == 0)
     throw bad_argument("find_chain_ways: slots, turns and max_stages must be at least 1");
-  return detail::part_chains::searcher(part, segments, search, clock).run();
+  return detail::sub_graph_chain::searcher(part, segments, search, clock).run();
 }
 
 }  // namespace remat::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -30,17 +31,63 @@
 
 namespace remat::detail {
 
-/// How `hierarchy_chains` searches.
-struct hierarchy_chains_options {
-  sub_graph_search sub_graphs{};                     ///< who finds the options of stages
-  std::uint32_t slots = 500;                         ///< parts of the memory, 1 … 2^24
-  std::size_t max_stages = 150;                      ///< of a chain, at least 1
-  std::int64_t table_bytes = std::int64_t{1} << 30;  ///< larger tables are not filled
-  /// The largest sum of the efforts of the distinct sub-graphs that are given options. The effort of n operations is
-  /// n · min(n, 200). One unit takes some 15 µs.
-  std::uint64_t max_effort = 500'000;
-  std::size_t finer = 8;  ///< the best chains that are solved again with four times as many slots
-  double gap = 0;         ///< end with a time of at most (1 + gap) × the proven bound
+/// Where the chains of `hiremate` come from: a hierarchy, or an order of the forward operations.
+enum class chain_source : std::uint8_t {
+  given,        ///< the caller's hierarchy
+  h_partition,  ///< `h_partition`
+  repeats,      ///< `partition_at_repeats`
+  cuts,         ///< `partition_at_cuts`
+  levels,       ///< `partition_at_levels`, and all `cut_levels` of its line
+  narrow        ///< `find_narrow_line`
+};
+
+/// The name of a source, for `solution::by` and the figures.
+[[nodiscard]] constexpr std::string_view name_of(chain_source source) noexcept {
+  constexpr std::array<std::string_view, 6> names{"given", "h_partition", "repeats", "cuts", "levels", "narrow"};
+  return names[static_cast<std::size_t>(source)];
+}
+
+/// What happened to the chains of one source.
+struct chain_counts {
+  std::size_t chains = 0;          ///< of the source
+  std::size_t with_ways = 0;       ///< of these, solved with the ways of their stages
+  std::size_t left = 0;            ///< not solved with ways: a limit came before
+  std::size_t refused = 0;         ///< not solved with ways: `chain_effort`
+  std::size_t tables_refused = 0;  ///< tables of chains that are too large
+  sub_graph_table solves{};        ///< sums over the searches for ways of stages
+  /// \name The best chain
+  /// @{
+  std::size_t stages = 0, distinct = 0, ways = 0;
+  double table_time = 0, flat_time = 0, time = 0;  // time 0: no schedule
+  /// @}
+
+  /// `chains`, `chains_with_ways`, `chains_left`, `chains_refused`, `tables_refused` (those of stages included); of the
+  /// search for ways of its stages: `distinct` (without those known from a cache), `solves`, `tables`, `programs`,
+  /// `programs_refused` and `cut_short`, as in `sub_graph_table`; of its best chain: `stages`, `distinct_stages` (with
+  /// ways alone), `ways`, `table_time`, `flat_time`, `time`.
+  [[nodiscard]] figures to_figures() const {
+    figures out;
+    out.set("chains", chains);
+    out.set("chains_with_ways", with_ways);
+    out.set("chains_left", left);
+    out.set("chains_refused", refused);
+    out.set("tables_refused", tables_refused + solves.tables_refused);
+    out.set("distinct", solves.distinct);
+    out.set("solves", solves.solves);
+    out.set("tables", solves.tables);
+    out.set("programs", solves.programs);
+    out.set("programs_refused", solves.refused);
+    out.set("cut_short", solves.cut_short);
+    if (time > 0) {
+      out.set("stages", stages);
+      if (distinct > 0) out.set("distinct_stages", distinct);
+      out.set("ways", ways);
+      out.set("table_time", table_time);
+      out.set("flat_time", flat_time);
+      out.set("time", time);
+    }
+    return out;
+  }
 };
 
 /// Schedules of the whole graph from the chains of hierarchies: at each depth, the groups of a hierarchy are the stages
@@ -52,50 +99,46 @@ struct hierarchy_chains_options {
 /// Work is that of `search_chain` and `find_sub_graph_ways`. Polls before each chain, and as those two do.
 class hierarchy_chains {
  public:
-  /// Keeps references to its arguments.
-  hierarchy_chains(const problem& p, const hierarchy_chains_options& options) : p_(p), options_(options) {}
-  hierarchy_chains(const hierarchy_chains&) = delete;
-  hierarchy_chains& operator=(const hierarchy_chains&) = delete;
+  /// `search`: how the ways of stages are found. Larger tables than `table_bytes` are not filled. Keeps references to
+  /// the problem, the options and the search.
+  hierarchy_chains(const problem& p, const hiremate_options& options, const sub_graph_search& search,
+                   std::int64_t table_bytes = std::int64_t{1} << 30)
+      : p_(p), options_(options), search_(search), table_bytes_(table_bytes) {}
 
-  /// Adds the chains of a hierarchy. `name` is kept: it must outlive this object. With `levels` also the chains of all
-  /// `cut_levels` of its line. O(size of the chains) time.
-  void add(std::string_view name, const operation_hierarchy& h, bool levels = false) {
+  /// Adds the chains of a hierarchy. O(size of the chains) time.
+  void add(chain_source source, const operation_hierarchy& h) {
     const std::size_t l = line_index(line_of(p_.graph(), h));
     std::vector<cut_list> all = chains_of(h, lines_[l].line, options_.max_stages);
-    if (levels)
+    if (source == chain_source::levels)
       for (cut_list& cuts : cut_levels(lines_[l].line, options_.max_stages - 1)) all.push_back(std::move(cuts));
-    add_chains(name, l, std::move(all));
+    add_chains(source, l, std::move(all));
   }
 
   /// Adds the chains of a line (`chains_of_line`).
-  void add_line(std::string_view name, const forward_line& line) {
-    add_chains(name, line_index(line), chains_of_line(line, options_.max_stages));
+  void add_line(chain_source source, const forward_line& line) {
+    add_chains(source, line_index(line), chains_of_line(line, options_.max_stages));
   }
 
-  /// Solves again, without options, the chains of `name`, with the operations of each stage in an order of little
+  /// Solves again, without ways, the chains of `source`, with the operations of each stage in an order of little
   /// memory and sizes rounded up: for budgets where the listed order of the operations needs too much.
-  void solve_narrow(std::string_view name, run_clock& clock, solution& best, std::string_view solver) {
-    for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_near_bound(best); ++i) {
-      if (chains_[i].name != name) continue;
-      chain_entry c = chains_[i];
+  void solve_narrow(chain_source source, run_clock& clock, solution& best) {
+    for (chain_entry c : chains_) {
+      if (c.source != source) continue;
       c.order = stage_order::least_peak;
-      solve(c, false, options_.slots, clock, best, solver);
+      solve(c, false, options_.slots, clock, best);
     }
   }
 
-  /// Solves the chains without options. `best` takes the schedules, found by "SOLVER/NAME/chain".
-  void solve_plain(run_clock& clock, solution& best, std::string_view solver) {
-    for (std::size_t i = 0; i < chains_.size() && !clock.should_stop() && !is_near_bound(best); ++i) {
-      chain_entry c = chains_[i];
-      solve(c, false, options_.slots, clock, best, solver);
-    }
+  /// Solves the chains without options. `best` takes the schedules, found by "hiremate/SOURCE/chain".
+  void solve_plain(run_clock& clock, solution& best) {
+    for (chain_entry c : chains_) solve(c, false, options_.slots, clock, best);
   }
   /// Solves the chains with the options of their stages.
-  void solve_with_ways(run_clock& clock, solution& best, std::string_view solver) {
+  void solve_with_ways(run_clock& clock, solution& best) {
     std::vector<std::pair<std::uint64_t, std::size_t>> turn;  // effort, chain
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       if (clock.should_stop()) {
-        ++counts_[chains_[i].name].left;
+        ++counts_[chains_[i].source].left;
         continue;
       }
       find_stages(chains_[i]);
@@ -107,71 +150,44 @@ class hierarchy_chains {
       chain_entry& c = chains_[turn[k].second];
       if (is_near_bound(best)) return;
       if (clock.should_stop()) {
-        ++counts_[c.name].left;
+        ++counts_[c.source].left;
         continue;
       }
       const std::uint64_t effort = effort_of(c, false);
-      if (spent + effort > options_.max_effort) {
-        ++counts_[c.name].refused;
+      if (spent + effort > options_.chain_effort) {
+        ++counts_[c.source].refused;
         continue;
       }
       spent += effort;
       find_ways(c, clock);
       if (clock.should_stop()) {
-        ++counts_[c.name].left;
+        ++counts_[c.source].left;
         continue;
       }
-      solve(c, true, options_.slots, clock, best, solver);
-      ++counts_[c.name].with_ways;
+      solve(c, true, options_.slots, clock, best);
+      ++counts_[c.source].with_ways;
       lines_[c.line].solved.push_back(turn[k].second);
     }
   }
   /// Solves the best chains again with more slots.
-  void solve_finer(run_clock& clock, solution& best, std::string_view solver) {
+  void solve_finer(run_clock& clock, solution& best) {
     std::stable_sort(good_.begin(), good_.end(),
                      [](const chain_entry& a, const chain_entry& b) { return a.time < b.time; });
-    std::vector<chain_entry> chosen(
-        good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(std::min(good_.size(), options_.finer)));
+    std::vector<chain_entry> chosen(good_.begin(),
+                                    good_.begin() + static_cast<std::ptrdiff_t>(std::min(good_.size(), num_finer)));
     const auto slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options_.slots} * 4, 1U << 24));
-    for (chain_entry& c : chosen) {
-      if (clock.should_stop() || is_near_bound(best)) return;
-      solve(c, c.with_ways, slots, clock, best, solver);
-    }
+    for (chain_entry& c : chosen) solve(c, c.with_ways, slots, clock, best);
   }
 
-  /// The figures of one hierarchy: `chains`, `chains_with_ways`, `chains_left` (not solved with options because of
-  /// limits), `chains_refused` (because of `max_effort`), `tables_refused` (because of `table_bytes`, those of stages
-  /// included); of the search for options of its stages: `distinct` (without those known from a cache), `solves`,
-  /// `tables`, `programs`, `programs_refused` and `cut_short`, as in `sub_graph_table`; of its best chain: `stages`,
-  /// `distinct_stages` (with options alone), `options`, `table_time`, `flat_time`, `time`. Empty for an unknown name.
-  [[nodiscard]] figures figures_of(std::string_view name) const {
-    figures out;
-    const auto at = counts_.find(name);
-    if (at == counts_.end()) return out;
-    const counts& mine = at->second;
-    out.set("chains", mine.chains);
-    out.set("chains_with_ways", mine.with_ways);
-    out.set("chains_left", mine.left);
-    out.set("chains_refused", mine.refused);
-    out.set("tables_refused", mine.tables_refused + mine.solves.tables_refused);
-    out.set("distinct", mine.solves.distinct);
-    out.set("solves", mine.solves.solves);
-    out.set("tables", mine.solves.tables);
-    out.set("programs", mine.solves.programs);
-    out.set("programs_refused", mine.solves.refused);
-    out.set("cut_short", mine.solves.cut_short);
-    if (mine.time > 0) {
-      out.set("stages", mine.stages);
-      if (mine.distinct > 0) out.set("distinct_stages", mine.distinct);
-      out.set("ways", mine.ways);
-      out.set("table_time", mine.table_time);
-      out.set("flat_time", mine.flat_time);
-      out.set("time", mine.time);
-    }
-    return out;
+  /// What happened to the chains of a source so far; null if none were added.
+  [[nodiscard]] const chain_counts* counts_of(chain_source source) const {
+    const auto at = counts_.find(source);
+    return at == counts_.end() ? nullptr : &at->second;
   }
 
  private:
+  static constexpr std::size_t num_finer = 8;  // the best chains that are solved again with four times as many slots
+
   struct stage {
     sub_graph part{};
     std::uint64_t key = 0;  // fingerprint
@@ -184,19 +200,13 @@ class hierarchy_chains {
     std::vector<std::size_t> solved{};  // chains with options
   };
   struct chain_entry {
-    std::string_view name{};
+    chain_source source = chain_source::given;
     std::size_t line = 0;
     cut_list cuts{};
     std::vector<std::size_t> stages{};  // indices of stages_
     stage_order order = stage_order::listed;
     bool with_ways = false;
     double time = 0;  // of the best schedule
-  };
-  struct counts {
-    std::size_t chains = 0, with_ways = 0, refused = 0, tables_refused = 0, left = 0;
-    std::size_t stages = 0, distinct = 0, ways = 0;
-    double table_time = 0, flat_time = 0, time = 0;
-    sub_graph_table solves{};
   };
 
   [[nodiscard]] std::size_t line_index(const forward_line& line) {
@@ -210,14 +220,14 @@ class hierarchy_chains {
     lines_.push_back(std::move(entry));
     return l;
   }
-  void add_chains(std::string_view name, std::size_t line, std::vector<cut_list> chains) {
-    counts& mine = counts_[name];
+  void add_chains(chain_source source, std::size_t line, std::vector<cut_list> chains) {
+    chain_counts& mine = counts_[source];
     for (cut_list& cuts : chains) {
       const bool known = std::any_of(chains_.begin(), chains_.end(),
                                      [&](const chain_entry& c) { return c.line == line && c.cuts == cuts; });
       if (known) continue;
       chain_entry c;
-      c.name = name;
+      c.source = source;
       c.line = line;
       c.cuts = std::move(cuts);
       chains_.push_back(std::move(c));
@@ -298,12 +308,12 @@ class hierarchy_chains {
       to.push_back(c.stages[s]);
     }
     if (wanted.empty()) return;
-    sub_graph_table table = find_sub_graph_ways(p_.graph(), wanted, options_.sub_graphs, clock);
+    sub_graph_table table = find_sub_graph_ways(p_.graph(), wanted, search_, clock);
     for (std::size_t i = 0; i < to.size(); ++i) {
       stages_[to[i]].ways = std::move(table.ways[i]);
       stages_[to[i]].known = true;
     }
-    sub_graph_table& sum = counts_[c.name].solves;
+    sub_graph_table& sum = counts_[c.source].solves;
     sum.distinct += table.distinct - table.reused;
     sum.solves += table.solves;
     sum.tables += table.tables;
@@ -316,16 +326,11 @@ class hierarchy_chains {
     std::vector<std::vector<stage_way>> out(c.stages.size() + 1);
     for (std::size_t s = 0; s < c.stages.size(); ++s) {
       const stage& mine = stages_[c.stages[s]];
-      for (const sub_graph_way& o : mine.ways) {
-        stage_way way;
-        for (const std::uint32_t k : o.forward) way.forward.push_back(mine.part.operations[k]);
-        for (const std::uint32_t k : o.backward) way.backward.push_back(mine.part.operations[k]);
-        out[s + 1].push_back(std::move(way));
-      }
+      for (const sub_graph_way& way : mine.ways) out[s + 1].push_back(in_names(way, mine.part.operations));
     }
     return out;
   }
-  /// Distinct stages that have to be given options, as `max_effort` counts them; with `known` those that have them,
+  /// Distinct stages that have to be given options, as `chain_effort` counts them; with `known` those that have them,
   /// too.
   [[nodiscard]] std::uint64_t effort_of(const chain_entry& c, bool known) const {
     std::set<std::uint64_t> keys;
@@ -337,15 +342,14 @@ class hierarchy_chains {
     }
     return effort;
   }
-  void solve(chain_entry& c, bool with_ways, std::uint32_t slots, run_clock& clock, solution& best,
-             std::string_view solver) {
-    if (clock.should_stop()) return;
+  void solve(chain_entry& c, bool with_ways, std::uint32_t slots, run_clock& clock, solution& best) {
+    if (clock.should_stop() || is_near_bound(best)) return;
     clock.report({});
     chain_program program(p_.graph(), lines_[c.line].line, c.cuts, c.order);
     if (with_ways) program.set_ways(ways_of(c));
     chain_search_options searching;
     searching.slots = slots;
-    searching.table_bytes = options_.table_bytes;
+    searching.table_bytes = table_bytes_;
     searching.leap = 0.5;
     chain_best found;
     const chain_search_end end = search_chain(
@@ -353,7 +357,7 @@ class hierarchy_chains {
         [&](schedule plan, const check_report& r, const chain_program::entry& e) {
           found.take(std::move(plan), r, e);
         });
-    counts& mine = counts_[c.name];
+    chain_counts& mine = counts_[c.source];
     if (end.table == fill_outcome::too_large) ++mine.tables_refused;
     if (!found.plan) return;
     c.with_ways = with_ways;
@@ -372,16 +376,19 @@ class hierarchy_chains {
       mine.distinct = keys.size();
       mine.ways = program.num_further();
     }
-    keep_if_better(best, std::move(*found.plan), found.report, by_part(by_part(solver, c.name), "chain"));
+    keep_if_better(best, std::move(*found.plan), found.report,
+                   by_part(by_part("hiremate", name_of(c.source)), "chain"));
   }
 
   const problem& p_;
-  const hierarchy_chains_options& options_;
+  const hiremate_options& options_;
+  const sub_graph_search& search_;
+  std::int64_t table_bytes_;
   std::vector<line_entry> lines_{};
   std::vector<chain_entry> chains_{};
   std::vector<stage> stages_{};
   std::map<std::vector<std::uint32_t>, std::size_t> stage_index_{};
-  std::map<std::string_view, counts> counts_{};
+  std::map<chain_source, chain_counts> counts_{};
   std::vector<chain_entry> good_{};  // solved chains with a schedule
 };
 

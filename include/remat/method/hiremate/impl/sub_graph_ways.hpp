@@ -84,7 +84,15 @@ inline constexpr double columns_squared_per_work = 12.5;
          columns * columns <= static_cast<double>(run.work_limit) * columns_squared_per_work;
 }
 
-namespace sub_graphs {
+/// A way with its operations under other indices: `names` has the one of each operation of the sub-graph.
+[[nodiscard]] inline stage_way in_names(const sub_graph_way& way, std::span<const std::uint32_t> names) {
+  stage_way out;
+  for (const std::uint32_t o : way.forward) out.forward.push_back(names[o]);
+  for (const std::uint32_t o : way.backward) out.backward.push_back(names[o]);
+  return out;
+}
+
+namespace sub_graph_ways {
 
 /// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
 inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
@@ -106,12 +114,7 @@ inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
         segment.backward.push_back(own[o]);
     }
     std::sort(segment.backward.begin(), segment.backward.end());
-    for (const sub_graph_way& option : child.ways) {
-      stage_way way;
-      for (const std::uint32_t o : option.forward) way.forward.push_back(own[o]);
-      for (const std::uint32_t o : option.backward) way.backward.push_back(own[o]);
-      segment.ways.push_back(std::move(way));
-    }
+    for (const sub_graph_way& way : child.ways) segment.ways.push_back(in_names(way, own));
     begin = segment.forward_end;
     out.push_back(std::move(segment));
   }
@@ -396,7 +399,7 @@ class finder {
   sub_graph_table out_{};
 };
 
-}  // namespace sub_graphs
+}  // namespace sub_graph_ways
 
 /// Finds options of sub-graphs, each distinct one once, by the methods that the rule chooses. The answer is the same
 /// for any number of threads. Limits are those of `clock`; each method gets an equal share of what is left, and of that
@@ -404,7 +407,7 @@ class finder {
 [[nodiscard]] inline sub_graph_table find_sub_graph_ways(const flat_graph& g,
                                                          std::span<const divided_sub_graph> sub_graphs,
                                                          const sub_graph_search& search, run_clock& clock) {
-  return sub_graphs::finder(g, sub_graphs, search, clock).run();
+  return sub_graph_ways::finder(g, sub_graphs, search, clock).run();
 }
 
 }  // namespace remat::detail

@@ -17,7 +17,6 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/hiremate.hpp"
-#include "remat/method/hiremate_options.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"

@@ -157,7 +157,7 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
         REQUIRE(whole(level, "distinct") <= whole(level, "groups"));
         REQUIRE(whole(level, "reused") <= whole(level, "distinct"));
         REQUIRE(whole(level, "proven") <= whole(level, "solves"));
-        REQUIRE(whole(level, "options") >= whole(level, "groups"));
+        REQUIRE(whole(level, "ways") >= whole(level, "groups"));
       }
       for (const double time : times_of(f)) {
         REQUIRE(s.plan);
@@ -196,7 +196,7 @@ TEST_CASE("a limit on work: the same answer for any number of threads, every tim
       for (std::size_t i = 0; i < a.size(); ++i) {
         CHECK(times_of(a[i]) == times_of(b[i]));
         CHECK(over_levels(a[i], "solves") == over_levels(b[i], "solves"));
-        CHECK(over_levels(a[i], "options") == over_levels(b[i], "options"));
+        CHECK(over_levels(a[i], "ways") == over_levels(b[i], "ways"));
       }
     }
   }
@@ -361,7 +361,7 @@ TEST_CASE("a rule of the user's chooses the methods of sub-graphs") {
   const solution none = hiremate_own(p, options);
   const figures g = hierarchies_of(none)[0];
   CHECK(over_levels(g, "solves") == 0);
-  CHECK(over_levels(g, "options") == whole(g, "groups"));
+  CHECK(over_levels(g, "ways") == whole(g, "groups"));
   // The scalar option is a rule, too.
   options.rule = nullptr;
   options.sub_solver = sub_method::rotor;
@@ -401,7 +401,7 @@ TEST_CASE("chains that are not begun are counted and reported") {
   test::check_answer(p, s);
   const figures chains = groups_of(hierarchies_of(s)[0], "chains")[0];
   CHECK(whole(chains, "chains_refused") > 0);
-  CHECK(s.message.find("chains not solved with options") != std::string::npos);
+  CHECK(s.message.find("chains not solved with ways") != std::string::npos);
   CHECK(s.by == "hiremate/levels/chain");
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/chains.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,6 +8,8 @@
 
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/hierarchy/partition.hpp"
+#include "remat/method/hiremate.hpp"
+#include "remat/method/hiremate/impl/chains.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/answer.hpp"
 #include "support/block_stack.hpp"
@@ -29,43 +30,45 @@ problem half(test::stack_kind kind, std::uint32_t blocks) {
   return p.with_budget(p.graph().baseline_peak / 2);
 }
 
-hierarchy_chains_options quick() {
-  hierarchy_chains_options options;
-  options.sub_graphs.peaks = 1;
-  options.sub_graphs.moves = 50;
-  options.sub_graphs.cache = make_way_cache();
-  return options;
+sub_graph_search quick() {
+  sub_graph_search search;
+  search.peaks = 1;
+  search.moves = 50;
+  search.cache = make_way_cache();
+  return search;
 }
 
 }  // namespace
 
 TEST_CASE("options of stages make better schedules; like stages share them; every part is named") {
   const problem p = half(test::stack_kind::decoder, 8);
-  hierarchy_chains_options options = quick();
-  hierarchy_chains chains(p, options);
-  chains.add("levels", partition_at_levels(p.graph()), true);
-  chains.add("repeats", partition_at_repeats(p.graph()));
+  hiremate_options options;
+  options.gap = 0;
+  const sub_graph_search search = quick();
+  hierarchy_chains chains(p, options, search);
+  chains.add(chain_source::levels, partition_at_levels(p.graph()));
+  chains.add(chain_source::repeats, partition_at_repeats(p.graph()));
   run_control run;
   run.work_limit = 8'000'000;
   run_clock clock(run);
   solution plain;
-  chains.solve_plain(clock, plain, "mine");
+  chains.solve_plain(clock, plain);
   REQUIRE(plain.has_schedule());
-  CHECK((plain.by == "mine/levels/chain" || plain.by == "mine/repeats/chain"));
+  CHECK((plain.by == "hiremate/levels/chain" || plain.by == "hiremate/repeats/chain"));
   solution best = plain;
-  chains.solve_with_ways(clock, best, "mine");
+  chains.solve_with_ways(clock, best);
   CHECK(best.time <= plain.time);
-  CHECK(whole(chains.figures_of("levels"), "chains_with_ways") +
-            whole(chains.figures_of("repeats"), "chains_with_ways") >
+  CHECK(whole(chains.counts_of(chain_source::levels)->to_figures(), "chains_with_ways") +
+            whole(chains.counts_of(chain_source::repeats)->to_figures(), "chains_with_ways") >
         0);
   const double before = best.time;
-  chains.solve_finer(clock, best, "mine");
+  chains.solve_finer(clock, best);
   CHECK(best.time <= before);
   const check_report r = check(p, *best.plan);
   CHECK(r.valid());
   CHECK(r.time == best.time);
-  for (const char* name : {"levels", "repeats"}) {
-    const figures f = chains.figures_of(name);
+  for (const chain_source source : {chain_source::levels, chain_source::repeats}) {
+    const figures f = chains.counts_of(source)->to_figures();
     CHECK(whole(f, "chains") > 0);
     CHECK(whole(f, "chains_with_ways") <= whole(f, "chains"));
     if (f.find<double>("time")) {
@@ -74,45 +77,50 @@ TEST_CASE("options of stages make better schedules; like stages share them; ever
       CHECK(whole(f, "stages") >= 1);
     }
   }
-  CHECK(chains.figures_of("unknown").empty());
+  CHECK(chains.counts_of(chain_source::narrow) == nullptr);
 }
 
 TEST_CASE("nothing is left out silently") {
   const problem p = half(test::stack_kind::residual, 6);
   run_control run;
   {
-    hierarchy_chains_options options = quick();
-    options.max_effort = 0;
-    hierarchy_chains chains(p, options);
-    chains.add("levels", partition_at_levels(p.graph()), true);
+    hiremate_options options;
+    options.gap = 0;
+    const sub_graph_search search = quick();
+    options.chain_effort = 0;
+    hierarchy_chains chains(p, options, search);
+    chains.add(chain_source::levels, partition_at_levels(p.graph()));
     run_clock clock(run);
     solution best;
-    chains.solve_with_ways(clock, best, "mine");
-    const figures f = chains.figures_of("levels");
+    chains.solve_with_ways(clock, best);
+    const figures f = chains.counts_of(chain_source::levels)->to_figures();
     CHECK(whole(f, "chains_refused") > 0);
     CHECK(whole(f, "solves") == 0);
   }
   {
-    hierarchy_chains_options options = quick();
-    options.table_bytes = 0;
-    hierarchy_chains chains(p, options);
-    chains.add("levels", partition_at_levels(p.graph()), true);
+    hiremate_options options;
+    options.gap = 0;
+    const sub_graph_search search = quick();
+    hierarchy_chains chains(p, options, search, 0);
+    chains.add(chain_source::levels, partition_at_levels(p.graph()));
     run_clock clock(run);
     solution best;
-    chains.solve_plain(clock, best, "mine");
+    chains.solve_plain(clock, best);
     CHECK(!best.has_schedule());
-    CHECK(whole(chains.figures_of("levels"), "tables_refused") > 0);
+    CHECK(whole(chains.counts_of(chain_source::levels)->to_figures(), "tables_refused") > 0);
   }
   {
-    hierarchy_chains_options options = quick();
-    hierarchy_chains chains(p, options);
-    chains.add("levels", partition_at_levels(p.graph()), true);
+    hiremate_options options;
+    options.gap = 0;
+    const sub_graph_search search = quick();
+    hierarchy_chains chains(p, options, search);
+    chains.add(chain_source::levels, partition_at_levels(p.graph()));
     run.work_limit = 16;
     run_clock clock(run);
     solution best;
-    chains.solve_plain(clock, best, "mine");
-    chains.solve_with_ways(clock, best, "mine");
-    const figures own = chains.figures_of("levels");
+    chains.solve_plain(clock, best);
+    chains.solve_with_ways(clock, best);
+    const figures own = chains.counts_of(chain_source::levels)->to_figures();
     CHECK(whole(own, "chains_left") == whole(own, "chains"));
   }
 }

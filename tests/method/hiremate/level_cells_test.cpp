@@ -9,8 +9,8 @@
 
 namespace {
 
-using remat::detail::level_program::level_cell;
-using remat::detail::level_program::level_cells;
+using remat::detail::level_cell;
+using remat::detail::level_cells;
 
 level_cell cell(std::uint32_t phase, std::uint32_t run) {
   level_cell c;

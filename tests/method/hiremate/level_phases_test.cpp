@@ -12,7 +12,7 @@ namespace {
 
 using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
-using detail::level_program::level_phases;
+using detail::level_phases;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 

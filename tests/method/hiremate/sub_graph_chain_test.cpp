@@ -60,11 +60,11 @@ sub_graph inner_layers(const problem& p, std::uint32_t layers) {
   return extract(std::move(part));
 }
 
-/// The time of the fastest option within the budgets.
+/// The time of the fastest way within the budgets.
 double fastest(const sub_graph_runs& runs, const std::vector<sub_graph_way>& ways, const problem& within,
                std::int64_t save) {
   double least = std::numeric_limits<double>::infinity();
-  for (const sub_graph_way& o : options) {
+  for (const sub_graph_way& o : ways) {
     if (runs.held_at_turn(o) > save) continue;
     std::vector<std::uint32_t> order;
     for (const std::uint32_t k : o.forward) order.push_back(k);

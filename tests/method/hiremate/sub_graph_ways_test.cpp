@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/sub_graph_ways.hpp"
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,6 +12,8 @@
 
 #include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/hierarchy/partition.hpp"
+#include "remat/method/hiremate.hpp"
+#include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/block_stack.hpp"
 #include "support/random_parts.hpp"

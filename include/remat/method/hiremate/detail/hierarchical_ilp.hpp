@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 
 namespace remat::detail {
 
@@ -48,17 +56,163 @@ struct level_solution {
   std::string message{};    ///< how the program ended, or why it was not solved
 };
 
+namespace level_search_by_program {
+
+class search {
+ public:
+  search(mip_backend_ref backend, const level_problem& level, std::int64_t budget,
+         const hierarchical_ilp_options& options)
+      : backend_(backend), level_(level), budget_(budget), options_(options), clock_(options.run) {}
+
+  level_solution run() {
+    for (const auto& start : options_.starts) take(start);
+    for (const level_problem::run& r : level_.runs) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const level_problem::variant& v : r.variants) least = std::min(least, v.time);
+      least_time_ += least;
+    }
+    best_.lower_bound = least_time_;
+    if (best_.found) best_.status = mip_status::feasible;
+    if (best_.found && is_optimal(best_.time, least_time_)) {
+      best_.status = mip_status::optimal;
+      best_.message = "no program needed: nothing takes less time";
+    } else if (best_.found && is_within_gap(best_.time, least_time_, options_.gap)) {
+      best_.message = "no program needed: within the gap of the least time of all runs";
+    } else if (clock_.should_stop()) {
+      best_.message = "stopped before the integer program";
+    } else {
+      solve_program();
+    }
+    return std::move(best_);
+  }
+
+ private:
+  /// Takes the choices if they are better than the best ones. Returns whether they are a schedule within the budget.
+  bool take(std::span<const level_problem::choice> choices) {
+    if (!simulate_level(level_, choices).legal) return false;
+    std::vector<level_problem::choice> useful = without_runs_in_vain(level_, choices);
+    const level_report report = simulate_level(level_, useful);
+    if (!report.legal || report.peak_bytes > budget_) return false;
+    if (best_.found &&
+        (best_.time < report.time || (best_.time == report.time && best_.peak_bytes <= report.peak_bytes)))
+      return true;
+    best_.found = true;
+    best_.choices = std::move(useful);
+    best_.time = report.time;
+    best_.peak_bytes = report.peak_bytes;
+    return true;
+  }
+
+  void refuse(double columns) {
+    best_.refused = true;
+    best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(columns)) +
+                    " columns, more than max_columns";
+  }
+
+  [[nodiscard]] level_model build() const {
+    level_model_options building;
+    building.at_most = best_.time;
+    building.units = options_.units;
+    building.again_from = options_.again_from;
+    building.moments = options_.moments;
+    building.max_columns = options_.max_columns;
+    building.run = clock_.limits();
+    return level_model(level_, budget_, building);
+  }
+
+  void solve_program() {
+    // The estimate does not know the budget, so it is often far above the true number.
+    if (const double estimate = level_model::size_estimate(level_); estimate > 20 * options_.max_columns)
+      return refuse(estimate);
+    const level_model program = build();
+    if (const auto columns = static_cast<double>(program.model().num_columns()); columns > options_.max_columns)
+      return refuse(columns);
+    if (!program.is_complete()) {
+      best_.message = "stopped while the integer program was built";
+      return;
+    }
+    best_.columns = program.model().num_columns();
+    best_.rows = program.model().num_rows();
+    const mip_result r = solve(program);
+    conclude(program, r);
+  }
+
+  mip_result solve(const level_model& program) {
+    mip_options solving;
+    solving.relative_gap = options_.gap;
+    if (best_.found && options_.warm_start)
+      if (auto values = program.encode(best_.choices)) solving.start = std::move(*values);
+    solving.run = clock_.limits();
+    if (solving.run.work_limit != run_control::no_work_limit ||
+        solving.run.time_limit == std::chrono::nanoseconds::max())
+      solving.max_nodes = options_.nodes;
+    solving.run.on_progress = [this](const progress& of_backend) {
+      clock_.report({.solver = "hierarchical_ilp",
+                     .stage = "integer program",
+                     .best_objective = best_.time,
+                     .lower_bound = least_time_,
+                     .done = of_backend.done});
+    };
+    const auto decode = [&](std::span<const double> values) {
+      if (!take(program.decode(values))) ++wrong_;
+    };
+    solving.on_incumbent = [&](std::span<const double> values, double) { decode(values); };
+    mip_result r = backend_.solve(program.model(), solving);
+    if (r.values.size() == program.model().num_columns()) decode(r.values);
+    return r;
+  }
+
+  void conclude(const level_model& program, const mip_result& r) {
+    best_.nodes = r.nodes;
+    best_.work = r.work;
+    best_.status = r.status;
+    std::string outcome(to_string(r.status));
+    if (r.status == mip_status::infeasible && best_.found) {
+      best_.status = mip_status::optimal;  // the start is no slower than any schedule of the form
+      outcome = "nothing faster in the form";
+    } else if (best_.found && r.status != mip_status::optimal) {
+      best_.status = mip_status::feasible;
+    } else if (!best_.found && (r.status == mip_status::optimal || r.status == mip_status::feasible)) {
+      best_.status = mip_status::failed;
+    }
+    if (r.status == mip_status::infeasible)
+      best_.lower_bound = best_.time;
+    else if (r.bound > -mip_model::infinite)
+      best_.lower_bound = std::max(least_time_, std::min(best_.time, program.time(r.bound)));
+    best_.message = std::string(backend_.name()) + ": " + std::to_string(program.decisions()) + " decisions, " +
+                    std::to_string(program.model().num_columns()) + " columns, " +
+                    std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
+                    outcome + (r.message.empty() ? "" : "; " + r.message) +
+                    (wrong_ == 0 ? "" : "; " + std::to_string(wrong_) + " solutions were no schedules");
+  }
+
+  mip_backend_ref backend_;
+  const level_problem& level_;
+  std::int64_t budget_;
+  const hierarchical_ilp_options& options_;
+  run_clock clock_;
+  level_solution best_;
+  double least_time_ = 0;    // of all runs, each in its fastest variant
+  std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
+};
+
+}  // namespace level_search_by_program
+
 /// Solves H-ILP (`level_model`) with a MIP backend: the fastest choices found for a level within a budget.
 ///
 /// Each solution of the backend is decoded and counts by what `simulate_level` says of it. Work is that of the backend.
 /// For a work limit the answer is the same every time. Cancellation: building the model polls at every event, and the
 /// backend stops as it promises. Throws `bad_argument` by `require_valid`, and for options that `level_model` refuses
 /// or that are NaN or negative.
-[[nodiscard]] level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level, std::int64_t budget,
-                                              const hierarchical_ilp_options& options = {});
+[[nodiscard]] inline level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level,
+                                                     std::int64_t budget, const hierarchical_ilp_options& options) {
+  require_valid(level);
+  if (!(options.gap >= 0))
+    throw bad_argument("hierarchical_ilp: gap is " + std::to_string(options.gap) + "; expected at least 0");
+  if (!(options.max_columns >= 0))
+    throw bad_argument("hierarchical_ilp: max_columns is " + std::to_string(options.max_columns) +
+                       "; expected at least 0");
+  return detail::level_search_by_program::search(backend, level, budget, options).run();
+}
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/method/hiremate/impl/hierarchical_ilp.hpp"
-#endif

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "remat/core/id.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
@@ -21,11 +24,6 @@ struct level_child {
   std::vector<sub_graph_way> ways{};  ///< at least one
 };
 
-/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the option that keeps
-/// everything. O(reads and writes of the group's operations) time beside that of `extract`.
-[[nodiscard]] std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
-                                                   sub_graph_extractor& extract);
-
 /// Builds the `level_problem` of one level, and translates its schedules back: the forwards of the children in turn,
 /// for a group then *take* and *turn* (as in `sub_graph_runs`), then the backwards of the children in opposite turn.
 ///
@@ -37,10 +35,15 @@ class level_builder {
   static constexpr std::uint32_t none = level_problem::none;  ///< stands for "no child", "no option" and "no tensor"
 
   /// The whole graph. Keeps references to the graph and the children.
-  level_builder(const flat_graph& g, std::span<const level_child> children);
+  level_builder(const flat_graph& s, std::span<const level_child> children) : graph_(s), children_(children) {
+    build(nullptr, 0, 0);
+  }
   /// A group, within budgets in bytes. `whole` is the part to which the children belong.
-  level_builder(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs& whole,
-                std::int64_t peak_bytes, std::int64_t save_bytes);
+  level_builder(const flat_graph& s, std::span<const level_child> children, const sub_graph_runs& whole,
+                std::int64_t peak_bytes, std::int64_t save_bytes)
+      : graph_(s), children_(children) {
+    build(&whole, peak_bytes, save_bytes);
+  }
 
   /// The level, with the runs of all children.
   [[nodiscard]] const level_problem& level() const noexcept { return level_; }
@@ -48,7 +51,21 @@ class level_builder {
   [[nodiscard]] std::size_t num_children() const noexcept { return children_.size(); }
 
   /// The operations of the graph that a schedule of the level runs, in order.
-  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const level_problem::choice> choices) const;
+  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const level_problem::choice> choices) const {
+    std::vector<std::uint32_t> out;
+    std::vector<std::uint8_t> ran(graph_.num_operations, 0);
+    for (const level_problem::choice& k : choices) {
+      const meaning& m = meaning_[k.run];
+      if (m.child == none) continue;
+      for (const std::uint32_t i : operations_of(k.run, k.variant)) {
+        const std::uint32_t o = children_[m.child].part.operations[i];
+        if (graph_.has_effect(o) && ran[o]) continue;  // once is right
+        ran[o] = 1;
+        out.push_back(o);
+      }
+    }
+    return out;
+  }
 
   /// The level with one option chosen for each child, as an ordinary problem for any solver: its operations are the
   /// runs of the level. `choices_of` translates a schedule. A forward that runs again while its outputs are resident
@@ -56,13 +73,79 @@ class level_builder {
   /// never needs more than the schedule says; otherwise it is never counted. Backwards may run again where their
   /// operations allow it, although they do not in the level.
   [[nodiscard]] problem with_ways(std::span<const std::uint32_t> option, std::int64_t budget,
-                                  bool careful = true) const;
+                                  bool careful = true) const {
+    flat_graph g;
+    g.num_operations = static_cast<std::uint32_t>(level_.runs.size());
+    g.bytes = level_.bytes;
+    // An operation with an effect (no outputs, or a part of a sum) runs in the first run of its kind, which must not be
+    // left out: it makes a token, which all later runs read.
+    std::vector<std::uint32_t> tokens;
+    // A tensor that no chosen variant writes is left out of the final outputs.
+    std::vector<std::uint8_t> made(level_.bytes.size(), 0);
+    for (std::uint32_t r = 0; r < level_.runs.size(); ++r) {
+      const std::uint32_t chosen = variant_for(r, option);
+      const level_problem::variant& v = level_.runs[r].variants[chosen];
+      g.inputs.values.insert(g.inputs.values.end(), tokens.begin(), tokens.end());
+      g.inputs.values.insert(g.inputs.values.end(), v.reads.begin(), v.reads.end());
+      g.inputs.end_row();
+      g.outputs.values.insert(g.outputs.values.end(), v.writes.begin(), v.writes.end());
+      for (const std::uint32_t t : v.writes) made[t] = 1;
+      if (has_effect(r, chosen)) {
+        tokens.push_back(static_cast<std::uint32_t>(g.bytes.size()));
+        g.bytes.push_back(0);
+        g.outputs.values.push_back(tokens.back());
+      }
+      g.outputs.end_row();
+      g.time.push_back(v.time);
+      g.workspace.push_back(workspace_of(r, option, careful));
+      g.once.push_back(may_run_again(r, chosen) ? std::uint8_t{0} : flat_graph::once_as_marked);
+    }
+    g.num_tensors = static_cast<std::uint32_t>(g.bytes.size());
+    g.always_resident.assign(g.num_tensors, 0);
+    g.final_outputs = tokens;
+    for (const std::uint32_t t : level_.outputs)
+      if (made[t]) g.final_outputs.push_back(t);
+    return problem::from_flat(std::move(g), budget);
+  }
 
   /// The choices of a schedule of `with_ways`. Of several runs of a forward before its backward, only the last one
   /// keeps tensors. Runs that the schedule leaves out, because no operation reads their tensors, take place in the
   /// listed order.
   [[nodiscard]] std::vector<level_problem::choice> choices_of(const schedule& plan,
-                                                              std::span<const std::uint32_t> option) const;
+                                                              std::span<const std::uint32_t> option) const {
+    std::vector<level_problem::choice> out;
+    std::vector<std::uint8_t> comes(level_.runs.size(), 0);
+    for (const step& k : plan.steps)
+      if (k.is_compute()) comes[index(k.operation())] = 1;
+    std::uint32_t next = 0;  // the first run that has not taken place
+    const auto up_to = [&](std::uint32_t r) {
+      for (; next < r; ++next)
+        // A backward that makes outputs again would change who makes what others read.
+        if (!meaning_[next].backward || !comes[next]) out.push_back({next, variant_for(next, option)});
+    };
+    for (const step& k : plan.steps)
+      if (k.is_compute()) {
+        const auto r = static_cast<std::uint32_t>(index(k.operation()));
+        up_to(r);
+        next = std::max(next, r + 1);
+        out.push_back({r, variant_for(r, option)});
+      }
+    up_to(static_cast<std::uint32_t>(level_.runs.size()));
+    std::vector<std::uint8_t> wanted(children_.size(), 0);
+    for (std::size_t i = out.size(); i-- > 0;) {
+      const meaning& m = meaning_[out[i].run];
+      if (m.child == none || !has_backward(m.child)) continue;
+      if (m.backward) {
+        wanted[m.child] = 1;
+      } else {
+        // Operations without outputs that an option leaves to its backward may make it slower.
+        const std::vector<level_problem::variant>& ways = level_.runs[out[i].run].variants;
+        if (!wanted[m.child] && ways[0].time <= ways[out[i].variant].time) out[i].variant = 0;
+        wanted[m.child] = 0;
+      }
+    }
+    return out;
+  }
 
  private:
   struct meaning {
@@ -80,39 +163,246 @@ class level_builder {
   }
 
   /// For each operation: it has no outputs, or adds to a sum that the child reads and to which others add.
-  [[nodiscard]] static std::vector<std::uint8_t> effects_of(const sub_graph_runs& child);
-  [[nodiscard]] bool has_backward(std::uint32_t child) const;
+  [[nodiscard]] static std::vector<std::uint8_t> effects_of(const sub_graph_runs& child) {
+    const sub_graph& part = child.part();
+    std::vector<std::uint8_t> out(part.operations.size(), 0);
+    for (std::uint32_t o = 0; o < out.size(); ++o) {
+      out[o] = part.writes[o].empty();
+      for (const std::uint32_t t : part.writes[o])
+        if (child.is_gradient_input(t) || child.is_forward_sum(t)) out[o] = 1;
+    }
+    return out;
+  }
+  [[nodiscard]] bool has_backward(std::uint32_t child) const {
+    const sub_graph& part = children_[child].part;
+    return !part.operation.empty() && !part.operation.back().forward;
+  }
   /// The operations of a variant of a run.
-  [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const;
+  [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
+    const meaning& m = meaning_[run];
+    const std::uint32_t option = m.backward ? variant : forward_option_[run][variant];
+    if (option == none) return fast_[m.child].forward;
+    const sub_graph_way& way = children_[m.child].ways[option];
+    return m.backward ? way.backward : way.forward;
+  }
 
   /// True when an operation of the run has an effect (`effects_of`).
-  [[nodiscard]] bool has_effect(std::uint32_t run, std::uint32_t variant) const;
+  [[nodiscard]] bool has_effect(std::uint32_t run, std::uint32_t variant) const {
+    const meaning& m = meaning_[run];
+    if (m.child == none) return false;
+    const std::vector<std::uint32_t>& operations = operations_of(run, variant);
+    return std::any_of(operations.begin(), operations.end(), [&](std::uint32_t o) { return effect_[m.child][o] != 0; });
+  }
   /// In `with_ways`: also backwards, where all their operations may.
-  [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const;
+  [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const {
+    if (!backward_again_[run]) return level_.runs[run].again;
+    const sub_graph& part = children_[meaning_[run].child].part;
+    const std::vector<std::uint32_t>& operations = operations_of(run, variant);
+    return std::all_of(operations.begin(), operations.end(),
+                       [&](std::uint32_t o) { return part.operation[o].once == 0; });
+  }
   /// Bytes that a run needs beside what it writes, in `with_ways`.
-  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> option, bool careful) const;
+  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> option,
+                                          bool careful) const {
+    const std::uint32_t variant = variant_for(run, option);
+    const level_problem::variant& v = level_.runs[run].variants[variant];
+    std::int64_t written = 0, peak = v.peak_bytes;
+    for (const std::uint32_t t : v.writes) written += level_.bytes[t];
+    for (const level_problem::inner_peak& p : v.inner) peak = std::max(peak, p.bytes);
+    std::int64_t workspace = std::max<std::int64_t>(0, peak - written);
+    const meaning& m = meaning_[run];
+    if (!careful || m.child == none) return workspace;
+    const sub_graph_way& way = children_[m.child].ways[option[m.child]];
+    if (m.backward) return std::max(workspace, way.backward_peak_again_bytes);
+    // The forward may be made to run for others alone (`choices_of`), which keeps no phantom.
+    std::int64_t again = fast_[m.child].forward_peak_again_bytes;
+    if (forward_option_[run][variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
+    return std::max(workspace, again);
+  }
 
-  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const;
+  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const {
+    const meaning& m = meaning_[r];
+    if (m.child == none) return 0;
+    return m.backward ? option[m.child] : forward_variant_[m.child][option[m.child]];
+  }
 
   [[nodiscard]] std::vector<std::uint32_t> in_level(const level_child& c,
-                                                    const std::vector<std::uint32_t>& tensors) const;
+                                                    const std::vector<std::uint32_t>& tensors) const {
+    std::vector<std::uint32_t> out;
+    for (const std::uint32_t t : tensors)
+      if (const std::uint32_t i = local_[c.part.tensors[t]]; i != none) out.push_back(i);
+    std::sort(out.begin(), out.end());
+    return out;
+  }
 
   /// A variant; the stretches after the last reads of others' tensors are its inner peaks (the correction terms).
   [[nodiscard]] level_problem::variant variant(const level_child& c, double time,
                                                const std::vector<sub_graph_way::stretch>& stretches,
                                                std::vector<std::uint32_t> reads,
-                                               std::vector<std::uint32_t> writes) const;
+                                               std::vector<std::uint32_t> writes) const {
+    level_problem::variant v;
+    v.time = time;
+    v.reads = std::move(reads);
+    v.writes = std::move(writes);
+    for (const sub_graph_way::stretch& s : stretches) {
+      std::vector<std::uint32_t> gone = in_level(c, s.gone);
+      if (gone.empty())
+        v.peak_bytes = s.bytes;
+      else
+        v.inner.push_back({s.bytes, std::move(gone)});
+    }
+    return v;
+  }
 
   /// `whole`: the part of a group, null for the whole graph.
-  void build(const sub_graph_runs* whole, std::int64_t peak, std::int64_t save);
+  void build(const sub_graph_runs* whole, std::int64_t peak, std::int64_t save) {
+    const auto count = static_cast<std::uint32_t>(children_.size());
+    std::vector<sub_graph_runs> runs;
+    runs.reserve(count);
+    for (const level_child& c : children_) {
+      runs.emplace_back(c.part);
+      effect_.push_back(effects_of(runs.back()));
+    }
+    fast_.resize(count);
+    forward_variant_.resize(count);
+    phantom_.resize(count);
+    number_tensors(runs, whole);
+    for (std::uint32_t c = 0; c < count; ++c) add_forward(c, runs[c]);
+    if (whole) {
+      add_take_and_turn(*whole, peak, save);
+    } else {
+      for (const std::uint32_t t : graph_.final_outputs)
+        if (local_[t] != none) level_.outputs.push_back(local_[t]);
+    }
+    for (std::uint32_t c = count; c-- > 0;) add_backward(c, runs[c]);
+    sort_unique(level_.outputs);
+  }
   /// Numbers the tensors of the level: those that children make for others, and the gradients that the turn makes.
   /// Other tensors are always resident.
-  void number_tensors(std::span<const sub_graph_runs> runs, const sub_graph_runs* whole);
-  void add_forward(std::uint32_t c, const sub_graph_runs& run);
-  void add_take_and_turn(const sub_graph_runs& whole, std::int64_t peak, std::int64_t save);
-  void add_backward(std::uint32_t c, const sub_graph_runs& run);
+  void number_tensors(std::span<const sub_graph_runs> runs, const sub_graph_runs* whole) {
+    local_.assign(graph_.num_tensors, none);
+    for (std::uint32_t c = 0; c < runs.size(); ++c)
+      for (std::uint32_t t = 0; t < children_[c].part.tensors.size(); ++t)
+        if (makes_forward(runs[c], t) || makes_backward(runs[c], t)) number(children_[c].part.tensors[t]);
+    if (whole)
+      for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
+        if (whole->is_gradient_input(t)) number(whole->part().tensors[t]);
+  }
+  void add_forward(std::uint32_t c, const sub_graph_runs& run) {
+    const level_child& child = children_[c];
+    std::vector<std::uint32_t> outputs;
+    for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
+      if (makes_forward(run, t)) outputs.push_back(t);
+    level_problem::run forward;
+    forward.again = !run.forward_once();
+    std::vector<std::uint32_t> meant{none};
+    std::vector<std::uint32_t> listed(run.num_forward());
+    for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
+    // What a forward makes once, it makes at once.
+    fast_[c] = run.forward_once() ? run.keep_everything() : run.keep_nothing(listed);
+    forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
+                                       in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
+    for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
+      const sub_graph_way& way = child.ways[o];
+      std::uint32_t same = none;
+      for (std::uint32_t i = 0; i < o && same == none; ++i)
+        if (child.ways[i].kept == way.kept && child.ways[i].forward == way.forward) same = i;
+      if (same != none) {
+        phantom_[c].push_back(phantom_[c][same]);
+        forward_variant_[c].push_back(forward_variant_[c][same]);
+        continue;
+      }
+      if (way.kept.empty() && !run.forward_once()) {
+        phantom_[c].push_back(none);
+        forward_variant_[c].push_back(0);
+        continue;
+      }
+      level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
+                                         in_level(child, way.forward_reads), in_level(child, outputs));
+      phantom_[c].push_back(none);
+      // Where the forward runs once, what it does not do its backward does, so that needs this variant.
+      if (!way.kept.empty() || has_backward(c)) {
+        phantom_[c].back() = static_cast<std::uint32_t>(level_.bytes.size());
+        level_.bytes.push_back(way.saved_bytes);
+        v.writes.push_back(phantom_[c].back());
+      }
+      forward_variant_[c].push_back(static_cast<std::uint32_t>(forward.variants.size()));
+      meant.push_back(o);
+      forward.variants.push_back(std::move(v));
+    }
+    // A single operation makes all that it makes in any case.
+    if (child.ways.size() == 1 && forward.variants.size() == 2 && run.num_forward() == 1) {
+      forward.variants.erase(forward.variants.begin());
+      meant.erase(meant.begin());
+      forward_variant_[c][0] = 0;
+    }
+    level_.runs.push_back(std::move(forward));
+    forward_option_.push_back(std::move(meant));
+    meaning_.push_back({c, false});
+    backward_again_.push_back(0);
+  }
+  void add_take_and_turn(const sub_graph_runs& whole, std::int64_t peak, std::int64_t save) {
+    const auto token = [&] {
+      level_.bytes.push_back(0);
+      return static_cast<std::uint32_t>(level_.bytes.size() - 1);
+    };
+    level_problem::variant take, turn;
+    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
+      if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_output(t))
+        take.reads.push_back(i);
+    std::sort(take.reads.begin(), take.reads.end());
+    const std::uint32_t taken = token(), turned = token();
+    take.writes = {taken};
+    turn.reads = {taken};
+    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
+      if (whole.is_gradient_input(t)) turn.writes.push_back(local_[whole.part().tensors[t]]);
+    turn.writes.push_back(turned);
+    std::sort(turn.writes.begin(), turn.writes.end());
+    const std::int64_t bytes = whole.gradient_input_bytes();
+    turn.peak_bytes = bytes + std::max<std::int64_t>(0, peak - save - bytes);
+    for (level_problem::variant* v : {&take, &turn}) {
+      level_problem::run r;
+      r.variants.push_back(std::move(*v));
+      level_.runs.push_back(std::move(r));
+      forward_option_.push_back({none});
+      meaning_.push_back({});
+      backward_again_.push_back(0);
+    }
+    level_.outputs.push_back(turned);
+    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
+      if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_gradient_output(t))
+        level_.outputs.push_back(i);
+  }
+  void add_backward(std::uint32_t c, const sub_graph_runs& run) {
+    const level_child& child = children_[c];
+    if (run.num_forward() == child.part.operations.size()) return;
+    std::vector<std::uint32_t> outputs;
+    for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
+      if (makes_backward(run, t)) outputs.push_back(t);
+    level_problem::run backward;
+    for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
+      const sub_graph_way& way = child.ways[o];
+      level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
+                                         in_level(child, way.backward_reads), in_level(child, outputs));
+      if (phantom_[c][o] != none) {
+        v.reads.push_back(phantom_[c][o]);
+        std::sort(v.reads.begin(), v.reads.end());
+      }
+      backward.variants.push_back(std::move(v));
+    }
+    level_.runs.push_back(std::move(backward));
+    forward_option_.push_back({});
+    meaning_.push_back({c, true});
+    backward_again_.push_back(!run.backward_once());
+  }
 
-  std::uint32_t number(std::uint32_t t);
+  std::uint32_t number(std::uint32_t t) {
+    if (local_[t] == none) {
+      local_[t] = static_cast<std::uint32_t>(level_.bytes.size());
+      level_.bytes.push_back(graph_.bytes[t]);
+    }
+    return local_[t];
+  }
 
   const flat_graph& graph_;
   std::span<const level_child> children_;
@@ -127,8 +417,26 @@ class level_builder {
   std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
 };
 
-}  // namespace remat::detail
+/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the option that keeps
+/// everything. O(reads and writes of the group's operations) time beside that of `extract`.
+[[nodiscard]] inline std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
+                                                          sub_graph_extractor& extract) {
+  std::vector<level_child> out;
+  const std::span<const std::uint32_t> backward = h.backward(group);
+  for (const std::uint32_t child : h.children[group]) {
+    level_child made;
+    if (h.is_group(child)) {
+      made.part = extract(h.group_at(child));
+    } else {
+      std::vector<std::uint32_t> operations{child};
+      for (const std::uint32_t o : backward)
+        if (h.anchor[o] == child) operations.push_back(o);
+      made.part = extract(std::move(operations));
+    }
+    made.ways.push_back(sub_graph_runs(made.part).keep_everything());
+    out.push_back(std::move(made));
+  }
+  return out;
+}
 
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/method/hiremate/impl/level_builder.hpp"
-#endif
+}  // namespace remat::detail

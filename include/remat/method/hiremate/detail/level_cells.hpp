@@ -11,7 +11,7 @@
 
 #include "remat/mip/detail/row_writer.hpp"
 
-namespace remat::detail::level_program {
+namespace remat::detail {
 
 /// A run of a level in a phase: its columns in `level_model`.
 struct level_cell {
@@ -89,4 +89,4 @@ class level_cells {
   std::vector<std::vector<std::uint32_t>> again_;  // of a run, by phase
 };
 
-}  // namespace remat::detail::level_program
+}  // namespace remat::detail

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 namespace remat::detail {
+
+/// Sorts a list, and removes repetitions.
+template <class T>
+void sort_unique(std::vector<T>& list) {
+  std::sort(list.begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+}
 
 /// One level of a hierarchy: the forwards and backwards of sub-graphs, each of which can be run in several ways.
 ///

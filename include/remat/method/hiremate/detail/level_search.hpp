@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "remat/core/run.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
+#include "remat/method/twremat.hpp"
+#include "remat/problem/problem.hpp"
 
 namespace remat::detail {
 
@@ -23,6 +31,137 @@ struct level_search_options {
 /// Judges the choices that `search_level` found: a value (less is better), infinite for choices of no use.
 using level_judge = std::function<double(std::vector<level_problem::choice>)>;
 
+namespace level_search {
+
+using chosen_ways = std::vector<std::uint32_t>;  // of each child
+
+class searcher {
+ public:
+  searcher(const level_builder& builder, std::span<const level_child> children, std::int64_t budget, run_clock& clock,
+           const level_search_options& options, const level_judge& judge)
+      : builder_(builder), children_(children), budget_(budget), clock_(clock), options_(options), judge_(judge) {}
+
+  /// Returns the number of problems solved.
+  std::size_t run() {
+    try_prices();
+    for (std::uint32_t round = 0; round < options_.rounds && !best_.empty(); ++round)
+      if (!exchange_ways()) break;
+    return problems_;
+  }
+
+ private:
+  static constexpr double infinite = std::numeric_limits<double>::infinity();
+
+  void try_prices() {
+    const std::vector<double> prices = critical_prices();
+    std::vector<chosen_ways> starts{ways_at(0)};
+    const std::size_t steps = std::min<std::size_t>(options_.prices, prices.size());
+    for (std::size_t k = 0; k < steps; ++k) starts.push_back(ways_at(prices[k * prices.size() / steps] * (1 + 1e-9)));
+    if (!prices.empty()) starts.push_back(ways_at(prices.back() * 2));
+    for (const chosen_ways& chosen : starts) {
+      if (clock_.should_stop()) return;
+      attempt(chosen, options_.escalate);
+    }
+  }
+
+  /// Times per byte at which a child changes its option, ascending.
+  [[nodiscard]] std::vector<double> critical_prices() const {
+    std::vector<double> prices;
+    for (const level_child& c : children_)
+      for (std::size_t a = 0; a < c.ways.size(); ++a)
+        for (std::size_t b = a + 1; b < c.ways.size(); ++b)
+          if (c.ways[a].saved_bytes > c.ways[b].saved_bytes && c.ways[a].time() < c.ways[b].time())
+            prices.push_back((c.ways[b].time() - c.ways[a].time()) /
+                             static_cast<double>(c.ways[a].saved_bytes - c.ways[b].saved_bytes));
+    sort_unique(prices);
+    return prices;
+  }
+
+  /// For each child the option of least time + price · saved bytes.
+  [[nodiscard]] chosen_ways ways_at(double price) const {
+    chosen_ways chosen(children_.size(), 0);
+    for (std::size_t c = 0; c < children_.size(); ++c) {
+      double least = infinite;
+      for (std::uint32_t o = 0; o < children_[c].ways.size(); ++o) {
+        const sub_graph_way& way = children_[c].ways[o];
+        const double cost = way.time() + price * static_cast<double>(way.saved_bytes);
+        if (cost < least) {
+          least = cost;
+          chosen[c] = o;
+        }
+      }
+    }
+    return chosen;
+  }
+
+  /// One round over all children, each with the options next to its own. Returns whether to go on.
+  [[nodiscard]] bool exchange_ways() {
+    bool better = false;
+    for (std::size_t c = 0; c < children_.size(); ++c)
+      for (const int by : {-1, 1}) {
+        if (clock_.should_stop()) return false;
+        if (by < 0 ? best_[c] == 0 : best_[c] + 1 >= children_[c].ways.size()) continue;
+        chosen_ways chosen = best_;
+        chosen[c] += static_cast<std::uint32_t>(by);
+        better = attempt(chosen, false) || better;
+      }
+    return better;
+  }
+
+  /// Solves the level with these options. Returns whether the schedule is the best so far.
+  bool attempt(const chosen_ways& chosen, bool escalate) {
+    if (!tried_.insert(chosen).second) return false;
+    // The careful count of memory is for levels where the other count said too little.
+    for (const bool careful : {false, true}) {
+      if (clock_.should_stop()) return false;
+      const problem p = builder_.with_ways(chosen, budget_, careful);
+      ++problems_;
+      const sub_solution s = solve(p, escalate);
+      clock_.work(std::max<std::uint64_t>(s.work, p.graph().num_operations));
+      if (!s.plan) return false;
+      const double value = judge_(builder_.choices_of(*s.plan, chosen));
+      if (value == infinite) continue;
+      if (value >= best_value_) return false;
+      best_value_ = value;
+      best_ = chosen;
+      return true;
+    }
+    return false;
+  }
+
+  /// A schedule by `evict`; to escalate, with its last resorts, and then by `twremat`.
+  [[nodiscard]] sub_solution solve(const problem& p, bool escalate) const {
+    run_control run = clock_.limits();
+    run.threads = 1;
+    run_clock mine(run);
+    evict_options options;
+    options.insist = escalate;
+    options.run = run;
+    sub_solution first = to_sub_solution(evict(p, options));
+    mine.work(first.work);
+    if (!escalate || first.plan || first.infeasible() || mine.should_stop()) return first;
+    twremat_options other;
+    other.attempts = 2;
+    other.run = mine.limits();
+    sub_solution second = to_sub_solution(twremat(p, other));
+    second.work += first.work;
+    return second;
+  }
+
+  const level_builder& builder_;
+  std::span<const level_child> children_;
+  std::int64_t budget_;
+  run_clock& clock_;
+  const level_search_options& options_;
+  const level_judge& judge_;
+  std::size_t problems_ = 0;
+  std::set<chosen_ways> tried_;
+  chosen_ways best_;
+  double best_value_ = infinite;
+};
+
+}  // namespace level_search
+
 /// Schedules of a level: an option is fixed for each child by a price on saved bytes, which leaves an ordinary problem
 /// for `evict` (to escalate: with its last resorts, and then `twremat`); then single children's options are exchanged
 /// while that helps. Heuristic; a start for the integer program, and the only method if that is too large.
@@ -30,11 +169,10 @@ using level_judge = std::function<double(std::vector<level_problem::choice>)>;
 /// `judge` is called with every schedule found, and may judge by the operations that it expands to. Solves at most
 /// 2 · (prices + 2 + rounds · 2 · children) problems, counts their work, and returns their number. Polls before each;
 /// the solvers keep the limits themselves. Exceptions of `judge` propagate.
-std::size_t search_level(const level_builder& builder, std::span<const level_child> children, std::int64_t budget,
-                         run_clock& clock, const level_search_options& options, const level_judge& judge);
+inline std::size_t search_level(const level_builder& builder, std::span<const level_child> children,
+                                std::int64_t budget, run_clock& clock, const level_search_options& options,
+                                const level_judge& judge) {
+  return detail::level_search::searcher(builder, children, budget, clock, options, judge).run();
+}
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/method/hiremate/impl/level_search.hpp"
-#endif

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
+#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
 
 namespace remat::detail {
 
@@ -41,6 +49,132 @@ struct sub_graph_chain_result {
   bool whole = true;                  ///< no limit of the clock ended the search
 };
 
+namespace sub_graph_chain {
+
+/// The chains of one part.
+class searcher {
+ public:
+  searcher(const sub_graph& part, std::span<const sub_graph_segment> segments, const sub_graph_chain_search& search,
+           run_clock& clock)
+      : runs_(part), segments_(segments), search_(search), clock_(clock) {}
+
+  [[nodiscard]] sub_graph_chain_result run() {
+    const sub_graph_way everything = runs_.keep_everything();
+    out_.ways.push_back(everything);
+    const std::int64_t most = runs_.held_at_turn(everything);
+    const std::uint32_t turns = most > 0 ? search_.turns : 1;
+    for (std::uint32_t k = 0; k < turns && out_.whole; ++k) {
+      const auto turn = static_cast<std::int64_t>(turns < 2 ? 0 : static_cast<double>(most) * k / (turns - 1));
+      // The difference between the budgets is what the turn needs; the peak budget itself is the table's.
+      const problem p = runs_.problem_within(turn + runs_.gradient_input_bytes(), 0).with_budget(problem::unlimited);
+      const forward_line line = line_of_part(p);
+      for (const cut_list& cuts : chains(line)) {
+        solve(p, line, cuts);
+        if (clock_.should_stop()) out_.whole = false;
+        if (!out_.whole) break;
+      }
+    }
+    keep_pareto_optimal(out_.ways, runs_);
+    thin_out(out_.ways, std::max<std::size_t>(search_.max_ways, 2));
+    return std::move(out_);
+  }
+
+ private:
+  /// The forward operations and *take*; behind the line *turn* and the backward operations.
+  [[nodiscard]] forward_line line_of_part(const problem& p) const {
+    std::vector<std::uint32_t> first, rest;
+    for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+      if (p.graph().needed[o]) (o <= runs_.num_forward() ? first : rest).push_back(o);
+    return make_forward_line(p.graph(), std::move(first), std::move(rest));
+  }
+
+  [[nodiscard]] std::vector<cut_list> chains(const forward_line& line) const {
+    const auto last = static_cast<std::uint32_t>(line.operations.size()) - 1;  // the place of take
+    std::vector<cut_list> out;
+    if (segments_.empty()) {
+      if (search_.max_stages < 3) return out;
+      for (cut_list cuts : cut_levels(line, search_.max_stages - 2)) {  // and the one before take
+        if (last > 0 && (cuts.empty() || cuts.back() != last)) cuts.push_back(last);
+        if (cuts.size() > 1) out.push_back(std::move(cuts));
+      }
+      return out;
+    }
+    cut_list cuts;
+    std::uint32_t end = 0;
+    for (std::uint32_t i = 0; i < line.operations.size(); ++i) {
+      while (end < segments_.size() && segments_[end].forward_end <= line.operations[i]) {
+        if (i > 0 && (cuts.empty() || cuts.back() != i)) cuts.push_back(i);
+        ++end;
+      }
+    }
+    if (cuts.size() + 1 > search_.max_stages) cuts = even_cuts(line, cuts, search_.max_stages);
+    out.push_back(std::move(cuts));
+    return out;
+  }
+
+  /// The ways of the segment that a stage is; empty where it is none.
+  [[nodiscard]] std::vector<std::vector<stage_way>> ways_of(const stage_chain& chain) {
+    std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
+    std::size_t next = 0;
+    std::uint32_t begin = 0;
+    for (std::uint32_t s = 1; s <= chain.length(); ++s) {
+      const std::span<const std::uint32_t> forward = chain.forward(s);
+      if (forward.empty()) continue;
+      while (next < segments_.size() && segments_[next].forward_end <= forward.front())
+        begin = segments_[next++].forward_end;
+      if (next == segments_.size() || segments_[next].ways.empty()) continue;
+      const sub_graph_segment& mine = segments_[next];
+      std::vector<std::uint32_t> backward(chain.backward(s).begin(), chain.backward(s).end());
+      for (std::uint32_t& o : backward) o -= 2;  // take and turn
+      std::sort(backward.begin(), backward.end());
+      if (forward.front() != begin || forward.back() + 1 != mine.forward_end || backward != mine.backward) {
+        ++out_.unmatched;
+        continue;
+      }
+      for (stage_way way : mine.ways) {
+        for (std::vector<std::uint32_t>* list : {&way.forward, &way.backward})
+          for (std::uint32_t& o : *list)
+            if (o >= runs_.num_forward()) o += 2;
+        out[s].push_back(std::move(way));
+      }
+    }
+    return out;
+  }
+
+  void solve(const problem& p, const forward_line& line, const cut_list& cuts) {
+    chain_program program(p.graph(), line, cuts);
+    out_.stages = std::max<std::size_t>(out_.stages, program.chain().length());
+    if (!segments_.empty()) program.set_ways(ways_of(program.chain()));
+    chain_program_options filling;
+    filling.slots = search_.slots;
+    const fill_outcome end = program.fill(clock_, filling);
+    if (end == fill_outcome::stopped) out_.whole = false;
+    if (end == fill_outcome::too_large) ++out_.refused;
+    if (end != fill_outcome::filled) return;
+    ++out_.tables;
+    for (auto e = program.fastest(); e; e = program.slower_than(*e)) {
+      if (clock_.should_stop()) {
+        out_.whole = false;
+        return;
+      }
+      clock_.work(p.graph().num_operations * work_of::visit);
+      const std::vector<chain_step> steps = program.steps(*e);
+      for (const bool whole : {true, false})
+        if (std::optional<sub_graph_way> way = runs_.option_of(schedule_computes(p, program.expand(steps, whole))))
+          out_.ways.push_back(std::move(*way));
+      if (out_.ways.size() > 200) keep_pareto_optimal(out_.ways, runs_);
+    }
+  }
+
+  const sub_graph_runs runs_;
+  std::span<const sub_graph_segment> segments_;
+  const sub_graph_chain_search& search_;
+  run_clock& clock_;
+  sub_graph_chain_result out_{};
+};
+
+}  // namespace sub_graph_chain
+
 /// Options of a part by Rotor's dynamic program over its children, or over its operations: one table gives the options
 /// of all memory sizes.
 ///
@@ -52,11 +186,12 @@ struct sub_graph_chain_result {
 ///
 /// Work: the rows of the tables and the schedules that are measured. Polls after each. A table of more than
 /// `chain_program_options::table_bytes` is left out. Throws `bad_argument` for `slots`, `turns` or `max_stages` 0.
-[[nodiscard]] sub_graph_chain_result find_chain_ways(const sub_graph& part, std::span<const sub_graph_segment> segments,
-                                                     const sub_graph_chain_search& search, run_clock& clock);
+[[nodiscard]] inline sub_graph_chain_result find_chain_ways(const sub_graph& part,
+                                                            std::span<const sub_graph_segment> segments,
+                                                            const sub_graph_chain_search& search, run_clock& clock) {
+  if (search.slots == 0 || search.turns == 0 || search.max_stages == 0)
+    throw bad_argument("find_chain_ways: slots, turns and max_stages must be at least 1");
+  return detail::sub_graph_chain::searcher(part, segments, search, clock).run();
+}
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/method/hiremate/impl/sub_graph_chain.hpp"
-#endif

@@ -10,7 +10,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -25,11 +24,11 @@
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/hiremate/detail/chains.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
-#include "remat/method/hiremate/detail/sub_graph_ways.hpp"
+#include "remat/method/hiremate/impl/chains.hpp"
+#include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
@@ -44,12 +43,11 @@ namespace hiremate_solve {
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// How the options of groups are searched for. `moves`: for each pair of budgets.
-inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backend_ref backend,
-                                      std::shared_ptr<way_cache> cache, std::uint64_t moves) {
+/// How the ways of groups are searched for.
+inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backend_ref backend) {
   sub_graph_search out;
   out.max_ways = options.max_ways;
-  out.moves = moves;
+  out.moves = options.moves;
   out.rule = options.rule;
   if (options.sub_solver != sub_method::automatic)
     out.rule = [method = options.sub_solver](const sub_graph_facts&) { return std::vector<sub_method>{method}; };
@@ -57,24 +55,42 @@ inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backe
   out.backend = backend;
   out.max_columns = options.max_columns;
   out.nodes = options.nodes;
-  out.cache = std::move(cache);
+  out.cache = options.cache ? options.cache : make_way_cache();
   return out;
 }
 
-/// The options of every group of a hierarchy, from the deepest level up.
+/// What limits kept a solve from: the counts of its message.
+struct left_out {
+  std::size_t chains = 0, levels = 0, cut_short = 0, tables = 0, programs = 0;
+
+  void add(const sub_graph_table& table) {
+    cut_short += table.cut_short;
+    tables += table.tables_refused;
+    programs += table.refused;
+  }
+  void add(const chain_counts& counts) {
+    add(counts.solves);
+    chains += counts.left + counts.refused;
+    tables += counts.tables_refused;
+  }
+};
+
+/// The ways of every group of a hierarchy, from the deepest level up.
 class group_ways {
  public:
   group_ways(const problem& p, const operation_hierarchy& h, const sub_graph_search& search, std::size_t level_ways,
-             run_clock& clock)
+             run_clock& clock, left_out& left)
       : graph_(p.graph()),
         h_(h),
         search_(search),
-        level_options_(level_ways),
+        level_ways_(level_ways),
+        left_out_(left),
         extract_(p.graph(), h),
         of_group_(h.groups.size()) {
     for (std::uint32_t depth = h.depth(); depth > 0; --depth) {
       if (clock.should_stop()) {
         left_ = depth;
+        left_out_.levels += depth;
         break;
       }
       run_clock part = clock.part(1.0 / depth);
@@ -87,7 +103,7 @@ class group_ways {
     std::vector<level_child> out = children_of(h_, group, extract_);
     std::size_t groups = 0;
     for (std::size_t i = 0; i < out.size(); ++i) groups += h_.is_group(h_.children[group][i]) ? 1U : 0U;
-    const std::size_t each = std::max<std::size_t>(2, groups == 0 ? 0 : level_options_ / groups);
+    const std::size_t each = std::max<std::size_t>(2, groups == 0 ? 0 : level_ways_ / groups);
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::uint32_t child = h_.children[group][i];
       if (!h_.is_group(child)) continue;
@@ -114,9 +130,10 @@ class group_ways {
       }
     if (groups.empty()) return;
     sub_graph_table table = find_sub_graph_ways(graph_, wanted, search_, clock);
-    std::size_t options = 0;
+    left_out_.add(table);
+    std::size_t ways = 0;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      options += table.ways[i].size();
+      ways += table.ways[i].size();
       of_group_[groups[i]] = std::move(table.ways[i]);
     }
     figures level;
@@ -131,21 +148,22 @@ class group_ways {
     level.set("programs", table.programs);
     level.set("programs_refused", table.refused);
     level.set("cut_short", table.cut_short);
-    level.set("ways", options);
+    level.set("ways", ways);
     levels_.push_back(std::move(level));
   }
 
   const flat_graph& graph_;
   const operation_hierarchy& h_;
   const sub_graph_search& search_;
-  std::size_t level_options_;
+  std::size_t level_ways_;
+  left_out& left_out_;
   sub_graph_extractor extract_;
   std::vector<std::vector<sub_graph_way>> of_group_;
   figures::group_list levels_;
   std::uint32_t left_ = 0;
 };
 
-/// One solve: the steps of `hiremate_solver`, in its order.
+/// One solve: the steps of `hiremater`, in its order.
 class search {
  public:
   /// `p` has a known bound, and `best` is what is known of its schedules.
@@ -155,13 +173,10 @@ class search {
         options_(options),
         clock_(clock),
         best_(best),
-        groups_(sub_graphs_of(options, backend, options.cache ? options.cache : make_way_cache(), options.moves)) {
-    chaining_.sub_graphs = sub_graphs_of(options, backend, groups_.cache, options.chain_moves);
-    chaining_.sub_graphs.peaks = 1;
-    chaining_.slots = options.slots;
-    chaining_.max_stages = options.max_stages;
-    chaining_.max_effort = options.chain_effort;
-    chaining_.gap = options.gap;
+        groups_(sub_graphs_of(options, backend)),
+        stages_(groups_) {
+    stages_.moves = options.chain_moves;
+    stages_.peaks = 1;
   }
 
   stop_reason run() {
@@ -180,7 +195,7 @@ class search {
 
  private:
   struct candidate {
-    std::string_view name{};
+    chain_source source = chain_source::given;
     operation_hierarchy hierarchy{};
     bool chains_alone = false;  // forward and backward operations add to one tensor
     figures own{};
@@ -202,21 +217,21 @@ class search {
   /// The given hierarchy, or different ones.
   [[nodiscard]] std::vector<candidate> find_hierarchies() const {
     std::vector<candidate> out;
-    const auto add = [&](std::string_view name, operation_hierarchy h) {
+    const auto add = [&](chain_source source, operation_hierarchy h) {
       candidate c;
-      c.name = name;
+      c.source = source;
       std::vector<std::uint8_t> forward(p_.graph().num_operations, 0);
       for (std::uint32_t i = 0; i < h.num_forward; ++i) forward[h.order[i]] = 1;
       c.chains_alone = has_mixed_sums(p_.graph(), forward);
       c.hierarchy = std::move(h);
-      c.own.set("partition", name);
+      c.own.set("partition", name_of(source));
       c.own.set("groups", c.hierarchy.groups.size() - 1);
       c.own.set("depth", c.hierarchy.depth());
       c.own.set("top", c.hierarchy.children[0].size());
       out.push_back(std::move(c));
     };
     if (options_.hierarchy) {
-      add("given", *options_.hierarchy);
+      add(chain_source::given, *options_.hierarchy);
       return out;
     }
     partition_options partitioning;
@@ -224,53 +239,58 @@ class search {
     partitioning.max_top = options_.max_top;
     using maker = operation_hierarchy (*)(const flat_graph&, const partition_options&);
     const auto levels = [](const flat_graph& g, const partition_options&) { return partition_at_levels(g); };
-    const std::tuple<hiremate_partition, std::string_view, maker> makers[] = {
-        {hiremate_partition::h_partition, "h_partition", h_partition},
-        {hiremate_partition::repeats, "repeats", partition_at_repeats},
-        {hiremate_partition::cuts, "cuts", partition_at_cuts},
-        {hiremate_partition::levels, "levels", levels}};
-    for (const auto& [which, name, make] : makers) {
+    const std::tuple<hiremate_partition, chain_source, maker> makers[] = {
+        {hiremate_partition::h_partition, chain_source::h_partition, h_partition},
+        {hiremate_partition::repeats, chain_source::repeats, partition_at_repeats},
+        {hiremate_partition::cuts, chain_source::cuts, partition_at_cuts},
+        {hiremate_partition::levels, chain_source::levels, levels}};
+    for (const auto& [which, source, make] : makers) {
       if (options_.partition != hiremate_partition::all && options_.partition != which) continue;
       if (clock_.should_stop()) break;
       operation_hierarchy h = make(p_.graph(), partitioning);
       const bool known = std::any_of(out.begin(), out.end(), [&, &made = h](const candidate& c) {
         return c.hierarchy.order == made.order && c.hierarchy.children.values == made.children.values;
       });
-      if (!known) add(name, std::move(h));
+      if (!known) add(source, std::move(h));
     }
     return out;
   }
 
   /// Rotor's program on the chains of all hierarchies.
   void solve_chains(std::vector<candidate>& hierarchies) {
-    hierarchy_chains chains(p_, chaining_);
-    for (const candidate& c : hierarchies) chains.add(c.name, c.hierarchy, c.name == "levels");
+    hierarchy_chains chains(p_, options_, stages_);
+    for (const candidate& c : hierarchies) chains.add(c.source, c.hierarchy);
     // Another order of the forward operations, for graphs whose listed order is wide.
     constexpr std::size_t longest_line = 20'000;  // operations; the order takes quadratic time
-    std::string_view narrow;
+    bool has_narrow = false;
     for (const candidate& c : hierarchies) {
-      if (c.name != "levels" || c.hierarchy.num_forward > longest_line || clock_.should_stop()) continue;
-      chains.add_line(narrow = "narrow", find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
+      if (c.source != chain_source::levels || c.hierarchy.num_forward > longest_line || clock_.should_stop()) continue;
+      chains.add_line(chain_source::narrow, find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
+      has_narrow = true;
     }
     // Without time the chains are counted.
-    if (!is_near_bound()) {
-      run_clock part = clock_.part(0.25, "chains");
-      chains.solve_plain(part, best_, "hiremate");
-      if (!narrow.empty())
-        for (const std::string_view name : {narrow, std::string_view("levels")})
-          chains.solve_narrow(name, part, best_, "hiremate");
-    }
-    if (!is_near_bound()) {
-      run_clock part = clock_.part(0.5, "chains");
-      chains.solve_with_ways(part, best_, "hiremate");
-    }
-    if (!is_near_bound()) {
-      run_clock part = clock_.part(0.25, "chains");
-      chains.solve_finer(part, best_, "hiremate");
-    }
+    const auto spend = [&](double share, const auto& solve) {
+      if (is_near_bound()) return;
+      run_clock part = clock_.part(share, "chains");
+      solve(part);
+    };
+    spend(0.25, [&](run_clock& part) {
+      chains.solve_plain(part, best_);
+      if (!has_narrow) return;
+      chains.solve_narrow(chain_source::narrow, part, best_);
+      chains.solve_narrow(chain_source::levels, part, best_);
+    });
+    spend(0.5, [&](run_clock& part) { chains.solve_with_ways(part, best_); });
+    spend(0.25, [&](run_clock& part) { chains.solve_finer(part, best_); });
     for (candidate& c : hierarchies) {
-      figures::group_list own{chains.figures_of(c.name)};
-      if (c.name == "levels" && !narrow.empty()) own.push_back(chains.figures_of(narrow));
+      figures::group_list own;
+      for (const chain_source source : {c.source, chain_source::narrow}) {
+        if (source != c.source && c.source != chain_source::levels) continue;
+        const chain_counts* counts = chains.counts_of(source);
+        if (counts == nullptr) continue;
+        left_out_.add(*counts);
+        own.push_back(counts->to_figures());
+      }
       c.own.set("chains", std::move(own));
     }
   }
@@ -281,12 +301,12 @@ class search {
     candidate& c = hierarchies[i];
     // Nothing bounds the children of a level of cuts: where they are many, the chains are what that hierarchy is for.
     const bool large = c.hierarchy.children[0].size() > 2 * std::size_t{options_.max_top};
-    if (options_.top_solver == hiremate_top::automatic && c.name == "levels" && large) {
+    if (options_.top_solver == hiremate_top::automatic && c.source == chain_source::levels && large) {
       c.own.set("chains_alone", true);
       return;
     }
     run_clock part = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share, "sub-graphs");
-    group_ways groups(p_, c.hierarchy, groups_, options_.level_ways, part);
+    group_ways groups(p_, c.hierarchy, groups_, options_.level_ways, part, left_out_);
 
     top_level top;
     top.of = i;
@@ -318,7 +338,7 @@ class search {
     });
     if (best_plan.steps.empty()) return;
     c.own.set("search_level_time", top.time);
-    accept(p_, best_, std::move(best_plan), by_part(by_part("hiremate", c.name), "search_level"));
+    accept(p_, best_, std::move(best_plan), by_part(by_part("hiremate", name_of(c.source)), "search_level"));
   }
 
   /// The integer programs of the top levels, the most promising level first.
@@ -344,6 +364,7 @@ class search {
     const double columns = std::min(options_.max_columns, level_model::size_estimate(builder.level()));
     if (!pays_for_program(solving.run, columns)) {
       figures own;
+      ++left_out_.programs;
       own.set("refused", true);
       own.set("ending", "not begun: its first linear program is more than the work that is left");
       c.own.set("h_ilp", {std::move(own)});
@@ -352,6 +373,7 @@ class search {
     const double begin = clock_.seconds();
     const level_solution found = hierarchical_ilp(backend_, builder.level(), p_.budget(), solving);
     part.work(found.work);
+    left_out_.programs += found.refused ? 1U : 0U;
     figures own;
     own.set("refused", found.refused);
     own.set("columns", found.columns);
@@ -366,7 +388,7 @@ class search {
       const check_report r = check(p_, plan);
       if (r.valid()) {
         own.set("time", r.time);
-        accept(p_, best_, std::move(plan), by_part(by_part("hiremate", c.name), "h_ilp"));
+        accept(p_, best_, std::move(plan), by_part(by_part("hiremate", name_of(c.source)), "h_ilp"));
       }
     }
     c.own.set("h_ilp", {std::move(own)});
@@ -375,37 +397,21 @@ class search {
   /// The figures of all hierarchies, and the message.
   void report(std::vector<candidate>& hierarchies) {
     std::size_t groups = 0;
-    std::size_t chains_left = 0, levels_left = 0, cut_short = 0, tables_refused = 0, programs_refused = 0;
-    const auto add = [](const figures& from, const char* name, std::size_t& sum) {
-      if (const auto* count = from.find<std::int64_t>(name)) sum += static_cast<std::size_t>(*count);
-    };
     figures::group_list all;
-    for (candidate& c : hierarchies) all.push_back(std::move(c.own));
-    for (const figures& f : all) {
-      add(f, "groups", groups);
-      add(f, "levels_left", levels_left);
-      for (const char* part : {"levels", "chains"})
-        if (const auto* list = f.find<figures::group_list>(part))
-          for (const figures& own : *list) {
-            add(own, "chains_left", chains_left);
-            add(own, "chains_refused", chains_left);
-            add(own, "cut_short", cut_short);
-            add(own, "tables_refused", tables_refused);
-            add(own, "programs_refused", programs_refused);
-          }
-      if (const auto* program = f.find<figures::group_list>("h_ilp"))
-        programs_refused += *program->front().find<bool>("refused") ? 1U : 0U;
+    for (candidate& c : hierarchies) {
+      groups += c.hierarchy.groups.size() - 1;
+      all.push_back(std::move(c.own));
     }
     if (!all.empty()) {
       best_.message = std::to_string(all.size()) + " hierarchies with " + std::to_string(groups) + " sub-graphs";
       const auto say = [&](std::size_t count, const char* before, const char* after) {
         if (count > 0) best_.message += "; " + (before + std::to_string(count)) + after;
       };
-      say(chains_left, "", " chains not solved with options");
-      say(levels_left, "", " levels not begun");
-      say(cut_short, "the search of ", " sub-graphs cut short");
-      say(tables_refused, "", " tables too large");
-      say(programs_refused, "", " integer programs not solved");
+      say(left_out_.chains, "", " chains not solved with ways");
+      say(left_out_.levels, "", " levels not begun");
+      say(left_out_.cut_short, "the search of ", " sub-graphs cut short");
+      say(left_out_.tables, "", " tables too large");
+      say(left_out_.programs, "", " integer programs not solved");
     }
     best_.statistics.own.set("hierarchies", std::move(all));
   }
@@ -416,7 +422,8 @@ class search {
   run_clock& clock_;
   solution& best_;
   sub_graph_search groups_;
-  hierarchy_chains_options chaining_{};
+  sub_graph_search stages_;  // for the stages of chains
+  left_out left_out_{};
   std::vector<top_level> tops_{};
 };
 

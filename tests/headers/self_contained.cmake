@@ -15,7 +15,7 @@ endforeach()
 if(LANGUAGE STREQUAL "cu")
   set(flags -std=c++20 -x cu --Werror all-warnings -Xcompiler -Wall,-Wextra -c -o "${SCRATCH}.o")
 else()
-  set(flags -std=c++20 -x c++ -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Werror)
+  set(flags -std=c++20 -x c++ -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 endif()
 
 set(failed)

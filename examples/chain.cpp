@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "remat/chain/chain.hpp"
-#include "remat/chain/chain_problem.hpp"
 #include "remat/method/rotor.hpp"
 
 int main() {

@@ -12,7 +12,7 @@ cmake --preset release
 cmake --build --preset release --parallel "$jobs"
 cmake --preset dev
 cmake --build --preset dev --parallel "$jobs"
-REMAT_LONG=1 ctest --preset dev --parallel "$jobs" --timeout 7200 --no-label-summary -R '^(bound|order|chain|treewidth|hierarchy|mip|solver|laws|memory)\.|^execute\.sweep'
+REMAT_LONG=1 ctest --preset dev --parallel "$jobs" --timeout 7200 --no-label-summary -R '^(bound|chain|treewidth|hierarchy|mip|refine|solver|method|laws|memory)\.|^execute\.sweep'
 ctest --preset gates --parallel "$jobs" --no-label-summary
 for preset in asan tsan; do
   cmake --preset "$preset"

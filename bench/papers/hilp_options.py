@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""H-ILP's options: HiRemate's overhead and solve time against the size of groups and the number of options.
+"""H-ILP's options: HiRemate's overhead and solve time against the size of groups and the number of ways.
 
     python3 bench/papers/hilp_options.py OUTDIR [GRAPH.json ...] [--program PATH] [--full]
 
 One option varies at a time; the others keep their defaults. max_group is the paper's M_l, max_top its M_t, and
-level_options its N_o. Where the program has the options for it, every level is solved by H-ILP on H-Partition's
+level_ways its N_o. If the program has the options for it, every level is solved by H-ILP on H-Partition's
 hierarchy alone.
 """
 import sys
@@ -14,8 +14,8 @@ import figure as f
 SWEEPS = {
     "max_group": (4, 8, 12, 20, 30),
     "max_top": (4, 8, 15, 30, 60),
-    "most_options": (2, 4, 8, 12, 24),
-    "level_options": (10, 30, 100, 300),
+    "max_ways": (2, 4, 8, 12, 24),
+    "level_ways": (10, 30, 100, 300),
 }
 SMALL = f.bundled("rk/unet")
 FULL = f.bundled("rk/unet", "rk/gpt2-like", "resnet50-b64-224")

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "remat/chain/chain.hpp"
-#include "remat/chain/chain_problem.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
 #include "remat/method/rotor.hpp"
@@ -56,7 +55,7 @@ void solve(benchmark::State& state, remat::rotor_form form) {
   if (s.has_schedule()) state.counters["overhead"] = s.time / c.least_time() - 1;
 }
 void one_budget_in_slots(benchmark::State& state) { solve(state, remat::rotor_form::slots); }
-void one_budget_in_bytes(benchmark::State& state) { solve(state, remat::rotor_form::exact); }
+void one_budget_in_bytes(benchmark::State& state) { solve(state, remat::rotor_form::bytes); }
 
 /// The table alone, without a limit on the time lost: every budget.
 void all_budgets_in_slots(benchmark::State& state) {

@@ -152,7 +152,7 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   option("--streams", texts.streams, "K", "show the makespan on K streams, and the critical path");
   option("--seed", texts.seed, "N", "Of all random choices, 0 by default");
   option("--work", texts.work, "N",
-         "Elementary moves of each solve, in place of --seconds: the same answer every time");
+         "Units of work of each solve, 0.05 to 1.4 µs each, in place of --seconds: the same answer every time");
   option("--out", out.out, "SCHEDULE.json", "Write the schedule (one solver, one budget)");
   option("--intervals", out.intervals, "FILE.csv", "Write lifetimes and offsets in the arena (one solver, one budget)");
   option("--report", out.report, "REPORT.html", "Write a report to look at in a browser");

@@ -15,7 +15,6 @@
 #include "remat/memory/plan.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/solver/figures.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat_plan {

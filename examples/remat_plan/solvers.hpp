@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "outcome.hpp"
-#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/chen.hpp"
@@ -25,7 +25,6 @@
 #include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 #include "search.hpp"

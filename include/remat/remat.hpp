@@ -6,11 +6,8 @@
 /// `remat/solvers.hpp`, and memory plans and executors, which are in `remat/execute.hpp`. Headers of the library
 /// include what they use, never one of these.
 #include "remat/chain/chain.hpp"
-#include "remat/chain/chain_problem.hpp"
-#include "remat/chain/chain_schedule.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/index_rows.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/cost/concepts.hpp"
@@ -29,8 +26,6 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
-#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/concepts.hpp"
-#include "remat/solver/figures.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/version.hpp"

@@ -23,7 +23,6 @@
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/method/rotor.hpp"
-#include "remat/method/rotor_frontier.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/command.hpp"

@@ -17,12 +17,10 @@
 #include <vector>
 
 #include "../support/random_chain.hpp"
-#include "remat/chain/chain_problem.hpp"
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rotor.hpp"
-#include "remat/method/rotor_frontier.hpp"
 
 namespace {
 
@@ -137,7 +135,7 @@ TEST_CASE("chains of up to six stages: the frontier is that of all memory-persis
     CHECK(s.time == within(truth, budget));
     CHECK(s.persistent_optimum == s.has_schedule());
     CHECK(s.lower_bound <= s.time);
-    options.form = remat::rotor_form::exact;
+    options.form = remat::rotor_form::bytes;
     CHECK(remat::rotor(free.with_budget(budget), options).time == s.time);
   }
   CHECK(points > chains * 3);
@@ -349,7 +347,7 @@ TEST_CASE("limits: breakpoints, work, time, an impossible time") {
   const chain c = remat::test::random_chain(3, 60);
   const chain_problem p(c, c.store_all_peak_bytes() / 3);
   remat::rotor_options options;
-  options.form = remat::rotor_form::exact;
+  options.form = remat::rotor_form::bytes;
   const chain_solution best = remat::rotor(p, options);
   REQUIRE(best.has_schedule());
   CHECK(best.persistent_optimum);
@@ -358,7 +356,7 @@ TEST_CASE("limits: breakpoints, work, time, an impossible time") {
   CHECK_FALSE(none.has_schedule());
   CHECK(none.status == remat::solve_status::error);
   CHECK(none.message.find("max_breakpoints") != std::string::npos);
-  options.form = remat::rotor_form::automatic;
+  options.form = remat::rotor_form::bytes_or_slots;
   const chain_solution slots = remat::rotor(p, options);
   CHECK(slots.has_schedule());
   CHECK_FALSE(slots.persistent_optimum);
@@ -366,7 +364,7 @@ TEST_CASE("limits: breakpoints, work, time, an impossible time") {
   const chain_frontier in_slots = remat::rotor_frontier(c, options);
   CHECK_FALSE(in_slots.exact());
   CHECK(in_slots.points().size() > 10);
-  options.form = remat::rotor_form::exact;
+  options.form = remat::rotor_form::bytes;
   CHECK(remat::rotor_frontier(c, options).status() == remat::solve_status::error);
   options = {};
   options.run.work_limit = 5;

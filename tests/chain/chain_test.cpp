@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <random>
@@ -12,8 +13,14 @@
 
 #include "remat/core/error.hpp"
 
+namespace {
+
 using remat::chain;
+using remat::chain_problem;
+using remat::chain_report;
 using remat::chain_stage;
+using remat::chain_step;
+using enum remat::chain_action;
 
 TEST_CASE("the peak and the time of storing all, against the step by step simulation") {
   std::mt19937_64 random(1);
@@ -77,3 +84,69 @@ TEST_CASE("what no chain may have") {
   CHECK_THROWS_AS((void)with([](chain_stage& s) { s.saved_bytes = std::numeric_limits<std::int64_t>::max() - 50; }),
                   remat::bad_cost);
 }
+
+// Two stages: x_0 = 10, x_1 = 20 (saved 50), x_2 = 5 (saved 8).
+chain_problem two() {
+  return chain_problem(chain("two", 10,
+                             {{.forward_time = 1,
+                               .backward_time = 2,
+                               .output_bytes = 20,
+                               .saved_bytes = 50,
+                               .forward_overhead_bytes = 3,
+                               .backward_overhead_bytes = 4},
+                              {.forward_time = 10,
+                               .backward_time = 20,
+                               .output_bytes = 5,
+                               .saved_bytes = 8,
+                               .forward_overhead_bytes = 1,
+                               .backward_overhead_bytes = 2}}));
+}
+
+TEST_CASE("everything kept: times and peaks by hand") {
+  const std::vector<chain_step> steps{{forward_all, 1}, {forward_all, 2}, {forward_all, 3},
+                                      {backward, 3},    {backward, 2},    {backward, 1}};
+  const chain_report r = simulate(two(), steps);
+  CHECK(r.legal);
+  CHECK(r.time == 33);
+  CHECK(r.forwards == 2);
+  CHECK(r.peak_bytes == 10 + 50 + 8 + 20 + 2);  // the backward of stage 2
+}
+
+TEST_CASE("the first stage again: times and peaks by hand") {
+  const std::vector<chain_step> steps{{forward_checkpoint, 1}, {forward_all, 2}, {forward_all, 3}, {backward, 3},
+                                      {backward, 2},           {forward_all, 1}, {backward, 1}};
+  const chain_report r = simulate(two(), steps);
+  CHECK(r.legal);
+  CHECK(r.time == 34);
+  CHECK(r.forwards == 3);
+  CHECK(r.peak_bytes == 10 + 50 + 20 + 3);  // the second forward of stage 1, beside the gradient of x_1
+}
+
+TEST_CASE("what is not legal, and where") {
+  struct wrong {
+    std::vector<chain_step> steps;
+    std::size_t at;
+  };
+  const std::vector<wrong> all{
+      {{{forward_all, 2}}, 0},   // no input
+      {{{forward_none, 4}}, 0},  // no such stage
+      {{{forward_none, 0}}, 0},
+      {{{backward, 3}}, 0},                                                        // nothing ran
+      {{{forward_all, 1}, {backward, 1}}, 1},                                      // no gradient
+      {{{forward_all, 1}, {forward_all, 1}}, 1},                                   // its output is there
+      {{{forward_all, 1}, {forward_all, 2}, {forward_none, 3}}, 2},                // of the loss
+      {{{forward_all, 1}, {forward_all, 2}, {forward_all, 3}, {backward, 3}}, 4},  // not to the end
+      {{{forward_none, 1}, {forward_none, 2}, {forward_all, 3}, {backward, 3}, {backward, 2}}, 4},  // nothing saved
+      {{{forward_all, 1}, {forward_none, 2}, {forward_all, 3}, {backward, 3}, {backward, 3}}, 4},   // twice
+      {{{forward_all, 1}, {forward_all, 2}, {forward_all, 3}, {backward, 3}, {backward, 2}, {forward_all, 2}}, 5},
+  };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(i);
+    const chain_report r = simulate(two(), all[i].steps);
+    CHECK_FALSE(r.legal);
+    CHECK(r.at == all[i].at);
+    CHECK_FALSE(r.message.empty());
+  }
+}
+
+}  // namespace

@@ -22,8 +22,8 @@
 
 namespace {
 
-using remat::detail::tables::row_layout;
-using remat::detail::tables::sweep_rows;
+using remat::detail::row_layout;
+using remat::detail::sweep_rows;
 using std::chrono::microseconds;
 using namespace remat::detail;
 

@@ -18,8 +18,7 @@
 
 #include "../support/random_chain.hpp"
 #include "../support/random_graph.hpp"
-#include "remat/chain/chain_problem.hpp"
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
@@ -189,30 +188,30 @@ TEST_CASE("in slots of a graph's stages: every size to the nearest slot, a half 
     REQUIRE(z.length == c.length());
     CHECK(z.wide());
     CHECK(z.strict());
-    CHECK(z.stages[0].transient == c.transient_bytes(0));
+    CHECK(z.stages[0].transient == c[0].transient_bytes);
     for (std::uint32_t s = 1; s <= z.length; ++s) {
       const sized_stage& k = z.stages[s];
       REQUIRE(k.last_option == k.first_option + 1);
       const keep_option& o = z.options[k.first_option];
-      CHECK(k.fast == c.fast_time(s));
-      CHECK(k.backward == c.backward_time(s));
-      CHECK(k.gradient == c.gradient_bytes(s));
-      CHECK(k.fast_need == c.fast_peak(s));
-      CHECK(k.outputs == c.output_bytes(s));
-      CHECK(k.transient == c.transient_bytes(s));
-      CHECK(k.idle == c.backward_reads_no_forward(s));
-      CHECK(k.idle_need == c.backward_peak(s));
-      CHECK(o.time == c.forward_time(s) + c.backward_time(s));
-      CHECK(o.last_time == (s == z.length ? c.forward_time(s) : c.last_forward_time(s)) + c.backward_time(s));
-      CHECK(o.forward_need == c.forward_peak(s));
-      CHECK(o.last_forward_need == c.last_forward_peak(s));
-      CHECK(o.backward_need == c.backward_peak(s));
+      CHECK(k.fast == c[s].fast_time);
+      CHECK(k.backward == c[s].backward_time);
+      CHECK(k.gradient == c[s].gradient_bytes);
+      CHECK(k.fast_need == c[s].fast_peak);
+      CHECK(k.outputs == c[s].output_bytes);
+      CHECK(k.transient == c[s].transient_bytes);
+      CHECK(k.idle == c[s].idle);
+      CHECK(k.idle_need == c[s].backward_peak);
+      CHECK(o.time == c[s].forward_time + c[s].backward_time);
+      CHECK(o.last_time == (s == z.length ? c[s].forward_time : c[s].last_forward_time) + c[s].backward_time);
+      CHECK(o.forward_need == c[s].forward_peak);
+      CHECK(o.last_forward_need == c[s].last_forward_peak);
+      CHECK(o.backward_need == c[s].backward_peak);
       CHECK(z.least_time(s) == (k.idle ? std::min({k.backward, o.time, o.last_time}) : std::min(o.time, o.last_time)));
       idle += k.idle;
       for (std::uint32_t j = s; j <= z.length; ++j) {
         CHECK(z.saved(k.first_option, j) == c.saved_bytes(s, j));
         CHECK(z.x(s, j) == c.crossing_bytes(s, j));
-        CHECK(z.h(s, j) == c.crossing_bytes(s, j) + c.transient_bytes(s - 1) - c.transient_bytes(j));
+        CHECK(z.h(s, j) == c.crossing_bytes(s, j) + c[s - 1].transient_bytes - c[j].transient_bytes);
       }
     }
     const auto bytes = sizes_of(z);
@@ -326,7 +325,7 @@ TEST_CASE("excess bounds: no part of a schedule exceeds what is left to it, some
     CHECK_FALSE(unbounded.bounded());
     CHECK(unbounded.length() == n);
     CHECK(unbounded.least.back() == c.least_time());
-    CHECK(unbounded.most(1, 1) == std::numeric_limits<double>::max());
+    CHECK(unbounded.max_excess(1, 1) == std::numeric_limits<double>::max());
     for (std::uint32_t s = 1; s <= n; ++s) {
       double forwards = 0;
       for (std::uint32_t j = s; j <= n; ++j) {
@@ -340,10 +339,10 @@ TEST_CASE("excess bounds: no part of a schedule exceeds what is left to it, some
       CHECK(bound.bounded());
       for (const part& of : k.parts) {
         if (of.excess < 0) FAIL("less than the least time");
-        if (of.excess > bound.most(of.s, of.t)) FAIL_CHECK(of.s << " … " << of.t << " of " << whole);
+        if (of.excess > bound.max_excess(of.s, of.t)) FAIL_CHECK(of.s << " … " << of.t << " of " << whole);
         ++parts;
         inner += of.t < n;
-        tight += of.t < n && c.stage(of.t).forward_time > 0 && of.excess + 1e-6 > bound.most(of.s, of.t);
+        tight += of.t < n && c.stage(of.t).forward_time > 0 && of.excess + 1e-6 > bound.max_excess(of.s, of.t);
       }
       const remat::chain_report report = remat::simulate(remat::chain_problem(c), k.steps);
       if (report.legal) CHECK(report.time == whole + unbounded.least.back());

@@ -133,20 +133,20 @@ TEST_CASE("of a plain chain of operations the measures are the operations' own")
   REQUIRE(stages.length() == 3);
   for (std::uint32_t s = 1; s <= 3; ++s) {
     CAPTURE(s);
-    CHECK(stages.forward_time(s) == s);
-    CHECK(stages.fast_time(s) == (s < 3 ? s : 0));  // nothing crosses the end of the last
-    CHECK(stages.backward_time(s) == 10 * s);
+    CHECK(stages[s].forward_time == s);
+    CHECK(stages[s].fast_time == (s < 3 ? s : 0));  // nothing crosses the end of the last
+    CHECK(stages[s].backward_time == 10 * s);
     for (std::uint32_t t = s; t <= 3; ++t) CHECK(stages.saved_bytes(s, t) == 3 * s);
-    CHECK(stages.last_forward_time(s) == s);
-    CHECK_FALSE(stages.backward_reads_no_forward(s));
-    CHECK(stages.last_forward_peak(s) == stages.forward_peak(s));
-    CHECK(stages.transient_bytes(s) == (s < 3 ? 10 * s : 0));
+    CHECK(stages[s].last_forward_time == s);
+    CHECK_FALSE(stages[s].idle);
+    CHECK(stages[s].last_forward_peak == stages[s].forward_peak);
+    CHECK(stages[s].transient_bytes == (s < 3 ? 10 * s : 0));
     CHECK(stages.crossing_bytes(s, s) == (s < 3 ? 10 * s : 0));
-    CHECK(stages.gradient_bytes(s) == (s < 3 ? 100 * (s + 1) : 0));
-    CHECK(stages.fast_peak(s) == (s < 3 ? 14 * s : 0));
-    CHECK(stages.forward_peak(s) == 14 * s + 10 * (s - 1));
-    CHECK(stages.backward_peak(s) == stages.saved_bytes(s, s) + stages.gradient_bytes(s) + 100 * s);
-    CHECK(stages.output_bytes(s) == (s == 1 ? 100 : 0));
+    CHECK(stages[s].gradient_bytes == (s < 3 ? 100 * (s + 1) : 0));
+    CHECK(stages[s].fast_peak == (s < 3 ? 14 * s : 0));
+    CHECK(stages[s].forward_peak == 14 * s + 10 * (s - 1));
+    CHECK(stages[s].backward_peak == stages.saved_bytes(s, s) + stages[s].gradient_bytes + 100 * s);
+    CHECK(stages[s].output_bytes == (s == 1 ? 100 : 0));
   }
 }
 

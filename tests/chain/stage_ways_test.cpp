@@ -94,12 +94,12 @@ TEST_CASE("the first way of each stage is what the chain says, to the byte") {
       ++stages;
       REQUIRE(ways.ways(s).size() == 1);
       const staged_ways::measured_way& m = ways.measured(s, 0);
-      const double last = s == chain.length() ? chain.forward_time(s) : chain.last_forward_time(s);
-      CHECK(m.time == doctest::Approx(chain.forward_time(s) + chain.backward_time(s)));
-      CHECK(m.last_time == doctest::Approx(last + chain.backward_time(s)));
-      CHECK(m.forward_peak == chain.forward_peak(s));
-      CHECK(m.last_forward_peak == chain.last_forward_peak(s));
-      CHECK(m.backward_peak == chain.backward_peak(s));
+      const double last = s == chain.length() ? chain[s].forward_time : chain[s].last_forward_time;
+      CHECK(m.time == doctest::Approx(chain[s].forward_time + chain[s].backward_time));
+      CHECK(m.last_time == doctest::Approx(last + chain[s].backward_time));
+      CHECK(m.forward_peak == chain[s].forward_peak);
+      CHECK(m.last_forward_peak == chain[s].last_forward_peak);
+      CHECK(m.backward_peak == chain[s].backward_peak);
       for (std::uint32_t t = s; t <= chain.length(); ++t) CHECK(m.saved[t] == chain.saved_bytes(s, t));
       steps.push_back({chain_action::forward_all, s, 0});
     }

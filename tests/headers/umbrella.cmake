@@ -3,7 +3,7 @@
 # execute.hpp together include every public header that needs the standard library alone, and no other; solvers.hpp has
 # those of bound/, refine/, treewidth/, hierarchy/, mip/, method/ and solver/ (but for what describes solvers and
 # solutions), execute.hpp those of memory/ and execute/. src.hpp includes every definition in impl/ that needs the standard
-# library alone, src_COMPONENT.hpp those of each further component. docs/README.md names every public header.
+# library alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
 
@@ -54,4 +54,20 @@ foreach(umbrella remat solvers execute src ${compiled_components})
   foreach(header IN LISTS extra)
     message(SEND_ERROR "${umbrella}.hpp includes remat/${header}, which does not belong there")
   endforeach()
+endforeach()
+
+set(public ${headers})
+list(FILTER public EXCLUDE REGEX "/(detail|impl)/")
+file(READ "${INCLUDE}/../../docs/README.md" page)
+string(REGEX MATCHALL "\\| \\[[^]]+\\]\\(\\.\\./include/remat/[^)]+\\) \\|" listed "${page}")
+list(TRANSFORM listed REPLACE ".*/include/remat/([^)]+)\\).*" "\\1")
+set(missing ${public})
+list(REMOVE_ITEM missing ${listed})
+foreach(header IN LISTS missing)
+  message(SEND_ERROR "docs/README.md does not list the public header ${header}: add the line  | [${header}](../include/remat/${header}) | … |")
+endforeach()
+set(extra ${listed})
+list(REMOVE_ITEM extra ${public})
+foreach(header IN LISTS extra)
+  message(SEND_ERROR "docs/README.md lists ${header}, which is no public header")
 endforeach()

@@ -88,7 +88,7 @@ TEST_CASE("progress comes on the caller's thread and says nothing that is not so
   }
 }
 
-TEST_CASE("what a progress callback throws leaves the solver") {
+TEST_CASE("exceptions from callbacks propagate") {
   struct leave {};
   const problem p = within(bundled_problem("unet5-b16-256"), 0.45);
   for (const law_solver& solver : all_solvers()) {

@@ -27,7 +27,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/concepts.hpp"
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/answer.hpp"
 #include "support/lying_backend.hpp"
 #include "support/random_graph.hpp"

@@ -115,7 +115,7 @@ TEST_CASE("limits: whatever ends the search, the bound is below the optimum and 
     const double least = test::least_time(p);
     for (const std::uint64_t states : {1U, 4U, 10U, 25U}) {
       INFO("seed ", seed, ", ", states, " states");
-      const solution s = exact(p, {.most_states = states, .start_from_heuristic = states != 4});
+      const solution s = exact(p, {.max_states = states, .start_from_heuristic = states != 4});
       REQUIRE(s.lower_bound <= least);
       if (s.plan) {
         REQUIRE(check(p, *s.plan).valid());
@@ -142,7 +142,7 @@ TEST_CASE("a search that is stopped has a bound of its own") {
   const problem p = free.with_budget(free.graph().baseline_peak / 2);
   solution turnaround;
   prove(p, turnaround);
-  const solution s = exact(p, {.most_states = 20000});
+  const solution s = exact(p, {.max_states = 20000});
   CHECK(s.status == solve_status::feasible);
   CHECK(s.lower_bound > turnaround.lower_bound);
   CHECK(s.lower_bound < s.time);
@@ -176,7 +176,7 @@ TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way"
 TEST_CASE("the same answer every time") {
   const problem free = bundled("rk/unet");
   const problem p = free.with_budget(free.graph().baseline_peak / 2);
-  const exact_options options{.most_states = 3000, .run = {.work_limit = 24'000}};
+  const exact_options options{.max_states = 3000, .run = {.work_limit = 24'000}};
   const solution a = exact(p, options), b = exact(p, options);
   CHECK(a.plan == b.plan);
   CHECK(a.lower_bound == b.lower_bound);
@@ -209,8 +209,8 @@ TEST_CASE("a stop ends the search of a large graph, the work is bounded, and opt
   const std::uint64_t one_state = unet.graph().num_operations;
   CHECK(exact(unet.with_budget(unet.graph().baseline_peak / 2), {.run = {.work_limit = 4800}}).statistics.work <=
         4800 + one_state);
-  CHECK_THROWS_AS((void)exact(p, {.most_states = 0}), bad_argument);
-  CHECK_THROWS_AS((void)exact(p, {.most_states = std::uint64_t{1} << 32}), bad_argument);
+  CHECK_THROWS_AS((void)exact(p, {.max_states = 0}), bad_argument);
+  CHECK_THROWS_AS((void)exact(p, {.max_states = std::uint64_t{1} << 32}), bad_argument);
 }
 
 TEST_CASE("nothing to do, and no budget") {

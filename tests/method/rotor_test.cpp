@@ -19,7 +19,7 @@
 #include "../support/exhaustive.hpp"
 #include "../support/random_chain.hpp"
 #include "../support/random_graph.hpp"
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
@@ -116,7 +116,7 @@ TEST_CASE("short chains, slots of one byte: the least time of all memory-persist
       CHECK(automatic.time == least);
       CHECK(automatic.persistent_optimum == automatic.has_schedule());
       remat::rotor_options options;
-      options.form = remat::rotor_form::exact;
+      options.form = remat::rotor_form::bytes;
       CHECK(remat::rotor(p, options).time == least);
       options.form = remat::rotor_form::slots;
       options.slots = static_cast<std::uint32_t>(std::max<std::int64_t>(p.budget(), 1));
@@ -170,7 +170,7 @@ TEST_CASE("published times of the reference's recurrence, to the printed digits"
     options.exact_gradient = true;
     const chain_solution tight = remat::rotor(p, options);
     CHECK(tight.time <= s.time);
-    options.form = remat::rotor_form::automatic;
+    options.form = remat::rotor_form::bytes_or_slots;
     const chain_solution exact = remat::rotor(p, options);
     check_chain_answer(p, exact);
     CHECK(exact.persistent_optimum);

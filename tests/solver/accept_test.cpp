@@ -9,9 +9,12 @@
 #include <ctime>
 #include <limits>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/chain/chain.hpp"
+#include "remat/core/error.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
@@ -130,4 +133,31 @@ TEST_CASE("what was stopped says how") {
   CHECK(c.status == solve_status::timeout);
   CHECK_FALSE(c.message.empty());
   CHECK(to_string(solve_status::infeasible) == "infeasible");
+}
+
+TEST_CASE("chains: accept: faster, of equal time lower; within the budget; legal") {
+  const chain_problem p(chain("two", 1, {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 0}}));
+  chain_solution best;
+  const std::vector<chain_step> all = store_all_steps(p.stages());
+  CHECK(accept(p, best, all));
+  CHECK(best.time == 4);
+  CHECK(best.statistics.recomputes == 0);
+  CHECK_FALSE(accept(p, best, all));
+  chain_solution tight;
+  CHECK_FALSE(accept(p.with_budget(best.peak_bytes - 1), tight, all));
+  CHECK_FALSE(tight.has_schedule());
+  CHECK_THROWS_AS(accept(p, best, {{chain_action::backward, 1}}), internal_error);
+}
+
+TEST_CASE("chains: prove: the working set of a stage, and each stage once") {
+  const chain_problem p(chain("two", 1, {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 0}}));
+  chain_solution s;
+  CHECK_FALSE(prove(p, s));
+  CHECK(s.lower_bound == 4);
+  const std::int64_t least = largest_working_set(p);
+  chain_solution none;
+  CHECK(prove(p.with_budget(least - 1), none));
+  CHECK(none.status == solve_status::infeasible);
+  CHECK(none.lower_bound == std::numeric_limits<double>::infinity());
+  CHECK(none.message.find(std::to_string(least) + " bytes") != std::string::npos);
 }

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace remat {
 
@@ -16,5 +18,20 @@ enum class tensor_id : std::uint32_t {};
 [[nodiscard]] constexpr std::size_t index(op_id id) noexcept { return static_cast<std::size_t>(id); }
 /// Returns the position of a tensor in an array with one element for each tensor.
 [[nodiscard]] constexpr std::size_t index(tensor_id id) noexcept { return static_cast<std::size_t>(id); }
+
+/// Rows of 32-bit indices, stored one after the other (compressed sparse rows).
+struct index_rows {
+  std::vector<std::uint32_t> begin{0};  ///< row i is values[begin[i]] … values[begin[i + 1] − 1]
+  std::vector<std::uint32_t> values;    ///< of all rows, one row after the other
+
+  /// Returns the values of a row. Precondition: row < size().
+  [[nodiscard]] std::span<const std::uint32_t> operator[](std::size_t row) const noexcept {
+    return {values.data() + begin[row], values.data() + begin[row + 1]};
+  }
+  /// Returns the number of rows that have ended.
+  [[nodiscard]] std::size_t size() const noexcept { return begin.size() - 1; }
+  /// Ends a row: the values that were appended since the last row.
+  void end_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }
+};
 
 }  // namespace remat

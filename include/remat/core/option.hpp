@@ -90,11 +90,13 @@ struct option {
   using value_type = typename detail::option_value<T>::type;  ///< the type of a value that is given
   using member_type = T Options::*;                           ///< a pointer to a field of the options
 
-  std::string_view name;                            ///< of the field, and on the command line
-  member_type field;                                ///< that holds the value
-  std::string_view text;                            ///< one line for people, with the unit
-  value_type least{}, greatest{};                   ///< the range; without meaning for truth values and enumerations
-  std::optional<value_type> at_fast{}, at_paper{};  ///< the values of these presets, if not the default
+  std::string_view name;                 ///< of the field, and on the command line
+  member_type field;                     ///< that holds the value
+  std::string_view text;                 ///< one line for people, with the unit
+  value_type least{};                    ///< the least value; without meaning for truth values and enumerations
+  value_type greatest{};                 ///< the greatest value, likewise
+  std::optional<value_type> at_fast{};   ///< the value of the preset `fast`, if not the default
+  std::optional<value_type> at_paper{};  ///< the value of the preset `paper`, if not the default
 
   /// An option of any value of its type.
   constexpr option(std::string_view option_name, T Options::*option_field, std::string_view option_text)

@@ -32,9 +32,9 @@ inline constexpr double rounding_error = 1e-12;
 
 /// The one currency of work, in which all solvers count what they do: how many units some steps take.
 ///
-/// A unit is the visit of one operation in a pass over a schedule. The other figures were chosen so that a unit takes 0.05
-/// to 1.4 µs in every solver: measured on one core of an AMD EPYC (Zen 5), on six graphs of tests/data/graphs with 87 to
-/// 1,267 operations.
+/// A unit is the visit of one operation in a pass over a schedule. The other figures were chosen so that a unit takes
+/// 0.05 to 1.4 µs in every solver: measured on one core of an AMD EPYC (Zen 5), on six graphs of tests/data/graphs with
+/// 87 to 1,267 operations.
 struct work_of {
   static constexpr std::uint64_t visit = 1;      ///< an operation in a pass; a recomputation that is tried to be held
   static constexpr std::uint64_t flow = 2;       ///< a maximum flow that continues from the one before
@@ -47,13 +47,13 @@ struct progress {
   std::string_view solver{};  ///< name of the solver
   std::string_view stage{};   ///< the part of the method that runs now
   /// The objective of the best answer so far: the time of a schedule, the width of a tree decomposition, the objective
-  /// of an integer program. Infinite where there is no answer yet.
+  /// of an integer program. Infinite if there is no answer yet.
   double best_objective = std::numeric_limits<double>::infinity();
   double lower_bound = 0;                 ///< proven lower bound on the objective
   std::uint64_t done = 0;                 ///< units of work that are done
-  std::uint64_t total = 0;                ///< units of work in all; 0 where that is not known
+  std::uint64_t total = 0;                ///< units of work in all; 0 if unknown
   std::chrono::nanoseconds elapsed{};     ///< wall clock time since the start of the solve
-  std::chrono::nanoseconds time_limit{};  ///< of the solve; the largest duration where there is no limit
+  std::chrono::nanoseconds time_limit{};  ///< of the solve; the largest duration if there is no limit
 };
 
 /// The control of a solve: limits, stop token, seed, threads and progress. The options of every solver have one as
@@ -125,8 +125,8 @@ class run_clock {
   /// share their limits by this rule. This clock must outlive the part's.
   [[nodiscard]] run_clock part(double share, std::string_view stage = {}) { return run_clock(*this, share, stage); }
 
-  /// Returns `share` of what is left of the limits, for a solver of a sub-problem: its progress, of which nobody hears,
-  /// would be that of another objective. The caller counts its work (`work`).
+  /// Returns `share` of what is left of the limits, for a solver of a sub-problem. It does not report progress, since
+  /// its objective is another one. The caller counts its work (`work`).
   [[nodiscard]] run_control limits(double share = 1) const {
     run_control out = control_;
     out.time_limit = share_of(left(), share);

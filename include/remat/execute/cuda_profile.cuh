@@ -120,7 +120,9 @@ template <cuda_kernels Kernels>
   return out;
 }
 
-/// \overload With the default for short operations: `profile_and_plan` calls it.
+/// \overload
+///
+/// With the default for short operations: `profile_and_plan` calls it.
 template <cuda_kernels Kernels>
 [[nodiscard]] profile_report profile(cuda_executor<Kernels>& executor, const profile_options& options) {
   return profile(executor, cuda_profile_options{.profile = options});

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"

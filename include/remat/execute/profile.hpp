@@ -152,7 +152,8 @@ struct planning_options {
   memory_plan_options memory{};  ///< for both arenas
   /// `launch_options::bound_outputs` and `accumulated_outputs` of the executor that is returned; bind them before it
   /// runs. While operations are measured, all outputs lie in the arena, so that nothing is added to the caller's sums.
-  std::vector<tensor_id> bound_outputs{}, accumulated_outputs{};
+  std::vector<tensor_id> bound_outputs{};
+  std::vector<tensor_id> accumulated_outputs{};  ///< see `bound_outputs`
 };
 
 /// A training step that was measured, planned with the measured times, and is ready to run.

@@ -19,7 +19,6 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/index_rows.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/detail/topological_order.hpp"
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat {

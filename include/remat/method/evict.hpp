@@ -38,18 +38,17 @@ struct evict_options {
 /// when memory runs out, it evicts the tensor that is cheapest to recompute for its size and the distance of its next
 /// use. DTR \cite kirisame2021dtr does the same online.
 ///
-/// Differs from DTR: the next uses are known, a tensor is freed right after its last use, and several passes with
-/// different weights compete. Where no pass finds a schedule, a schedule for a larger budget is repaired until it fits
-/// (`refine_moves::repair`); where that fails too, passes are repeated with more weight on the tensors that they had no
-/// room to recompute. At the end, recomputed tensors are held instead wherever memory is left.
+/// Unlike DTR, a pass knows the next uses, frees a tensor right after its last use, and competes with passes of other
+/// weights. If no pass finds a schedule, a schedule for a larger budget is repaired until it fits
+/// (`refine_moves::repair`). If that fails too, passes are repeated with more weight on the tensors that they had no
+/// memory to recompute. At the end, recomputed tensors are held instead if memory is left for them.
 ///
-/// Heuristic: it may find no schedule where memory is very tight, and that proves nothing. The status `optimal` comes
-/// from the turnaround bound alone. Deterministic for a seed and a work limit.
-/// Time: each pass O(evictions × resident tensors) plus the search for what has to be recomputed; memory O(reads and
-/// writes). Throws `bad_argument` if `keep` names a tensor that the problem does not have.
-/// Cancellation: polls at every pass, and within passes and repairs every 4096 steps of a search, well within 10 ms.
-/// Work: `work_of::visit` for each listed operation of a pass, `work_of::move` for each recomputation that is tried for
-/// holding and each 4096 steps of a search.
+/// Heuristic: it may find no schedule under a tight budget, which proves nothing. The status `optimal` comes from the
+/// turnaround bound alone. Deterministic for a seed and a work limit. Time: each pass O(evictions × resident tensors)
+/// plus the search for what has to be recomputed; memory O(reads and writes). Throws `bad_argument` if `keep` names a
+/// tensor that the problem does not have. Cancellation: polls at every pass, and within passes and repairs every 4096
+/// steps of a search, which take less than 10 ms. Work: `work_of::visit` for each listed operation of a pass,
+/// `work_of::move` for each recomputation that is tried for holding and each 4096 steps of a search.
 ///
 /// `solution::by`: "evict" for a pass, "evict/fill" after holding what fits, "evict/squeeze" for a repaired schedule of
 /// a larger budget.

@@ -16,7 +16,7 @@ namespace remat {
 struct exact_options {
   /// \name Settings (`records` says what they are)
   /// @{
-  std::uint64_t most_states = 2'000'000;
+  std::uint64_t max_states = 2'000'000;
   bool start_from_heuristic = true;
   /// @}
   run_control run{};  ///< limits, seed, threads, progress
@@ -24,7 +24,7 @@ struct exact_options {
   /// The records of the settings.
   static constexpr auto records() {
     using o = exact_options;
-    return std::tuple{option("most_states", &o::most_states, "that are kept; each takes about 90 bytes and its bits")
+    return std::tuple{option("max_states", &o::max_states, "that are kept; each takes about 90 bytes and its bits")
                           .from(1)
                           .to(4'294'967'294)
                           .fast(200'000),
@@ -47,29 +47,28 @@ struct exact_options {
 /// of all operations that the open writes depend on, once each; and the turnaround bound of the problem whose outputs
 /// are the open tensors (`moment_cut`: one flow, at the moment and near the price that were best for the parent state).
 ///
-/// Rules that drop moves without losing the optimum (proofs: docs/bounds.md, section 8):
+/// These rules drop moves and keep the optimum (proofs: docs/bounds.md, section 8):
 ///  1. only an operation with an open write, or with an effect that has not been placed, is placed;
 ///  2. a contribution is not placed twice for one allocation, and no read between contributions: both are illegal;
-///  3. an operation that must run once is not placed where an operation before still depends on it;
+///  3. an operation that must run once is not placed while an operation before the state depends on it;
 ///  4. an operation that nothing before can depend on, and that opens no more bytes than it closes, is placed at once,
 ///     and no other move is tried;
 ///  5. a state whose cost and bound reach the incumbent's time is dropped.
 ///
-/// Graphs of ten operations take well under a millisecond; how much larger graphs can be depends on the budget.
-/// Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `most_states`, a limit of
-/// work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it returns the
-/// incumbent
-/// (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a quarter of what is left of
-/// the limits each. Deterministic but for a deadline. Throws `bad_argument` for a `most_states` of 0 or above 2³² − 2.
-/// Cancellation: polled at every state and in every flow.
+/// Graphs of ten operations take less than a millisecond; the size of the graphs that can be solved depends on the
+/// budget. Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `max_states`, a
+/// limit of work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it
+/// returns the incumbent (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a
+/// quarter of what is left of the limits each. Deterministic but for a deadline. Throws `bad_argument` for a
+/// `max_states` of 0 or above 2³² − 2. Cancellation: polled at every state and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.
 ///
 ///     solution s = exact(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(5)}});
 struct exact_solver {
-  using options_type = exact_options;                      ///< The options of this solver.
-  static constexpr std::string_view name = "exact";        ///< The solver's name in tables and progress reports.
-  static constexpr std::uint32_t most_operations = 2'000;  ///< larger graphs get the bound and `evict` alone
+  using options_type = exact_options;                     ///< The options of this solver.
+  static constexpr std::string_view name = "exact";       ///< The solver's name in tables and progress reports.
+  static constexpr std::uint32_t max_operations = 2'000;  ///< larger graphs get the bound and `evict` alone
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const exact_options& options = {}) const;

@@ -5,11 +5,10 @@
 #include <string_view>
 #include <tuple>
 
-#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
@@ -34,10 +33,10 @@ struct no_remat_options {
 /// The baseline: every needed operation once, in the listed order, each tensor freed right after its last use. With
 /// `reorder`: in the order of the least peak that `least_peak_order` finds.
 ///
-/// A schedule that fits the budget is `optimal`, because it takes the least time. `infeasible` where an operation or
-/// the end of the training step alone needs more than the budget; in other cases, a budget that is not met proves
-/// nothing. O(reads and writes) time; with `reorder`, that of `least_peak_order`. Cancellation: the listed order does
-/// not poll; the search polls as `least_peak_order` does.
+/// A schedule that fits the budget is `optimal`, because it takes the least time. The status is `infeasible` if an
+/// operation or the end of the training step alone needs more than the budget; in other cases, a peak above the budget
+/// proves nothing. O(reads and writes) time; with `reorder`, that of `least_peak_order`. Cancellation: the listed order
+/// does not poll; the search polls as `least_peak_order` does.
 ///
 /// `solution::by`: "no_remat", or "no_remat/reorder" for another order.
 ///

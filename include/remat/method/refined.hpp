@@ -41,7 +41,7 @@ struct refined_options {
 /// 1. The turnaround bound, with branch and bound: a fifth of the time.
 /// 2. `exact`, for graphs of at most `small_step` operations, if it ends within 50,000 states.
 /// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, for the budget and for 95, 90
-///    and 80 % of it; then, where the schedule is more than 0.5 % above the bound, under random preferences.
+///    and 80 % of it; then, if the schedule is more than 0.5 % above the bound, under random preferences.
 /// 4. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
 ///    0.1 % above the bound.
 /// 5. `refine` from all schedules found, with all that is left of the limits.

@@ -1,43 +1,56 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
-#include "remat/chain/chain_problem.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/chain_solution.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat {
 
+namespace detail::frontier {
+struct solved_table;
+class frontier_solve;
+}  // namespace detail::frontier
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 takes scoped enumerators for shadows of solvers
 /// How `rotor` counts memory on a chain.
 enum class rotor_form : std::uint8_t {
-  slots,     ///< in equal parts of the budget, sizes rounded up
-  exact,     ///< in bytes
-  automatic  ///< in bytes as far as the limits allow, else in slots
+  slots,          ///< in equal parts of the budget, sizes rounded up
+  bytes,          ///< exactly: the form "exact"
+  bytes_or_slots  ///< in bytes as far as the limits allow, else in slots: the form "automatic"
 };
+#pragma GCC diagnostic pop
 
 /// The names of the values.
 template <>
 struct enum_names<rotor_form> {
   /// Value and name.
   static constexpr std::array<std::pair<rotor_form, std::string_view>, 3> all{
-      {{rotor_form::slots, "slots"}, {rotor_form::exact, "exact"}, {rotor_form::automatic, "automatic"}}};
+      {{rotor_form::slots, "slots"}, {rotor_form::bytes, "exact"}, {rotor_form::bytes_or_slots, "automatic"}}};
 };
 
 /// Options of `rotor`.
 struct rotor_options {
   /// \name Settings (`records` says what they are)
   /// @{
-  /// On a chain. `automatic` tries `exact` with few breakpoints, then `slots` so that there is an answer, then `exact`
-  /// up to its limits, bounded by that answer. On a graph memory is always counted in slots.
-  rotor_form form = rotor_form::automatic;
+  /// On a chain. `bytes_or_slots` tries `bytes` with few breakpoints, then `slots` so that there is an answer, then
+  /// `bytes` up to its limits, bounded by that answer. On a graph memory is always counted in slots.
+  rotor_form form = rotor_form::bytes_or_slots;
   std::uint32_t slots = 500;
   std::uint32_t max_stages = 150;
   /// The simulation charges a forward that keeps everything the gradient that waits at that time. The published
@@ -46,7 +59,7 @@ struct rotor_options {
   bool exact_gradient = false;
   std::uint64_t max_breakpoints = 500'000'000;
   std::int64_t table_bytes = std::int64_t{4} << 30;
-  /// Those of safe counts are kept beside them, 3/8 as many: 24 beside 64.
+  /// The best schedules that are kept of near counts; of safe counts, 3/8 of this number: 64 and 24 by default.
   std::uint32_t candidates = 64;
   std::uint32_t retain_rounds = 0;
   bool improve = false;
@@ -76,13 +89,13 @@ struct rotor_options {
 /// recurrence stands at `slot_table`.
 ///
 /// **Memory-persistent**: a forward keeps nothing, its input, or everything that its backward needs; what is kept stays
-/// until the backward for which it is kept; the forwards between two kept inputs run without a break. To drop a kept
-/// input for a while and make it again can be faster (docs/rotor.md says how often and by how much). The lower bound of
-/// the answer holds for all schedules of a chain's actions.
+/// until the backward that it is kept for; the forwards between two kept inputs run one after another. A schedule that
+/// drops a kept input and makes it again can be faster (docs/rotor.md). The lower bound of the answer holds for all
+/// schedules of a chain's actions.
 ///
 /// **On a chain.** The exact form finds the optimum in bytes. The slots form uses slots of ⌊budget / slots⌋ bytes and
 /// sizes rounded up, so a schedule keeps the budget; it finds the optimum for those sizes, which is never better than
-/// that in bytes. Other than the paper, both fill a table for a limit on the time lost, which leaves most of the table
+/// that in bytes. Unlike the paper, both fill a table under a limit on the time lost, which leaves most of the table
 /// empty. The limit grows until there is a schedule, which is then the best one.
 ///
 /// **On a graph.** `cut_levels` cuts the listed line into chains and, up to 20,000 operations, the line of
@@ -91,10 +104,10 @@ struct rotor_options {
 /// the others cannot be much faster. The better line is solved again with twice as many slots; then both lines with
 /// sizes rounded up and the operations of each stage in an order of little memory (`operation_sequence`), bounded by
 /// the answer so far. The fastest schedule is the answer, memory-persistent in the model. With `retain_rounds`,
-/// `retain` then spends the memory that the best schedules leave; with `improve`, `refined` starts from what that gives
-/// (`remat::improve`). Other than the paper, a tensor that crosses several stages is counted once, gradients have sizes
-/// of their own, final outputs pile up during the backward, and a forward that keeps nothing may take less time.
-/// Optimal in the model of a chain; for the graph a heuristic.
+/// `retain` then spends the memory that the best schedules leave; with `improve`, `refined` starts from the results.
+/// Unlike the paper, a tensor that crosses several stages is counted once, gradients have sizes of their own, final
+/// outputs pile up during the backward, and a forward that keeps nothing may take less time. Optimal in the model of a
+/// chain; for the graph a heuristic.
 ///
 /// Both answer with the baseline if it fits. The answer for a graph is never slower than the optimum of any of its
 /// chains within the budget, sizes rounded up to `slots` slots, and `stage_chain::standing_time` added: the model never
@@ -102,20 +115,19 @@ struct rotor_options {
 /// if the search was not stopped, and every table fitted in `table_bytes`.
 ///
 /// O(L³ · slots) time and O(L² · slots) memory at worst for each chain of L stages, on `run.threads` threads. The
-/// answer is the same for any number of threads. Work: `work_of::table_row` for each row
-/// of a table and each thousand breakpoints, `work_of::visit` for each operation of an expanded schedule. Polls after
-/// each row, after a million breakpoints, before each schedule, and within `retain`. Throws `bad_argument` for options
-/// out of range.
+/// answer is the same for any number of threads. Work: `work_of::table_row` for each row of a table and each thousand
+/// breakpoints, `work_of::visit` for each operation of an expanded schedule. Polls after each row, after a million
+/// breakpoints, before each schedule, and within `retain`. Throws `bad_argument` for options out of range.
 ///
 /// `solution::by`: "rotor" for a table's schedule, "rotor/no_remat"; with `retain_rounds` or `improve` "rotor/retain"
-/// where memory was left to spend, and with `improve` "rotor/refined/…".
+/// if memory was left to spend, and with `improve` "rotor/refined/…".
 ///
 /// Figures (`solve_statistics::own`), on a graph: `lines` and `chains` solved; `tables_refused` for `table_bytes`, each
 /// tried again with half as many slots, down to 16, before its chain is left out; and of the chain of the best table's
 /// schedule `line` ("listed" or "narrow"), `count` ("near" or "safe"), `stages`, `distinct_stages`, `slots`,
-/// `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the table
-/// grants) beside `flat_peak_bytes`. On a chain: `stages`, `options`, and `form` ("slots" or "exact") of the best
-/// schedule. With `improve` also those of `remat::improve`.
+/// `table_time` and `table_bytes` (time and budget in the table's count), `flat_time` and `flat_peak_bytes` (of the
+/// expanded schedule). On a chain: `stages`, `options`, and `form` ("slots" or "exact") of the best schedule. With
+/// `improve` also those of `record_own_method`.
 ///
 ///     const problem p(graph, measured_cost{}, budget);
 ///     const solution s = rotor(p, {.slots = 200});
@@ -130,6 +142,54 @@ struct rotor_solver {
 };
 /// The solver as a function object: `rotor(p, options)`.
 inline constexpr rotor_solver rotor{};
+
+/// The trade-off between the memory and the time of a chain's memory-persistent schedules: all Pareto-optimal pairs,
+/// from one table. Copies share the table.
+class chain_frontier {
+ public:
+  /// A budget, and the least time of a memory-persistent schedule within it.
+  struct point {
+    std::int64_t budget_bytes = 0;  ///< with x_0
+    double time = 0;                ///< in the unit of the chain
+  };
+
+  /// Memory ascending, time falling.
+  [[nodiscard]] std::span<const point> points() const noexcept { return points_; }
+  /// True if the points are those of the optimum; false if sizes were rounded up to slots.
+  [[nodiscard]] bool exact() const noexcept { return exact_; }
+  /// `feasible`; without points, the reason: `infeasible`, `timeout`, `cancelled`, or `error` for a table too large.
+  [[nodiscard]] solve_status status() const noexcept { return status_; }
+  /// The point of the least budget whose time is at most `time`; null if there is none. O(log points) time.
+  [[nodiscard]] const point* within(double time) const noexcept {
+    const auto at = std::partition_point(points_.begin(), points_.end(), [&](const point& k) { return k.time > time; });
+    return at == points_.end() ? nullptr : &*at;
+  }
+  /// The schedule of a point. O(steps · L) time. Precondition: k < points().size().
+  [[nodiscard]] std::vector<chain_step> steps(std::size_t k) const;
+
+ private:
+  friend class detail::frontier::frontier_solve;
+
+  std::vector<point> points_;
+  std::vector<std::int64_t> at_;  // of a point: the memory beside the input, in the table's unit
+  std::shared_ptr<const detail::frontier::solved_table> table_;
+  bool exact_ = false;
+  solve_status status_ = solve_status::timeout;
+};
+
+/// Solves a chain for every budget at once: the points whose time is at most `max_time`, up to the budget that keeps
+/// everything. The first point is the least budget for that time. A small `max_time` makes the search much faster.
+///
+/// In the exact form points are in bytes. In slots, the budget of a point is the peak of its schedule; a slot is a part
+/// of the budget that keeps everything, and `exact_gradient` counts as set. `bytes_or_slots` is exact with at most 20
+/// million breakpoints, else in slots. Polls as `rotor`. Throws `bad_argument` for options out of range and for a
+/// `max_time` that is not a number.
+[[nodiscard]] chain_frontier rotor_frontier(const chain& c, const rotor_options& options = {},
+                                            double max_time = std::numeric_limits<double>::infinity());
+
+/// The least budget, in bytes, within which a memory-persistent schedule exists. O(L³) time, O(L²) memory. Does not
+/// poll.
+[[nodiscard]] std::int64_t least_budget(const chain& c);
 
 }  // namespace remat
 

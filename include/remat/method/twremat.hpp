@@ -78,8 +78,8 @@ struct twremat_options {
 
 /// TwRemat \cite kumar2019twremat: recursion over nested separators (`separator_recursion`), which a tree decomposition
 /// of the operation graph gives. A part is taken apart only if running it in the listed order does not fit. The memory
-/// that is left over buys time: recomputations are removed wherever their outputs can be held instead (`retention`).
-/// The schedule is within the budget. Nothing is evicted, unless `improve` is set.
+/// that is left over buys time: recomputations are removed if their outputs can be held instead (`retention`). The
+/// schedule is within the budget. Nothing is evicted, unless `improve` is set.
 ///
 /// The tree is chosen by the time of the schedule. The trees are those of elimination orders (least fill, least degree,
 /// both, sparsest, maximum cardinality), of `decompose` and of nested dissection; later attempts break ties
@@ -98,19 +98,19 @@ struct twremat_options {
 /// Throws `bad_argument` if `options.tree` is no tree decomposition of the operation graph.
 /// Cancellation: polled every fraction of a millisecond in the recursion, and in retention.
 ///
-/// `solution::by`: "twremat", then "/retain" where retention changed the schedule; with `improve` also
+/// `solution::by`: "twremat", then "/retain" if retention changed the schedule; with `improve` also
 /// "twremat/refined/…".
 ///
 /// `statistics.own`, of the method's own schedule:
 /// - `tree`: min_fill, min_degree, maximum_cardinality, decompose, fill_and_degree, sparsest, dissection or given;
 ///   `width`; `balance`: what its separators balance (bytes_and_time, bytes, operations);
-/// - `separator_depth`: separators inside one another; `recursion_depth`: of these, taken apart at most;
-///   `budget_share`: of the budget that the recursion was given; `held_less`: tensors of separators that it did not
+/// - `separator_depth`: the most separators inside one another; `recursion_depth`: how many of these were taken apart;
+///   `budget_share`: the share of the budget that the recursion got; `held_less`: tensors of separators that it did not
 ///   hold throughout;
 /// - `attempts`: separator trees run; `recursions`: runs over all of them;
 /// - `time_before_retain`, `time_saved_by_retain`: in the cost model's unit; `length`: computes / operations;
 /// - `critical_path`: of the schedule, on as many streams as it can use; `listed_critical_path`: of the listed order;
-/// - `repaired`: always false, unless `improve` starts from a schedule over the budget that it repaired;
+/// - `repaired`: true if `improve` starts from a repaired schedule that was over the budget;
 /// - `trees`: for each attempt `tree`, `seed`, `balance`, `width`, `separator_depth`, `recursions`, `schedules` (within
 ///   the budget) and `time` (the least).
 /// With `improve` also the figures of `record_own_method`.

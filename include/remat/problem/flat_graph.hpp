@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 
 namespace remat {

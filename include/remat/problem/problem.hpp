@@ -13,7 +13,6 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/core/index_rows.hpp"
 #include "remat/cost/concepts.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/detail/label.hpp"

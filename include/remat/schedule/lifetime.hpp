@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/core/index_rows.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"

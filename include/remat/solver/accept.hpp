@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -17,9 +19,9 @@ namespace remat {
   return std::string(solver) + "/" + std::string(part);
 }
 
-/// Makes `plan` the answer of `best` where it is better: less time than what `best` holds or, for equal time, a lower
-/// peak. Returns true if it did. `report` is the exact checker's report of `plan`, and valid. `by` names the part that
-/// found it (`solution::by`).
+/// Makes `plan` the answer of `best` if it is better: it takes less time than the plan of `best` or, for equal time,
+/// has a lower peak. Returns true if it did. `report` is the exact checker's report of `plan`, and valid. `by` names
+/// the part that found it (`solution::by`).
 bool keep_if_better(solution& best, schedule plan, const check_report& report, std::string_view by);
 
 /// The result of `accept`.
@@ -27,24 +29,23 @@ struct acceptance {
   bool taken = false;     ///< the schedule is the answer now
   check_report report{};  ///< of the exact checker
 
-  /// True when the schedule was taken.
+  /// True if the schedule was taken.
   constexpr operator bool() const noexcept { return taken; }  // NOLINT: callers ask "was it taken?"
 };
 
-/// Puts a solver's schedule through the exact checker, once, and takes it if it is better. No schedule becomes part of
-/// a solution in another way.
+/// Checks a solver's schedule with the exact checker, once, and takes it if it is better. Every schedule of a solution
+/// was accepted in this way.
 ///
-/// `plan` is taken where it is legal, within the budget of `p`, and better than what `best` holds (`keep_if_better`).
-/// `by` names the part that found it (`solution::by`).
-/// A schedule over the budget is refused. Throws `internal_error` for an illegal schedule: the solver has a defect.
-/// O(steps + their reads and writes).
+/// `plan` is taken if it is legal, within the budget of `p`, and better than the plan of `best` (`keep_if_better`).
+/// `by` names the part that found it (`solution::by`). A schedule over the budget is refused. Throws `internal_error`
+/// for an illegal schedule: the solver has a defect. O(steps + their reads and writes).
 acceptance accept(const problem& p, solution& best, schedule plan, std::string_view by);
 
 /// Gives `s` a proven lower bound: the bound that `p` knows (`problem::known_bound`), or else the turnaround bound.
 ///
-/// Returns true where the bound proves that no schedule is within the budget; `s` then says `infeasible` and why. A
-/// second call for the same `s` is free; the first one takes some maximum flows on the graph, within the time limit and
-/// stop token of `run`.
+/// Returns true if the bound proves that no schedule is within the budget; `s` then says `infeasible` and why. A second
+/// call for the same `s` is free; the first one takes some maximum flows on the graph, within the time limit and stop
+/// token of `run`.
 bool prove(const problem& p, solution& s, const run_control& run = {});
 
 /// Tries to solve a problem without a search. Returns true if the listed order fits the budget, which is optimal, or if
@@ -52,12 +53,32 @@ bool prove(const problem& p, solution& s, const run_control& run = {});
 /// holds the answer, found by `no_remat` as a part of `solver`. O(reads and writes) time.
 bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver);
 
-/// Ends a solve: proves the lower bound, if that has not been done (`prove`), and sets the status: `optimal` where the
+/// Ends a solve: proves the lower bound, if that has not been done (`prove`), and sets the status: `optimal` if the
 /// time meets the bound, otherwise how the solve ended (`stopped`).
 ///
-/// A solver whose time is spent still gets 50 ms for the bound. A stop request ends the proof at once; the bound is
-/// then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound.
+/// The bound gets at least 50 ms, even if the solver's time is spent. A stop request ends the proof at once; the bound
+/// is then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound.
 void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped);
+
+/// Takes `plan` into `best` if it is within the budget and faster than what `best` holds (of equal time: lower peak).
+/// The only way from a solver's steps to a solution: through the exact simulation. Returns true if `plan` was taken.
+/// Throws `internal_error` for a plan that is not legal, which is a defect of the solver. O(steps + L) time.
+bool accept(const chain_problem& p, chain_solution& best, std::vector<chain_step> plan);
+
+/// The bytes that every schedule of the chain needs: those of the widest forward that saves, or of the widest backward.
+/// O(stages and options) time.
+[[nodiscard]] std::int64_t largest_working_set(const chain_problem& p);
+
+/// Gives `s` a proven lower bound: the fastest forward and backward of each stage once; infinite if the budget is
+/// below `largest_working_set`, and then `s` says `infeasible` and why. Returns true if it does.
+/// O(stages and options) time; `run` is not used, since that takes no time to speak of.
+bool prove(const chain_problem& p, chain_solution& s, const run_control& run = {});
+
+/// Fills in how a solve ended: the proven lower bound, `optimal` if the time meets it, else why the solve stopped.
+void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped);
+
+/// The steps of the baseline: every forward with everything kept, then every backward. O(L) time.
+[[nodiscard]] std::vector<chain_step> store_all_steps(const chain& c);
 
 }  // namespace remat
 

@@ -12,6 +12,7 @@
 namespace remat {
 
 class problem;
+class chain_problem;
 
 /// The options of a solver: an aggregate with a default for every field, and the run control as the field `run`.
 template <class O>
@@ -43,6 +44,12 @@ struct solution_type;
 template <>
 struct solution_type<problem> {
   using type = solution;  ///< The type of the answers.
+};
+
+/// The answers to problems of chains.
+template <>
+struct solution_type<chain_problem> {
+  using type = chain_solution;  ///< The type of the answers.
 };
 
 /// The type of the answers to problems of type `P`: `solution` for `problem`, `chain_solution` for `chain_problem`.

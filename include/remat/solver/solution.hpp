@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
 
+#include "remat/chain/chain.hpp"
 #include "remat/core/id.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/solver/figures.hpp"
 
 namespace remat {
 
@@ -37,6 +41,54 @@ enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout,
   return "unknown";
 }
 
+/// Named figures of a solve, in the order in which they were set: what each part of a solver did.
+///
+/// A figure is a truth value, a whole number, a number, a text, or a list of further groups of figures, such as one for
+/// each level of a hierarchy. The names are those of the solver's header and of its page. `remat-plan --json` prints
+/// them as `statistics`.
+///
+///     if (const std::int64_t* width = s.statistics.own.find<std::int64_t>("width")) use(*width);
+class figures {
+ public:
+  using group_list = std::vector<figures>;                                               ///< Several groups of figures.
+  using value_type = std::variant<bool, std::int64_t, double, std::string, group_list>;  ///< One figure.
+  using item = std::pair<std::string, value_type>;                                       ///< A figure and its name.
+
+  /// Sets the figure `name`, in the place of the one that has this name, or at the end. O(figures) time.
+  void set(std::string_view name, bool value) { put(name, value); }
+  /// \overload
+  template <std::integral Integer>
+  requires(!std::same_as<Integer, bool>) void set(std::string_view name, Integer value) {
+    put(name, static_cast<std::int64_t>(value));
+  }
+  /// \overload Infinity and NaN mean an unknown figure: it is not set, and a figure of this name is removed.
+  void set(std::string_view name, double value);
+  /// \overload
+  void set(std::string_view name, std::string_view value) { put(name, std::string(value)); }
+  /// \overload
+  void set(std::string_view name, const char* value) { put(name, std::string(value)); }
+  /// \overload
+  void set(std::string_view name, group_list value) { put(name, std::move(value)); }
+
+  /// The figure `name` if it has the type `T`, an alternative of `value_type`; otherwise null. O(figures) time.
+  template <class T>
+  [[nodiscard]] const T* find(std::string_view name) const noexcept {
+    for (const item& i : items_)
+      if (i.first == name) return std::get_if<T>(&i.second);
+    return nullptr;
+  }
+
+  /// All figures, in order.
+  [[nodiscard]] const std::vector<item>& items() const noexcept { return items_; }
+  /// True if there is no figure.
+  [[nodiscard]] bool empty() const noexcept { return items_.empty(); }
+
+ private:
+  void put(std::string_view name, value_type value);
+
+  std::vector<item> items_{};
+};
+
 /// Figures of a solve, for tables and benchmarks.
 struct solve_statistics {
   double seconds = 0;            ///< wall clock time
@@ -51,18 +103,41 @@ struct solution {
   solve_status status = solve_status::timeout;  ///< how the solve ended
   std::optional<schedule> plan{};               ///< the schedule; it has passed the exact checker
   /// The part that found the plan, outermost first, such as "auto/rockmate/retain"; empty without a plan. Each solver's
-  /// header names its parts. A schedule that a second part finds as well stays the first one's.
+  /// header names its parts. If two parts find the schedule, it is that of the first one.
   std::string by{};
   std::int64_t peak_bytes = 0;                            ///< of the plan
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
   double lower_bound = 0;           ///< proven, on the time of every schedule within the budget; infinite: infeasible
   bool proven = false;              ///< `lower_bound` has been computed (`prove`)
-  std::optional<op_id> obstacle{};  ///< where infeasible: the operation that does not fit the budget, if known
+  std::optional<op_id> obstacle{};  ///< if infeasible: the operation that does not fit the budget, if known
   solve_statistics statistics{};    ///< figures of the solve
   std::string message{};            ///< one line for people; may be empty
 
-  /// True when there is a plan.
+  /// True if there is a plan.
+  [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
+};
+
+/// The answer of the solvers of chains: `no_remat`, `chen_sqrt`, `revolve`, `rotor`. Its members mean what those of
+/// `solution` mean; its plan is a list of the chain's steps.
+struct chain_solution {
+  solve_status status = solve_status::timeout;            ///< how the solve ended
+  std::optional<std::vector<chain_step>> plan{};          ///< has passed the exact simulation
+  std::int64_t peak_bytes = 0;                            ///< of the plan
+  double time = std::numeric_limits<double>::infinity();  ///< of the plan
+  double lower_bound = 0;           ///< proven: no schedule within the budget takes less time; infinite: none fits
+  bool proven = false;              ///< `lower_bound` is at least what `prove` finds
+  bool persistent_optimum = false;  ///< proven: no memory-persistent schedule is faster (`rotor`)
+  /// Figures of the solve. Its `computes` are the steps of the plan, its `recomputes` the forwards beyond one for each
+  /// stage.
+  solve_statistics statistics{};
+  std::string message{};  ///< one line for people; may be empty
+
+  /// True if there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
 };
 
 }  // namespace remat
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/solver/impl/solution.hpp"
+#endif

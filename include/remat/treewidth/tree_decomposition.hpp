@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {

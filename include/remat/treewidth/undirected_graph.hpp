@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 
 namespace remat {
 

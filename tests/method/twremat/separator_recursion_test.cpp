@@ -266,7 +266,7 @@ TEST_CASE("holding less is legal, and fits budgets that the full separators do n
       if (r.peak_bytes <= budget) break;
       over += i == 0;
       const std::size_t held_less = recursion.held_less();
-      if (!recursion.hold_less(plan, budget, rule)) break;
+      if (!recursion.hold_less(plan, r, budget, rule)) break;
       CHECK(recursion.held_less() >= held_less);
       ++rounds;
     }

@@ -31,22 +31,22 @@ struct chain_search_options {
   std::uint32_t slots = 500;                         ///< `chain_program_options::slots`
   std::int64_t slot_bytes = 0;                       ///< `chain_program_options::slot_bytes`
   std::int64_t table_bytes = std::int64_t{1} << 30;  ///< `chain_program_options::table_bytes`
-  /// Schedules are tried for which the chain counts at most this many budgets of memory. A schedule of operations is
-  /// freed early, so it needs less than the chain counts. Tuned on the bundled graphs: no schedule over 1.27 fitted; no
-  /// other data was held out.
+  /// Tries schedules whose memory, in the chain's count, is at most this multiple of the budget. The tensors of a
+  /// schedule of operations are freed early, so it needs less than the chain counts. Tuned on the bundled graphs: no
+  /// schedule over 1.27 fitted; no other data was held out.
   double max_memory = 4.0 / 3;
-  /// Schedules are tried whose lost time, in the chain's count, is at most this times that of the best schedule known:
-  /// a schedule of operations recomputes less than the chain counts.
+  /// Tries schedules whose lost time, in the chain's count, is at most this multiple of that of the best schedule
+  /// known: a schedule of operations recomputes less than the chain counts.
   double allowance = 1.3;
   chain_expansion expansion = chain_expansion::both;  ///< what is tried of each schedule
-  /// After a schedule that exceeds the budget, the search goes on with one that is smaller by this part of the excess.
+  /// After a schedule over the budget, the next one tried needs less memory by this fraction of the excess.
   double leap = 0;
 };
 
 /// How `search_chain` ended.
 struct chain_search_end {
-  fill_outcome table = fill_outcome::filled;  ///< `stopped` also for a stop after the table was filled
-  bool is_filled = false;                     ///< the table was filled; not if the budget is too small for the chain
+  fill_outcome table = fill_outcome::filled;  ///< `stopped`: also if the stop came after the table was filled
+  bool is_filled = false;  ///< true if the table was filled; false if the budget is too small for the chain
   /// The time of the table's schedule within the budget, in the chain's count; infinite if there is none.
   double table_time = std::numeric_limits<double>::infinity();
 };
@@ -71,8 +71,8 @@ chain_search_end search_chain(const problem& p, chain_program& program, const ch
   filling.slot_bytes = options.slot_bytes;
   filling.table_bytes = options.table_bytes;
   filling.max_lost = max_lost();
-  if (const double most = static_cast<double>(p.budget()) * options.max_memory; most < 9e18)
-    filling.max_bytes = static_cast<std::int64_t>(most);
+  if (const double max_bytes = static_cast<double>(p.budget()) * options.max_memory; max_bytes < 9e18)
+    filling.max_bytes = static_cast<std::int64_t>(max_bytes);
   chain_search_end end;
   if (filling.max_bytes < program.chain().standing_bytes()) return end;
   end.table = program.fill(clock, filling);

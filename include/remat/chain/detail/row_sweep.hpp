@@ -2,9 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "remat/chain/detail/sized_chain.hpp"
@@ -15,13 +19,25 @@ namespace remat::detail {
 /// How the filling of a table ended.
 enum class fill_outcome : std::uint8_t { filled, stopped, too_large };
 
-namespace tables {
-
-/// The pairs (s, t), 1 ≤ s ≤ t ≤ n, for which a table has a row: those whose D may be of use under a bound, and all
-/// pairs (s, n). For each s they are a range of t from s on, and n. O(n) time and memory.
+/// The pairs (s, t), 1 ≤ s ≤ t ≤ n, for which a table has a row: those that a schedule within the bound may have as a
+/// part, and all pairs (s, n). For each s they are a range of t from s on, and n. O(n) time and memory.
 class row_layout {
  public:
-  explicit row_layout(const excess_bound& bound);
+  explicit row_layout(const excess_bound& bound) : n_(bound.length()), start_(n_ + 2), lowest_(n_ + 1, 1) {
+    std::uint32_t last = 1;  // the first t beyond the bound, or n
+    for (std::uint32_t s = 1; s <= n_; ++s) {
+      start_[s] = rows_;
+      last = std::max(last, s);
+      while (last < n_ && bound.max_excess(s, last) >= 0) ++last;
+      rows_ += last - s + 1;  // the place of `last` is that of n
+    }
+    start_[n_ + 1] = rows_;
+    std::uint32_t s = 1;
+    for (std::uint32_t t = 1; t < n_; ++t) {
+      while (s <= t && bound.max_excess(s, t) < 0) ++s;
+      lowest_[t] = s;
+    }
+  }
 
   /// n.
   [[nodiscard]] std::uint32_t length() const noexcept { return n_; }
@@ -61,7 +77,7 @@ template <class Row>
 }
 
 /// Fills row (s, t) on the thread of that number; the caller's thread is 0.
-using fill_function = std::function<fill_outcome(unsigned thread, std::uint32_t s, std::uint32_t t)>;
+using row_fill = std::function<fill_outcome(unsigned thread, std::uint32_t s, std::uint32_t t)>;
 /// Asked on the caller's thread: true to stop. `filled` is 1 after a row of that thread, and 0 while it waits.
 using sweep_poll = std::function<bool(std::uint64_t filled)>;
 
@@ -88,18 +104,106 @@ class fill_progress {
   std::uint64_t filled_ = 0;
 };
 
+/// A sweep on several threads.
+class parallel_sweep {
+ public:
+  parallel_sweep(const row_layout& layout, unsigned threads, const row_fill& fill, const sweep_poll& poll)
+      : layout_(layout),
+        fill_(fill),
+        poll_(poll),
+        done_(layout.length() + std::size_t{1}),
+        at_work_(threads - 1),
+        thrown_(threads) {
+    for (std::uint32_t t = 1; t <= layout.length(); ++t) done_[t].store(t + 1, std::memory_order_relaxed);
+  }
+
+  fill_outcome run() {
+    {
+      std::vector<std::jthread> others;
+      try {
+        for (unsigned k = 1; k < thrown_.size(); ++k) others.emplace_back([this, k] { work(k); });
+      } catch (...) {
+        end(fill_outcome::stopped);
+        throw;
+      }
+      work(0);
+    }
+    for (const std::exception_ptr& e : thrown_)
+      if (e) std::rethrow_exception(e);
+    return ended_.load();
+  }
+
+ private:
+  [[nodiscard]] bool has_ended() const { return ended_.load(std::memory_order_relaxed) != fill_outcome::filled; }
+  void end(fill_outcome why) {
+    fill_outcome none = fill_outcome::filled;
+    ended_.compare_exchange_strong(none, why);
+  }
+
+  /// Waits until row (s, t) is filled. False if the sweep has ended.
+  [[nodiscard]] bool wait_for(std::uint32_t s, std::uint32_t t) const {
+    constexpr int spins = 2000;
+    for (int k = 0; done_[t].load(std::memory_order_acquire) > s; ++k) {
+      if (has_ended()) return false;
+      if (k >= spins) std::this_thread::yield();
+    }
+    return true;
+  }
+
+  void fill_column(unsigned thread, std::uint32_t t) {
+    for (std::uint32_t s = t; s >= layout_.lowest(t); --s) {
+      // Row (s, t − 1) has waited for (s, t − 2), and so on.
+      const std::uint32_t before = s < t ? layout_.before(s, t) : 0;
+      if (has_ended()) return;
+      if (before >= s && !wait_for(s, before)) return;
+      if (const fill_outcome why = fill_(thread, s, t); why != fill_outcome::filled) return end(why);
+      done_[t].store(s, std::memory_order_release);
+      if (thread == 0 && poll_(1)) return end(fill_outcome::stopped);
+    }
+  }
+
+  void work(unsigned thread) {
+    try {
+      if (thread == 0) fill_column(0, 1);  // the first column is the caller's
+      for (std::uint32_t t; !has_ended() && (t = next_.fetch_add(1, std::memory_order_relaxed)) <= layout_.length();)
+        fill_column(thread, t);
+      constexpr std::chrono::microseconds nap{200};
+      while (thread == 0 && at_work_.load(std::memory_order_relaxed) > 0) {
+        if (poll_(0)) return end(fill_outcome::stopped);
+        std::this_thread::sleep_for(nap);
+      }
+    } catch (...) {
+      thrown_[thread] = std::current_exception();
+      end(fill_outcome::stopped);
+    }
+    if (thread != 0) at_work_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  const row_layout& layout_;
+  const row_fill& fill_;
+  const sweep_poll& poll_;
+  std::vector<std::atomic<std::uint32_t>> done_;  // [t]: the least s whose row (s, t) is filled
+  std::atomic<std::uint32_t> next_{2};            // the next column
+  std::atomic<unsigned> at_work_;                 // threads beside the caller's
+  std::atomic<fill_outcome> ended_{fill_outcome::filled};
+  std::vector<std::exception_ptr> thrown_;
+};
+
 /// Calls `fill` once for every row of `layout`, on `threads` threads, the caller's among them. Row (s, t) is filled
 /// when all rows (s, t') and (s', t) with t' < t and s' > s have been filled. Each thread takes one column t at a time.
 ///
 /// The first outcome other than `filled` ends the sweep, and is returned. `poll` is asked after each row of the
 /// caller's thread, and every 200 µs while that thread waits for the others at the end. An exception of `fill` or
 /// `poll` leaves the function when all threads have ended.
-fill_outcome sweep_rows(const row_layout& layout, unsigned threads, const fill_function& fill, const sweep_poll& poll);
-
-}  // namespace tables
+inline fill_outcome sweep_rows(const row_layout& layout, unsigned threads, const row_fill& fill,
+                               const sweep_poll& poll) {
+  if (threads > 1) return parallel_sweep(layout, threads, fill, poll).run();
+  for (std::uint32_t t = 1; t <= layout.length(); ++t)
+    for (std::uint32_t s = t; s >= layout.lowest(t); --s) {
+      if (const fill_outcome why = fill(0U, s, t); why != fill_outcome::filled) return why;
+      if (poll(1)) return fill_outcome::stopped;
+    }
+  return fill_outcome::filled;
+}
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/chain/impl/row_sweep.hpp"
-#endif

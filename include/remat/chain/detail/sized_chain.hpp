@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "remat/chain/chain.hpp"
@@ -12,7 +13,7 @@
 
 namespace remat::detail {
 
-/// One way to run a stage such that all that its backward needs is kept. Sizes are in the unit of the chain.
+/// One way to run a stage that keeps everything its backward needs. Sizes are in the unit of the chain.
 struct keep_option {
   double time = 0;                     ///< of the forward and the backward
   double last_time = 0;                ///< the same, with the forward right before the backward
@@ -41,11 +42,11 @@ struct sized_stage {
 /// programs for memory-persistent schedules, `slot_table` and `breakpoint_table`.
 ///
 /// x(s, j) is what stages s … j make for later stages. In the Rotor model that is the output of j. In a chain that is
-/// cut from a graph, tensors cross several stages, and x depends on s; so does the part of stage s that is kept for the
-/// backwards of the stages up to t. A part of the input of a stage, `transient`, is read by forwards alone. It is free
-/// after the last of them, unless it is kept to run again. h(s, j − 1) is the memory to keep the input of j beside that
-/// of s; the transient part of the input of j is not in it, since that is charged within the stages j … t. In the Rotor
-/// model nothing is transient, and h = x.
+/// cut from a graph, tensors cross several stages, and x depends on s; so do the tensors of stage s that are kept for
+/// the backwards of the stages up to t. The transient tensors of a stage's input are read by forwards alone. They are
+/// free after the last of them, unless they are kept for another run. h(s, j − 1) is the memory to keep the input of j
+/// beside that of s; it does not count the transient part of the input of j, which is charged within the stages j … t.
+/// In the Rotor model nothing is transient, and h = x.
 struct sized_chain {
   std::uint32_t length = 0;                   ///< n
   std::vector<sized_stage> stages{};          ///< [1 … n]; [0] holds the transient part of the input of the chain
@@ -65,6 +66,10 @@ struct sized_chain {
   [[nodiscard]] std::size_t at(std::uint32_t s, std::uint32_t j) const noexcept {
     return s * (std::size_t{length} + 1) + j;
   }
+  /// The ways to keep everything of a stage.
+  [[nodiscard]] std::span<const keep_option> options_of(std::uint32_t s) const noexcept {
+    return {options.data() + stages[s].first_option, options.data() + stages[s].last_option};
+  }
   /// x(s, j): what stages s … j make for later stages.
   [[nodiscard]] std::int64_t x(std::uint32_t s, std::uint32_t j) const noexcept {
     return wide() ? crossing_from[at(s, j)] : stages[j].crossing;
@@ -77,7 +82,7 @@ struct sized_chain {
   [[nodiscard]] std::int64_t saved(std::uint32_t o, std::uint32_t t) const noexcept {
     return wide() ? saved_until[at(o, t)] : options[o].saved;
   }
-  /// True when every choice in (s, t) must leave room for the forwards of s … t − 1 that keep nothing, as in the
+  /// True if every choice in (s, t) must leave room for the forwards of s … t − 1 that keep nothing, as in the
   /// published recurrence. False: only the choices that run such forwards must. Without options the two agree if each
   /// forward is charged the gradient that waits.
   [[nodiscard]] bool strict() const noexcept { return own_gradient || wide(); }
@@ -98,8 +103,7 @@ struct sized_chain {
   /// The part of the time of stage s that every schedule spends.
   [[nodiscard]] double least_time(std::uint32_t s) const noexcept {
     double least = stages[s].idle ? stages[s].backward : std::numeric_limits<double>::infinity();
-    for (std::uint32_t o = stages[s].first_option; o < stages[s].last_option; ++o)
-      least = std::min({least, options[o].time, options[o].last_time});
+    for (const keep_option& o : options_of(s)) least = std::min({least, o.time, o.last_time});
     return least;
   }
 };
@@ -110,45 +114,162 @@ enum class slot_rounding : std::uint8_t {
   up        ///< a schedule within the slots is within the budget
 };
 
-/// Converts bytes to slots of `unit` bytes; more than `most` slots become most + 1. By default bytes stay bytes.
+/// Converts bytes to slots of `unit` bytes; more than `max` slots become max + 1. By default bytes stay bytes.
 struct slot_scale {
-  std::int64_t unit = 1;                                             ///< bytes of a slot, above 0
-  std::int64_t most = std::numeric_limits<std::int64_t>::max() - 1;  ///< larger numbers of slots become most + 1
-  slot_rounding rounding = slot_rounding::up;                        ///< what a part of a slot becomes
+  std::int64_t unit = 1;                                            ///< bytes of a slot, above 0
+  std::int64_t max = std::numeric_limits<std::int64_t>::max() - 1;  ///< larger numbers of slots become max + 1
+  slot_rounding rounding = slot_rounding::up;                       ///< of a fraction of a slot
 
   /// The slots of a number of bytes, which is not negative.
   [[nodiscard]] std::int64_t operator()(std::int64_t bytes) const noexcept {
     const std::int64_t from = rounding == slot_rounding::up ? 1 : unit - unit / 2;  // the least rest that is one more
-    return std::min<std::int64_t>(bytes / unit + (bytes % unit >= from ? 1 : 0), most + 1);
+    return std::min<std::int64_t>(bytes / unit + (bytes % unit >= from ? 1 : 0), max + 1);
   }
 };
 
 /// A chain of the Rotor model with the loss as its last stage, each size converted by `scale`; x_0 is not in it.
 /// `own_gradient`: see `sized_chain`. O(stages and options) time.
-[[nodiscard]] sized_chain size_chain(const chain& c, bool own_gradient, const slot_scale& scale = {});
+[[nodiscard]] inline sized_chain size_chain(const chain& c, bool own_gradient, const slot_scale& scale = {}) {
+  sized_chain out;
+  out.length = static_cast<std::uint32_t>(c.length() + 1);
+  out.own_gradient = own_gradient;
+  out.stages.resize(std::size_t{out.length} + 1);
+  std::size_t options = 1;
+  for (const chain_stage& s : c.stages()) options += 1 + s.options.size();
+  out.options.reserve(options);
+  for (std::uint32_t i = 1; i <= out.length; ++i) {
+    sized_stage& to = out.stages[i];
+    to.first_option = static_cast<std::uint32_t>(out.options.size());
+    if (i == out.length) {
+      keep_option loss;
+      loss.backward_need = scale(c.activation_bytes(i - 1));
+      out.options.push_back(loss);
+    } else {
+      const chain_stage& from = c.stage(i);
+      to.fast = from.forward_time;
+      to.gradient = to.crossing = scale(from.output_bytes);
+      to.fast_need = to.crossing + scale(from.forward_overhead_bytes);
+      const std::int64_t input = scale(c.activation_bytes(i - 1));
+      for (std::uint32_t k = 0; k <= from.options.size(); ++k) {
+        const chain_option way = from.option(k);
+        keep_option o;
+        o.time = o.last_time = way.forward_time + way.backward_time;
+        o.saved = scale(way.saved_bytes);
+        o.forward_need = o.last_forward_need = o.saved + scale(way.forward_overhead_bytes);
+        o.backward_need = input + o.saved + scale(way.backward_overhead_bytes);
+        out.options.push_back(o);
+      }
+    }
+    to.last_option = static_cast<std::uint32_t>(out.options.size());
+  }
+  return out;
+}
 
 /// A chain of the stages of a graph, each size converted by `scale`. O(L²) time.
-[[nodiscard]] sized_chain size_chain(const stage_chain& c, const slot_scale& scale = {});
+[[nodiscard]] inline sized_chain size_chain(const stage_chain& c, const slot_scale& scale = {}) {
+  sized_chain out;
+  out.length = c.length();
+  const std::size_t rows = std::size_t{out.length} + 1;
+  out.stages.resize(rows);
+  out.options.resize(out.length);
+  out.saved_until.assign(out.length * rows, 0);
+  out.crossing_from.assign(rows * rows, 0);
+  out.held.assign(rows * rows, 0);
+  out.stages[0].transient = scale(c[0].transient_bytes);
+  for (std::uint32_t s = 1; s <= out.length; ++s) {
+    const stage_figures& from = c[s];
+    sized_stage& to = out.stages[s];
+    to.fast = from.fast_time;
+    to.backward = from.backward_time;
+    to.gradient = scale(from.gradient_bytes);
+    to.fast_need = scale(from.fast_peak);
+    to.outputs = scale(from.output_bytes);
+    to.transient = scale(from.transient_bytes);
+    to.idle_need = scale(from.backward_peak);
+    to.idle = from.idle;
+    to.first_option = s - 1;
+    to.last_option = s;
+    keep_option& o = out.options[s - 1];
+    o.time = from.forward_time + from.backward_time;
+    o.last_time = c.last_time(s);
+    o.forward_need = scale(from.forward_peak);
+    o.last_forward_need = scale(from.last_forward_peak);
+    o.backward_need = scale(from.backward_peak);
+    for (std::uint32_t j = s; j <= out.length; ++j) {
+      out.saved_until[out.at(s - 1, j)] = scale(c.saved_bytes(s, j));
+      out.crossing_from[out.at(s, j)] = scale(c.crossing_bytes(s, j));
+      out.held[out.at(s, j)] = scale(c.crossing_bytes(s, j) + c[s - 1].transient_bytes - c[j].transient_bytes);
+    }
+  }
+  return out;
+}
 
 /// The same chain with all times 0: its fastest schedules are those of least memory.
-[[nodiscard]] sized_chain without_times(sized_chain c);
+[[nodiscard]] inline sized_chain without_times(sized_chain c) {
+  for (sized_stage& s : c.stages) s.fast = s.backward = 0;
+  for (keep_option& o : c.options) o.time = o.last_time = 0;
+  return c;
+}
 
 /// The memory with which every stage can be kept whole, by any of its options. Precondition: not wide.
-[[nodiscard]] std::int64_t store_all_room(const sized_chain& c);
+[[nodiscard]] inline std::int64_t store_all_room(const sized_chain& c) {
+  std::int64_t stored = 0, peak = 0;
+  for (std::uint32_t s = 1; s <= c.length; ++s) {
+    std::int64_t saved = 0;
+    for (const keep_option& o : c.options_of(s)) {
+      peak = std::max(peak, stored + c.keep_need(o, s, s, 0));
+      saved = std::max(saved, o.saved);
+    }
+    stored += saved;
+  }
+  return peak;
+}
 
-/// The bytes with which the model can keep every stage of a graph whole. O(L²) time.
-[[nodiscard]] std::int64_t store_all_bytes(const stage_chain& c);
+/// The bytes with which the model can keep every stage of a graph whole. O(L) time.
+[[nodiscard]] inline std::int64_t store_all_bytes(const stage_chain& c) {
+  std::int64_t stored = 0, peak = 0;
+  std::int64_t made = 0;  // the final outputs of the later stages
+  for (std::uint32_t s = 2; s <= c.length(); ++s) made += c[s].output_bytes;
+  for (std::uint32_t s = 1; s <= c.length(); ++s) {
+    peak = std::max({peak, stored + c[s].forward_peak, stored + c[s].backward_peak + made});
+    stored += c.saved_bytes(s, c.length());
+    if (s < c.length()) made -= c[s + 1].output_bytes;
+  }
+  return peak;
+}
 
 /// The bytes of a slot such that `store_all_bytes` takes at most `slots` of them: 1, or an even number, which can be
 /// halved. Precondition: slots > 0.
-[[nodiscard]] std::int64_t slot_bytes(const stage_chain& c, std::uint32_t slots);
+[[nodiscard]] inline std::int64_t slot_bytes(const stage_chain& c, std::uint32_t slots) {
+  const std::int64_t unit = store_all_bytes(c) / slots + 1;
+  return unit == 1 ? unit : unit + unit % 2;
+}
 
 /// A lower bound on D(1, n, room) (see `excess_bound`) of every schedule of a chain's actions, memory-persistent or
 /// not. When the loss runs for the first time, the tensors that are kept for backwards fit in `room`, and the forward
 /// of every stage that keeps nothing, or its input alone, runs again. The bound is the linear relaxation of that
 /// knapsack. If no option's forward is faster than the stage's own, it also holds for schedules that drop saved
 /// tensors. O(n log n) time. Precondition: not wide.
-[[nodiscard]] double recompute_bound(const sized_chain& c, std::int64_t room);
+[[nodiscard]] inline double recompute_bound(const sized_chain& c, std::int64_t room) {
+  struct item {
+    double time, size;
+  };
+  std::vector<item> stages(c.length);
+  for (std::uint32_t s = 1; s <= c.length; ++s) {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const keep_option& o : c.options_of(s)) least = std::min(least, o.saved);
+    stages[s - 1] = {c.stages[s].fast, static_cast<double>(least)};
+  }
+  std::sort(stages.begin(), stages.end(),
+            [](const item& a, const item& b) { return a.time * b.size > b.time * a.size; });
+  double left = static_cast<double>(room), bound = 0;
+  for (const item& s : stages) {
+    const double kept = s.size <= left ? 1 : left > 0 ? left / s.size : 0;
+    left -= kept * s.size;
+    bound += (1 - kept) * s.time;
+  }
+  return bound;
+}
 
 /// Sums over the stages that bound the values in a table.
 ///
@@ -160,18 +281,27 @@ struct excess_bound {
   std::vector<double> advanced{};       ///< [s]: f_1 + … + f_s
   std::vector<double> least{};          ///< [s]: least times of 1 … s
   std::vector<std::int64_t> outputs{};  ///< [s]: outputs of 1 … s
-  /// The most time beyond the least that is of interest; the largest number where there is no limit.
+  /// The largest time beyond the least that matters; the largest number: no limit.
   double limit = std::numeric_limits<double>::max();
 
   /// Holds no sums: another must be assigned to it before use.
   excess_bound() = default;
-  /// The sums of the stages of `c`. `limit` becomes `most`, widened by more than sums of times can lose by rounding.
-  /// O(stages and options) time.
-  explicit excess_bound(const sized_chain& c, double most = std::numeric_limits<double>::max());
+  /// The sums of the stages of `c`. `limit` becomes `max_excess`, widened by more than sums of times can lose by
+  /// rounding. O(stages and options) time.
+  explicit excess_bound(const sized_chain& c, double max_excess = std::numeric_limits<double>::max())
+      : advanced(c.length + 1, 0.0), least(c.length + 1, 0.0), outputs(c.length + 1, 0) {
+    for (std::uint32_t s = 1; s <= c.length; ++s) {
+      advanced[s] = advanced[s - 1] + c.stages[s].fast;
+      least[s] = least[s - 1] + c.least_time(s);
+      outputs[s] = outputs[s - 1] + c.stages[s].outputs;
+    }
+    constexpr double slack = 1e-9;
+    if (max_excess < limit) limit = max_excess + slack * (max_excess + least.back() + advanced.back());
+  }
 
   /// n, the number of stages.
   [[nodiscard]] std::uint32_t length() const noexcept { return static_cast<std::uint32_t>(advanced.size() - 1); }
-  /// True when there is a limit.
+  /// True if there is a limit.
   [[nodiscard]] bool bounded() const noexcept { return limit < std::numeric_limits<double>::max(); }
   /// f_s + … + f_{j−1}.
   [[nodiscard]] double advance(std::uint32_t s, std::uint32_t j) const noexcept {
@@ -182,13 +312,9 @@ struct excess_bound {
     return outputs[t] - outputs[j - 1];
   }
   /// The largest D(s, t, ·) that a schedule within the limit can have; negative: none can have the part (s, t).
-  [[nodiscard]] double most(std::uint32_t s, std::uint32_t t) const noexcept {
+  [[nodiscard]] double max_excess(std::uint32_t s, std::uint32_t t) const noexcept {
     return t == length() || !bounded() ? limit : limit - advance(s, t + 1);
   }
 };
 
 }  // namespace remat::detail
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/chain/impl/sized_chain.hpp"
-#endif

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/run.hpp"
@@ -29,15 +29,16 @@ class row_filler;
 ///     f_s + … + f_{j−1} + C(j, t, m − h(s, j − 1)) + C(s, j − 1, m − outputs_{j…t}),
 ///     if m ≥ gradient_t + transient_{s−1} + x(s, i − 1) + fast_need_i for all i in [s, j); in the published recurrence
 ///     and on graphs for all i in [s, t), and the first choice must meet that too (`sized_chain::strict`);
-///   - where the backward of t reads nothing that a forward makes, and s < t < n: no forward of t,
+///   - run no forward of t, if its backward reads nothing that a forward makes, and s < t < n:
 ///     b_t + C(s, t − 1, m − outputs_t), if m ≥ transient_{s−1} + idle_need_t. The Rotor model has no such stage.
 ///
 /// The table stores D (`excess_bound`), and of a row (s, t) the values between its first finite slot and the slot from
-/// which on it is constant. D falls with m, so a j can only win where the best so far exceeds a bound of the j:
-/// f_s + … + f_{j−1} and the last values of both rows. That range of slots shrinks as j grows. The innermost loops run
-/// along m, which is contiguous, with the widest vectors of the machine, chosen at run time. One thread computes each
-/// row, in one order of operations, so the values are the same for any number of threads and any vectors. Choices are
-/// not stored: `steps` finds them again from D. O(n³ · slots) time and O(n² · slots) memory at worst, often far less.
+/// which on it is constant. D falls with m, so a j can win only in slots in which the best value so far exceeds a lower
+/// bound of the j: f_s + … + f_{j−1} and the last values of both rows. That range of slots shrinks as j grows. The
+/// innermost loops run along m, which is contiguous, with the widest vectors of the machine, chosen at run time. One
+/// thread computes each row, in one order of operations, so the values are the same for any number of threads and any
+/// vectors. Choices are not stored: `steps` finds them again from D. O(n³ · slots) time and O(n² · slots) memory at
+/// worst, often far less.
 class slot_table {
  public:
   /// `c` in slots; its sizes are at most slots + 1. The table finds schedules of at most `bound.limit` more time than
@@ -46,7 +47,7 @@ class slot_table {
       : c_(&c), bound_(&bound), slots_(slots), n_(c.length), layout_(bound) {}
 
   /// Uses vectors of at most `width` doubles: for tests and measurements.
-  void limit_lanes(std::size_t width) noexcept { most_lanes_ = width; }
+  void limit_lanes(std::size_t width) noexcept { max_lanes_ = width; }
 
   /// Rows (s, t) to fill.
   [[nodiscard]] std::uint64_t rows() const noexcept { return layout_.rows(); }
@@ -57,7 +58,7 @@ class slot_table {
   /// after each of its rows, and reports progress there. `too_large`: the table would take more than `max_bytes`.
   fill_outcome fill(run_clock& clock, std::int64_t max_bytes);
 
-  /// C(1, n, m); infinite where there is no schedule within the bound. Precondition of this and the rest: filled.
+  /// C(1, n, m); infinite if there is no schedule within the bound. Precondition of this and the rest: filled.
   [[nodiscard]] double cost(std::uint32_t m) const { return excess(m) + bound_->least[n_]; }
   /// D(1, n, m).
   [[nodiscard]] double excess(std::uint32_t m) const { return value(whole(), m); }
@@ -70,7 +71,7 @@ class slot_table {
   [[nodiscard]] std::vector<chain_step> steps(std::uint32_t m) const;
 
  private:
-  friend class detail::slots::row_filler;
+  friend class slots::row_filler;
 
   static constexpr double infinite = std::numeric_limits<double>::infinity();
   static constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max() / 4;
@@ -102,10 +103,10 @@ class slot_table {
   const excess_bound* bound_;
   std::uint32_t slots_;
   std::uint32_t n_;
-  detail::tables::row_layout layout_;
+  row_layout layout_;
   std::vector<row> rows_{};
   std::vector<pool> pools_{};
-  std::size_t most_lanes_ = widest;
+  std::size_t max_lanes_ = widest;
   std::atomic<std::int64_t> bytes_{0};
 };
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/problem/problem.hpp"
@@ -29,7 +29,7 @@ struct stage_way {
 ///
 /// The memory of stage s, kept whole by a way for the backwards of the stages up to t, is counted by these rules, each
 /// tensor once:
-/// - the tensors that s makes and that the way's backward finds at its start, whether others read them or not;
+/// - the tensors that s makes and that must be there when the way's backward starts;
 /// - of the other tensors that s makes, those that the backward of another stage up to t reads by any of its ways, or a
 ///   forward of a stage up to t, unless they are transient;
 /// - the tensors of earlier stages that are transient for `stage_chain` and that the way's backward reads, since they
@@ -38,11 +38,11 @@ struct stage_way {
 /// All other inputs of a backward are there as inputs of the stage, or are kept by other stages.
 ///
 /// The counts of the first way are those of `stage_chain`. The counts of further ways are tested, not proven
-/// (docs/rotor.md): the schedules of `expand` never took more time than the counts with `standing_time`, and hardly
-/// ever more memory.
+/// (docs/rotor.md): the schedules of `expand` never took more time than the counts with `standing_time`, and rarely
+/// more memory.
 class staged_ways {
  public:
-  /// `further[s]`: further ways of stage s, s = 1 … L. Keeps references to the graph and the chain.
+  /// `further[s]`: further ways of stage s, s = 1 … L. Keeps a reference to the chain.
   /// O(L² · ways + reads and writes of all ways) time.
   staged_ways(const flat_graph& g, const stage_chain& chain, std::vector<std::vector<stage_way>> further);
 
@@ -65,17 +65,12 @@ class staged_ways {
     return measured_[stage][way];
   }
 
-  /// The operations of a schedule of the chain, in order, for `schedule_computes`. Steps of the loss, stage L + 1, are
-  /// skipped. O(steps + operations of the steps) time.
-  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps) const;
-
-  /// The same, but each forward of a stage runs all operations of its way: see `stage_chain::expand_whole`.
-  [[nodiscard]] std::vector<std::uint32_t> expand_whole(std::span<const chain_step> steps) const;
+  /// The operations of a schedule of the chain, in order, for `schedule_computes`, each stage run by its way: see
+  /// `stage_chain::expand`. O(steps + operations of the steps) time.
+  [[nodiscard]] std::vector<std::uint32_t> expand(std::span<const chain_step> steps, bool whole = false) const;
 
  private:
-  const flat_graph& graph_;
   const stage_chain& chain_;
-  std::vector<std::uint8_t> is_forward_;             // of an operation
   std::vector<std::vector<stage_way>> ways_;         // [stage]
   std::vector<std::vector<measured_way>> measured_;  // [stage][way]
 };

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat::detail::tables {
+namespace remat::detail {
 
 /// Finds the steps behind a value of a filled table. The table holds no choices: each is found again by computing what
 /// the fill of the table computed, with the same operations in the same order, until the values are equal.
@@ -96,4 +96,4 @@ class traceback {
   At at_;
 };
 
-}  // namespace remat::detail::tables
+}  // namespace remat::detail

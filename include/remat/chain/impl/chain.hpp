@@ -5,11 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 
 namespace remat {
 
@@ -50,6 +47,83 @@ class field_checker {
   std::int64_t bytes_ = 0;
 };
 
+/// The state of the memory between two steps of a schedule. A step returns why it is illegal, or null.
+class simulation {
+ public:
+  explicit simulation(const chain& c)
+      : chain_(c),
+        loss_(c.length() + 1),
+        turned_(loss_ + 1),
+        alone_(loss_ + 1, 0),
+        saved_(loss_ + 1, 0),
+        memory_(c.input_bytes()) {
+    alone_[0] = 1;
+  }
+
+  const char* run(const chain_step& step, chain_report& report) {
+    const std::size_t i = step.stage;
+    if (i < 1 || i > loss_) return "there is no such stage";
+    if (!alone_[i - 1] && !saved_[i - 1]) return "its input is not there";
+    const chain_stage& stage = i == loss_ ? free_stage_ : chain_.stage(i);
+    if (step.option > stage.options.size()) return "there is no such option";
+    const chain_option way = stage.option(step.option);
+    return step.action == chain_action::backward ? run_backward(step, way, report)
+                                                 : run_forward(step, stage, way, report);
+  }
+
+  /// The stage whose backward ran last; 1 at the end of a complete schedule.
+  [[nodiscard]] std::size_t turned() const noexcept { return turned_; }
+
+ private:
+  const char* run_backward(const chain_step& step, const chain_option& way, chain_report& report) {
+    const std::size_t i = step.stage;
+    if (turned_ != i + 1) return "its gradient is not there, or its backward has run";
+    if (!saved_[i]) return "what its forward saves is not there";
+    if (saved_[i] != step.option + 1) return "its forward ran by another option";
+    gradient_ = chain_.activation_bytes(i - 1);
+    report.peak_bytes = std::max(report.peak_bytes, memory_ + gradient_ + way.backward_overhead_bytes);
+    memory_ -= way.saved_bytes;
+    saved_[i] = 0;
+    free_input(i);
+    turned_ = i;
+    report.time += way.backward_time;
+    return nullptr;
+  }
+
+  const char* run_forward(const chain_step& step, const chain_stage& stage, const chain_option& way,
+                          chain_report& report) {
+    const std::size_t i = step.stage;
+    const bool all = step.action == chain_action::forward_all;
+    if (i >= turned_) return "its backward has run";
+    if (alone_[i] || saved_[i]) return "its output is there";
+    if (i == loss_ && !all) return "the loss has no such forward";
+    if (!all && step.option != 0) return "a forward that does not keep everything has no options";
+    memory_ += all ? way.saved_bytes : stage.output_bytes;
+    if (all)
+      saved_[i] = step.option + 1;
+    else
+      alone_[i] = 1;
+    report.peak_bytes = std::max(report.peak_bytes, memory_ + gradient_ + way.forward_overhead_bytes);
+    if (step.action == chain_action::forward_none) free_input(i);
+    report.time += way.forward_time;
+    report.forwards += i != loss_;
+    return nullptr;
+  }
+
+  void free_input(std::size_t i) {
+    if (i <= 1 || !alone_[i - 1]) return;
+    memory_ -= chain_.activation_bytes(i - 1);
+    alone_[i - 1] = 0;
+  }
+
+  const chain& chain_;
+  const chain_stage free_stage_{};  // the loss
+  std::size_t loss_, turned_;
+  std::vector<std::uint8_t> alone_;   // [i]: x_i is there by itself
+  std::vector<std::uint32_t> saved_;  // [i]: x̄_i is there, saved by option saved_[i] − 1; 0: it is not there
+  std::int64_t memory_, gradient_ = 0;
+};
+
 }  // namespace detail::chains
 
 REMAT_INLINE chain::chain(std::string name, std::int64_t input_bytes, std::vector<chain_stage> stages)
@@ -85,6 +159,24 @@ REMAT_INLINE void chain::measure() noexcept {
     for (const chain_option& o : s.options) fastest = std::min(fastest, o.forward_time + o.backward_time);
     least_time_ += fastest;
   }
+}
+
+REMAT_INLINE chain_report simulate(const chain_problem& p, std::span<const chain_step> steps) {
+  chain_report report;
+  detail::chains::simulation state(p.stages());
+  for (std::size_t k = 0; k < steps.size(); ++k)
+    if (const char* why = state.run(steps[k], report)) {
+      report.at = k;
+      report.message = "step " + std::to_string(k) + ", stage " + std::to_string(steps[k].stage) + ": " + why;
+      return report;
+    }
+  if (state.turned() != 1) {
+    report.at = steps.size();
+    report.message = "the backward of stage " + std::to_string(state.turned() - 1) + " did not run";
+    return report;
+  }
+  report.legal = true;
+  return report;
 }
 
 }  // namespace remat

@@ -102,7 +102,7 @@ class row_filler {
     const row* before;          ///< [t' − s]: row (s, t')
     std::uint32_t beside;       ///< memory beside the forwards that keep nothing
     std::uint32_t base;         ///< the least memory of all choices
-    double most;                ///< the largest D of use
+    double max_excess;          ///< the largest D to store
     double spent;               ///< the least time of s
     std::int64_t behind;        ///< the outputs of s + 1 … t
     std::uint32_t end;          ///< the last slot that is computed
@@ -143,7 +143,7 @@ inline std::size_t row_filler::fill(std::uint32_t s, std::uint32_t t) {
   f.beside = s < t ? small(c.stages[t].gradient + c.stages[s - 1].transient) : std::uint32_t{0};
   f.base = 0;
   if (s < t && c.strict()) f.base = f.beside + (follows ? f.before[t - 1 - s].run : small(c.run_need(s, t - 1)));
-  f.most = table_->bound_->most(s, t);
+  f.max_excess = table_->bound_->max_excess(s, t);
   f.spent = c.least_time(s);
   f.behind = s < t ? table_->bound_->made_behind(s + 1, t) : 0;
   f.end = table_->slots_;
@@ -228,7 +228,7 @@ inline void row_filler::offer_inputs(frame& f) {
   const std::uint32_t last_j = f.last_before + 1;
   for (std::uint32_t j = f.s + 1; j <= last_j; ++j) {
     const double add = bound.advanced[j - 1] - advanced;
-    if (add > f.most) break;
+    if (add > f.max_excess) break;
     const row& a = column[j];
     const row& b = f.before[j - 1 - f.s];
     const std::uint32_t kept = small(c.h(f.s, j - 1)), made = small(bound.made_behind(j, f.t));
@@ -267,11 +267,11 @@ inline void row_filler::offer_sum(double add, const row& a, std::uint32_t shift_
   for (; m < to; ++m) best[m] = rest < best[m] ? rest : best[m];
 }
 
-/// Stores the best values as row (s, t), without those over `most` and without a constant end.
+/// Stores the best values as row (s, t), without those over `max_excess` and without a constant end.
 inline std::size_t row_filler::store(const frame& f, row& out) {
   const double* const best = best_.data();
   std::uint32_t first = f.least, end = f.end;
-  while (first <= end && !(best[first] <= f.most)) ++first;
+  while (first <= end && !(best[first] <= f.max_excess)) ++first;
   std::size_t size = 0;
   if (first <= end) {
     while (end > first && best[end - 1] == best[end]) --end;
@@ -305,12 +305,12 @@ inline std::size_t fill_by_two(row_filler& rows, std::uint32_t s, std::uint32_t 
 }
 #endif
 
-/// The function with the widest vectors that the machine has, of at most `most_lanes` doubles.
-[[nodiscard]] inline fill_function widest_fill([[maybe_unused]] std::size_t most_lanes) {
+/// The function with the widest vectors that the machine has, of at most `max_lanes` doubles.
+[[nodiscard]] inline fill_function widest_fill([[maybe_unused]] std::size_t max_lanes) {
 #if REMAT_SLOT_VECTORS
-  if (most_lanes >= 8 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return fill_by_eight;
-  if (most_lanes >= 4 && __builtin_cpu_supports("avx2")) return fill_by_four;
-  if (most_lanes >= 2) return fill_by_two;
+  if (max_lanes >= 8 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return fill_by_eight;
+  if (max_lanes >= 4 && __builtin_cpu_supports("avx2")) return fill_by_four;
+  if (max_lanes >= 2) return fill_by_two;
 #endif
   return fill_by_one;
 }
@@ -331,22 +331,22 @@ REMAT_INLINE double* slot_table::pool::take(std::size_t count) {
 REMAT_INLINE fill_outcome slot_table::fill(run_clock& clock, std::int64_t max_bytes) {
   bytes_ = static_cast<std::int64_t>(layout_.rows() * sizeof(row));
   if (bytes() > max_bytes) return fill_outcome::too_large;
-  if (!detail::tables::make_rows(rows_, layout_.rows(), clock)) return fill_outcome::stopped;
+  if (!make_rows(rows_, layout_.rows(), clock)) return fill_outcome::stopped;
   pools_.resize(n_ + std::size_t{1});
   // A thread costs some 20 µs, a row a fraction of one for every hundred slots.
   const double work = static_cast<double>(rows()) * n_ * (slots_ + 64.0);
   const unsigned threads = std::clamp(clock.control().thread_count(), 1U, work < 2e7 ? 1 : n_ / 4 + 1);
-  std::vector<detail::slots::row_filler> fillers;
+  std::vector<slots::row_filler> fillers;
   for (unsigned k = 0; k < threads; ++k) fillers.emplace_back(*this);
-  const detail::slots::fill_function fill_row = detail::slots::widest_fill(most_lanes_);
-  return detail::tables::sweep_rows(
+  const slots::fill_function fill_row = slots::widest_fill(max_lanes_);
+  return sweep_rows(
       layout_, threads,
       [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
         const auto size = static_cast<std::int64_t>(fill_row(fillers[thread], s, t) * sizeof(double));
         return bytes_.fetch_add(size, std::memory_order_relaxed) + size > max_bytes ? fill_outcome::too_large
                                                                                     : fill_outcome::filled;
       },
-      detail::tables::fill_progress(clock, threads, rows()));
+      fill_progress(clock, threads, rows()));
 }
 
 REMAT_INLINE std::vector<chain_step> slot_table::steps(std::uint32_t m) const {
@@ -354,7 +354,7 @@ REMAT_INLINE std::vector<chain_step> slot_table::steps(std::uint32_t m) const {
     return slots < 0 || !layout_.stored(s, t) ? infinite
                                               : value(rows_[layout_.place(s, t)], static_cast<std::uint32_t>(slots));
   };
-  return detail::tables::traceback(*c_, *bound_, layout_, at).steps(m);
+  return traceback(*c_, *bound_, layout_, at).steps(m);
 }
 
 }  // namespace remat::detail

@@ -4,8 +4,7 @@
 #include "remat/chain/detail/stage_chain.hpp"
 
 #include <set>
-#include <utility>
-#include <vector>
+#include <tuple>
 
 #include "remat/core/detail/linkage.hpp"
 
@@ -16,21 +15,16 @@ REMAT_INLINE stage_chain::stage_chain(const flat_graph& g, const forward_line& l
     : graph_(g), order_(order) {
   assign_stages(line, cuts);
   mark_once(line);
-  find_last_uses();
-  find_standing_and_transient();
+  find_uses();
 
   const std::size_t rows = std::size_t{length_} + 1;
-  for (auto* times : {&fast_time_, &forward_time_, &last_forward_time_, &backward_time_}) times->assign(rows, 0);
-  for (auto* bytes :
-       {&transient_, &gradient_, &fast_peak_, &forward_peak_, &last_forward_peak_, &backward_peak_, &outputs_})
-    bytes->assign(rows, 0);
-  reads_none_.assign(rows, 1);
+  figures_.resize(rows);
+  runs_.resize(rows);
+  ordered_backward_.resize(rows);
   crossing_.assign(rows * rows, 0);
   saved_.assign(rows * rows, 0);
   wanted_.assign(graph_.num_tensors, 0);
   number_.assign(graph_.num_tensors, nowhere);
-  runs_.assign(rows, {});
-  ordered_backward_.assign(rows, {});
   measure_tensors();
   measure_gradients();
   for (std::uint32_t s = 1; s <= length_; ++s) measure_stage(s);
@@ -43,7 +37,7 @@ REMAT_INLINE void stage_chain::assign_stages(const forward_line& line, const cut
   backward_.assign(length_ + 1, {});
   stage_.assign(graph_.num_operations, nowhere);
   is_forward_.assign(graph_.num_operations, 0);
-  made_.assign(graph_.num_tensors, nowhere);
+  uses_.resize(graph_.num_tensors);
   std::uint32_t stage = 1;
   for (std::uint32_t i = 0; i < line.operations.size(); ++i) {
     if (stage <= cuts.size() && cuts[stage - 1] == i) ++stage;
@@ -51,7 +45,7 @@ REMAT_INLINE void stage_chain::assign_stages(const forward_line& line, const cut
     stage_[o] = stage;
     is_forward_[o] = 1;
     forward_[stage].push_back(o);
-    for (const std::uint32_t t : graph_.outputs[o]) made_[t] = made_[t] == nowhere ? stage : std::max(made_[t], stage);
+    for (const std::uint32_t t : graph_.outputs[o]) uses_[t].made_in = stage;  // stages ascend
   }
   // The highest stage that makes or reads a tensor.
   std::vector<std::uint32_t> highest(graph_.num_tensors, 0);
@@ -60,7 +54,7 @@ REMAT_INLINE void stage_chain::assign_stages(const forward_line& line, const cut
     for (const std::uint32_t t : graph_.outputs[o]) highest[t] = std::max(highest[t], stage_[o]);
   }
   for (const std::uint32_t o : line.rest) {
-    std::uint32_t from_forward = 0, from_gradients = length_;
+    std::uint32_t from_forward = 0, from_gradients = length_;  // f (0: none) and g
     for (const std::uint32_t t : graph_.inputs[o]) {
       from_forward = std::max(from_forward, highest[t]);
       for (const std::uint32_t maker : graph_.producers[t])
@@ -88,66 +82,54 @@ REMAT_INLINE void stage_chain::mark_once(const forward_line& line) {
   }
 }
 
-REMAT_INLINE void stage_chain::find_last_uses() {
-  last_.assign(graph_.num_tensors, 0);
-  backward_reader_.assign(graph_.num_tensors, 0);
-  gradient_end_.assign(graph_.num_tensors, nowhere);
-  first_read_.assign(graph_.num_tensors, nowhere);
+REMAT_INLINE void stage_chain::find_uses() {
   for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
     if (graph_.producers[t].empty()) continue;
-    for (const std::uint32_t o : graph_.consumers[t]) {
-      if (stage_[o] == nowhere) continue;
-      if (made_[t] != nowhere) last_[t] = std::max(last_[t], stage_[o]);
-      if (is_forward_[o]) {
-        if (stage_[o] > made_[t]) first_read_[t] = std::min(first_read_[t], stage_[o]);
-      } else {
-        backward_reader_[t] = 1;
-        gradient_end_[t] = std::min(gradient_end_[t], stage_[o]);
-      }
-    }
-  }
-}
-
-REMAT_INLINE void stage_chain::find_standing_and_transient() {
-  standing_tensor_.assign(graph_.num_tensors, 0);
-  transient_tensor_.assign(graph_.num_tensors, 0);
-  for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
-    if (made_[t] == nowhere) continue;
+    tensor_use& use = uses_[t];
     bool made_once = true, read_again = false;  // read by a backward, or by a forward operation that may run again
     for (const std::uint32_t o : graph_.producers[t]) made_once = made_once && (stage_[o] == nowhere || once_[o]);
-    for (const std::uint32_t o : graph_.consumers[t])
-      read_again = read_again || (stage_[o] != nowhere && (!is_forward_[o] || !once_[o]));
-    standing_tensor_[t] = graph_.final_output[t] || (made_once && read_again);
-    transient_tensor_[t] =
-        !standing_tensor_[t] && !backward_reader_[t] && (first_read_[t] == nowhere || first_read_[t] == last_[t]);
+    for (const std::uint32_t o : graph_.consumers[t]) {
+      if (stage_[o] == nowhere) continue;
+      read_again = read_again || !is_forward_[o] || !once_[o];
+      if (use.made_in != nowhere) use.last_read = std::max(use.last_read, stage_[o]);
+      if (!is_forward_[o])
+        use.lowest_backward = std::min(use.lowest_backward, stage_[o]);
+      else if (stage_[o] > use.made_in)
+        use.first_read = std::min(use.first_read, stage_[o]);
+    }
+    if (use.made_in == nowhere) continue;
+    use.stands = graph_.final_output[t] || (made_once && read_again);
+    use.transient =
+        !use.stands && use.lowest_backward == nowhere && (use.first_read == nowhere || use.first_read == use.last_read);
   }
 }
 
 REMAT_INLINE void stage_chain::measure_tensors() {
-  const std::size_t rows = std::size_t{length_} + 1;
   for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
-    if (made_[t] == nowhere) continue;
-    if (standing_tensor_[t]) {
+    const tensor_use& use = uses_[t];
+    if (use.made_in == nowhere) continue;
+    if (use.stands) {
       standing_ += graph_.bytes[t];
       continue;
     }
-    // At first, crossing_[s, j] is the bytes that stage s makes and stage j reads last.
-    if (last_[t] > made_[t]) crossing_[made_[t] * rows + last_[t]] += graph_.bytes[t];
-    if (transient_tensor_[t]) {
-      transient_[made_[t]] += graph_.bytes[t];
-      transient_[std::max(made_[t], last_[t])] -= graph_.bytes[t];
+    // At first, crossing_[at(s, j)] is the bytes that stage s makes and stage j reads last.
+    if (use.last_read > use.made_in) crossing_[at(use.made_in, use.last_read)] += graph_.bytes[t];
+    if (use.transient) {
+      figures_[use.made_in].transient_bytes += graph_.bytes[t];
+      figures_[std::max(use.made_in, use.last_read)].transient_bytes -= graph_.bytes[t];
     } else {
-      saved_[made_[t] * rows + saved_from(t)] += graph_.bytes[t];
+      saved_[at(use.made_in, use.saved_from())] += graph_.bytes[t];
     }
   }
-  for (std::uint32_t s = 1; s <= length_; ++s) transient_[s] += transient_[s - 1];
-  for (std::uint32_t s = 1; s <= length_; ++s)
-    for (std::uint32_t t = s + 1; t <= length_; ++t) saved_[s * rows + t] += saved_[s * rows + t - 1];
+  for (std::uint32_t s = 1; s <= length_; ++s) {
+    figures_[s].transient_bytes += figures_[s - 1].transient_bytes;
+    for (std::uint32_t t = s + 1; t <= length_; ++t) saved_[at(s, t)] += saved_[at(s, t - 1)];
+  }
   for (std::uint32_t s = length_; s >= 1; --s) {
     std::int64_t behind = 0;  // made by s, last read behind j
     for (std::uint32_t j = length_; j >= s; --j) {
-      const std::int64_t ends = crossing_[s * rows + j];
-      crossing_[s * rows + j] = behind + (s < j ? crossing_[(s + 1) * rows + j] : 0);
+      const std::int64_t ends = crossing_[at(s, j)];
+      crossing_[at(s, j)] = behind + (s < j ? crossing_[at(s + 1, j)] : 0);
       behind += ends;
     }
   }
@@ -158,39 +140,41 @@ REMAT_INLINE void stage_chain::measure_tensors() {
 REMAT_INLINE void stage_chain::measure_gradients() {
   std::vector<std::int64_t> change(std::size_t{length_} + 2, 0);
   for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
-    if (graph_.producers[t].empty() || graph_.final_output[t] || standing_tensor_[t]) continue;
-    const std::uint32_t from = highest_maker(t);
-    if (from == 0 || gradient_end_[t] == nowhere || gradient_end_[t] >= from) continue;
-    change[gradient_end_[t]] += graph_.bytes[t];
+    if (graph_.producers[t].empty() || graph_.final_output[t] || uses_[t].stands) continue;
+    const std::uint32_t from = highest_maker(t), to = uses_[t].lowest_backward;
+    if (from == 0 || to == nowhere || to >= from) continue;
+    change[to] += graph_.bytes[t];
     change[from] -= graph_.bytes[t];
   }
   std::int64_t waiting = 0;
-  for (std::uint32_t s = 0; s <= length_; ++s) gradient_[s] = waiting += change[s];
+  for (std::uint32_t s = 0; s <= length_; ++s) figures_[s].gradient_bytes = waiting += change[s];
 }
 
 REMAT_INLINE void stage_chain::measure_stage(std::uint32_t s) {
+  stage_figures& f = figures_[s];
   for (const purpose why : {purpose::crossing, purpose::all, purpose::own_backward}) choose_runs(s, why);
-  fast_peak_[s] = order_forward(s, purpose::crossing);
-  forward_peak_[s] = order_forward(s, purpose::all);
-  last_forward_peak_[s] = order_forward(s, purpose::own_backward);
-  fast_time_[s] = time_of(s, purpose::crossing, true);
-  forward_time_[s] = time_of(s, purpose::all, true);
-  last_forward_time_[s] = time_of(s, purpose::own_backward, true);
+  f.fast_peak = order_forward(s, purpose::crossing);
+  f.forward_peak = order_forward(s, purpose::all);
+  f.last_forward_peak = order_forward(s, purpose::own_backward);
+  f.fast_time = time_of(s, purpose::crossing, true);
+  f.forward_time = time_of(s, purpose::all, true);
+  f.last_forward_time = time_of(s, purpose::own_backward, true);
   standing_time_ += time_of(s, s < length_ ? purpose::crossing : purpose::all, false);
-  backward_peak_[s] = order_backward(s);
-  for (const std::uint32_t o : backward_[s]) backward_time_[s] += graph_.time[o];
+  f.backward_peak = order_backward(s);
+  for (const std::uint32_t o : backward_[s]) f.backward_time += graph_.time[o];
 }
 
 REMAT_INLINE void stage_chain::find_idle_backwards() {
   for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
-    if (made_[t] == nowhere || standing_tensor_[t] || !backward_reader_[t]) continue;
-    reads_none_[made_[t]] = reads_none_[made_[t]] && gradient_end_[t] > made_[t];
+    const tensor_use& use = uses_[t];
+    if (use.made_in == nowhere || use.stands || use.lowest_backward == nowhere) continue;
+    if (use.lowest_backward <= use.made_in) figures_[use.made_in].idle = false;
     for (const std::uint32_t o : graph_.consumers[t])
-      if (stage_[o] != nowhere && !is_forward_[o]) reads_none_[stage_[o]] = 0;
+      if (stage_[o] != nowhere && !is_forward_[o]) figures_[stage_[o]].idle = false;
   }
 }
 
-/// The time of the operations of a forward that run again, or of those that do not.
+/// The time of the operations of a forward that run again (`again`), or of those that do not.
 REMAT_INLINE double stage_chain::time_of(std::uint32_t s, purpose why, bool again) const {
   double sum = 0;
   for (const run& r : runs_[s][static_cast<std::size_t>(why)])
@@ -198,21 +182,17 @@ REMAT_INLINE double stage_chain::time_of(std::uint32_t s, purpose why, bool agai
   return sum;
 }
 
-/// True when `t` is a transient input of stage `s`, the last stage that reads it.
-REMAT_INLINE bool stage_chain::ends_as_input(std::uint32_t s, std::uint32_t t) const {
-  return made_[t] != nowhere && made_[t] < s && last_[t] == s && transient_tensor_[t];
-}
-
-/// True when stage `s` makes `t`, and `t` stays after a forward for `why`.
+/// True if stage `s` makes `t`, and `t` stays after a forward for `why`.
 REMAT_INLINE bool stage_chain::is_kept(std::uint32_t s, purpose why, std::uint32_t t) const {
-  if (made_[t] != s) return false;
-  if (why == purpose::own_backward) return backward_reader_[t] && gradient_end_[t] <= s;
-  return last_[t] > s || (why == purpose::all && backward_reader_[t]);
+  const tensor_use& use = uses_[t];
+  if (use.made_in != s) return false;
+  if (why == purpose::own_backward) return use.lowest_backward <= s;
+  return use.last_read > s || (why == purpose::all && use.lowest_backward != nowhere);
 }
 
-/// True when no operation of the backward reads `t`, which is no final output either.
+/// True if no operation of the backward reads `t`, which is no final output either.
 REMAT_INLINE bool stage_chain::is_unread(std::uint32_t t) const {
-  return gradient_end_[t] == nowhere && !graph_.final_output[t];
+  return uses_[t].lowest_backward == nowhere && !graph_.final_output[t];
 }
 
 /// The highest stage with an operation that makes `t`; 0: none.
@@ -235,7 +215,7 @@ REMAT_INLINE void stage_chain::choose_runs(std::uint32_t s, purpose why) {
       std::uint8_t useful = why == purpose::all ? 2 : once_[o] ? 1 : 0;
       for (const std::uint32_t t : graph_.outputs[o]) {
         useful = std::max(useful, wanted_[t]);
-        if (standing_tensor_[t])
+        if (uses_[t].stands)
           useful = std::max<std::uint8_t>(useful, 1);
         else if (is_kept(s, why, t))
           useful = 2;
@@ -244,7 +224,7 @@ REMAT_INLINE void stage_chain::choose_runs(std::uint32_t s, purpose why) {
       if (useful == 0) continue;
       runs.push_back({o, useful == 2});
       for (const std::uint32_t t : graph_.inputs[o])
-        if (made_[t] == s) wanted_[t] = std::max(wanted_[t], standing_tensor_[t] ? std::uint8_t{1} : useful);
+        if (uses_[t].made_in == s) wanted_[t] = std::max(wanted_[t], uses_[t].stands ? std::uint8_t{1} : useful);
       for (const std::uint32_t t : graph_.outputs[o]) {
         if (graph_.producers[t].size() < 2 || wanted_[t] >= useful) continue;
         wanted_[t] = useful;
@@ -262,24 +242,27 @@ REMAT_INLINE void stage_chain::choose_runs(std::uint32_t s, purpose why) {
 /// Orders the first forward of stage `s` for `why`, and returns its peak. Later forwards run a part of it.
 REMAT_INLINE std::int64_t stage_chain::order_forward(std::uint32_t s, purpose why) {
   std::vector<run>& runs = runs_[s][static_cast<std::size_t>(why)];
-  sequence_.reset(why == purpose::crossing ? 0 : transient_[s - 1]);
+  const auto touch_own = [&](std::uint32_t t, bool writes) {
+    touch(t, writes, uses_[t].stands, uses_[t].stands || is_kept(s, why, t));
+  };
+  sequence_.reset(why == purpose::crossing ? 0 : figures_[s - 1].transient_bytes);
   for (const run& r : runs) {
     sequence_.add_operation(graph_.workspace[r.operation]);
     for (const std::uint32_t t : graph_.inputs[r.operation]) {
-      if (made_[t] == s)
-        touch(t, false, standing_tensor_[t], standing_tensor_[t] || is_kept(s, why, t));
-      else if (why != purpose::crossing && ends_as_input(s, t))
-        touch(t, false, true, false);
+      const tensor_use& use = uses_[t];
+      if (use.made_in == s)
+        touch_own(t, false);
+      else if (why != purpose::crossing && use.made_in < s && use.last_read == s && use.transient)
+        touch(t, false, true, false);  // the last stage that reads a transient input
     }
-    for (const std::uint32_t t : graph_.outputs[r.operation])
-      touch(t, true, standing_tensor_[t], standing_tensor_[t] || is_kept(s, why, t));
+    for (const std::uint32_t t : graph_.outputs[r.operation]) touch_own(t, true);
   }
   return order_sequence(runs);
 }
 
 /// Orders the backward of stage `s`, and returns its peak.
 REMAT_INLINE std::int64_t stage_chain::order_backward(std::uint32_t s) {
-  sequence_.reset(saved_bytes(s, s) + gradient_[s]);
+  sequence_.reset(saved_bytes(s, s) + figures_[s].gradient_bytes);
   for (const std::uint32_t o : backward_[s]) {
     std::int64_t own = graph_.workspace[o];
     for (const std::uint32_t t : graph_.outputs[o])
@@ -295,14 +278,16 @@ REMAT_INLINE std::int64_t stage_chain::order_backward(std::uint32_t s) {
 
 /// The operation that was added to the sequence last, one of the backward of `s`, reads or writes `t`.
 REMAT_INLINE void stage_chain::touch_in_backward(std::uint32_t s, std::uint32_t t, bool writes) {
-  if (standing_tensor_[t] || is_unread(t)) {
+  const tensor_use& use = uses_[t];
+  if (use.stands || is_unread(t)) {
     touch(t, writes, true, true);
-  } else if (made_[t] != nowhere) {
-    touch(t, writes, true, gradient_end_[t] != s || made_[t] < s);
+  } else if (use.made_in != nowhere) {
+    touch(t, writes, true, use.lowest_backward != s || use.made_in < s);
   } else {
     const bool there = highest_maker(t) > s;
-    if (!there && writes && graph_.final_output[t] && number_[t] == nowhere) outputs_[s] += graph_.bytes[t];
-    touch(t, writes, there, graph_.final_output[t] || gradient_end_[t] < s);  // lower stages read it: it stays
+    if (!there && writes && graph_.final_output[t] && number_[t] == nowhere)
+      figures_[s].output_bytes += graph_.bytes[t];
+    touch(t, writes, there, graph_.final_output[t] || use.lowest_backward < s);  // lower stages read it: it stays
   }
 }
 
@@ -318,12 +303,12 @@ REMAT_INLINE void stage_chain::touch(std::uint32_t t, bool writes, bool there, b
 /// Puts `items`, one for each operation of the sequence, in order, and returns its peak.
 template <class Item>
 std::int64_t stage_chain::order_sequence(std::vector<Item>& items) {
-  constexpr std::size_t most_states = 500;  // more sets do not pay on the bundled graphs (docs/rotor.md)
+  constexpr std::size_t max_states = 500;  // more sets do not pay on the bundled graphs (docs/rotor.md)
   for (const std::uint32_t t : numbered_) number_[t] = nowhere;
   numbered_.clear();
   std::vector<std::uint32_t> order;
   if (order_ == stage_order::least_peak) {
-    order = sequence_.least_peak_order(most_states);
+    order = sequence_.least_peak_order(max_states);
     std::vector<Item> ordered;
     for (const std::uint32_t i : order) ordered.push_back(items[i]);
     items.swap(ordered);
@@ -343,7 +328,7 @@ REMAT_INLINE std::vector<stage_chain::purpose> stage_chain::find_purposes(std::s
     if (s > length_) continue;
     if (steps[i].action == chain_action::backward) {
       backward_at[s] = i;
-      runs_again[s] = reads_none_[s];
+      runs_again[s] = figures_[s].idle;
       continue;
     }
     if (backward_at[s] == i + 1)
@@ -355,7 +340,7 @@ REMAT_INLINE std::vector<stage_chain::purpose> stage_chain::find_purposes(std::s
   return why;
 }
 
-REMAT_INLINE std::vector<std::uint32_t> stage_chain::expand(std::span<const chain_step> steps,
+REMAT_INLINE std::vector<std::uint32_t> stage_chain::expand(std::span<const chain_step> steps, bool whole,
                                                             const replacement& instead) const {
   const std::vector<purpose> why = find_purposes(steps);
   std::vector<std::uint32_t> operations;
@@ -365,14 +350,19 @@ REMAT_INLINE std::vector<std::uint32_t> stage_chain::expand(std::span<const chai
     done[o] = 1;
     operations.push_back(o);
   };
+  const auto run_all = [&](const std::vector<std::uint32_t>& all) {
+    for (const std::uint32_t o : all) run_one(o);
+  };
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::uint32_t s = steps[i].stage;
     if (s > length_) continue;
     const bool backward = steps[i].action == chain_action::backward;
     if (const std::vector<std::uint32_t>* others = instead ? instead(steps[i]) : nullptr) {
-      for (const std::uint32_t o : *others) run_one(o);
+      run_all(*others);
     } else if (backward) {
-      for (const std::uint32_t o : ordered_backward_[s]) run_one(o);
+      run_all(whole ? backward_[s] : ordered_backward_[s]);
+    } else if (whole) {
+      run_all(forward_[s]);
     } else {
       for (const run& r : runs_[s][static_cast<std::size_t>(why[i])])
         if (r.again || !ran[s]) run_one(r.operation);
@@ -382,34 +372,13 @@ REMAT_INLINE std::vector<std::uint32_t> stage_chain::expand(std::span<const chai
   return operations;
 }
 
-REMAT_INLINE std::vector<std::uint32_t> stage_chain::expand_whole(std::span<const chain_step> steps) const {
-  std::vector<std::uint32_t> operations;
-  std::vector<std::uint8_t> ran(graph_.num_operations, 0);
-  for (const chain_step& k : steps) {
-    if (k.stage > length_) continue;
-    for (const std::uint32_t o : k.action == chain_action::backward ? backward_[k.stage] : forward_[k.stage]) {
-      if (once_[o] && ran[o]) continue;
-      ran[o] = 1;
-      operations.push_back(o);
-    }
-  }
-  return operations;
-}
-
 REMAT_INLINE std::size_t count_distinct_stages(const stage_chain& chain) {
-  std::set<std::vector<double>> kinds;
+  std::set<std::tuple<stage_figures, std::array<std::int64_t, 3>, std::size_t, std::size_t>> kinds;
   for (std::uint32_t s = 1; s <= chain.length(); ++s) {
     const std::uint32_t behind = std::min(s + 1, chain.length());
-    std::vector<double> kind{chain.fast_time(s), chain.forward_time(s), chain.last_forward_time(s),
-                             chain.backward_time(s)};
-    for (const std::int64_t bytes :
-         {chain.crossing_bytes(s, s), chain.saved_bytes(s, s), chain.saved_bytes(s, behind), chain.transient_bytes(s),
-          chain.gradient_bytes(s), chain.fast_peak(s), chain.forward_peak(s), chain.last_forward_peak(s),
-          chain.backward_peak(s), chain.output_bytes(s)})
-      kind.push_back(static_cast<double>(bytes));
-    kind.push_back(static_cast<double>(chain.forward(s).size()));
-    kind.push_back(static_cast<double>(chain.backward(s).size()));
-    kinds.insert(std::move(kind));
+    const std::array<std::int64_t, 3> kept{chain.crossing_bytes(s, s), chain.saved_bytes(s, s),
+                                           chain.saved_bytes(s, behind)};
+    kinds.emplace(chain[s], kept, chain.forward(s).size(), chain.backward(s).size());
   }
   return kinds.size();
 }

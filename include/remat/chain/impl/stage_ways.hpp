@@ -26,21 +26,12 @@ class measurer {
       : graph_(g),
         chain_(chain),
         ways_(ways),
-        stage_(g.num_operations, stage_chain::nowhere),
-        is_forward_(g.num_operations, 0),
         needed_producers_(g.num_tensors, 0),
         lowest_reader_(g.num_tensors, stage_chain::nowhere),
         live_(g.num_tensors, 0),
         there_(g.num_tensors, 0),
         mark_(g.num_tensors, 0),
         met_(g.num_tensors) {
-    for (std::uint32_t s = 1; s <= chain.length(); ++s) {
-      for (const std::uint32_t o : chain.forward(s)) {
-        stage_[o] = s;
-        is_forward_[o] = 1;
-      }
-      for (const std::uint32_t o : chain.backward(s)) stage_[o] = s;
-    }
     for (std::uint32_t t = 0; t < g.num_tensors; ++t)
       for (const std::uint32_t o : g.producers[t]) needed_producers_[t] += g.needed[o];
   }
@@ -54,7 +45,7 @@ class measurer {
       for (const stage_way& w : ways_[s]) {
         backward[s].push_back(look(w.backward, wanted));
         for (const std::uint32_t t : backward[s].back().first)
-          if (chain_.made_in(t) != stage_chain::nowhere && chain_.made_in(t) != s)
+          if (const std::uint32_t made = chain_.use_of(t).made_in; made != stage_chain::nowhere && made != s)
             lowest_reader_[t] = std::min(lowest_reader_[t], s);
       }
     }
@@ -132,30 +123,30 @@ class measurer {
     for (const std::uint32_t t : wanted) mark_[t] = 0;
     return wanted;
   }
-  [[nodiscard]] bool read_below(std::uint32_t s, std::uint32_t t) const { return chain_.lowest_backward_of(t) < s; }
+  [[nodiscard]] bool read_below(std::uint32_t s, std::uint32_t t) const { return chain_.use_of(t).lowest_backward < s; }
 
   /// The first way, by the counts of the chain and by what further ways of other stages read earlier.
   [[nodiscard]] staged_ways::measured_way measure_first(std::uint32_t s) const {
     const std::uint32_t length = chain_.length();
     staged_ways::measured_way out;
-    out.time = chain_.forward_time(s) + chain_.backward_time(s);
-    // The first forward of the last stage makes everything: it does not run again.
-    out.last_time = (s == length ? chain_.forward_time(s) : chain_.last_forward_time(s)) + chain_.backward_time(s);
-    out.forward_peak = chain_.forward_peak(s);
-    out.last_forward_peak = chain_.last_forward_peak(s);
-    out.backward_peak = chain_.backward_peak(s);
+    const stage_figures& whole = chain_[s];
+    out.time = whole.forward_time + whole.backward_time;
+    out.last_time = chain_.last_time(s);
+    out.forward_peak = whole.forward_peak;
+    out.last_forward_peak = whole.last_forward_peak;
+    out.backward_peak = whole.backward_peak;
     out.saved.assign(std::size_t{length} + 1, 0);
     for (std::uint32_t t = s; t <= length; ++t) out.saved[t] = chain_.saved_bytes(s, t);
     std::vector<std::uint32_t> earlier;
     for (const std::uint32_t o : ways_[s][0].forward)
       for (const std::uint32_t t : graph_.outputs[o])
-        if (chain_.made_in(t) == s && !chain_.stands(t) && !chain_.is_transient(t) &&
-            lowest_reader_[t] < chain_.saved_from(t))
+        if (const tensor_use& use = chain_.use_of(t);
+            use.made_in == s && !use.stands && !use.transient && lowest_reader_[t] < use.saved_from())
           earlier.push_back(t);
     std::sort(earlier.begin(), earlier.end());
     earlier.erase(std::unique(earlier.begin(), earlier.end()), earlier.end());
     for (const std::uint32_t t : earlier)
-      for (std::uint32_t j = std::max(s, lowest_reader_[t]); j < chain_.saved_from(t); ++j)
+      for (std::uint32_t j = std::max(s, lowest_reader_[t]); j < chain_.use_of(t).saved_from(); ++j)
         out.saved[j] += graph_.bytes[t];
     out.backward_peak += out.saved[s] - chain_.saved_bytes(s, s);
     return out;
@@ -172,8 +163,7 @@ class measurer {
     run_forward(s, way.forward, look(way.forward, kept.wanted_last, false), last);
     out.backward_peak = run_backward(s, way.backward, backward, kept.counted, out.saved[s], again);
     out.time = time + again;
-    // The first forward of the last stage makes everything: it does not run again.
-    out.last_time = (s == chain_.length() ? time : last) + again;
+    out.last_time = (s == chain_.length() ? time : last) + again;  // as in `stage_chain::last_time`
     return out;
   }
 
@@ -182,31 +172,28 @@ class measurer {
     kept_tensors out;
     std::vector<std::int64_t> ends(std::size_t{length} + 1, 0);  // [t]: bytes that are kept from t on
     for (const std::uint32_t t : backward.first) {
-      const std::uint32_t made = chain_.made_in(t);
-      if (made == stage_chain::nowhere || chain_.stands(t)) {
-        if (made != s) continue;
-        out.wanted.push_back(t);
-        out.wanted_last.push_back(t);
-        continue;
-      }
-      mark_[t] = 1;
-      if (made != s && !chain_.is_transient(t)) continue;
-      ends[s] += graph_.bytes[t];
+      const tensor_use& use = chain_.use_of(t);
+      const bool is_counted = use.made_in != stage_chain::nowhere && !use.stands;
+      mark_[t] = is_counted;
+      if (use.made_in != s && !(is_counted && use.transient)) continue;
       out.wanted.push_back(t);
       out.wanted_last.push_back(t);
-      if (made == s) out.counted.push_back(t);
+      if (!is_counted) continue;
+      ends[s] += graph_.bytes[t];
+      if (use.made_in == s) out.counted.push_back(t);
     }
     std::vector<std::uint32_t> seen;
     for (const std::uint32_t o : ways_[s][0].forward)
       for (const std::uint32_t t : graph_.outputs[o]) {
-        if (chain_.made_in(t) != s || mark_[t]) continue;
+        const tensor_use& use = chain_.use_of(t);
+        if (use.made_in != s || mark_[t]) continue;
         mark_[t] = 1;
         seen.push_back(t);
         const bool other_backward = lowest_reader_[t] != stage_chain::nowhere;
-        if (chain_.last_read_in(t) > s || other_backward || chain_.stands(t)) out.wanted.push_back(t);
-        if (read_below(s, t) || chain_.stands(t)) out.wanted_last.push_back(t);
-        if (chain_.stands(t) || chain_.is_transient(t)) continue;
-        const std::uint32_t from = std::min(lowest_reader_[t], chain_.first_read_behind(t));
+        if (use.last_read > s || other_backward || use.stands) out.wanted.push_back(t);
+        if (read_below(s, t) || use.stands) out.wanted_last.push_back(t);
+        if (use.stands || use.transient) continue;
+        const std::uint32_t from = std::min(lowest_reader_[t], use.first_read);
         if (from != stage_chain::nowhere) ends[std::max(s, from)] += graph_.bytes[t];
       }
     for (const std::uint32_t t : seen) mark_[t] = 0;
@@ -222,36 +209,11 @@ class measurer {
   /// that of the operations that may run again.
   std::int64_t run_forward(std::uint32_t s, std::span<const std::uint32_t> operations, const stretch& order,
                            double& time) {
-    std::int64_t memory = chain_.transient_bytes(s - 1), peak = 0;
-    const auto ends_here = [&](std::uint32_t t) {
-      return chain_.made_in(t) < s && chain_.last_read_in(t) == s && chain_.is_transient(t);
-    };
     touched_.clear();
     for (const std::uint32_t o : operations)
       for (const std::uint32_t t : graph_.inputs[o])
-        if (ends_here(t)) {
-          there_[t] = 1;
-          touched_.push_back(t);
-        }
-    for (std::size_t i = 0; i < operations.size(); ++i) {
-      if (!order.runs[i]) continue;
-      const std::uint32_t o = operations[i];
-      if (!chain_.runs_once(o)) time += graph_.time[o];
-      for (const std::uint32_t t : graph_.outputs[o])
-        if (!there_[t] && !chain_.stands(t)) {
-          there_[t] = 1;
-          touched_.push_back(t);
-          memory += graph_.bytes[t];
-        }
-      peak = std::max(peak, memory + graph_.workspace[o]);
-      for (const std::uint32_t t : order.drops[i])
-        if (there_[t]) {
-          there_[t] = 0;
-          memory -= graph_.bytes[t];
-        }
-    }
-    for (const std::uint32_t t : touched_) there_[t] = 0;
-    return peak;
+        if (const tensor_use& use = chain_.use_of(t); use.made_in < s && use.last_read == s && use.transient) put(t);
+    return run(operations, order, chain_[s - 1].transient_bytes, 0, time, [](std::uint32_t) { return false; });
   }
 
   /// The peak of a backward, with the `saved` bytes and the waiting gradients. `counted`: the saved tensors of the
@@ -259,30 +221,42 @@ class measurer {
   [[nodiscard]] std::int64_t run_backward(std::uint32_t s, std::span<const std::uint32_t> operations,
                                           const stretch& order, const std::vector<std::uint32_t>& counted,
                                           std::int64_t saved, double& time) {
-    std::int64_t memory = saved + chain_.gradient_bytes(s), peak = memory;
     touched_.clear();
-    const auto put = [&](std::uint32_t t) {
-      there_[t] = 1;
-      touched_.push_back(t);
-    };
     for (const std::uint32_t t : counted) put(t);
-    for (const std::uint32_t t : order.first)
-      if (chain_.made_in(t) == stage_chain::nowhere && made_above(s, t)) put(t);  // gradients
+    const auto put_gradient = [&](std::uint32_t t) {
+      if (chain_.use_of(t).made_in == stage_chain::nowhere && made_above(s, t)) put(t);
+    };
+    for (const std::uint32_t t : order.first) put_gradient(t);
     for (const std::uint32_t o : operations)
-      for (const std::uint32_t t : graph_.outputs[o])
-        if (chain_.made_in(t) == stage_chain::nowhere && made_above(s, t)) put(t);
+      for (const std::uint32_t t : graph_.outputs[o]) put_gradient(t);
+    const std::int64_t memory = saved + chain_[s].gradient_bytes;
+    return run(operations, order, memory, memory, time,
+               [&](std::uint32_t t) { return graph_.final_output[t] || read_below(s, t); });
+  }
+
+  /// Notes that a tensor is there when the next `run` begins.
+  void put(std::uint32_t t) {
+    there_[t] = 1;
+    touched_.push_back(t);
+  }
+
+  /// Runs `operations` from `memory` bytes on, and returns the larger of `peak` and their peak. A tensor is freed when
+  /// no operation reads it any more, unless `stays(t)`. Adds to `time` that of the operations that may run again.
+  template <class Stays>
+  std::int64_t run(std::span<const std::uint32_t> operations, const stretch& order, std::int64_t memory,
+                   std::int64_t peak, double& time, Stays&& stays) {
     for (std::size_t i = 0; i < operations.size(); ++i) {
       if (!order.runs[i]) continue;
       const std::uint32_t o = operations[i];
-      if (!is_forward_[o] || !chain_.runs_once(o)) time += graph_.time[o];
+      if (!chain_.is_forward(o) || !chain_.runs_once(o)) time += graph_.time[o];
       for (const std::uint32_t t : graph_.outputs[o])
-        if (!there_[t] && (chain_.made_in(t) == stage_chain::nowhere || !chain_.stands(t))) {
+        if (!there_[t] && !chain_.use_of(t).stands) {
           put(t);
           memory += graph_.bytes[t];
         }
       peak = std::max(peak, memory + graph_.workspace[o]);
       for (const std::uint32_t t : order.drops[i])
-        if (there_[t] && !graph_.final_output[t] && !read_below(s, t)) {
+        if (there_[t] && !stays(t)) {
           there_[t] = 0;
           memory -= graph_.bytes[t];
         }
@@ -291,19 +265,16 @@ class measurer {
     return peak;
   }
 
-  /// True when a later stage makes `t`.
+  /// True if a later stage makes `t`.
   [[nodiscard]] bool made_above(std::uint32_t s, std::uint32_t t) const {
     for (const std::uint32_t o : graph_.producers[t])
-      if (stage_[o] != stage_chain::nowhere && stage_[o] > s) return true;
+      if (chain_.stage_of(o) != stage_chain::nowhere && chain_.stage_of(o) > s) return true;
     return false;
   }
 
   const flat_graph& graph_;
   const stage_chain& chain_;
   const std::vector<std::vector<stage_way>>& ways_;  // [stage]
-  // [operation]
-  std::vector<std::uint32_t> stage_;
-  std::vector<std::uint8_t> is_forward_;
   // [tensor]
   std::vector<std::uint32_t> needed_producers_;
   std::vector<std::uint32_t> lowest_reader_;  // the lowest other stage whose backward reads it, by any way
@@ -317,41 +288,25 @@ class measurer {
 
 REMAT_INLINE staged_ways::staged_ways(const flat_graph& g, const stage_chain& chain,
                                       std::vector<std::vector<stage_way>> further)
-    : graph_(g), chain_(chain), is_forward_(g.num_operations, 0), ways_(std::move(further)) {
+    : chain_(chain), ways_(std::move(further)) {
   ways_.resize(std::size_t{chain.length()} + 1);
   for (std::uint32_t s = 1; s <= chain.length(); ++s) {
     stage_way whole;
     whole.forward.assign(chain.forward(s).begin(), chain.forward(s).end());
     whole.backward.assign(chain.backward(s).begin(), chain.backward(s).end());
-    for (const std::uint32_t o : whole.forward) is_forward_[o] = 1;
     ways_[s].insert(ways_[s].begin(), std::move(whole));
   }
-  measured_ = detail::ways::measurer(graph_, chain_, ways_).measure();
+  measured_ = ways::measurer(g, chain_, ways_).measure();
 }
 
-REMAT_INLINE std::vector<std::uint32_t> staged_ways::expand(std::span<const chain_step> steps) const {
-  return chain_.expand(steps, [&](const chain_step& k) -> const std::vector<std::uint32_t>* {
+REMAT_INLINE std::vector<std::uint32_t> staged_ways::expand(std::span<const chain_step> steps, bool whole) const {
+  return chain_.expand(steps, whole, [&](const chain_step& k) -> const std::vector<std::uint32_t>* {
     if (k.option == 0) return nullptr;
     const stage_way& way = ways_[k.stage][k.option];
     return k.action == chain_action::backward      ? &way.backward
            : k.action == chain_action::forward_all ? &way.forward
                                                    : nullptr;
   });
-}
-
-REMAT_INLINE std::vector<std::uint32_t> staged_ways::expand_whole(std::span<const chain_step> steps) const {
-  std::vector<std::uint32_t> operations;
-  std::vector<std::uint8_t> ran(graph_.num_operations, 0);
-  for (const chain_step& k : steps) {
-    if (k.stage > chain_.length()) continue;
-    const stage_way& way = ways_[k.stage][k.action == chain_action::forward_all ? k.option : 0];
-    for (const std::uint32_t o : k.action == chain_action::backward ? ways_[k.stage][k.option].backward : way.forward) {
-      if (ran[o] && (is_forward_[o] ? chain_.runs_once(o) : graph_.once[o] != 0)) continue;
-      ran[o] = 1;
-      operations.push_back(o);
-    }
-  }
-  return operations;
 }
 
 REMAT_INLINE sized_chain size_chain(const staged_ways& w, const slot_scale& scale) {

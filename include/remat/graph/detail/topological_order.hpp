@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 
 namespace remat::detail {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -48,6 +49,27 @@ void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t
 /// `starts` over the budget are ignored. Returns why the solve stopped early.
 stop_reason improve(const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
                     std::string_view solver);
+
+/// Runs a solver as a part of a solve, within `share` of what is left of the limits of `clock`. Its work counts there,
+/// and its progress passes through, with its name as the stage.
+template <class Solver>
+[[nodiscard]] solution solve_part(run_clock& clock, double share, const Solver& solver, const problem& p,
+                                  typename Solver::options_type options) {
+  run_clock part = clock.part(share, Solver::name);
+  options.run = part.control();
+  solution s = solver(p, options);
+  part.work(s.statistics.work);
+  return s;
+}
+
+/// Takes what a part has proven into the answer of the whole: its lower bound, and that nothing fits.
+inline void take_bound(solution& best, const solution& part) {
+  best.lower_bound = std::max(best.lower_bound, part.lower_bound);
+  best.proven = best.proven || part.proven;
+  if (part.status != solve_status::infeasible) return;
+  best.message = part.message;
+  best.obstacle = part.obstacle;
+}
 
 /// The frame of every named solver: the limits of its own method, the method, improvement, and the proofs.
 ///

@@ -16,7 +16,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/chen.hpp"
-#include "remat/method/detail/solve_part.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/no_remat.hpp"
@@ -29,7 +29,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace remat {
 namespace detail::automatic_solve {

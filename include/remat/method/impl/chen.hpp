@@ -11,18 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace remat {
 
-namespace detail::segments {
+namespace detail::chen_solve {
 
 /// The steps of a chain of `length` stages in segments that begin at the stages `begins` (ascending, the first is 1).
 /// The forward keeps the inputs of the segments, and everything of the last segment. Then, from the last segment to the
@@ -77,7 +75,7 @@ class segment_sizes {
     const double share = (k + 1.0) / count_;
     return k % 2 == 0 ? total_ * (1 - share) : total_ * std::pow(least_ / total_, share);
   }
-  /// The cuts of `level` behind which a segment has made more than `bytes`.
+  /// The cuts of `level` at which a segment has made more than `bytes`.
   [[nodiscard]] cut_list cuts(const cut_list& level, double bytes) const {
     cut_list out;
     std::int64_t begin = 0;
@@ -111,7 +109,7 @@ class cut_search {
     std::vector<std::uint32_t> begins;
     for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
     const std::vector<chain_step> plan = make_steps(stages.length(), begins);
-    accept(p_, best_, schedule_computes(p_.graph(), stages.expand_whole(plan)), solver_);
+    accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan, true)), solver_);
     accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)), solver_);
     clock_.report({.stage = "segments", .done = clock_.work_done()});
     return stop_reason::none;
@@ -139,15 +137,15 @@ class cut_search {
   forward_line line_;
 };
 
-}  // namespace detail::segments
+}  // namespace detail::chen_solve
 
 REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_sqrt_options& options) const {
   return detail::solve_by_own_method(
       p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
         for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
-          detail::segments::cut_search search(p, std::move(line), name, clock, best);
+          detail::chen_solve::cut_search search(p, std::move(line), name, clock, best);
           for (const detail::cut_list& level : cut_levels(search.line(), search.line().operations.size()))
-            if (const stop_reason why = search.attempt(detail::segments::every_sqrt(level)); why != stop_reason::none)
+            if (const stop_reason why = search.attempt(detail::chen_solve::every_sqrt(level)); why != stop_reason::none)
               return {why};
         }
         return {};
@@ -165,9 +163,9 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
     clock.work(length * work_of::visit);
     detail::cut_list cuts;
     for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
-    std::vector<std::uint32_t> begins = detail::segments::every_sqrt(cuts);
+    std::vector<std::uint32_t> begins = detail::chen_solve::every_sqrt(cuts);
     begins.insert(begins.begin(), 1);
-    accept(p, best, detail::segments::make_steps(length, begins));
+    accept(p, best, detail::chen_solve::make_steps(length, begins));
   }
   conclude(p, best, clock, stopped);
   return best;
@@ -178,7 +176,7 @@ REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const che
   return detail::solve_by_own_method(
       p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
         for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
-          detail::segments::cut_search search(p, std::move(line), name, clock, best);
+          detail::chen_solve::cut_search search(p, std::move(line), name, clock, best);
           if (const stop_reason why = search.attempt_all(options.sizes); why != stop_reason::none) return {why};
         }
         return {};

@@ -6,29 +6,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/refine/detail/eviction_pass.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat {
 
-namespace detail::eviction {
+namespace detail::evict_solve {
 
 /// Chosen greedily over the graphs of tests/data at 0.8 … 0.2 of their peaks, the most useful first.
 inline constexpr eviction_weights fixed_weights[] = {
@@ -61,7 +54,7 @@ class eviction_search {
  private:
   [[nodiscard]] bool stopped() const noexcept { return stopped_ != stop_reason::none; }
 
-  /// Makes one pass and offers its schedule to `into`. Returns whether the pass reached the end.
+  /// Makes one pass and offers its schedule to `into`. Returns true if the pass reached the end.
   bool run_pass(std::int64_t budget, const eviction_weights& weights, solution& into) {
     stopped_ = clock_.poll();
     if (stopped()) return false;
@@ -184,7 +177,7 @@ class eviction_search {
   std::vector<float> factor_;  // of a tensor, in the next pass
 };
 
-}  // namespace detail::eviction
+}  // namespace detail::evict_solve
 
 REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_options& options) const {
   require_valid_options(name, options);
@@ -194,7 +187,7 @@ REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_opt
   return detail::solve_by_own_method(p, name, options.run, false, false,
                                      [&](run_clock& clock, solution& best) -> detail::method_end {
                                        if (prove(p, best, clock.limits())) return {};
-                                       detail::eviction::eviction_search search(p, options, clock, best);
+                                       detail::evict_solve::eviction_search search(p, options, clock, best);
                                        search.run();
                                        return {search.reason()};
                                      });

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -14,17 +13,14 @@
 
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
-#include "remat/method/detail/solve_part.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace remat {
 
-namespace detail::exact_search {
+namespace detail::exact_solve {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -42,7 +38,7 @@ class state_table {
     std::uint8_t done = 0;  ///< expanded, with this `spent`
   };
 
-  explicit state_table(std::size_t words) : words_(words), slots_(1024, none) {}
+  explicit state_table(std::size_t words = 1) : words_(words), slots_(1024, none) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
   [[nodiscard]] node& operator[](std::uint32_t i) noexcept { return nodes_[i]; }
@@ -101,34 +97,33 @@ class backward_search {
   /// Searches until it finds the least time below the incumbent's, proves that none exists, or reaches a limit.
   /// `at_least` is a proven lower bound of the whole problem.
   stop_reason run(run_clock& clock, double at_least) {
-    table_.emplace_back(key_words_);
-    state_table& table = table_.front();
+    table_ = state_table(key_words_);
     work_.assign(key_words_, 0);
     for (const std::uint32_t t : s_.final_outputs) open_writes(work_, t);
     for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
-    const std::uint32_t root = table.insert(work_).first;
-    table[root].remaining = closure_time(close(work_));
+    const std::uint32_t root = table_.insert(work_).first;
+    table_[root].remaining = closure_time(close(work_));
     at_least_ = at_least;
-    bound_ = std::max(at_least, table[root].remaining);
+    bound_ = std::max(at_least, table_[root].remaining);
     push(root);
     while (!open_.empty()) {
       const entry top = open_.front();
       std::pop_heap(open_.begin(), open_.end(), later);
       open_.pop_back();
       const std::uint32_t i = top.state;
-      if (table[i].done || top.total != table[i].spent + table[i].remaining) continue;
+      if (table_[i].done || top.total != table_[i].spent + table_[i].remaining) continue;
       bound_ = std::max(bound_, std::min(top.total, limit_));
       if (top.total >= limit_) break;
       if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
-      clock.report({.stage = "search", .lower_bound = bound_, .done = table.size(), .total = options_.most_states});
-      if (table.size() >= options_.most_states) return stop_reason::work;
-      work_.assign(table.key(i), table.key(i) + key_words_);
+      clock.report({.stage = "search", .lower_bound = bound_, .done = table_.size(), .total = options_.max_states});
+      if (table_.size() >= options_.max_states) return stop_reason::work;
+      work_.assign(table_.key(i), table_.key(i) + key_words_);
       if (std::all_of(work_.begin(), work_.end(), [](std::uint64_t w) { return w == 0; })) {
         goal_ = i;
         complete_ = true;
         return stop_reason::none;
       }
-      if (!table[i].cut && raise(i, clock)) continue;
+      if (!table_[i].cut && raise(i, clock)) continue;
       clock.work(s_.num_operations * work_of::visit);
       expand(i);
     }
@@ -142,13 +137,12 @@ class backward_search {
   [[nodiscard]] bool found() const noexcept { return goal_ != none; }
   /// The proven lower bound when the search ended; rounded down by more than rounding errors can amount to.
   [[nodiscard]] double bound() const noexcept { return bound_ * (1 - 1e-13); }
-  [[nodiscard]] std::size_t states() const noexcept { return table_.empty() ? 0 : table_.front().size(); }
+  [[nodiscard]] std::size_t states() const noexcept { return table_.size(); }
   [[nodiscard]] std::uint64_t cuts() const noexcept { return cuts_; }
 
   [[nodiscard]] schedule schedule_found() {
     std::vector<std::uint32_t> order;
-    for (std::uint32_t i = goal_; table_.front()[i].parent != none; i = table_.front()[i].parent)
-      order.push_back(table_.front()[i].operation);
+    for (std::uint32_t i = goal_; table_[i].parent != none; i = table_[i].parent) order.push_back(table_[i].operation);
     return schedule_computes(s_, order);
   }
 
@@ -283,7 +277,7 @@ class backward_search {
   }
 
   void push(std::uint32_t i) {
-    state_table::node& x = table_.front()[i];
+    state_table::node& x = table_[i];
     const double total = x.spent + x.remaining;
     if (total >= limit_) return;
     open_.push_back({total, x.spent, i});
@@ -336,9 +330,8 @@ class backward_search {
   }
 
   void expand(std::uint32_t i) {
-    state_table& table = table_.front();
-    table[i].done = 1;
-    state_.assign(table.key(i), table.key(i) + key_words_);
+    table_[i].done = 1;
+    state_.assign(table_.key(i), table_.key(i) + key_words_);
     close(state_);
     const std::int64_t bytes = open_bytes(state_);
     moves_.clear();
@@ -358,15 +351,15 @@ class backward_search {
       place(work_, o);
       close(work_, child_closure_);
       if (s_.once[o] && has(child_closure_, o)) continue;  // it would run twice
-      const state_table::node& from = table[i];
+      const state_table::node& from = table_[i];
       const double spent = from.spent + s_.time[o];
       // The bound of a state is at least its parent's less the time of this operation.
       const double remaining = std::max(closure_time(child_closure_), from.remaining - s_.time[o]);
       if (spent + remaining >= limit_) continue;
       const std::uint32_t moment = from.moment;
       const float price = from.price;
-      const auto [j, fresh] = table.insert(work_);
-      state_table::node& to = table[j];
+      const auto [j, fresh] = table_.insert(work_);
+      state_table::node& to = table_[j];
       if (!fresh && to.spent <= spent) {
         to.remaining = std::max(to.remaining, remaining);
         if (!to.done) push(j);
@@ -388,7 +381,7 @@ class backward_search {
   /// Raises the bound of state `i`, which is in work_, by the turnaround bound of the part before it. True: the state
   /// is back in the heap with its new bound, or is proven to have no schedule.
   bool raise(std::uint32_t i, const run_clock& clock) {
-    state_table::node& x = table_.front()[i];
+    state_table::node& x = table_[i];
     x.cut = 1;
     close(work_);
     const double once = closure_time(closure_);
@@ -470,7 +463,7 @@ class backward_search {
   std::size_t key_words_ = 1, operation_words_ = 0;
   std::vector<bits> ancestors_, readers_;
   std::vector<double> byte_time_;
-  std::vector<state_table> table_;
+  state_table table_;
   std::vector<entry> open_;
   bits work_, state_, closure_, child_closure_, seen_;
   std::vector<std::uint32_t> moves_;
@@ -480,7 +473,7 @@ class backward_search {
   bool complete_ = false;
 };
 
-}  // namespace detail::exact_search
+}  // namespace detail::exact_solve
 
 REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
   require_valid_options(name, options);
@@ -498,14 +491,14 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
     if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
     stopped = clock.poll();
   }
-  if (stopped == stop_reason::none && !met() && p.graph().num_operations > most_operations) {
+  if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
     best.message = "too many operations for an exact search";
   } else if (stopped == stop_reason::none && !met()) {
-    detail::exact_search::backward_search search(p, options, best.time);
+    detail::exact_solve::backward_search search(p, options, best.time);
     stopped = search.run(clock, best.lower_bound);
     if (search.found()) accept(p, best, search.schedule_found(), name);
     if (search.complete())
-      best.lower_bound = best.time;  // infinite where there is no schedule
+      best.lower_bound = best.time;  // infinite if there is no schedule
     else
       best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
     if (search.complete() && !best.plan) {

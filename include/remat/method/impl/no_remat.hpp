@@ -3,21 +3,15 @@
 
 #include "remat/method/no_remat.hpp"
 
-#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/chain/chain_problem.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/run.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/refine/detail/least_peak.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/chain_solution.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat {
 

@@ -3,11 +3,7 @@
 
 #include "remat/method/detail/own_method.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include "remat/core/detail/linkage.hpp"
-#include "remat/method/detail/solve_part.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/refine/detail/retention.hpp"
 

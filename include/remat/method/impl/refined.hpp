@@ -5,17 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
-#include "remat/method/detail/solve_part.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/refine/refine.hpp"
@@ -106,7 +102,7 @@ class refinement_solve {
   }
 
   /// `evict` plain; then holding on to what the bound's cuts save, for the budget and for somewhat smaller ones; then,
-  /// where that is still far from the bound, under random preferences.
+  /// if that is still far from the bound, under random preferences.
   void evict_under_guidance() {
     // Without any schedule nothing can be refined: all of the limits for the first.
     run_eviction({}, best_.plan ? eviction_share : 1.0);
@@ -143,7 +139,7 @@ class refinement_solve {
     run_clock part = clock_.part(is_small() ? small_share : exact_share, exact_solver::name);
     searching.run = part.control();
     if (is_small())
-      searching.most_states = 50000;
+      searching.max_states = 50000;
     else if (options_.run.work_limit == run_control::no_work_limit && !is_timed())
       searching.run.work_limit = refine_options{}.default_moves / 4 * problem_.graph().num_operations;
     solution s = exact(problem_, searching);

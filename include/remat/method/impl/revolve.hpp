@@ -7,13 +7,10 @@
 #include <chrono>
 #include <cstddef>
 #include <utility>
-#include <vector>
 
-#include "remat/chain/chain_schedule.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -21,7 +18,7 @@
 
 namespace remat {
 
-namespace detail::binomial {
+namespace detail::revolve_solve {
 
 /// Tries numbers of slots on one chain of a graph, the largest first, until a schedule fits. Returns why it stopped.
 inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_clock& clock, solution& best) {
@@ -32,7 +29,7 @@ inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_c
     const std::vector<chain_step> steps = revolve_steps(stages.length(), slots);
     bool fits = false;
     for (const bool whole : {true, false}) {
-      schedule plan = schedule_computes(p.graph(), whole ? stages.expand_whole(steps) : stages.expand(steps));
+      schedule plan = schedule_computes(p.graph(), whole ? stages.expand(steps, true) : stages.expand(steps));
       if (check(p, plan).valid()) {
         accept(p, best, std::move(plan), revolve_solver::name);
         fits = true;
@@ -44,7 +41,7 @@ inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_c
   return stop_reason::none;
 }
 
-}  // namespace detail::binomial
+}  // namespace detail::revolve_solve
 
 REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
   if (l <= 1) return 0;
@@ -114,7 +111,8 @@ REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve
         for (const detail::forward_line& line : detail::find_forward_lines(p.graph()))
           for (const detail::cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
             const detail::stage_chain stages(p.graph(), line, cuts);
-            if (const stop_reason why = detail::binomial::try_stages(p, stages, clock, best); why != stop_reason::none)
+            if (const stop_reason why = detail::revolve_solve::try_stages(p, stages, clock, best);
+                why != stop_reason::none)
               return {why};
           }
         return {};

@@ -3,21 +3,13 @@
 
 #include "remat/solver/frontier.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace remat {
@@ -87,13 +79,13 @@ REMAT_INLINE bool bisect_budgets(
   return true;
 }
 
-REMAT_INLINE solution least_memory_by(const problem& p, double most_time,
+REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
                                       const std::function<solution(const problem&, const run_control&)>& solve,
                                       const trade_off_options& options) {
-  if (std::isnan(most_time)) throw bad_argument("least_memory_by: most_time is not a number");
+  if (std::isnan(max_time)) throw bad_argument("least_memory_by: max_time is not a number");
   const flat_graph& g = p.graph();
   const run_clock clock(options.run);
-  const double enough = with_rounding(most_time);
+  const double enough = with_rounding(max_time);
   solution best;
   best.lower_bound = g.needed_time;
   if (enough < g.needed_time) {
@@ -123,7 +115,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double most_time,
   best.lower_bound = g.needed_time;
   if (best.plan) {
     best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
-    best.message = "the least peak found for a time of at most " + std::to_string(most_time);
+    best.message = "the least peak found for a time of at most " + std::to_string(max_time);
   } else if (best.status != solve_status::infeasible && best.status != solve_status::cancelled) {
     best.status = solve_status::timeout;
   }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "remat/core/detail/random.hpp"
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/detail/positive_instance.hpp"

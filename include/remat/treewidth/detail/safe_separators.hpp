@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/detail/stop_poll.hpp"
 #include "remat/treewidth/detail/subgraph.hpp"

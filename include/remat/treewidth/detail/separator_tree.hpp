@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/core/index_rows.hpp"
+#include "remat/core/id.hpp"
 #include "remat/treewidth/detail/subgraph.hpp"
 
 namespace remat::detail {

@@ -18,7 +18,6 @@
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/checkmate/detail/rerun_limits.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/detail/solve_part.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/schedule/check.hpp"

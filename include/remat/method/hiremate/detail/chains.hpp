@@ -17,7 +17,6 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/method/hiremate/detail/sub_graph_ways.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/figures.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat::detail {

@@ -36,7 +36,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace remat::detail {
 

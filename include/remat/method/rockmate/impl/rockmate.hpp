@@ -31,7 +31,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace remat {
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <limits>
 #include <string>
-#include <utility>
 
-#include "remat/chain/chain_problem.hpp"
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
-#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/accept.hpp"
 
 /// Rotor's dynamic program on a chain, in slots and in bytes.
 namespace remat::detail::on_chain {
@@ -57,10 +51,10 @@ class chain_search {
       case rotor_form::slots:
         by_slots();
         break;
-      case rotor_form::exact:
+      case rotor_form::bytes:
         if (by_bytes(options_.max_breakpoints) == verdict::too_large) explain_too_large();
         break;
-      case rotor_form::automatic:
+      case rotor_form::bytes_or_slots:
         if (by_bytes(std::min(few, options_.max_breakpoints)) != verdict::too_large) break;
         if (by_slots() == verdict::stopped || options_.max_breakpoints <= few) break;
         by_bytes(options_.max_breakpoints);

@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <utility>
-#include <vector>
-
 #include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
 
 /// Rotor's dynamic program on the chains that a graph is cut into.
 namespace remat::detail::on_graph {
@@ -40,24 +29,26 @@ class graph_search {
   stop_reason run() {
     const std::vector<forward_line> lines = find_lines();
     lines_ = lines.size();
+    stop_reason why = stop_reason::none;
+    const auto stops = [&](std::size_t line, counting how, std::uint32_t slots) {
+      why = try_line(lines, line, how, slots);
+      return why != stop_reason::none;
+    };
     std::size_t better = 0;
     for (std::size_t k = 0; k < lines.size(); ++k) {
       const double before = best_.time;
-      if (const stop_reason why = try_line(lines, k, counting::near, options_.slots); why != stop_reason::none)
-        return why;
+      if (stops(k, counting::near, options_.slots)) return why;
       if (best_.time < before) better = k;
     }
     const auto finer = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{options_.slots} * 2, 1U << 24));
-    if (const stop_reason why = try_line(lines, better, counting::near, finer); why != stop_reason::none) return why;
+    if (stops(better, counting::near, finer)) return why;
     for (std::size_t k = 0; k < lines.size(); ++k)
-      if (const stop_reason why = try_line(lines, k, counting::safe, k == better ? finer : options_.slots);
-          why != stop_reason::none)
-        return why;
+      if (stops(k, counting::safe, k == better ? finer : options_.slots)) return why;
     max_memory_ = std::numeric_limits<double>::infinity();
     for (std::size_t k = 0; k < lines.size() && !best_.plan; ++k)
       for (const counting how : {counting::near, counting::safe})
-        if (const stop_reason why = try_line(lines, k, how, options_.slots); why != stop_reason::none) return why;
-    return stop_reason::none;
+        if (stops(k, how, options_.slots)) return why;
+    return why;
   }
 
   /// The best schedules of the tables, at most `count` of each way of counting.
@@ -174,8 +165,9 @@ class graph_search {
     if (at != pool.end() && at->time == r.time && at->peak_bytes == r.peak_bytes) return false;
     const bool taken = at == pool.begin() && keep_if_better(best_, plan, r, rotor_solver::name);
     pool.insert(at, {r.time, r.peak_bytes, std::move(plan)});
-    const std::uint64_t most = how == counting::near ? options_.candidates : std::uint64_t{options_.candidates} * 3 / 8;
-    if (pool.size() > most) pool.pop_back();
+    const std::uint64_t max_kept =
+        how == counting::near ? options_.candidates : std::uint64_t{options_.candidates} * 3 / 8;
+    if (pool.size() > max_kept) pool.pop_back();
     return taken;
   }
 

@@ -3,16 +3,14 @@
 
 #include "remat/method/rotor.hpp"
 
-#include <cstddef>
-#include <limits>
+#include <cmath>
 #include <string>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
+#include "remat/method/rotor/impl/frontier.hpp"
 #include "remat/method/rotor/impl/on_chain.hpp"
 #include "remat/method/rotor/impl/on_graph.hpp"
-#include "remat/solver/chain_solution.hpp"
 
 namespace remat {
 
@@ -20,14 +18,14 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
   require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
-        constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), most_starts = 8;
+        constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), max_starts = 8;
         detail::on_graph::graph_search search(p, options, clock, best);
         detail::method_end end{search.run(), {}};
         search.record(best.statistics.own);
         if (options.improve) detail::record_own_method(best);
         const std::uint32_t rounds = detail::retain_rounds_of(options.retain_rounds, options.improve);
         if (rounds > 0) detail::retain_all(p, search.best_schedules(all), rounds, clock, best, name);
-        if (options.improve) end.starts = search.best_schedules(most_starts);
+        if (options.improve) end.starts = search.best_schedules(max_starts);
         return end;
       });
 }
@@ -46,6 +44,25 @@ REMAT_INLINE chain_solution rotor_solver::operator()(const chain_problem& p, con
     stopped = detail::on_chain::chain_search(p, options, clock, best).run();
   conclude(p, best, clock, stopped);
   return best;
+}
+
+REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const {
+  return exact_ ? table_->bytes->steps(at_[k]) : table_->slots->steps(static_cast<std::uint32_t>(at_[k]));
+}
+
+REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double max_time) {
+  require_valid_options(rotor_solver::name, options);
+  if (std::isnan(max_time)) throw bad_argument("max_time is not a number");
+  return detail::frontier::frontier_solve(c, options, max_time).run();
+}
+
+REMAT_INLINE std::int64_t least_budget(const chain& c) {
+  const detail::sized_chain timeless = detail::without_times(detail::size_chain(c, false));
+  const detail::excess_bound bound(timeless);
+  detail::breakpoint_table table(timeless, store_all_room(timeless), bound);
+  run_clock clock({});
+  table.fill(clock, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max());
+  return table.frontier().front().memory + c.input_bytes();
 }
 
 }  // namespace remat

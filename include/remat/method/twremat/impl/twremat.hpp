@@ -6,49 +6,34 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/twremat/detail/separator_recursion.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/retention.hpp"
 #include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/figures.hpp"
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/detail/separator_tree.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 namespace remat {
 
-namespace detail::treewidth {
+namespace detail::twremat_solve {
 
 // ---- tree decompositions -------------------------------------------------------------------------------------------
-
-inline void require_decomposition(const undirected_graph& g, const tree_decomposition& t) {
-  const decomposition_report report = check_decomposition(g, t);
-  if (!report.valid())
-    throw bad_argument("twremat: options.tree is no tree decomposition of the operation graph: " +
-                       report.violations[0]);
-}
 
 /// Where a tree decomposition comes from.
 enum class tree_kind : std::uint8_t {
@@ -88,13 +73,14 @@ inline tree_decomposition greedy_tree(const undirected_graph& g, elimination_rul
 inline tree_decomposition make_tree(const undirected_graph& g, tree_kind kind, std::uint64_t seed,
                                     const run_clock& clock) {
   const std::function<bool()> stop = [&] { return clock.should_stop(); };
+  const auto greedy = [&](elimination_rule rule) { return greedy_tree(g, rule, seed, {}, stop); };
   switch (kind) {
     case tree_kind::min_degree:
-      return greedy_tree(g, elimination_rule::min_degree, seed, {}, stop);
+      return greedy(elimination_rule::min_degree);
     case tree_kind::fill_and_degree:
-      return greedy_tree(g, elimination_rule::fill_and_degree, seed, {}, stop);
+      return greedy(elimination_rule::fill_and_degree);
     case tree_kind::sparsest:
-      return greedy_tree(g, elimination_rule::sparsest, seed, {}, stop);
+      return greedy(elimination_rule::sparsest);
     case tree_kind::maximum_cardinality:
       return decomposition_of(g, maximum_cardinality_order(g));
     case tree_kind::decompose: {
@@ -109,11 +95,10 @@ inline tree_decomposition make_tree(const undirected_graph& g, tree_kind kind, s
       dissection_options options;
       options.seed = seed;
       options.stop = &stop;
-      const std::vector<std::uint32_t> ranks = dissection_ranks(g, options);
-      return greedy_tree(g, elimination_rule::min_fill, seed, ranks, stop);
+      return greedy_tree(g, elimination_rule::min_fill, seed, dissection_ranks(g, options), stop);
     }
     default:
-      return greedy_tree(g, elimination_rule::min_fill, seed, {}, stop);
+      return greedy(elimination_rule::min_fill);
   }
 }
 
@@ -182,32 +167,15 @@ inline schedule retain_by(const problem& p, schedule plan, double exponent, std:
 /// of each separator tree.
 inline constexpr double exponents[] = {0.25, 0.5, 0.0, 1.0};
 
-// ---- repair, for `improve` -----------------------------------------------------------------------------------------
-
-inline constexpr std::size_t most_repairs = 400;
-inline constexpr std::size_t repairs_between_polls = 4;
-
-/// Drops idle tensors, at most `most_repairs` times, until the schedule fits. Polls after every few of them.
-inline bool repair(timeline& line, refine_moves& moves, double allowed, const run_clock& clock) {
-  moves.max_repairs = repairs_between_polls;
-  for (std::size_t done = 0; done < most_repairs; done += repairs_between_polls) {
-    const std::size_t nodes = line.node_limit();
-    if (moves.repair(allowed)) return true;
-    // No new compute: no tensor can be dropped.
-    if (line.time() > allowed || line.node_limit() == nodes || clock.should_stop()) return false;
-  }
-  return false;
-}
-
 // ---- the search over trees and budgets -----------------------------------------------------------------------------
 
 /// Shares of the budget for the recursions of one separator tree; two sets, by turns.
 inline constexpr double shares[2][4] = {{1.0, 0.7, 0.4, 0.0}, {0.85, 0.55, 0.25, 0.1}};
-inline constexpr std::uint32_t most_attempts = 100;            ///< by default
-inline constexpr std::uint64_t most_work = 1'000'000;          ///< by default, after one tree of each kind
-inline constexpr std::uint32_t most_in_need = 3 * tree_kinds;  ///< separator trees while there is no schedule
-inline constexpr std::uint32_t most_runs = 24;                 ///< of one recursion, with fewer tensors held each time
-/// A recursion that takes so many times the needed time is given up.
+inline constexpr std::uint32_t max_attempts = 100;                     ///< by default
+inline constexpr std::uint64_t max_work = 1'000'000;                   ///< by default, after one tree of each kind
+inline constexpr std::uint32_t max_attempts_in_need = 3 * tree_kinds;  ///< separator trees while there is no schedule
+inline constexpr std::uint32_t max_runs = 24;  ///< of one recursion, with fewer tensors held each time
+/// A recursion is given up at this multiple of the needed time; `_in_need`: while there is no schedule.
 inline constexpr double longest = 8;
 inline constexpr double longest_in_need = 64;
 
@@ -216,7 +184,10 @@ class tree_search {
  public:
   tree_search(const problem& p, const twremat_options& options, run_clock& clock, solution& best)
       : problem_(p), options_(options), clock_(clock), best_(best), graph_(operation_graph(p.graph())) {
-    if (options.tree) require_decomposition(graph_, *options.tree);
+    if (!options.tree) return;
+    if (const decomposition_report report = check_decomposition(graph_, *options.tree); !report.valid())
+      throw bad_argument("twremat: options.tree is no tree decomposition of the operation graph: " +
+                         report.violations[0]);
   }
 
   /// Runs the method.
@@ -229,15 +200,17 @@ class tree_search {
     record();
   }
 
-  /// The schedule of least peak over the budget, if no schedule is within it, with fewer tensors resident; it is within
-  /// the budget, or there is none. For `improve`.
+  /// For `improve`, if no schedule is within the budget: the schedule of least peak over it, with idle tensors dropped
+  /// until it fits. Nothing if there is no such schedule, or if it does not fit after `max_repairs` drops.
   std::vector<schedule> repaired() {
+    constexpr std::size_t max_repairs = 400;
     if (best_.plan || !nearest_) return {};
-    const check_report report = check(problem_, *nearest_);
     timeline line(problem_);
     line.load(*nearest_);
     refine_moves moves(line, options_.run.seed);
-    if (!repair(line, moves, report.time + problem_.graph().needed_time, clock_)) return {};
+    moves.max_repairs = max_repairs;
+    moves.must_stop = [this] { return clock_.should_stop(); };
+    if (!moves.repair(check(problem_, *nearest_).time + problem_.graph().needed_time)) return {};
     best_.statistics.own.set("repaired", true);
     return {schedule_computes(problem_, line.computes())};
   }
@@ -259,22 +232,22 @@ class tree_search {
     double time = std::numeric_limits<double>::infinity();
   };
 
-  /// True where attempt `i` is one too many.
+  /// True if the search ends before attempt `i`.
   [[nodiscard]] bool is_over(std::uint32_t i) const {
     if (clock_.should_stop()) return true;
     if ((options_.tree || options_.by_width) && i >= balances) return true;
-    if (!best_.plan) return i >= std::max(options_.attempts.value_or(0), most_in_need);
+    if (!best_.plan) return i >= std::max(options_.attempts.value_or(0), max_attempts_in_need);
     if (is_optimal(best_.time, best_.lower_bound)) return true;
     if (options_.attempts) return i >= *options_.attempts;
-    return i >= most_attempts || (i >= tree_kinds && clock_.work_done() >= most_work);
+    return i >= max_attempts || (i >= tree_kinds && clock_.work_done() >= max_work);
   }
 
   [[nodiscard]] std::uint64_t seed_of(std::uint32_t i) const { return options_.run.seed + i / tree_kinds; }
 
   /// Chooses the narrowest of the trees that the attempts would make.
   void choose_by_width() {
-    for (std::uint32_t i = 0; i < std::max(options_.attempts.value_or(0), tree_kinds) && !options_.tree && !clock_.should_stop();
-         ++i) {
+    for (std::uint32_t i = 0;
+         i < std::max(options_.attempts.value_or(0), tree_kinds) && !options_.tree && !clock_.should_stop(); ++i) {
       const auto kind = static_cast<tree_kind>(i % tree_kinds);
       tree_decomposition tree = make_tree(graph_, kind, seed_of(i), clock_);
       if (narrowest_ && tree.width() >= narrowest_->width()) continue;
@@ -355,13 +328,13 @@ class tree_search {
   /// tensors are held in each run.
   std::optional<schedule> recurse(separator_recursion& recursion, double share, std::uint32_t turn, trial& now) {
     const bool in_need = !best_.plan && !trials_.empty();
-    const double most_time = (in_need ? longest_in_need : longest) * problem_.graph().needed_time;
+    const double max_time = (in_need ? longest_in_need : longest) * problem_.graph().needed_time;
     const double budget = problem_.has_budget() ? share * static_cast<double>(problem_.budget()) : 0x1.0p62;
     const hold_rule rule = turn % 2 == 0 ? hold_rule::largest : hold_rule::cheapest;
     recursion.hold_all();
-    for (std::uint32_t i = 0; i < most_runs; ++i) {
+    for (std::uint32_t i = 0; i < max_runs; ++i) {
       ++now.recursions;
-      if (!recursion.run(static_cast<std::int64_t>(budget), most_time, clock_)) return std::nullopt;
+      if (!recursion.run(static_cast<std::int64_t>(budget), max_time, clock_)) return std::nullopt;
       schedule plan = schedule_computes(problem_, recursion.computes());
       const check_report report = check(problem_, plan);
       if (report.what != violation::over_budget) return plan;
@@ -369,7 +342,7 @@ class tree_search {
         nearest_ = plan;
         nearest_peak_ = report.peak_bytes;
       }
-      if (!options_.hold_less || !recursion.hold_less(plan, problem_.budget(), rule)) return std::nullopt;
+      if (!options_.hold_less || !recursion.hold_less(plan, report, problem_.budget(), rule)) return std::nullopt;
     }
     return std::nullopt;
   }
@@ -443,7 +416,7 @@ class tree_search {
   std::int64_t nearest_peak_ = 0;
 };
 
-}  // namespace detail::treewidth
+}  // namespace detail::twremat_solve
 
 REMAT_INLINE undirected_graph operation_graph(const flat_graph& graph, operation_edges which) {
   const std::uint32_t n = graph.num_operations;
@@ -481,7 +454,7 @@ REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat
   require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, false, [&](run_clock& clock, solution& best) -> detail::method_end {
-        detail::treewidth::tree_search search(p, options, clock, best);
+        detail::twremat_solve::tree_search search(p, options, clock, best);
         if (prove(p, best, clock.limits())) return {};
         search.run();
         return {clock.poll(), options.improve ? search.repaired() : std::vector<schedule>{}};

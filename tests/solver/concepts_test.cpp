@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/solver/chain_solution.hpp"
+#include "remat/solver/concepts.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,6 @@
 #include "remat/method/revolve.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/concepts.hpp"
 
 namespace {
 
@@ -101,33 +100,6 @@ TEST_CASE("one law suite for the solvers of graphs and of chains") {
       check_laws(remat::rotor, g);
     }
   }
-}
-
-TEST_CASE("accept: faster, of equal time lower; within the budget; legal") {
-  const chain_problem p(remat::chain("two", 1, {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 0}}));
-  chain_solution best;
-  const std::vector<remat::chain_step> all = remat::store_all_steps(p.stages());
-  CHECK(remat::accept(p, best, all));
-  CHECK(best.time == 4);
-  CHECK(best.statistics.recomputes == 0);
-  CHECK_FALSE(remat::accept(p, best, all));
-  chain_solution tight;
-  CHECK_FALSE(remat::accept(p.with_budget(best.peak_bytes - 1), tight, all));
-  CHECK_FALSE(tight.has_schedule());
-  CHECK_THROWS_AS(remat::accept(p, best, {{remat::chain_action::backward, 1}}), remat::internal_error);
-}
-
-TEST_CASE("prove: the working set of a stage, and each stage once") {
-  const chain_problem p(remat::chain("two", 1, {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 0}}));
-  chain_solution s;
-  CHECK_FALSE(remat::prove(p, s));
-  CHECK(s.lower_bound == 4);
-  const std::int64_t least = remat::largest_working_set(p);
-  chain_solution none;
-  CHECK(remat::prove(p.with_budget(least - 1), none));
-  CHECK(none.status == solve_status::infeasible);
-  CHECK(none.lower_bound == std::numeric_limits<double>::infinity());
-  CHECK(none.message.find(std::to_string(least) + " bytes") != std::string::npos);
 }
 
 TEST_CASE("options out of range throw") {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/solver/figures.hpp"
+#include "remat/solver/solution.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "remat/core/detail/linkage.hpp"
 

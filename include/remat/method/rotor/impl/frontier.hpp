@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/method/rotor_frontier.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <memory>
 #include <optional>
-#include <utility>
 
-#include "remat/chain/chain_problem.hpp"
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
-#include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
+#include "remat/method/rotor.hpp"
 
-namespace remat {
-
-namespace detail::frontiers {
+/// Rotor's dynamic program on a chain, for every budget at once.
+namespace remat::detail::frontier {
 
 /// One of two tables, and what it refers to.
 struct solved_table {
@@ -38,17 +26,17 @@ struct solved_table {
 /// One call of `rotor_frontier`: the table without slots, then, if that is not wanted or gets too large, with slots.
 class frontier_solve {
  public:
-  frontier_solve(const chain& c, const rotor_options& options, double most_time)
+  frontier_solve(const chain& c, const rotor_options& options, double max_time)
       : chain_(c),
         options_(options),
         clock_(options.run, rotor_solver::name),
-        most_time_(most_time),
-        most_excess_(std::min(std::numeric_limits<double>::max(), std::max(0.0, most_time - c.least_time()))) {}
+        max_time_(max_time),
+        max_excess_(std::min(std::numeric_limits<double>::max(), std::max(0.0, max_time - c.least_time()))) {}
   frontier_solve(const frontier_solve&) = delete;  // the callback refers to it
   frontier_solve& operator=(const frontier_solve&) = delete;
 
   chain_frontier run() {
-    if (most_time_ < chain_.least_time() * (1 - 1e-9)) {
+    if (max_time_ < chain_.least_time() * (1 - 1e-9)) {
       out_.status_ = solve_status::infeasible;
       return std::move(out_);
     }
@@ -62,8 +50,8 @@ class frontier_solve {
   /// Fills the table without slots. True: that is the answer, or no other table is to be tried.
   bool solve_in_bytes(sized_chain sizes, std::int64_t room) {
     constexpr std::uint64_t few = 20'000'000;
-    const bool is_only = options_.form == rotor_form::exact;
-    const auto solved = std::make_shared<solved_table>(std::move(sizes), most_excess_);
+    const bool is_only = options_.form == rotor_form::bytes;
+    const auto solved = std::make_shared<solved_table>(std::move(sizes), max_excess_);
     breakpoint_table& table = solved->bytes.emplace(solved->sizes, room, solved->bound);
     const fill_outcome end = table.fill(clock_, options_.table_bytes,
                                         is_only ? options_.max_breakpoints : std::min(few, options_.max_breakpoints));
@@ -84,7 +72,7 @@ class frontier_solve {
     // Each stage may take up to one slot more, since sizes are rounded up.
     const auto slots = options_.slots + static_cast<std::uint32_t>(chain_.length()) + 2;
     const auto solved =
-        std::make_shared<solved_table>(size_chain(chain_, false, {unit, slots, slot_rounding::up}), most_excess_);
+        std::make_shared<solved_table>(size_chain(chain_, false, {unit, slots, slot_rounding::up}), max_excess_);
     slot_table& table = solved->slots.emplace(solved->sizes, slots, solved->bound);
     if (!record(table.fill(clock_, options_.table_bytes), table.rows())) return;
     const chain_problem p(chain_);
@@ -102,7 +90,7 @@ class frontier_solve {
     out_.status_ = solve_status::feasible;
   }
 
-  /// Counts the work of a fill, and sets the status if it did not end with a table. Returns whether it did.
+  /// Counts the work of a fill, and sets the status if it did not end with a table. Returns true if it did.
   bool record(fill_outcome end, std::uint64_t rows) {
     clock_.work(rows * work_of::table_row);
     if (end == fill_outcome::too_large) out_.status_ = solve_status::error;
@@ -114,30 +102,9 @@ class frontier_solve {
   const chain& chain_;
   const rotor_options& options_;
   run_clock clock_;
-  double most_time_;
-  double most_excess_;  ///< beyond the least time of the chain
+  double max_time_;
+  double max_excess_;  ///< beyond the least time of the chain
   chain_frontier out_;
 };
 
-}  // namespace detail::frontiers
-
-REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const {
-  return exact_ ? table_->bytes->steps(at_[k]) : table_->slots->steps(static_cast<std::uint32_t>(at_[k]));
-}
-
-REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double most_time) {
-  require_valid_options(rotor_solver::name, options);
-  if (std::isnan(most_time)) throw bad_argument("most_time is not a number");
-  return detail::frontiers::frontier_solve(c, options, most_time).run();
-}
-
-REMAT_INLINE std::int64_t least_budget(const chain& c) {
-  const detail::sized_chain timeless = detail::without_times(detail::size_chain(c, false));
-  const detail::excess_bound bound(timeless);
-  detail::breakpoint_table table(timeless, store_all_room(timeless), bound);
-  run_clock clock({});
-  table.fill(clock, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max());
-  return table.frontier().front().memory + c.input_bytes();
-}
-
-}  // namespace remat
+}  // namespace remat::detail::frontier

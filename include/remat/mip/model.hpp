@@ -53,22 +53,22 @@ class mip_model {
   /// Changes the bounds of a column. Throws as `add_column`.
   void set_bounds(std::uint32_t column, double lower, double upper);
   /// Makes a column integer or continuous. Throws `std::out_of_range` for a column that does not exist.
-  void set_integer(std::uint32_t column, bool integer) { integer_.at(column) = integer; }
+  void set_integer(std::uint32_t column, bool integer) { columns_.at(column).integer = integer; }
 
   /// The number of columns.
-  [[nodiscard]] std::size_t num_columns() const noexcept { return cost_.size(); }
+  [[nodiscard]] std::size_t num_columns() const noexcept { return columns_.size(); }
   /// The number of rows.
   [[nodiscard]] std::size_t num_rows() const noexcept { return row_lower_.size(); }
   /// The number of coefficients that are not 0, of all rows.
   [[nodiscard]] std::size_t num_terms() const noexcept { return terms_.size(); }
   /// The column's factor in the objective. Precondition, here and below: the column or row exists.
-  [[nodiscard]] double cost(std::size_t column) const noexcept { return cost_[column]; }
+  [[nodiscard]] double cost(std::size_t column) const noexcept { return columns_[column].cost; }
   /// The column's least value; −`infinite` if it has none.
-  [[nodiscard]] double lower(std::size_t column) const noexcept { return lower_[column]; }
+  [[nodiscard]] double lower(std::size_t column) const noexcept { return columns_[column].lower; }
   /// The column's largest value; `infinite` if it has none.
-  [[nodiscard]] double upper(std::size_t column) const noexcept { return upper_[column]; }
+  [[nodiscard]] double upper(std::size_t column) const noexcept { return columns_[column].upper; }
   /// True when the column takes whole values only.
-  [[nodiscard]] bool is_integer(std::size_t column) const noexcept { return integer_[column] != 0; }
+  [[nodiscard]] bool is_integer(std::size_t column) const noexcept { return columns_[column].integer; }
   /// The row's lower bound; −`infinite` if it has none.
   [[nodiscard]] double row_lower(std::size_t row) const noexcept { return row_lower_[row]; }
   /// The row's upper bound; `infinite` if it has none.
@@ -89,8 +89,12 @@ class mip_model {
  private:
   static void check_bounds(const char* what, std::size_t i, double lower, double upper);
 
-  std::vector<double> cost_, lower_, upper_;
-  std::vector<std::uint8_t> integer_;
+  struct column_data {
+    double cost, lower, upper;
+    bool integer;
+  };
+
+  std::vector<column_data> columns_;
   std::vector<std::size_t> row_begin_{0};
   std::vector<mip_term> terms_;
   std::vector<double> row_lower_, row_upper_;

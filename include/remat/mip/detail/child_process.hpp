@@ -208,7 +208,7 @@ class child_process {
   }
 
   /// True when `read` ended at its own limit, so that more bytes may be waiting.
-  [[nodiscard]] static bool is_large(const std::vector<char>& bytes) noexcept { return bytes.size() >= most_bytes; }
+  [[nodiscard]] static bool is_large(const std::vector<char>& bytes) noexcept { return bytes.size() >= max_bytes; }
 
   /// True when the child has exited, or has been reaped by another part of the program.
   [[nodiscard]] bool has_exited() {
@@ -249,7 +249,7 @@ class child_process {
   }
 
  private:
-  static constexpr std::size_t most_bytes = std::size_t{1} << 22;
+  static constexpr std::size_t max_bytes = std::size_t{1} << 22;
   int id_ = -1;  // of the process
   bool leads_group_ = false;
   int pipe_ = -1;

@@ -15,21 +15,18 @@
 namespace remat {
 
 REMAT_INLINE std::uint32_t mip_model::add_column(double cost, double lower, double upper) {
-  const std::size_t j = cost_.size();
+  const std::size_t j = num_columns();
   if (!std::isfinite(cost))
     throw bad_argument("column " + std::to_string(j) + ": the cost is not finite; it must be a number");
   check_bounds("column ", j, lower, upper);
   if (j >= none) throw bad_argument("more than 2^32 - 1 columns");
-  cost_.push_back(cost);
-  lower_.push_back(lower);
-  upper_.push_back(upper);
-  integer_.push_back(0);
+  columns_.push_back({cost, lower, upper, false});
   return static_cast<std::uint32_t>(j);
 }
 
 REMAT_INLINE std::uint32_t mip_model::add_integer(double cost, double lower, double upper) {
   const std::uint32_t j = add_column(cost, lower, upper);
-  integer_[j] = 1;
+  columns_[j].integer = true;
   return j;
 }
 
@@ -64,13 +61,13 @@ REMAT_INLINE void mip_model::set_bounds(std::uint32_t column, double lower, doub
     throw bad_argument("column " + std::to_string(column) + " does not exist; there are " +
                        std::to_string(num_columns()));
   check_bounds("column ", column, lower, upper);
-  lower_[column] = lower;
-  upper_[column] = upper;
+  columns_[column].lower = lower;
+  columns_[column].upper = upper;
 }
 
 REMAT_INLINE double mip_model::objective(std::span<const double> values) const noexcept {
   double sum = offset;
-  for (std::size_t j = 0; j < cost_.size(); ++j) sum += cost_[j] * values[j];
+  for (std::size_t j = 0; j < columns_.size(); ++j) sum += columns_[j].cost * values[j];
   return sum;
 }
 
@@ -79,8 +76,9 @@ REMAT_INLINE double mip_model::violation(std::span<const double> values) const n
   double largest = 0;
   for (std::size_t j = 0; j < values.size(); ++j) {
     if (!std::isfinite(values[j])) return infinite;
-    largest = std::max({largest, lower_[j] - values[j], values[j] - upper_[j]});
-    if (integer_[j]) largest = std::max(largest, std::abs(values[j] - std::round(values[j])));
+    const column_data& c = columns_[j];
+    largest = std::max({largest, c.lower - values[j], values[j] - c.upper});
+    if (c.integer) largest = std::max(largest, std::abs(values[j] - std::round(values[j])));
   }
   for (std::size_t i = 0; i < num_rows(); ++i) {
     double sum = 0, scale = 1;

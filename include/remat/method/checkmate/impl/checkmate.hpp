@@ -339,8 +339,8 @@ class search {
   // ---- Programs with fewer decisions
 
   /// Solves a program for a better schedule, whose part is `part_name`, within a share of what is left of `part`.
-  mip_result improve_by(const checkmate_model& program, run_clock& part, double share, std::uint64_t max_nodes,
-                        std::string_view part_name, std::string_view stage) {
+  mip_result solve_for_schedule(const checkmate_model& program, run_clock& part, double share, std::uint64_t max_nodes,
+                                std::string_view part_name, std::string_view stage) {
     mip_options solving;
     if (best_.plan)
       if (auto values = program.encode(*best_.plan)) solving.start = std::move(*values);
@@ -383,7 +383,7 @@ class search {
       programs.push_back(std::move(f));
       return false;
     }
-    const mip_result r = improve_by(program, part, share_of_one, options_.window_nodes, "near", "near");
+    const mip_result r = solve_for_schedule(program, part, share_of_one, options_.window_nodes, "near", "near");
     f.set("decisions", program.decisions());
     f.set("columns", program.model().num_columns());
     f.set("rows", program.model().num_rows());
@@ -426,7 +426,7 @@ class search {
     }
     if (program.decisions() == 0) return false;
     const double before = best_.time;
-    const mip_result r = improve_by(program, part, share_of_one, options_.window_nodes, "window", "window");
+    const mip_result r = solve_for_schedule(program, part, share_of_one, options_.window_nodes, "window", "window");
     window_improvements_ += best_.time < before;
     note("window_programs", ++windows_);
     note("window_improvements", window_improvements_);
@@ -451,7 +451,7 @@ class search {
     const bool is_limited = clock_.control().work_limit != run_control::no_work_limit ||
                             clock_.control().time_limit != std::chrono::nanoseconds::max();
     const std::uint64_t max_nodes = is_limited ? mip_options::no_node_limit : options_.default_nodes;
-    const mip_result r = improve_by(program, part, 1, max_nodes, "program", "integer program");
+    const mip_result r = solve_for_schedule(program, part, 1, max_nodes, "program", "integer program");
     note("program_phases", program.phases());
     note("program_decisions", program.decisions());
     note("program_columns", program.model().num_columns());

@@ -32,6 +32,7 @@
 #include "remat/render/trace_json.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
+#include "remat/solver/accept.hpp"
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"

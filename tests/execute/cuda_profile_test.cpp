@@ -37,11 +37,11 @@ using bytes_vector = std::vector<std::byte>;
 std::size_t calls(const char* name) { return fake::the().calls[name]; }
 
 /// A forward chain of four operations and a backward one, which reads what the forward one makes.
-struct chain {
+struct short_chain {
   training_graph graph;
   tensor_id x, loss;
 
-  chain() {
+  short_chain() {
     x = graph.add_tensor({.name = "x", .bytes = 64, .kind = tensor_kind::input});
     std::vector<tensor_id> forward{x};
     for (int i = 0; i < 4; ++i) {
@@ -92,7 +92,7 @@ const std::vector<double> durations{2, 3, 4, 5, 50, 60, 70, 80};
 }  // namespace
 
 TEST_CASE("the median of replays is the time of each operation, whatever single runs took") {
-  const chain x;
+  const short_chain x;
   fake::reset();
   const fake::resident input(bytes_vector(64, std::byte{1}));
   std::vector<int> runs(8, 0);
@@ -114,7 +114,7 @@ TEST_CASE("the median of replays is the time of each operation, whatever single 
 }
 
 TEST_CASE("short operations are measured by launches in a row; the executor is then as before") {
-  const chain x;
+  const short_chain x;
   fake::reset();
   const fake::resident input(bytes_vector(64, std::byte{1}));
   std::vector<int> runs(8, 0);
@@ -136,7 +136,7 @@ TEST_CASE("short operations are measured by launches in a row; the executor is t
 }
 
 TEST_CASE("repetitions divide the time, and are refused where they cannot be") {
-  const chain x;
+  const short_chain x;
   fake::reset();
   const fake::resident input(bytes_vector(64, std::byte{1}));
   cuda_executor run(x.launches(), clock_kernels{durations}, {.timing = true});
@@ -157,7 +157,7 @@ TEST_CASE("repetitions divide the time, and are refused where they cannot be") {
 }
 
 TEST_CASE("measuring that cannot be, is cancelled or out of time") {
-  const chain x;
+  const short_chain x;
   fake::reset();
   const fake::resident input(bytes_vector(64, std::byte{1}));
   cuda_executor plain(x.launches(), clock_kernels{durations});
@@ -182,7 +182,7 @@ TEST_CASE("measuring that cannot be, is cancelled or out of time") {
 TEST_CASE("a step is measured, planned within a budget and ready to run") {
   for (const int arena : {0, 1, 2}) {
     CAPTURE(arena);
-    const chain x;
+    const short_chain x;
     fake::reset();
     const fake::resident input(bytes_vector(64, std::byte{1}));
     const std::vector<tensor_binding> bindings{{x.x, input.bytes()}};

@@ -25,7 +25,7 @@ class group_level {
   group_level(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs& runs,
               std::int64_t peak_bytes, std::int64_t save_bytes)
       : runs_(runs),
-        builder_(g, children, runs, peak_bytes, save_bytes),
+        builder_(g, children, &runs, peak_bytes, save_bytes),
         flat_(runs.problem_within(peak_bytes, save_bytes)) {
     const std::vector<std::uint32_t>& operations = runs.part().operations;
     for (std::uint32_t i = 0; i < operations.size(); ++i)

@@ -27,22 +27,19 @@ struct level_child {
 /// Builds the `level_problem` of one level, and translates its schedules back: the forwards of the children in turn,
 /// for a group then *take* and *turn* (as in `sub_graph_runs`), then the backwards of the children in opposite turn.
 ///
-/// The forward of a child runs either for its outputs alone or with one of its options; the backward runs with an
-/// option. The tensors that an option keeps are one tensor of the level, its phantom. Options that keep the same
+/// The forward of a child runs either for its outputs alone or in one of its ways; the backward runs in a way. The
+/// tensors that a way keeps are one tensor of the level, its phantom. Ways that keep the same
 /// tensors after the same forward share their phantom. \cite gusak2025hiremate
 class level_builder {
  public:
-  static constexpr std::uint32_t none = level_problem::none;  ///< stands for "no child", "no option" and "no tensor"
+  static constexpr std::uint32_t none = level_problem::none;  ///< stands for "no child", "no way" and "no tensor"
 
-  /// The whole graph. Keeps references to the graph and the children.
-  level_builder(const flat_graph& s, std::span<const level_child> children) : graph_(s), children_(children) {
-    build(nullptr, 0, 0);
-  }
-  /// A group, within budgets in bytes. `whole` is the part to which the children belong.
-  level_builder(const flat_graph& s, std::span<const level_child> children, const sub_graph_runs& whole,
-                std::int64_t peak_bytes, std::int64_t save_bytes)
-      : graph_(s), children_(children) {
-    build(&whole, peak_bytes, save_bytes);
+  /// The whole graph, or the sub-graph `whole`, to which the children belong, within budgets in bytes. Keeps references
+  /// to the graph and the children.
+  level_builder(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs* whole = nullptr,
+                std::int64_t peak_bytes = 0, std::int64_t save_bytes = 0)
+      : graph_(g), children_(children) {
+    build(whole, peak_bytes, save_bytes);
   }
 
   /// The level, with the runs of all children.
@@ -59,7 +56,7 @@ class level_builder {
       if (m.child == none) continue;
       for (const std::uint32_t i : operations_of(k.run, k.variant)) {
         const std::uint32_t o = children_[m.child].part.operations[i];
-        if (graph_.has_effect(o) && ran[o]) continue;  // once is right
+        if (graph_.has_effect(o) && ran[o]) continue;
         ran[o] = 1;
         out.push_back(o);
       }
@@ -67,38 +64,38 @@ class level_builder {
     return out;
   }
 
-  /// The level with one option chosen for each child, as an ordinary problem for any solver: its operations are the
+  /// The level with one way chosen for each child, as an ordinary problem for any solver: its operations are the
   /// runs of the level. `choices_of` translates a schedule. A forward that runs again while its outputs are resident
   /// needs more memory than one that has yet to make them. `careful` always counts this memory, so an expanded schedule
-  /// never needs more than the schedule says; otherwise it is never counted. Backwards may run again where their
+  /// never needs more than the schedule says; otherwise it is never counted. Backwards may run again if their
   /// operations allow it, although they do not in the level.
-  [[nodiscard]] problem with_ways(std::span<const std::uint32_t> option, std::int64_t budget,
+  [[nodiscard]] problem with_ways(std::span<const std::uint32_t> chosen, std::int64_t budget,
                                   bool careful = true) const {
     flat_graph g;
     g.num_operations = static_cast<std::uint32_t>(level_.runs.size());
     g.bytes = level_.bytes;
-    // An operation with an effect (no outputs, or a part of a sum) runs in the first run of its kind, which must not be
+    // An operation with an effect (no outputs, or adds to a sum) runs in the first run of its kind, which must not be
     // left out: it makes a token, which all later runs read.
     std::vector<std::uint32_t> tokens;
     // A tensor that no chosen variant writes is left out of the final outputs.
     std::vector<std::uint8_t> made(level_.bytes.size(), 0);
     for (std::uint32_t r = 0; r < level_.runs.size(); ++r) {
-      const std::uint32_t chosen = variant_for(r, option);
-      const level_problem::variant& v = level_.runs[r].variants[chosen];
+      const std::uint32_t o = variant_for(r, chosen);
+      const level_problem::variant& v = level_.runs[r].variants[o];
       g.inputs.values.insert(g.inputs.values.end(), tokens.begin(), tokens.end());
       g.inputs.values.insert(g.inputs.values.end(), v.reads.begin(), v.reads.end());
       g.inputs.end_row();
       g.outputs.values.insert(g.outputs.values.end(), v.writes.begin(), v.writes.end());
       for (const std::uint32_t t : v.writes) made[t] = 1;
-      if (has_effect(r, chosen)) {
+      if (has_effect(r, o)) {
         tokens.push_back(static_cast<std::uint32_t>(g.bytes.size()));
         g.bytes.push_back(0);
         g.outputs.values.push_back(tokens.back());
       }
       g.outputs.end_row();
       g.time.push_back(v.time);
-      g.workspace.push_back(workspace_of(r, option, careful));
-      g.once.push_back(may_run_again(r, chosen) ? std::uint8_t{0} : flat_graph::once_as_marked);
+      g.workspace.push_back(workspace_of(r, chosen, careful));
+      g.once.push_back(may_run_again(r, o) ? std::uint8_t{0} : flat_graph::once_as_marked);
     }
     g.num_tensors = static_cast<std::uint32_t>(g.bytes.size());
     g.always_resident.assign(g.num_tensors, 0);
@@ -112,7 +109,7 @@ class level_builder {
   /// keeps tensors. Runs that the schedule leaves out, because no operation reads their tensors, take place in the
   /// listed order.
   [[nodiscard]] std::vector<level_problem::choice> choices_of(const schedule& plan,
-                                                              std::span<const std::uint32_t> option) const {
+                                                              std::span<const std::uint32_t> chosen) const {
     std::vector<level_problem::choice> out;
     std::vector<std::uint8_t> comes(level_.runs.size(), 0);
     for (const step& k : plan.steps)
@@ -121,14 +118,14 @@ class level_builder {
     const auto up_to = [&](std::uint32_t r) {
       for (; next < r; ++next)
         // A backward that makes outputs again would change who makes what others read.
-        if (!meaning_[next].backward || !comes[next]) out.push_back({next, variant_for(next, option)});
+        if (!meaning_[next].backward || !comes[next]) out.push_back({next, variant_for(next, chosen)});
     };
     for (const step& k : plan.steps)
       if (k.is_compute()) {
         const auto r = static_cast<std::uint32_t>(index(k.operation()));
         up_to(r);
         next = std::max(next, r + 1);
-        out.push_back({r, variant_for(r, option)});
+        out.push_back({r, variant_for(r, chosen)});
       }
     up_to(static_cast<std::uint32_t>(level_.runs.size()));
     std::vector<std::uint8_t> wanted(children_.size(), 0);
@@ -138,7 +135,7 @@ class level_builder {
       if (m.backward) {
         wanted[m.child] = 1;
       } else {
-        // Operations without outputs that an option leaves to its backward may make it slower.
+        // Operations without outputs that a way leaves to its backward may make it slower.
         const std::vector<level_problem::variant>& ways = level_.runs[out[i].run].variants;
         if (!wanted[m.child] && ways[0].time <= ways[out[i].variant].time) out[i].variant = 0;
         wanted[m.child] = 0;
@@ -154,7 +151,7 @@ class level_builder {
   };
 
   // A sum to which a child adds and which it then reads is complete with that child: for the level, the child reads it
-  // and the others make it. Where these are outside of the group, the sum is no tensor of the level.
+  // and the others make it. If these are outside of the group, the sum is no tensor of the level.
   [[nodiscard]] static bool makes_forward(const sub_graph_runs& child, std::uint32_t t) {
     return child.is_output(t) && !child.is_forward_sum(t);
   }
@@ -180,9 +177,9 @@ class level_builder {
   /// The operations of a variant of a run.
   [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
     const meaning& m = meaning_[run];
-    const std::uint32_t option = m.backward ? variant : forward_option_[run][variant];
-    if (option == none) return fast_[m.child].forward;
-    const sub_graph_way& way = children_[m.child].ways[option];
+    const std::uint32_t i = m.backward ? variant : forward_way_[run][variant];
+    if (i == none) return fast_[m.child].forward;
+    const sub_graph_way& way = children_[m.child].ways[i];
     return m.backward ? way.backward : way.forward;
   }
 
@@ -193,7 +190,7 @@ class level_builder {
     const std::vector<std::uint32_t>& operations = operations_of(run, variant);
     return std::any_of(operations.begin(), operations.end(), [&](std::uint32_t o) { return effect_[m.child][o] != 0; });
   }
-  /// In `with_ways`: also backwards, where all their operations may.
+  /// In `with_ways`: also backwards, if all their operations may.
   [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const {
     if (!backward_again_[run]) return level_.runs[run].again;
     const sub_graph& part = children_[meaning_[run].child].part;
@@ -202,9 +199,9 @@ class level_builder {
                        [&](std::uint32_t o) { return part.operation[o].once == 0; });
   }
   /// Bytes that a run needs beside what it writes, in `with_ways`.
-  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> option,
+  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> chosen,
                                           bool careful) const {
-    const std::uint32_t variant = variant_for(run, option);
+    const std::uint32_t variant = variant_for(run, chosen);
     const level_problem::variant& v = level_.runs[run].variants[variant];
     std::int64_t written = 0, peak = v.peak_bytes;
     for (const std::uint32_t t : v.writes) written += level_.bytes[t];
@@ -212,18 +209,18 @@ class level_builder {
     std::int64_t workspace = std::max<std::int64_t>(0, peak - written);
     const meaning& m = meaning_[run];
     if (!careful || m.child == none) return workspace;
-    const sub_graph_way& way = children_[m.child].ways[option[m.child]];
+    const sub_graph_way& way = children_[m.child].ways[chosen[m.child]];
     if (m.backward) return std::max(workspace, way.backward_peak_again_bytes);
     // The forward may be made to run for others alone (`choices_of`), which keeps no phantom.
     std::int64_t again = fast_[m.child].forward_peak_again_bytes;
-    if (forward_option_[run][variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
+    if (forward_way_[run][variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
     return std::max(workspace, again);
   }
 
-  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const {
+  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> chosen) const {
     const meaning& m = meaning_[r];
     if (m.child == none) return 0;
-    return m.backward ? option[m.child] : forward_variant_[m.child][option[m.child]];
+    return m.backward ? chosen[m.child] : forward_variant_[m.child][chosen[m.child]];
   }
 
   [[nodiscard]] std::vector<std::uint32_t> in_level(const level_child& c,
@@ -254,7 +251,7 @@ class level_builder {
     return v;
   }
 
-  /// `whole`: the part of a group, null for the whole graph.
+  /// `whole`: the sub-graph of a group, null for the whole graph.
   void build(const sub_graph_runs* whole, std::int64_t peak, std::int64_t save) {
     const auto count = static_cast<std::uint32_t>(children_.size());
     std::vector<sub_graph_runs> runs;
@@ -298,7 +295,7 @@ class level_builder {
     std::vector<std::uint32_t> meant{none};
     std::vector<std::uint32_t> listed(run.num_forward());
     for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
-    // What a forward makes once, it makes at once.
+    // A forward that runs once makes everything then.
     fast_[c] = run.forward_once() ? run.keep_everything() : run.keep_nothing(listed);
     forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
                                        in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
@@ -320,7 +317,7 @@ class level_builder {
       level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
                                          in_level(child, way.forward_reads), in_level(child, outputs));
       phantom_[c].push_back(none);
-      // Where the forward runs once, what it does not do its backward does, so that needs this variant.
+      // If the forward runs once, its backward does what the forward leaves out, and so needs this variant.
       if (!way.kept.empty() || has_backward(c)) {
         phantom_[c].back() = static_cast<std::uint32_t>(level_.bytes.size());
         level_.bytes.push_back(way.saved_bytes);
@@ -337,7 +334,7 @@ class level_builder {
       forward_variant_[c][0] = 0;
     }
     level_.runs.push_back(std::move(forward));
-    forward_option_.push_back(std::move(meant));
+    forward_way_.push_back(std::move(meant));
     meaning_.push_back({c, false});
     backward_again_.push_back(0);
   }
@@ -364,7 +361,7 @@ class level_builder {
       level_problem::run r;
       r.variants.push_back(std::move(*v));
       level_.runs.push_back(std::move(r));
-      forward_option_.push_back({none});
+      forward_way_.push_back({none});
       meaning_.push_back({});
       backward_again_.push_back(0);
     }
@@ -391,17 +388,15 @@ class level_builder {
       backward.variants.push_back(std::move(v));
     }
     level_.runs.push_back(std::move(backward));
-    forward_option_.push_back({});
+    forward_way_.push_back({});
     meaning_.push_back({c, true});
     backward_again_.push_back(!run.backward_once());
   }
 
-  std::uint32_t number(std::uint32_t t) {
-    if (local_[t] == none) {
-      local_[t] = static_cast<std::uint32_t>(level_.bytes.size());
-      level_.bytes.push_back(graph_.bytes[t]);
-    }
-    return local_[t];
+  void number(std::uint32_t t) {
+    if (local_[t] != none) return;
+    local_[t] = static_cast<std::uint32_t>(level_.bytes.size());
+    level_.bytes.push_back(graph_.bytes[t]);
   }
 
   const flat_graph& graph_;
@@ -412,12 +407,12 @@ class level_builder {
   std::vector<meaning> meaning_;                     // of a run
   std::vector<std::vector<std::uint8_t>> effect_;    // of a child's operation: it does more than make what others want
   std::vector<std::uint8_t> backward_again_;         // of a run: a backward that may run twice, though not in the level
-  std::vector<std::vector<std::uint32_t>> phantom_;  // of a child: option → its phantom, or none
-  std::vector<std::vector<std::uint32_t>> forward_option_;   // of a forward run: what its variants mean; none: fast
-  std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
+  std::vector<std::vector<std::uint32_t>> phantom_;  // of a child: way → its phantom, or none
+  std::vector<std::vector<std::uint32_t>> forward_way_;      // of a forward run: what its variants mean; none: fast
+  std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: way → variant of its forward
 };
 
-/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the option that keeps
+/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the way that keeps
 /// everything. O(reads and writes of the group's operations) time beside that of `extract`.
 [[nodiscard]] inline std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
                                                           sub_graph_extractor& extract) {

@@ -20,9 +20,9 @@ void sort_unique(std::vector<T>& list) {
 ///
 /// Every run takes place once, in the order of `runs`; a run marked with `again` may take place any number of times
 /// after that. A run takes place in one of its variants, and the tensors that the variant reads must be resident before
-/// it begins. A schedule is a sequence of choices. The *phantom* of an option is one tensor that stands for everything
-/// the option keeps between forward and backward: that variant of the forward writes it, and that variant of the
-/// backward reads it.
+/// it begins. A schedule is a sequence of choices. The *phantom* of a way to run a sub-graph is one tensor that stands
+/// for everything the way keeps between forward and backward: that variant of the forward writes it, and that variant
+/// of the backward reads it.
 ///
 /// A tensor that several runs write (an accumulated gradient) is complete when all of them have run once. It takes its
 /// bytes from the first of these runs on, and cannot be dropped before its last read: none of these runs is marked
@@ -45,7 +45,7 @@ struct level_problem {
   struct variant {
     double time = 0;  ///< the run's time in this variant, in the cost model's unit
     /// The most bytes that the run needs beyond those resident before it begins. Tensors that it writes are counted
-    /// also where they are resident already. May be less than the bytes of these, since tensors read may go half-way.
+    /// also if they are resident already. May be less than the bytes of these, since tensors read may go half-way.
     std::int64_t peak_bytes = 0;
     std::vector<std::uint32_t> reads{};   ///< tensors, ascending
     std::vector<std::uint32_t> writes{};  ///< tensors, ascending

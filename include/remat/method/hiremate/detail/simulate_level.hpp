@@ -38,7 +38,7 @@ struct level_writers {
 /// The result of `simulate_level`.
 struct level_report {
   bool legal = false;           ///< the choices are a schedule of the level
-  double time = 0;              ///< the sum of the times of all choices; of use only if legal
+  double time = 0;              ///< the sum of the times of all choices; valid only if legal
   std::int64_t peak_bytes = 0;  ///< the most bytes during any run, or after it
   std::size_t wrong = 0;        ///< the first illegal choice, if one is
   std::string message{};        ///< one line; empty if legal
@@ -58,7 +58,7 @@ class checker {
     for (std::size_t x = 0; x < level_.bytes.size(); ++x) {
       if (level_.bytes[x] < 0)
         throw bad_argument("level: tensor " + number(x) + " has " + number(level_.bytes[x]) +
-                           " bytes; it must have 0 or more");
+                           " bytes; expected at least 0");
       if (level_.bytes[x] > max_bytes - total)
         throw bad_argument("level: the tensors up to " + number(x) + " have more than 2^60 bytes in all");
       total += level_.bytes[x];
@@ -69,7 +69,7 @@ class checker {
   void variants() const {
     for (std::size_t k = 0; k < level_.runs.size(); ++k) {
       const auto& variants = level_.runs[k].variants;
-      if (variants.empty()) throw bad_argument("level: run " + number(k) + " has no variant; it needs at least one");
+      if (variants.empty()) throw bad_argument("level: run " + number(k) + " has no variant; expected at least one");
       for (std::size_t o = 0; o < variants.size(); ++o) require_valid_variant(variants[o], place(k, o));
     }
   }
@@ -87,14 +87,14 @@ class checker {
             throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which no run writes");
           if (writers.last[x] >= k)
             throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which run " + number(writers.last[x]) +
-                               " writes; what is read must be written by earlier runs alone");
+                               " writes; expected writers before the readers");
         }
     for (const std::uint32_t x : level_.outputs)
       if (writers.first[x] == level_problem::none)
         throw bad_argument("level: outputs has tensor " + number(x) + ", which no run writes");
   }
 
-  /// A run that writes a tensor of several runs takes place once, and writes its part of it in every variant.
+  /// A run that writes a tensor of several runs takes place once, and writes it in every variant.
   void shared_tensors() const {
     const level_writers writers(level_);
     for (std::size_t k = 0; k < level_.runs.size(); ++k) {
@@ -123,7 +123,7 @@ class checker {
         throw bad_argument(where + ": tensor " + number(list[i]) + " does not exist; there are " + number(tensors));
       if (i > 0 && list[i - 1] >= list[i])
         throw bad_argument(where + ": tensor " + number(list[i]) + " comes after " + number(list[i - 1]) +
-                           "; tensors must be listed ascending, each once");
+                           "; expected ascending tensors, each once");
     }
   }
 
@@ -131,10 +131,10 @@ class checker {
     require_ascending(v.reads, where + ", reads");
     require_ascending(v.writes, where + ", writes");
     if (!std::isfinite(v.time) || v.time < 0)
-      throw bad_argument(where + ": the time is " + number(v.time) + "; it must be a number of 0 or more");
+      throw bad_argument(where + ": the time is " + number(v.time) + "; expected a number of at least 0");
     const auto require_valid_peak = [&](std::int64_t bytes, const std::string& what) {
       if (bytes < 0 || bytes > max_bytes)
-        throw bad_argument(where + ": " + what + " is " + number(bytes) + "; it must be from 0 to 2^60");
+        throw bad_argument(where + ": " + what + " is " + number(bytes) + "; expected 0 to 2^60");
     };
     require_valid_peak(v.peak_bytes, "peak_bytes");
     for (std::size_t i = 0; i < v.inner.size(); ++i) {
@@ -151,12 +151,12 @@ class checker {
     const level_problem::run& r = level_.runs[k];
     if (r.again)
       throw bad_argument("level: run " + number(k) + " is marked again, but it is one of several that write tensor " +
-                         number(x) + "; such runs take place once");
+                         number(x) + "; expected runs that take place once");
     for (std::size_t p = 0; p < r.variants.size(); ++p) {
       const std::vector<std::uint32_t>& writes = r.variants[p].writes;
       if (!std::binary_search(writes.begin(), writes.end(), x))
         throw bad_argument(place(k, p) + " does not write tensor " + number(x) + " as variant " + number(o) +
-                           " does; of a tensor that several runs write, each has to write its part in every variant");
+                           " does; expected every variant to write a tensor that several runs write");
     }
   }
 

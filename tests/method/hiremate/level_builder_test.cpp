@@ -16,7 +16,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"

@@ -8,11 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/hierarchy/detail/way.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/problem/problem.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
 namespace remat::detail {

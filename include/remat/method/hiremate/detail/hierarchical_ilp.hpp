@@ -11,13 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/mip/model.hpp"
 
 namespace remat::detail {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -148,6 +149,8 @@ class level_builder {
   struct meaning {
     std::uint32_t child = none;  // none: take or turn
     bool backward = false;
+    bool backward_again = false;        // a backward that may run twice, though not in the level
+    std::vector<std::uint32_t> ways{};  // of a forward: what its variants mean; none: for others alone
   };
 
   // A sum to which a child adds and which it then reads is complete with that child: for the level, the child reads it
@@ -177,7 +180,7 @@ class level_builder {
   /// The operations of a variant of a run.
   [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
     const meaning& m = meaning_[run];
-    const std::uint32_t i = m.backward ? variant : forward_way_[run][variant];
+    const std::uint32_t i = m.backward ? variant : meaning_[run].ways[variant];
     if (i == none) return fast_[m.child].forward;
     const sub_graph_way& way = children_[m.child].ways[i];
     return m.backward ? way.backward : way.forward;
@@ -192,7 +195,7 @@ class level_builder {
   }
   /// In `with_ways`: also backwards, if all their operations may.
   [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const {
-    if (!backward_again_[run]) return level_.runs[run].again;
+    if (!meaning_[run].backward_again) return level_.runs[run].again;
     const sub_graph& part = children_[meaning_[run].child].part;
     const std::vector<std::uint32_t>& operations = operations_of(run, variant);
     return std::all_of(operations.begin(), operations.end(),
@@ -213,7 +216,7 @@ class level_builder {
     if (m.backward) return std::max(workspace, way.backward_peak_again_bytes);
     // The forward may be made to run for others alone (`choices_of`), which keeps no phantom.
     std::int64_t again = fast_[m.child].forward_peak_again_bytes;
-    if (forward_way_[run][variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
+    if (meaning_[run].ways[variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
     return std::max(workspace, again);
   }
 
@@ -232,15 +235,16 @@ class level_builder {
     return out;
   }
 
-  /// A variant; the stretches after the last reads of others' tensors are its inner peaks (the correction terms).
+  /// A variant, from lists in the indices of the child; the stretches after the last reads of others' tensors are its
+  /// inner peaks (the correction terms).
   [[nodiscard]] level_problem::variant variant(const level_child& c, double time,
                                                const std::vector<sub_graph_way::stretch>& stretches,
-                                               std::vector<std::uint32_t> reads,
-                                               std::vector<std::uint32_t> writes) const {
+                                               const std::vector<std::uint32_t>& reads,
+                                               const std::vector<std::uint32_t>& writes) const {
     level_problem::variant v;
     v.time = time;
-    v.reads = std::move(reads);
-    v.writes = std::move(writes);
+    v.reads = in_level(c, reads);
+    v.writes = in_level(c, writes);
     for (const sub_graph_way::stretch& s : stretches) {
       std::vector<std::uint32_t> gone = in_level(c, s.gone);
       if (gone.empty())
@@ -294,11 +298,11 @@ class level_builder {
     forward.again = !run.forward_once();
     std::vector<std::uint32_t> meant{none};
     std::vector<std::uint32_t> listed(run.num_forward());
-    for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
+    std::iota(listed.begin(), listed.end(), 0U);
     // A forward that runs once makes everything then.
     fast_[c] = run.forward_once() ? run.keep_everything() : run.keep_nothing(listed);
-    forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
-                                       in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
+    forward.variants.push_back(
+        variant(child, fast_[c].forward_time, fast_[c].forward_stretches, fast_[c].forward_reads, outputs));
     for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
       const sub_graph_way& way = child.ways[o];
       std::uint32_t same = none;
@@ -314,8 +318,7 @@ class level_builder {
         forward_variant_[c].push_back(0);
         continue;
       }
-      level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
-                                         in_level(child, way.forward_reads), in_level(child, outputs));
+      level_problem::variant v = variant(child, way.forward_time, way.forward_stretches, way.forward_reads, outputs);
       phantom_[c].push_back(none);
       // If the forward runs once, its backward does what the forward leaves out, and so needs this variant.
       if (!way.kept.empty() || has_backward(c)) {
@@ -333,10 +336,7 @@ class level_builder {
       meant.erase(meant.begin());
       forward_variant_[c][0] = 0;
     }
-    level_.runs.push_back(std::move(forward));
-    forward_way_.push_back(std::move(meant));
-    meaning_.push_back({c, false});
-    backward_again_.push_back(0);
+    add_run(std::move(forward), {c, false, false, std::move(meant)});
   }
   void add_take_and_turn(const sub_graph_runs& whole, std::int64_t peak, std::int64_t save) {
     const auto token = [&] {
@@ -344,31 +344,27 @@ class level_builder {
       return static_cast<std::uint32_t>(level_.bytes.size() - 1);
     };
     level_problem::variant take, turn;
-    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
-      if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_output(t))
-        take.reads.push_back(i);
-    std::sort(take.reads.begin(), take.reads.end());
+    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t) {
+      const std::uint32_t i = local_[whole.part().tensors[t]];
+      if (i == none) continue;
+      if (whole.is_output(t)) take.reads.push_back(i);
+      if (whole.is_gradient_input(t)) turn.writes.push_back(i);
+      if (whole.is_gradient_output(t)) level_.outputs.push_back(i);
+    }
     const std::uint32_t taken = token(), turned = token();
     take.writes = {taken};
     turn.reads = {taken};
-    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
-      if (whole.is_gradient_input(t)) turn.writes.push_back(local_[whole.part().tensors[t]]);
     turn.writes.push_back(turned);
+    level_.outputs.push_back(turned);
+    std::sort(take.reads.begin(), take.reads.end());
     std::sort(turn.writes.begin(), turn.writes.end());
     const std::int64_t bytes = whole.gradient_input_bytes();
     turn.peak_bytes = bytes + std::max<std::int64_t>(0, peak - save - bytes);
     for (level_problem::variant* v : {&take, &turn}) {
       level_problem::run r;
       r.variants.push_back(std::move(*v));
-      level_.runs.push_back(std::move(r));
-      forward_way_.push_back({none});
-      meaning_.push_back({});
-      backward_again_.push_back(0);
+      add_run(std::move(r), {});
     }
-    level_.outputs.push_back(turned);
-    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
-      if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_gradient_output(t))
-        level_.outputs.push_back(i);
   }
   void add_backward(std::uint32_t c, const sub_graph_runs& run) {
     const level_child& child = children_[c];
@@ -379,18 +375,18 @@ class level_builder {
     level_problem::run backward;
     for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
       const sub_graph_way& way = child.ways[o];
-      level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
-                                         in_level(child, way.backward_reads), in_level(child, outputs));
+      level_problem::variant v = variant(child, way.backward_time, way.backward_stretches, way.backward_reads, outputs);
       if (phantom_[c][o] != none) {
         v.reads.push_back(phantom_[c][o]);
         std::sort(v.reads.begin(), v.reads.end());
       }
       backward.variants.push_back(std::move(v));
     }
-    level_.runs.push_back(std::move(backward));
-    forward_way_.push_back({});
-    meaning_.push_back({c, true});
-    backward_again_.push_back(!run.backward_once());
+    add_run(std::move(backward), {c, true, !run.backward_once(), {}});
+  }
+  void add_run(level_problem::run run, meaning what) {
+    level_.runs.push_back(std::move(run));
+    meaning_.push_back(std::move(what));
   }
 
   void number(std::uint32_t t) {
@@ -406,9 +402,7 @@ class level_builder {
   std::vector<sub_graph_way> fast_;                  // of a child: a forward for others alone
   std::vector<meaning> meaning_;                     // of a run
   std::vector<std::vector<std::uint8_t>> effect_;    // of a child's operation: it does more than make what others want
-  std::vector<std::uint8_t> backward_again_;         // of a run: a backward that may run twice, though not in the level
   std::vector<std::vector<std::uint32_t>> phantom_;  // of a child: way → its phantom, or none
-  std::vector<std::vector<std::uint32_t>> forward_way_;      // of a forward run: what its variants mean; none: fast
   std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: way → variant of its forward
 };
 

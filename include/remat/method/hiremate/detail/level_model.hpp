@@ -16,14 +16,8 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/hiremate/detail/level_cells.hpp"
 #include "remat/method/hiremate/detail/level_moments.hpp"
-#include "remat/method/hiremate/detail/level_phases.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/detail/phase_model.hpp"
-#include "remat/mip/detail/row_writer.hpp"
-#include "remat/mip/model.hpp"
 
 namespace remat::detail {
 

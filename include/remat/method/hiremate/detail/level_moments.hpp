@@ -11,16 +11,10 @@
 
 #include "remat/method/hiremate/detail/level_cells.hpp"
 #include "remat/method/hiremate/detail/level_phases.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/mip/detail/row_writer.hpp"
 
 namespace remat::detail {
 
 /// The rows of `level_model` at moments: first runs, before which the rows say what the later first runs need.
-///
-/// A column Y, at most 1 and at most the sum of R over the later phases, says of some variants of a run that one of
-/// them runs again after the moment. Each tensor that a later first run reads is held, or Y = 1 for its writers. Each
-/// tensor that all variants of a Y read is held, or made likewise, for the amount Y.
 class level_moments {
  public:
   level_moments(row_writer& rows, const level_phases& phases, const level_cells& cells)

@@ -8,13 +8,11 @@
 #include <limits>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"

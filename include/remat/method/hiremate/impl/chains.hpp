@@ -2,17 +2,14 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
-#include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
-#include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/solver/accept.hpp"
@@ -245,7 +242,7 @@ class hierarchy_chains {
     s.key = fingerprint(s.part, way_cache::likeness());
     const sub_graph_runs runs(s.part);
     std::vector<std::uint32_t> all(s.part.operations.size());
-    for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
+    std::iota(all.begin(), all.end(), 0U);
     const std::span<const std::uint32_t> every(all);
     s.stands_alone = runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
     stages_.push_back(std::move(s));

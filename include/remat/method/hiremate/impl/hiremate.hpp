@@ -4,26 +4,19 @@
 #include "remat/method/hiremate.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string>
 
-#include "remat/chain/detail/chain_search.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
-#include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/hiremate/detail/level_builder.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/hiremate/impl/chains.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
-#include "remat/method/no_remat.hpp"
-#include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"

@@ -6,15 +6,12 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "remat/hierarchy/detail/find_ways.hpp"
-#include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/detail/way.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/hiremate/detail/group_level.hpp"
 #include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
-#include "remat/method/hiremate/detail/level_builder.hpp"
-#include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/hiremate/detail/sub_graph_chain.hpp"
 #include "remat/method/refined.hpp"
@@ -131,7 +128,10 @@ class finder {
     std::size_t left = by_method_.size();
     for (const auto& [method, classes] : by_method_) {
       run_clock part = clock_.part(1.0 / static_cast<double>(left--));
-      solve(method, classes, part);
+      if (method == sub_method::rotor)
+        by_chain(classes, part);
+      else
+        by_budgets(method, classes, part);
     }
     finish();
     return std::move(out_);
@@ -180,13 +180,10 @@ class finder {
   /// The way that keeps nothing: the backward begins with the whole forward. None if the forward must not run twice.
   [[nodiscard]] static std::optional<sub_graph_way> recompute_everything(const sub_graph_runs& runs) {
     if (runs.forward_once()) return std::nullopt;
-    std::vector<std::uint32_t> forward(runs.num_forward()), backward(runs.part().operations.size());
-    for (std::uint32_t o = 0; o < backward.size(); ++o) {
-      backward[o] = o;
-      if (o < forward.size()) forward[o] = o;
-    }
-    if (forward.size() == backward.size()) return std::nullopt;
-    return runs.measure(forward, backward);
+    std::vector<std::uint32_t> all(runs.part().operations.size());
+    std::iota(all.begin(), all.end(), 0U);
+    if (runs.num_forward() == all.size()) return std::nullopt;
+    return runs.measure(std::span<const std::uint32_t>(all).first(runs.num_forward()), all);
   }
 
   void choose(std::uint32_t c, const sub_graph_facts& facts) {
@@ -204,13 +201,6 @@ class finder {
     for (sub_method& m : methods)
       if (m == sub_method::h_ilp && (!search_.backend || facts.children == 0)) m = sub_method::rotor;
     sort_unique(methods);
-  }
-
-  void solve(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
-    if (method == sub_method::rotor)
-      by_chain(classes, clock);
-    else
-      by_budgets(method, classes, clock);
   }
 
   void by_chain(const std::vector<std::uint32_t>& classes, run_clock& clock) {

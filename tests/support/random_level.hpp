@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
 
 namespace remat::test {
 

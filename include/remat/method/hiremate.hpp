@@ -26,7 +26,7 @@ namespace remat {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 takes the enumerators for shadows of the solvers
-/// A method that finds options of a sub-graph.
+/// A method that finds ways to run a sub-graph.
 enum class sub_method : std::uint8_t {
   automatic,  ///< by the rule (`sub_method_rule`)
   h_ilp,      ///< the hierarchical integer program on the children, for each pair of budgets
@@ -53,12 +53,12 @@ struct sub_graph_facts {
   std::size_t forward_operations = 0;  ///< of these, in the forward
   std::size_t children = 0;            ///< sub-graphs and single operations; 0: the sub-graph is not divided
   std::size_t groups = 0;              ///< of the children, sub-graphs
-  std::size_t child_ways = 0;          ///< options of all children
+  std::size_t child_ways = 0;          ///< ways of all children
   std::size_t copies = 1;  ///< sub-graphs of this solve that are equal to it up to renaming, itself included
 };
 
-/// Chooses the methods that find options of a sub-graph; the options of all of them compete. An empty list means that
-/// the sub-graph has the option that keeps everything, and no other. `automatic` in the list stands for
+/// Chooses the methods that find ways to run a sub-graph; the ways of all of them compete. An empty list means that
+/// the sub-graph has the way that keeps everything, and no other. `automatic` in the list stands for
 /// `default_sub_methods`.
 using sub_method_rule = std::function<std::vector<sub_method>(const sub_graph_facts&)>;
 
@@ -104,7 +104,7 @@ struct enum_names<hiremate_partition> {
 enum class hiremate_top : std::uint8_t {
   automatic,     ///< all of those below, in competition
   rotor,         ///< Rotor's dynamic program on the chains of a hierarchy (`hierarchy_chains`)
-  search_level,  ///< options by a price on saved bytes, the runs by eviction (`search_level`)
+  search_level,  ///< ways by a price on saved bytes, the runs by eviction (`search_level`)
   h_ilp          ///< the hierarchical integer program (`hierarchical_ilp`)
 };
 #pragma GCC diagnostic pop
@@ -189,17 +189,17 @@ namespace detail {
 }  // namespace detail
 
 /// HiRemate: nested groups of operations, each distinct group solved once for many budgets, and a schedule put together
-/// from the options that these give. \cite gusak2025hiremate
+/// from the ways that these give. \cite gusak2025hiremate
 ///
 /// 1. Hierarchies compete: H-Partition, repeats, cuts of fewest bytes, Rotor's levels of cuts; or one is given.
 /// 2. Chains: at each depth the groups of a hierarchy are the stages of a chain. Rotor's dynamic program over the
-///    options of the stages gives the schedules for all budgets (`hierarchy_chains`). The levels of cuts of a narrow
-///    order of the forward operations are chains as well, where there are at most 20,000 of these.
-/// 3. From the bottom up, the options of each group, within a grid of peak and save budgets: by H-ILP, Rotor's program,
+///    ways of the stages gives the schedules for all budgets (`hierarchy_chains`). The levels of cuts of a narrow
+///    order of the forward operations are chains as well, if there are at most 20,000 of these.
+/// 3. From the bottom up, the ways of each group, within a grid of peak and save budgets: by H-ILP, Rotor's program,
 ///    TwRemat or `refined` on the sub-graph, as the rule says (`find_sub_graph_ways`). Groups that are equal up to
 ///    renaming (and times) share them, and a cache keeps them for other budgets and graphs.
-/// 4. The top level, for the true budget: options by a price on saved bytes, the runs by eviction (`search_level`), and
-///    the hierarchical integer program on the backend, from the best of these, where it is small enough. A graph
+/// 4. The top level, for the true budget: ways by a price on saved bytes, the runs by eviction (`search_level`), and
+///    the hierarchical integer program on the backend, from the best of these, if it is small enough. A graph
 ///    without groups is a level of operations.
 ///
 /// Every schedule is expanded to operations, freed as early as possible, and checked. The method ends there; `improve`
@@ -211,8 +211,8 @@ namespace detail {
 /// bound. Heuristic: `optimal` and `infeasible` come from that bound alone. Steps in which operations of both passes
 /// add to one tensor have chains alone, since no group can hold all the producers of such a sum.
 ///
-/// Limits: each part gets a share of the time and of the work that are left: a quarter the chains without options, half
-/// the chains with options, a quarter their finer tables; of the rest, each hierarchy equally, a third the options
+/// Limits: each part gets a share of the time and of the work that are left: a quarter the chains without ways, half
+/// the chains with ways, a quarter their finer tables; of the rest, each hierarchy equally, a third the ways
 /// (three fifths for `top_solver = h_ilp`), a third the search of the top level, and the integer programs all that is
 /// left. Nothing more is begun once the best schedule is within `gap` of the proven bound. Work: that of
 /// the sub-solvers and of the backend, rows of tables, and operations of expanded schedules; an integer program is not
@@ -230,12 +230,12 @@ namespace detail {
 ///
 /// Figures (`statistics.own`): `hierarchies`, a list, one for each hierarchy:
 /// - `partition`, `groups`, `depth`, `top` (children of the whole graph), `top_ways` (of all of them), and
-///   `chains_alone` where "levels" has too many children for a top level;
+///   `chains_alone` if "levels" has too many children for a top level;
 /// - `levels`, from the deepest up: `depth`, `groups`, `distinct` (up to renaming), `reused` (of these, from a cache),
 ///   `solves`, `proven`, `tables` (of Rotor's program), `tables_refused` (too large), `programs`, `programs_refused`
-///   (by `max_columns` or the limit on work), `cut_short` (distinct groups whose search a limit ended), `options`;
+///   (by `max_columns` or the limit on work), `cut_short` (distinct groups whose search a limit ended), `ways`;
 ///   beside the list, `levels_left`, if a limit came before some level;
-/// - `chains`: see `hierarchy_chains::figures_of`; behind those of "levels" stand those of "narrow";
+/// - `chains`: see `chain_counts::to_figures`; behind those of "levels" stand those of "narrow";
 /// - `search_level_time`, and `h_ilp`: `refused` (as above), `columns`, `rows`, `nodes`, `bound`, `gap`, `seconds`,
 ///   `time`, `ending`; times are of schedules, in the cost model's unit, and stand there if there is one.
 ///

@@ -16,7 +16,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/lying_backend.hpp"
 #include "support/random_level.hpp"

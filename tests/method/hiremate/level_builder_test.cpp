@@ -16,7 +16,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
@@ -51,7 +51,7 @@ std::vector<sub_graph_way> some_options(const sub_graph& part, std::uint64_t see
   return out;
 }
 
-std::vector<level_child> children_with_options(const test::divided_step& d, std::size_t group, std::uint64_t seed) {
+std::vector<level_child> children_with_ways(const test::divided_step& d, std::size_t group, std::uint64_t seed) {
   sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, group, extract);
   for (level_child& c : children) c.ways = some_options(c.part, seed);
@@ -152,7 +152,7 @@ TEST_CASE("random steps: schedules of the whole step's level are schedules of th
     const std::uint64_t seed = i;
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    const std::vector<level_child> children = children_with_options(d, 0, seed);
+    const std::vector<level_child> children = children_with_ways(d, 0, seed);
     const level_builder builder(d.whole.graph(), children);
     INFO("seed ", seed);
     REQUIRE_NOTHROW(require_valid(builder.level()));
@@ -193,7 +193,7 @@ TEST_CASE("steps where the count was too low once") {
     kind.operations = 8 + static_cast<std::uint32_t>(seed % 20);
     const test::divided_step d = test::divide(test::random_problem(seed, kind), 4, 4);
     REQUIRE_FALSE(d.mixed_sums());
-    const std::vector<level_child> children = children_with_options(d, 0, seed);
+    const std::vector<level_child> children = children_with_ways(d, 0, seed);
     const level_builder builder(d.whole.graph(), children);
     std::mt19937_64 engine(seed);
     for (int trial = 0; trial < 20; ++trial) {
@@ -217,13 +217,13 @@ TEST_CASE("random steps: a schedule of a group's level is a schedule of the grou
     if (d.mixed_sums()) continue;
     sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     for (std::size_t g = 1; g < d.hierarchy.groups.size(); ++g) {
-      const std::vector<level_child> children = children_with_options(d, g, seed);
+      const std::vector<level_child> children = children_with_ways(d, g, seed);
       if (children.size() < 2) continue;
       const sub_graph part = extract(g);
       const sub_graph_runs whole(part);
       const problem free = whole.problem_within(whole.gradient_input_bytes(), 0).with_budget(problem::unlimited);
       const std::int64_t peak = free.graph().baseline_peak, save = peak / 2;
-      const level_builder builder(d.whole.graph(), children, whole, peak, save);
+      const level_builder builder(d.whole.graph(), children, &whole, peak, save);
       INFO("seed ", seed, " group ", g);
       REQUIRE_NOTHROW(require_valid(builder.level()));
       ++groups;
@@ -311,7 +311,7 @@ TEST_CASE("options that keep the same after the same forward share what they kee
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    std::vector<level_child> children = children_with_options(d, 0, seed);
+    std::vector<level_child> children = children_with_ways(d, 0, seed);
     std::size_t before = 0, after = 0;
     {
       const level_builder builder(d.whole.graph(), children);

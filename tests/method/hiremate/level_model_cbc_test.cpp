@@ -8,7 +8,7 @@
 
 #include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
 #include "support/random_level.hpp"

@@ -22,7 +22,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_level.hpp"

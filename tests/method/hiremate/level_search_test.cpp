@@ -20,7 +20,7 @@
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"

@@ -191,5 +191,6 @@ TEST_CASE("searches out of range are refused") {
   sub_graph_chain_search search;
   search.turns = 0;
   CHECK_THROWS_WITH_AS((void)find_chain_ways(part, {}, search, clock),
-                       "find_chain_ways: slots, turns and max_stages must be at least 1", bad_argument);
+                       "find_chain_ways: a count is 0; expected slots, turns and max_stages of at least 1",
+                       bad_argument);
 }

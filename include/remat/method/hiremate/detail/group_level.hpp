@@ -8,11 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/hierarchy/detail/way.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/problem/problem.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
 namespace remat::detail {
@@ -25,7 +21,7 @@ class group_level {
   group_level(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs& runs,
               std::int64_t peak_bytes, std::int64_t save_bytes)
       : runs_(runs),
-        builder_(g, children, runs, peak_bytes, save_bytes),
+        builder_(g, children, &runs, peak_bytes, save_bytes),
         flat_(runs.problem_within(peak_bytes, save_bytes)) {
     const std::vector<std::uint32_t>& operations = runs.part().operations;
     for (std::uint32_t i = 0; i < operations.size(); ++i)

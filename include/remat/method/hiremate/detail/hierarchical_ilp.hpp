@@ -11,13 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/concepts.hpp"
-#include "remat/mip/model.hpp"
 
 namespace remat::detail {
 
@@ -28,10 +23,8 @@ struct hierarchical_ilp_options {
   /// Hands the best start to the backend, too. Starts count in any case, and CBC searches longer for solutions if it
   /// has none: in ten seconds it found solutions as good or better without a start that was 2 to 4 % above them.
   bool warm_start = false;
-  double gap = 0;                              ///< end with a time of at most (1 + gap) × the bound of the program
-  std::int64_t units = std::int64_t{1} << 20;  ///< `level_model_options::units`
-  std::uint32_t again_from = 0;                ///< `level_model_options::again_from`
-  std::vector<std::uint32_t> moments{};        ///< `level_model_options::moments`
+  double gap = 0;                ///< end with a time of at most (1 + gap) × the bound of the program
+  std::uint32_t again_from = 0;  ///< `level_model_options::again_from`
   /// A model of more columns is not solved: its first linear program alone would take minutes.
   double max_columns = 60'000;
   std::uint64_t nodes = 100;  ///< of the backend's search, unless the only limit is one on time
@@ -112,9 +105,7 @@ class search {
   [[nodiscard]] level_model build() const {
     level_model_options building;
     building.at_most = best_.time;
-    building.units = options_.units;
     building.again_from = options_.again_from;
-    building.moments = options_.moments;
     building.max_columns = options_.max_columns;
     building.run = clock_.limits();
     return level_model(level_, budget_, building);
@@ -205,7 +196,8 @@ class search {
 /// backend stops as it promises. Throws `bad_argument` by `require_valid`, and for options that `level_model` refuses
 /// or that are NaN or negative.
 [[nodiscard]] inline level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level,
-                                                     std::int64_t budget, const hierarchical_ilp_options& options) {
+                                                     std::int64_t budget,
+                                                     const hierarchical_ilp_options& options = {}) {
   require_valid(level);
   if (!(options.gap >= 0))
     throw bad_argument("hierarchical_ilp: gap is " + std::to_string(options.gap) + "; expected at least 0");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -27,22 +28,19 @@ struct level_child {
 /// Builds the `level_problem` of one level, and translates its schedules back: the forwards of the children in turn,
 /// for a group then *take* and *turn* (as in `sub_graph_runs`), then the backwards of the children in opposite turn.
 ///
-/// The forward of a child runs either for its outputs alone or with one of its options; the backward runs with an
-/// option. The tensors that an option keeps are one tensor of the level, its phantom. Options that keep the same
+/// The forward of a child runs either for its outputs alone or in one of its ways; the backward runs in a way. The
+/// tensors that a way keeps are one tensor of the level, its phantom. Ways that keep the same
 /// tensors after the same forward share their phantom. \cite gusak2025hiremate
 class level_builder {
  public:
-  static constexpr std::uint32_t none = level_problem::none;  ///< stands for "no child", "no option" and "no tensor"
+  static constexpr std::uint32_t none = level_problem::none;  ///< stands for "no child", "no way" and "no tensor"
 
-  /// The whole graph. Keeps references to the graph and the children.
-  level_builder(const flat_graph& s, std::span<const level_child> children) : graph_(s), children_(children) {
-    build(nullptr, 0, 0);
-  }
-  /// A group, within budgets in bytes. `whole` is the part to which the children belong.
-  level_builder(const flat_graph& s, std::span<const level_child> children, const sub_graph_runs& whole,
-                std::int64_t peak_bytes, std::int64_t save_bytes)
-      : graph_(s), children_(children) {
-    build(&whole, peak_bytes, save_bytes);
+  /// The whole graph, or the sub-graph `whole`, to which the children belong, within budgets in bytes. Keeps references
+  /// to the graph and the children.
+  level_builder(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs* whole = nullptr,
+                std::int64_t peak_bytes = 0, std::int64_t save_bytes = 0)
+      : graph_(g), children_(children) {
+    build(whole, peak_bytes, save_bytes);
   }
 
   /// The level, with the runs of all children.
@@ -59,7 +57,7 @@ class level_builder {
       if (m.child == none) continue;
       for (const std::uint32_t i : operations_of(k.run, k.variant)) {
         const std::uint32_t o = children_[m.child].part.operations[i];
-        if (graph_.has_effect(o) && ran[o]) continue;  // once is right
+        if (graph_.has_effect(o) && ran[o]) continue;
         ran[o] = 1;
         out.push_back(o);
       }
@@ -67,38 +65,38 @@ class level_builder {
     return out;
   }
 
-  /// The level with one option chosen for each child, as an ordinary problem for any solver: its operations are the
+  /// The level with one way chosen for each child, as an ordinary problem for any solver: its operations are the
   /// runs of the level. `choices_of` translates a schedule. A forward that runs again while its outputs are resident
   /// needs more memory than one that has yet to make them. `careful` always counts this memory, so an expanded schedule
-  /// never needs more than the schedule says; otherwise it is never counted. Backwards may run again where their
+  /// never needs more than the schedule says; otherwise it is never counted. Backwards may run again if their
   /// operations allow it, although they do not in the level.
-  [[nodiscard]] problem with_ways(std::span<const std::uint32_t> option, std::int64_t budget,
+  [[nodiscard]] problem with_ways(std::span<const std::uint32_t> chosen, std::int64_t budget,
                                   bool careful = true) const {
     flat_graph g;
     g.num_operations = static_cast<std::uint32_t>(level_.runs.size());
     g.bytes = level_.bytes;
-    // An operation with an effect (no outputs, or a part of a sum) runs in the first run of its kind, which must not be
+    // An operation with an effect (no outputs, or adds to a sum) runs in the first run of its kind, which must not be
     // left out: it makes a token, which all later runs read.
     std::vector<std::uint32_t> tokens;
     // A tensor that no chosen variant writes is left out of the final outputs.
     std::vector<std::uint8_t> made(level_.bytes.size(), 0);
     for (std::uint32_t r = 0; r < level_.runs.size(); ++r) {
-      const std::uint32_t chosen = variant_for(r, option);
-      const level_problem::variant& v = level_.runs[r].variants[chosen];
+      const std::uint32_t o = variant_for(r, chosen);
+      const level_problem::variant& v = level_.runs[r].variants[o];
       g.inputs.values.insert(g.inputs.values.end(), tokens.begin(), tokens.end());
       g.inputs.values.insert(g.inputs.values.end(), v.reads.begin(), v.reads.end());
       g.inputs.end_row();
       g.outputs.values.insert(g.outputs.values.end(), v.writes.begin(), v.writes.end());
       for (const std::uint32_t t : v.writes) made[t] = 1;
-      if (has_effect(r, chosen)) {
+      if (has_effect(r, o)) {
         tokens.push_back(static_cast<std::uint32_t>(g.bytes.size()));
         g.bytes.push_back(0);
         g.outputs.values.push_back(tokens.back());
       }
       g.outputs.end_row();
       g.time.push_back(v.time);
-      g.workspace.push_back(workspace_of(r, option, careful));
-      g.once.push_back(may_run_again(r, chosen) ? std::uint8_t{0} : flat_graph::once_as_marked);
+      g.workspace.push_back(workspace_of(r, chosen, careful));
+      g.once.push_back(may_run_again(r, o) ? std::uint8_t{0} : flat_graph::once_as_marked);
     }
     g.num_tensors = static_cast<std::uint32_t>(g.bytes.size());
     g.always_resident.assign(g.num_tensors, 0);
@@ -112,7 +110,7 @@ class level_builder {
   /// keeps tensors. Runs that the schedule leaves out, because no operation reads their tensors, take place in the
   /// listed order.
   [[nodiscard]] std::vector<level_problem::choice> choices_of(const schedule& plan,
-                                                              std::span<const std::uint32_t> option) const {
+                                                              std::span<const std::uint32_t> chosen) const {
     std::vector<level_problem::choice> out;
     std::vector<std::uint8_t> comes(level_.runs.size(), 0);
     for (const step& k : plan.steps)
@@ -121,14 +119,14 @@ class level_builder {
     const auto up_to = [&](std::uint32_t r) {
       for (; next < r; ++next)
         // A backward that makes outputs again would change who makes what others read.
-        if (!meaning_[next].backward || !comes[next]) out.push_back({next, variant_for(next, option)});
+        if (!meaning_[next].backward || !comes[next]) out.push_back({next, variant_for(next, chosen)});
     };
     for (const step& k : plan.steps)
       if (k.is_compute()) {
         const auto r = static_cast<std::uint32_t>(index(k.operation()));
         up_to(r);
         next = std::max(next, r + 1);
-        out.push_back({r, variant_for(r, option)});
+        out.push_back({r, variant_for(r, chosen)});
       }
     up_to(static_cast<std::uint32_t>(level_.runs.size()));
     std::vector<std::uint8_t> wanted(children_.size(), 0);
@@ -138,7 +136,7 @@ class level_builder {
       if (m.backward) {
         wanted[m.child] = 1;
       } else {
-        // Operations without outputs that an option leaves to its backward may make it slower.
+        // Operations without outputs that a way leaves to its backward may make it slower.
         const std::vector<level_problem::variant>& ways = level_.runs[out[i].run].variants;
         if (!wanted[m.child] && ways[0].time <= ways[out[i].variant].time) out[i].variant = 0;
         wanted[m.child] = 0;
@@ -151,10 +149,12 @@ class level_builder {
   struct meaning {
     std::uint32_t child = none;  // none: take or turn
     bool backward = false;
+    bool backward_again = false;        // a backward that may run twice, though not in the level
+    std::vector<std::uint32_t> ways{};  // of a forward: what its variants mean; none: for others alone
   };
 
   // A sum to which a child adds and which it then reads is complete with that child: for the level, the child reads it
-  // and the others make it. Where these are outside of the group, the sum is no tensor of the level.
+  // and the others make it. If these are outside of the group, the sum is no tensor of the level.
   [[nodiscard]] static bool makes_forward(const sub_graph_runs& child, std::uint32_t t) {
     return child.is_output(t) && !child.is_forward_sum(t);
   }
@@ -180,9 +180,9 @@ class level_builder {
   /// The operations of a variant of a run.
   [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
     const meaning& m = meaning_[run];
-    const std::uint32_t option = m.backward ? variant : forward_option_[run][variant];
-    if (option == none) return fast_[m.child].forward;
-    const sub_graph_way& way = children_[m.child].ways[option];
+    const std::uint32_t i = m.backward ? variant : meaning_[run].ways[variant];
+    if (i == none) return fast_[m.child].forward;
+    const sub_graph_way& way = children_[m.child].ways[i];
     return m.backward ? way.backward : way.forward;
   }
 
@@ -193,18 +193,18 @@ class level_builder {
     const std::vector<std::uint32_t>& operations = operations_of(run, variant);
     return std::any_of(operations.begin(), operations.end(), [&](std::uint32_t o) { return effect_[m.child][o] != 0; });
   }
-  /// In `with_ways`: also backwards, where all their operations may.
+  /// In `with_ways`: also backwards, if all their operations may.
   [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const {
-    if (!backward_again_[run]) return level_.runs[run].again;
+    if (!meaning_[run].backward_again) return level_.runs[run].again;
     const sub_graph& part = children_[meaning_[run].child].part;
     const std::vector<std::uint32_t>& operations = operations_of(run, variant);
     return std::all_of(operations.begin(), operations.end(),
                        [&](std::uint32_t o) { return part.operation[o].once == 0; });
   }
   /// Bytes that a run needs beside what it writes, in `with_ways`.
-  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> option,
+  [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> chosen,
                                           bool careful) const {
-    const std::uint32_t variant = variant_for(run, option);
+    const std::uint32_t variant = variant_for(run, chosen);
     const level_problem::variant& v = level_.runs[run].variants[variant];
     std::int64_t written = 0, peak = v.peak_bytes;
     for (const std::uint32_t t : v.writes) written += level_.bytes[t];
@@ -212,18 +212,18 @@ class level_builder {
     std::int64_t workspace = std::max<std::int64_t>(0, peak - written);
     const meaning& m = meaning_[run];
     if (!careful || m.child == none) return workspace;
-    const sub_graph_way& way = children_[m.child].ways[option[m.child]];
+    const sub_graph_way& way = children_[m.child].ways[chosen[m.child]];
     if (m.backward) return std::max(workspace, way.backward_peak_again_bytes);
     // The forward may be made to run for others alone (`choices_of`), which keeps no phantom.
     std::int64_t again = fast_[m.child].forward_peak_again_bytes;
-    if (forward_option_[run][variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
+    if (meaning_[run].ways[variant] != none) again = std::max(again, way.forward_peak_again_bytes) - way.saved_bytes;
     return std::max(workspace, again);
   }
 
-  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> option) const {
+  [[nodiscard]] std::uint32_t variant_for(std::uint32_t r, std::span<const std::uint32_t> chosen) const {
     const meaning& m = meaning_[r];
     if (m.child == none) return 0;
-    return m.backward ? option[m.child] : forward_variant_[m.child][option[m.child]];
+    return m.backward ? chosen[m.child] : forward_variant_[m.child][chosen[m.child]];
   }
 
   [[nodiscard]] std::vector<std::uint32_t> in_level(const level_child& c,
@@ -235,15 +235,16 @@ class level_builder {
     return out;
   }
 
-  /// A variant; the stretches after the last reads of others' tensors are its inner peaks (the correction terms).
+  /// A variant, from lists in the indices of the child; the stretches after the last reads of others' tensors are its
+  /// inner peaks (the correction terms).
   [[nodiscard]] level_problem::variant variant(const level_child& c, double time,
                                                const std::vector<sub_graph_way::stretch>& stretches,
-                                               std::vector<std::uint32_t> reads,
-                                               std::vector<std::uint32_t> writes) const {
+                                               const std::vector<std::uint32_t>& reads,
+                                               const std::vector<std::uint32_t>& writes) const {
     level_problem::variant v;
     v.time = time;
-    v.reads = std::move(reads);
-    v.writes = std::move(writes);
+    v.reads = in_level(c, reads);
+    v.writes = in_level(c, writes);
     for (const sub_graph_way::stretch& s : stretches) {
       std::vector<std::uint32_t> gone = in_level(c, s.gone);
       if (gone.empty())
@@ -254,7 +255,7 @@ class level_builder {
     return v;
   }
 
-  /// `whole`: the part of a group, null for the whole graph.
+  /// `whole`: the sub-graph of a group, null for the whole graph.
   void build(const sub_graph_runs* whole, std::int64_t peak, std::int64_t save) {
     const auto count = static_cast<std::uint32_t>(children_.size());
     std::vector<sub_graph_runs> runs;
@@ -297,11 +298,11 @@ class level_builder {
     forward.again = !run.forward_once();
     std::vector<std::uint32_t> meant{none};
     std::vector<std::uint32_t> listed(run.num_forward());
-    for (std::uint32_t o = 0; o < listed.size(); ++o) listed[o] = o;
-    // What a forward makes once, it makes at once.
+    std::iota(listed.begin(), listed.end(), 0U);
+    // A forward that runs once makes everything then.
     fast_[c] = run.forward_once() ? run.keep_everything() : run.keep_nothing(listed);
-    forward.variants.push_back(variant(child, fast_[c].forward_time, fast_[c].forward_stretches,
-                                       in_level(child, fast_[c].forward_reads), in_level(child, outputs)));
+    forward.variants.push_back(
+        variant(child, fast_[c].forward_time, fast_[c].forward_stretches, fast_[c].forward_reads, outputs));
     for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
       const sub_graph_way& way = child.ways[o];
       std::uint32_t same = none;
@@ -317,10 +318,9 @@ class level_builder {
         forward_variant_[c].push_back(0);
         continue;
       }
-      level_problem::variant v = variant(child, way.forward_time, way.forward_stretches,
-                                         in_level(child, way.forward_reads), in_level(child, outputs));
+      level_problem::variant v = variant(child, way.forward_time, way.forward_stretches, way.forward_reads, outputs);
       phantom_[c].push_back(none);
-      // Where the forward runs once, what it does not do its backward does, so that needs this variant.
+      // If the forward runs once, its backward does what the forward leaves out, and so needs this variant.
       if (!way.kept.empty() || has_backward(c)) {
         phantom_[c].back() = static_cast<std::uint32_t>(level_.bytes.size());
         level_.bytes.push_back(way.saved_bytes);
@@ -336,10 +336,7 @@ class level_builder {
       meant.erase(meant.begin());
       forward_variant_[c][0] = 0;
     }
-    level_.runs.push_back(std::move(forward));
-    forward_option_.push_back(std::move(meant));
-    meaning_.push_back({c, false});
-    backward_again_.push_back(0);
+    add_run(std::move(forward), {c, false, false, std::move(meant)});
   }
   void add_take_and_turn(const sub_graph_runs& whole, std::int64_t peak, std::int64_t save) {
     const auto token = [&] {
@@ -347,31 +344,27 @@ class level_builder {
       return static_cast<std::uint32_t>(level_.bytes.size() - 1);
     };
     level_problem::variant take, turn;
-    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
-      if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_output(t))
-        take.reads.push_back(i);
-    std::sort(take.reads.begin(), take.reads.end());
+    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t) {
+      const std::uint32_t i = local_[whole.part().tensors[t]];
+      if (i == none) continue;
+      if (whole.is_output(t)) take.reads.push_back(i);
+      if (whole.is_gradient_input(t)) turn.writes.push_back(i);
+      if (whole.is_gradient_output(t)) level_.outputs.push_back(i);
+    }
     const std::uint32_t taken = token(), turned = token();
     take.writes = {taken};
     turn.reads = {taken};
-    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
-      if (whole.is_gradient_input(t)) turn.writes.push_back(local_[whole.part().tensors[t]]);
     turn.writes.push_back(turned);
+    level_.outputs.push_back(turned);
+    std::sort(take.reads.begin(), take.reads.end());
     std::sort(turn.writes.begin(), turn.writes.end());
     const std::int64_t bytes = whole.gradient_input_bytes();
     turn.peak_bytes = bytes + std::max<std::int64_t>(0, peak - save - bytes);
     for (level_problem::variant* v : {&take, &turn}) {
       level_problem::run r;
       r.variants.push_back(std::move(*v));
-      level_.runs.push_back(std::move(r));
-      forward_option_.push_back({none});
-      meaning_.push_back({});
-      backward_again_.push_back(0);
+      add_run(std::move(r), {});
     }
-    level_.outputs.push_back(turned);
-    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t)
-      if (const std::uint32_t i = local_[whole.part().tensors[t]]; i != none && whole.is_gradient_output(t))
-        level_.outputs.push_back(i);
   }
   void add_backward(std::uint32_t c, const sub_graph_runs& run) {
     const level_child& child = children_[c];
@@ -382,26 +375,24 @@ class level_builder {
     level_problem::run backward;
     for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
       const sub_graph_way& way = child.ways[o];
-      level_problem::variant v = variant(child, way.backward_time, way.backward_stretches,
-                                         in_level(child, way.backward_reads), in_level(child, outputs));
+      level_problem::variant v = variant(child, way.backward_time, way.backward_stretches, way.backward_reads, outputs);
       if (phantom_[c][o] != none) {
         v.reads.push_back(phantom_[c][o]);
         std::sort(v.reads.begin(), v.reads.end());
       }
       backward.variants.push_back(std::move(v));
     }
-    level_.runs.push_back(std::move(backward));
-    forward_option_.push_back({});
-    meaning_.push_back({c, true});
-    backward_again_.push_back(!run.backward_once());
+    add_run(std::move(backward), {c, true, !run.backward_once(), {}});
+  }
+  void add_run(level_problem::run run, meaning what) {
+    level_.runs.push_back(std::move(run));
+    meaning_.push_back(std::move(what));
   }
 
-  std::uint32_t number(std::uint32_t t) {
-    if (local_[t] == none) {
-      local_[t] = static_cast<std::uint32_t>(level_.bytes.size());
-      level_.bytes.push_back(graph_.bytes[t]);
-    }
-    return local_[t];
+  void number(std::uint32_t t) {
+    if (local_[t] != none) return;
+    local_[t] = static_cast<std::uint32_t>(level_.bytes.size());
+    level_.bytes.push_back(graph_.bytes[t]);
   }
 
   const flat_graph& graph_;
@@ -411,13 +402,11 @@ class level_builder {
   std::vector<sub_graph_way> fast_;                  // of a child: a forward for others alone
   std::vector<meaning> meaning_;                     // of a run
   std::vector<std::vector<std::uint8_t>> effect_;    // of a child's operation: it does more than make what others want
-  std::vector<std::uint8_t> backward_again_;         // of a run: a backward that may run twice, though not in the level
-  std::vector<std::vector<std::uint32_t>> phantom_;  // of a child: option → its phantom, or none
-  std::vector<std::vector<std::uint32_t>> forward_option_;   // of a forward run: what its variants mean; none: fast
-  std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: option → variant of its forward
+  std::vector<std::vector<std::uint32_t>> phantom_;  // of a child: way → its phantom, or none
+  std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: way → variant of its forward
 };
 
-/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the option that keeps
+/// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the way that keeps
 /// everything. O(reads and writes of the group's operations) time beside that of `extract`.
 [[nodiscard]] inline std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
                                                           sub_graph_extractor& extract) {

@@ -17,7 +17,7 @@ namespace remat::detail {
 struct level_cell {
   static constexpr std::uint32_t none = mip_model::none;
 
-  struct option {
+  struct way {
     std::uint32_t variant = 0;
     std::uint32_t column = none;  ///< R; none: it takes place
   };
@@ -28,17 +28,17 @@ struct level_cell {
 
   std::uint32_t phase = 0, run = 0;
   std::uint32_t memory = none;  ///< column: the memory after the cell
-  std::vector<option> ways{};
-  std::vector<std::uint32_t> option_of{};  ///< of a variant: the place of the option that replaces it, or none
+  std::vector<way> ways{};
+  std::vector<std::uint32_t> way_of{};  ///< of a variant: the place of the way that replaces it, or none
   std::vector<held_tensor> tensors{};
 
   [[nodiscard]] bool is_first() const noexcept { return phase == run; }
 
-  /// The option that the values choose; null if a run again does not take place. Values are read as whole numbers.
-  [[nodiscard]] const option* chosen(std::span<const double> values) const {
-    const option* best = nullptr;
+  /// The way that the values choose; null if a run again does not take place. Values are read as whole numbers.
+  [[nodiscard]] const way* chosen(std::span<const double> values) const {
+    const way* best = nullptr;
     double most = is_first() ? -std::numeric_limits<double>::infinity() : 0.5;  // a first run takes place
-    for (const option& o : ways) {
+    for (const way& o : ways) {
       if (o.column == none) return &o;
       if (values[o.column] > most) {
         best = &o;

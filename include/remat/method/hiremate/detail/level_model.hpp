@@ -16,14 +16,8 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/hiremate/detail/level_cells.hpp"
 #include "remat/method/hiremate/detail/level_moments.hpp"
-#include "remat/method/hiremate/detail/level_phases.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/detail/phase_model.hpp"
-#include "remat/mip/detail/row_writer.hpp"
-#include "remat/mip/model.hpp"
 
 namespace remat::detail {
 
@@ -107,7 +101,7 @@ struct level_scale {
 ///
 /// Size: about T²/2 × (variants + reads and writes) columns for runs that may take place again. Building polls at every
 /// event of the program.
-/// Throws `bad_argument` by `require_valid`, for a moment that is no run, for `at_most` or `max_columns` that is NaN,
+/// Throws `bad_argument` by `require_valid`, for a moment that is no run, for a NaN as `at_most` or `max_columns`,
 /// and for `units` below 1.
 class level_model : phase_model {
  public:
@@ -157,7 +151,7 @@ class level_model : phase_model {
   [[nodiscard]] std::vector<level_problem::choice> decode(std::span<const double> values) const {
     std::vector<level_problem::choice> out;
     for (const level_cell& c : cells_)
-      if (const level_cell::option* o = c.chosen(values)) out.push_back({c.run, o->variant});
+      if (const level_cell::way* o = c.chosen(values)) out.push_back({c.run, o->variant});
     return out;
   }
 
@@ -170,7 +164,7 @@ class level_model : phase_model {
     const auto take = [&](std::uint32_t t, const level_problem::choice& choice) {
       const std::uint32_t c = cells_.find(t, choice.run);
       if (c == none || taken[c]) return false;
-      const std::uint32_t i = cells_[c].option_of[choice.variant];
+      const std::uint32_t i = cells_[c].way_of[choice.variant];
       if (i == none) return false;
       taken[c] = 1;
       if (const std::uint32_t column = cells_[c].ways[i].column; column != none) x[column] = 1;
@@ -303,14 +297,14 @@ class level_model : phase_model {
     cells_.push_back(std::move(c));
   }
 
-  /// The columns R of a cell; the constant 1 for a first run with one option.
+  /// The columns R of a cell; the constant 1 for a first run with one way.
   std::vector<mip_value> add_decisions(level_cell& c) {
     std::vector<mip_value> r;
     if (c.is_first() && c.ways.size() == 1) {
       model_.offset += variants(c.run)[c.ways.front().variant].time * time_scale();
       return {mip_value::one()};
     }
-    for (level_cell::option& o : c.ways) {
+    for (level_cell::way& o : c.ways) {
       o.column = model_.add_integer(variants(c.run)[o.variant].time * time_scale(), 0, 1);
       ++decisions_;
       r.push_back({o.column, 0});
@@ -343,16 +337,16 @@ class level_model : phase_model {
       for (const std::uint32_t p : candidates)
         if (p != o && replaces(c, p, replacement[o], useful)) replacement[o] = p;
     }
-    c.option_of.assign(count, none);
+    c.way_of.assign(count, none);
     for (const std::uint32_t o : candidates)
       if (replacement[o] == o) {
-        c.option_of[o] = static_cast<std::uint32_t>(c.ways.size());
+        c.way_of[o] = static_cast<std::uint32_t>(c.ways.size());
         c.ways.push_back({o, none});
       }
     for (const std::uint32_t o : candidates) {
       std::uint32_t p = o;
       while (replacement[p] != p) p = replacement[p];  // "replaces" is an order, so this ends
-      c.option_of[o] = c.option_of[p];
+      c.way_of[o] = c.way_of[p];
     }
   }
 
@@ -380,10 +374,10 @@ class level_model : phase_model {
     return !is_equal || p < o;
   }
 
-  /// The tensors that an option of the cell reads or writes, ascending.
+  /// The tensors that a way of the cell reads or writes, ascending.
   [[nodiscard]] std::vector<std::uint32_t> tensors_of(const level_cell& c) const {
     std::vector<std::uint32_t> out;
-    for (const level_cell::option& o : c.ways) {
+    for (const level_cell::way& o : c.ways) {
       const level_problem::variant& v = variants(c.run)[o.variant];
       out.insert(out.end(), v.reads.begin(), v.reads.end());
       out.insert(out.end(), v.writes.begin(), v.writes.end());
@@ -392,7 +386,7 @@ class level_model : phase_model {
     return out;
   }
 
-  /// The columns R of the options whose variants read (or write) x.
+  /// The columns R of the ways whose variants read (or write) x.
   [[nodiscard]] std::vector<mip_value> runs_with(const level_cell& c, const std::vector<mip_value>& r, std::uint32_t x,
                                                  std::vector<std::uint32_t> level_problem::variant::*list) const {
     std::vector<mip_value> out;
@@ -445,7 +439,7 @@ class level_model : phase_model {
   void forbid_useless_runs(const level_cell& c, const std::vector<mip_value>& r,
                            const std::vector<held_change>& changes) {
     std::vector<std::vector<std::uint32_t>> useful;
-    for (const level_cell::option& o : c.ways) useful.push_back(useful_writes(c, o.variant));
+    for (const level_cell::way& o : c.ways) useful.push_back(useful_writes(c, o.variant));
     for (std::size_t j = 0; j < r.size(); ++j) {
       const auto at = useful.begin() + static_cast<std::ptrdiff_t>(j);
       if (std::find(useful.begin(), at, useful[j]) != at) continue;
@@ -499,7 +493,7 @@ class level_model : phase_model {
       if (c.phase < phases_.first()) break;
       for (const level_cell::held_tensor& tensor : c.tensors) x[tensor.column] = is_held[tensor.tensor];
       if (c.memory != none) x[c.memory] = memory;
-      if (const level_cell::option* o = c.chosen(x)) {
+      if (const level_cell::way* o = c.chosen(x)) {
         const level_problem::variant& v = variants(c.run)[o->variant];
         for (const std::uint32_t t : v.writes) set_held(t, c.run != writers.first[t]);
         for (const std::uint32_t t : v.reads) set_held(t, true);

@@ -11,16 +11,10 @@
 
 #include "remat/method/hiremate/detail/level_cells.hpp"
 #include "remat/method/hiremate/detail/level_phases.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/mip/detail/row_writer.hpp"
 
 namespace remat::detail {
 
 /// The rows of `level_model` at moments: first runs, before which the rows say what the later first runs need.
-///
-/// A column Y, at most 1 and at most the sum of R over the later phases, says of some variants of a run that one of
-/// them runs again after the moment. Each tensor that a later first run reads is held, or Y = 1 for its writers. Each
-/// tensor that all variants of a Y read is held, or made likewise, for the amount Y.
 class level_moments {
  public:
   level_moments(row_writer& rows, const level_phases& phases, const level_cells& cells)
@@ -67,7 +61,7 @@ class level_moments {
     later_run y{mip_model::none, run, std::move(variants), {}};
     for (const std::uint32_t c : cells_.again(run))
       if (cells_[c].phase > moment_)
-        for (const level_cell::option& o : cells_[c].ways)
+        for (const level_cell::way& o : cells_[c].ways)
           if (contains(y.variants, o.variant)) y.decisions.push_back(o.column);
     if (!y.decisions.empty()) {
       const mip_value column = rows_.new_column();
@@ -94,7 +88,7 @@ class level_moments {
     const level_cell& c = cells_.first(t);
     const auto& variants = phases_.variants(t);
     std::vector<std::uint32_t> tensors, runs_with_alternatives;
-    for (const level_cell::option& o : c.ways)
+    for (const level_cell::way& o : c.ways)
       tensors.insert(tensors.end(), variants[o.variant].reads.begin(), variants[o.variant].reads.end());
     sort_unique(tensors);
     for (const std::uint32_t x : tensors) {
@@ -103,14 +97,14 @@ class level_moments {
       if (held_[x].is_constant(1)) continue;
       const mip_value y = made_later(x);
       std::size_t readers = 0;
-      for (const level_cell::option& o : c.ways) readers += contains(variants[o.variant].reads, x);
+      for (const level_cell::way& o : c.ways) readers += contains(variants[o.variant].reads, x);
       rows_.add_term(y, 1);
       rows_.add_term(held_[x], 1);
       if (readers == c.ways.size()) {
         rows_.end_row(1, mip_model::infinite);
         continue;
       }
-      for (const level_cell::option& o : c.ways)
+      for (const level_cell::way& o : c.ways)
         if (contains(variants[o.variant].reads, x)) rows_.add_term({o.column, 0}, -1);
       rows_.end_row(0, mip_model::infinite);
     }
@@ -122,7 +116,7 @@ class level_moments {
   void add_alternatives(const level_cell& c, std::uint32_t k) {
     const auto& variants = phases_.variants(c.run);
     std::vector<std::uint32_t> needed, makers, columns;
-    for (const level_cell::option& o : c.ways) {
+    for (const level_cell::way& o : c.ways) {
       std::uint32_t largest = mip_model::none;
       for (const std::uint32_t x : variants[o.variant].reads)
         if (phases_.writers().first[x] == k && !phases_.is_common(x) &&

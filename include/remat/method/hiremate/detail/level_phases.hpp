@@ -2,16 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <vector>
 
 #include "remat/method/hiremate/detail/level_problem.hpp"
-#include "remat/method/hiremate/detail/simulate_level.hpp"
 #include "remat/mip/detail/phase_model.hpp"
-#include "remat/mip/model.hpp"
 
 namespace remat::detail {
 

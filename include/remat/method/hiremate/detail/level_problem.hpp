@@ -2,10 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "remat/core/error.hpp"
 
 namespace remat::detail {
 
@@ -20,17 +26,16 @@ void sort_unique(std::vector<T>& list) {
 ///
 /// Every run takes place once, in the order of `runs`; a run marked with `again` may take place any number of times
 /// after that. A run takes place in one of its variants, and the tensors that the variant reads must be resident before
-/// it begins. A schedule is a sequence of choices. The *phantom* of an option is one tensor that stands for everything
-/// the option keeps between forward and backward: that variant of the forward writes it, and that variant of the
-/// backward reads it.
+/// it begins. A schedule is a sequence of choices. The *phantom* of a way to run a sub-graph is one tensor that stands
+/// for everything the way keeps between forward and backward: that variant of the forward writes it, and that variant
+/// of the backward reads it.
 ///
 /// A tensor that several runs write (an accumulated gradient) is complete when all of them have run once. It takes its
 /// bytes from the first of these runs on, and cannot be dropped before its last read: none of these runs is marked
 /// `again`. The later ones find the tensor resident, so their peaks need not count it. Variants of one run that write
 /// the same tensor are alternatives.
 ///
-/// `simulate_level` defines the meaning exactly, and `require_valid` the valid fields
-/// (`method/hiremate/detail/simulate_level.hpp`). \cite gusak2025hiremate
+/// `simulate_level` defines the meaning exactly, and `require_valid` the valid fields. \cite gusak2025hiremate
 struct level_problem {
   static constexpr std::uint32_t none =
       std::numeric_limits<std::uint32_t>::max();  ///< stands for "no run" and "no tensor"
@@ -45,7 +50,7 @@ struct level_problem {
   struct variant {
     double time = 0;  ///< the run's time in this variant, in the cost model's unit
     /// The most bytes that the run needs beyond those resident before it begins. Tensors that it writes are counted
-    /// also where they are resident already. May be less than the bytes of these, since tensors read may go half-way.
+    /// also if they are resident already. May be less than the bytes of these, since tensors read may go half-way.
     std::int64_t peak_bytes = 0;
     std::vector<std::uint32_t> reads{};   ///< tensors, ascending
     std::vector<std::uint32_t> writes{};  ///< tensors, ascending
@@ -74,5 +79,258 @@ struct level_problem {
     return count;
   }
 };
+
+/// For each tensor of a level the first and the last run that writes it; `level_problem::none` for a tensor that no run
+/// writes.
+struct level_writers {
+  std::vector<std::uint32_t> first{};  ///< tensor → the first run that writes it, or none
+  std::vector<std::uint32_t> last{};   ///< tensor → the last run that writes it, or none
+
+  /// Precondition: the tensors of all variants exist. O(size of the level) time.
+  explicit level_writers(const level_problem& level)
+      : first(level.bytes.size(), level_problem::none), last(level.bytes.size(), level_problem::none) {
+    for (std::uint32_t k = 0; k < level.runs.size(); ++k)
+      for (const level_problem::variant& v : level.runs[k].variants)
+        for (const std::uint32_t x : v.writes) {
+          if (first[x] == level_problem::none) first[x] = k;
+          last[x] = k;
+        }
+  }
+  /// True when several runs write tensor x.
+  [[nodiscard]] bool several(std::uint32_t x) const { return first[x] != last[x]; }
+};
+
+/// The result of `simulate_level`.
+struct level_report {
+  bool legal = false;           ///< the choices are a schedule of the level
+  double time = 0;              ///< the sum of the times of all choices; valid only if legal
+  std::int64_t peak_bytes = 0;  ///< the most bytes during any run, or after it
+  std::size_t wrong = 0;        ///< the first illegal choice, if one is
+  std::string message{};        ///< one line; empty if legal
+};
+
+namespace level_checking {
+
+/// The checks of `require_valid`, one function for each kind of mistake. Each throws `bad_argument`. They are called in
+/// the order in which they stand here: `readers` and `shared_tensors` rely on the others.
+class checker {
+ public:
+  explicit checker(const level_problem& level) : level_(level) {}
+
+  /// Sizes are not negative, and their sum is moderate.
+  void sizes() const {
+    std::int64_t total = 0;
+    for (std::size_t x = 0; x < level_.bytes.size(); ++x) {
+      if (level_.bytes[x] < 0)
+        throw bad_argument("level: tensor " + number(x) + " has " + number(level_.bytes[x]) +
+                           " bytes; expected at least 0");
+      if (level_.bytes[x] > max_bytes - total)
+        throw bad_argument("level: the tensors up to " + number(x) + " have more than 2^60 bytes in all");
+      total += level_.bytes[x];
+    }
+  }
+
+  /// Each run has variants, with lists of tensors, times and peaks that are possible.
+  void variants() const {
+    for (std::size_t k = 0; k < level_.runs.size(); ++k) {
+      const auto& variants = level_.runs[k].variants;
+      if (variants.empty()) throw bad_argument("level: run " + number(k) + " has no variant; expected at least one");
+      for (std::size_t o = 0; o < variants.size(); ++o) require_valid_variant(variants[o], place(k, o));
+    }
+  }
+
+  /// The outputs are listed properly.
+  void outputs() const { require_ascending(level_.outputs, "level: outputs"); }
+
+  /// What is read or an output is written, and what is read is written by earlier runs alone.
+  void readers() const {
+    const level_writers writers(level_);
+    for (std::size_t k = 0; k < level_.runs.size(); ++k)
+      for (std::size_t o = 0; o < level_.runs[k].variants.size(); ++o)
+        for (const std::uint32_t x : level_.runs[k].variants[o].reads) {
+          if (writers.first[x] == level_problem::none)
+            throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which no run writes");
+          if (writers.last[x] >= k)
+            throw bad_argument(place(k, o) + " reads tensor " + number(x) + ", which run " + number(writers.last[x]) +
+                               " writes; expected writers before the readers");
+        }
+    for (const std::uint32_t x : level_.outputs)
+      if (writers.first[x] == level_problem::none)
+        throw bad_argument("level: outputs has tensor " + number(x) + ", which no run writes");
+  }
+
+  /// A run that writes a tensor of several runs takes place once, and writes it in every variant.
+  void shared_tensors() const {
+    const level_writers writers(level_);
+    for (std::size_t k = 0; k < level_.runs.size(); ++k) {
+      const level_problem::run& r = level_.runs[k];
+      for (std::size_t o = 0; o < r.variants.size(); ++o)
+        for (const std::uint32_t x : r.variants[o].writes)
+          if (writers.several(x)) require_always_written(k, o, x);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t max_bytes = std::int64_t{1} << 60;
+
+  template <class Number>
+  [[nodiscard]] static std::string number(Number x) {
+    return std::to_string(x);
+  }
+  [[nodiscard]] static std::string place(std::size_t k, std::size_t o) {
+    return "level: run " + number(k) + ", variant " + number(o);
+  }
+
+  void require_ascending(const std::vector<std::uint32_t>& list, const std::string& where) const {
+    const std::size_t tensors = level_.bytes.size();
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (list[i] >= tensors)
+        throw bad_argument(where + ": tensor " + number(list[i]) + " does not exist; there are " + number(tensors));
+      if (i > 0 && list[i - 1] >= list[i])
+        throw bad_argument(where + ": tensor " + number(list[i]) + " comes after " + number(list[i - 1]) +
+                           "; expected ascending tensors, each once");
+    }
+  }
+
+  void require_valid_variant(const level_problem::variant& v, const std::string& where) const {
+    require_ascending(v.reads, where + ", reads");
+    require_ascending(v.writes, where + ", writes");
+    if (!std::isfinite(v.time) || v.time < 0)
+      throw bad_argument(where + ": the time is " + number(v.time) + "; expected a number of at least 0");
+    const auto require_valid_peak = [&](std::int64_t bytes, const std::string& what) {
+      if (bytes < 0 || bytes > max_bytes)
+        throw bad_argument(where + ": " + what + " is " + number(bytes) + "; expected 0 to 2^60");
+    };
+    require_valid_peak(v.peak_bytes, "peak_bytes");
+    for (std::size_t i = 0; i < v.inner.size(); ++i) {
+      const std::string inner = "inner peak " + number(i);
+      require_valid_peak(v.inner[i].bytes, inner);
+      require_ascending(v.inner[i].gone, where + ", " + inner);
+      if (!std::includes(v.reads.begin(), v.reads.end(), v.inner[i].gone.begin(), v.inner[i].gone.end()))
+        throw bad_argument(where + ", " + inner + ": gone has a tensor that the variant does not read");
+    }
+  }
+
+  /// For tensor x, which variant o of run k writes, and another run, too.
+  void require_always_written(std::size_t k, std::size_t o, std::uint32_t x) const {
+    const level_problem::run& r = level_.runs[k];
+    if (r.again)
+      throw bad_argument("level: run " + number(k) + " is marked again, but it is one of several that write tensor " +
+                         number(x) + "; expected runs that take place once");
+    for (std::size_t p = 0; p < r.variants.size(); ++p) {
+      const std::vector<std::uint32_t>& writes = r.variants[p].writes;
+      if (!std::binary_search(writes.begin(), writes.end(), x))
+        throw bad_argument(place(k, p) + " does not write tensor " + number(x) + " as variant " + number(o) +
+                           " does; expected every variant to write a tensor that several runs write");
+    }
+  }
+
+  const level_problem& level_;
+};
+
+}  // namespace level_checking
+
+/// Throws `bad_argument`, naming the place, unless the level is valid: every run has a variant; tensors exist and are
+/// listed ascending, each once; sizes, peaks and times are finite and not negative, and all sizes together are at most
+/// 2^60; a tensor that is read is written by at least one run, and only by earlier ones; a tensor of several runs is
+/// written by all variants of these runs, none of which may run again. O(size of the level) time.
+inline void require_valid(const level_problem& level) {
+  const detail::level_checking::checker check(level);
+  check.sizes();
+  check.variants();
+  check.outputs();
+  check.readers();
+  check.shared_tensors();
+}
+
+/// Checks from the definition that `choices` is a schedule of the level, and measures its time and peak. Shares no code
+/// with the solvers.
+///
+/// Tensors are freed as early as possible: a tensor is resident while a later choice reads it before it is written
+/// again, or when it is an output; a tensor of several runs from the first of these runs to its last read. Bytes are
+/// exact. Precondition: `require_valid(level)` does not throw. O(choices × tensors of each) time.
+[[nodiscard]] inline level_report simulate_level(const level_problem& level,
+                                                 std::span<const level_problem::choice> choices) {
+  level_report out;
+  const auto refuse = [&](std::size_t i, std::string why) {
+    out.wrong = i;
+    out.message = "choice " + std::to_string(i) + ": " + std::move(why);
+    return out;
+  };
+  const level_writers writers(level);
+  std::vector<std::uint8_t> ran(level.runs.size(), 0), written(level.bytes.size(), 0);
+  std::size_t next = 0;  // the first run that has not taken place
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const auto [k, o] = choices[i];
+    if (k >= level.runs.size()) return refuse(i, "run " + std::to_string(k) + " does not exist");
+    if (o >= level.runs[k].variants.size())
+      return refuse(i, "run " + std::to_string(k) + " has no variant " + std::to_string(o));
+    if (!ran[k] && k != next)
+      return refuse(i, "run " + std::to_string(k) + " takes place before run " + std::to_string(next));
+    if (ran[k] && !level.runs[k].again)
+      return refuse(i, "run " + std::to_string(k) + " takes place twice, but is not marked again");
+    const level_problem::variant& v = level.runs[k].variants[o];
+    for (const std::uint32_t x : v.reads)
+      if (!written[x])
+        return refuse(i, "run " + std::to_string(k) + ", variant " + std::to_string(o) + " reads tensor " +
+                             std::to_string(x) + ", which is not there");
+    for (const std::uint32_t x : v.writes) written[x] = written[x] || k == writers.last[x];
+    if (!ran[k]) ++next;
+    ran[k] = 1;
+    out.time += v.time;
+  }
+  if (next < level.runs.size()) return refuse(choices.size(), "run " + std::to_string(next) + " does not take place");
+  for (const std::uint32_t x : level.outputs)
+    if (!written[x]) return refuse(choices.size(), "output " + std::to_string(x) + " has not been written");
+
+  // From the end to the begin: which tensors later choices read.
+  std::vector<std::uint8_t> there(level.bytes.size(), 0);
+  std::int64_t bytes = 0;
+  const auto put = [&](std::uint32_t x, bool wanted) {
+    if (there[x] == wanted) return;
+    there[x] = wanted;
+    bytes += wanted ? level.bytes[x] : -level.bytes[x];
+  };
+  for (const std::uint32_t x : level.outputs) put(x, true);
+  for (std::size_t i = choices.size(); i-- > 0;) {
+    const std::uint32_t k = choices[i].run;
+    const level_problem::variant& v = level.runs[k].variants[choices[i].variant];
+    std::int64_t during = v.peak_bytes;
+    for (const level_problem::inner_peak& p : v.inner) {
+      std::int64_t now = p.bytes;
+      for (const std::uint32_t x : p.gone)
+        if (!there[x]) now -= level.bytes[x];
+      during = std::max(during, now);
+    }
+    out.peak_bytes = std::max(out.peak_bytes, bytes);  // afterwards
+    for (const std::uint32_t x : v.writes) put(x, k != writers.first[x]);
+    for (const std::uint32_t x : v.reads) put(x, true);
+    out.peak_bytes = std::max(out.peak_bytes, bytes + during);
+  }
+  out.legal = true;
+  return out;
+}
+
+/// Removes runs in vain: repeated runs none of whose tensors is read before it is written again. Precondition:
+/// `simulate_level` calls the choices legal. Neither time nor peak grows.
+[[nodiscard]] inline std::vector<level_problem::choice> without_runs_in_vain(
+    const level_problem& level, std::span<const level_problem::choice> choices) {
+  std::vector<std::size_t> first(level.runs.size(), choices.size());
+  for (std::size_t i = choices.size(); i-- > 0;) first[choices[i].run] = i;
+  std::vector<std::uint8_t> wanted(level.bytes.size(), 0);
+  for (const std::uint32_t x : level.outputs) wanted[x] = 1;
+  std::vector<level_problem::choice> kept;
+  for (std::size_t i = choices.size(); i-- > 0;) {
+    const level_problem::variant& v = level.runs[choices[i].run].variants[choices[i].variant];
+    const bool of_use = std::any_of(v.writes.begin(), v.writes.end(), [&](std::uint32_t x) { return wanted[x] != 0; });
+    if (first[choices[i].run] != i && !of_use) continue;
+    kept.push_back(choices[i]);
+    // No choice reads a tensor of several runs before all of these, so each of them may reset the mark.
+    for (const std::uint32_t x : v.writes) wanted[x] = 0;
+    for (const std::uint32_t x : v.reads) wanted[x] = 1;
+  }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
 
 }  // namespace remat::detail

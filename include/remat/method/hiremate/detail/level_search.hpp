@@ -8,13 +8,11 @@
 #include <limits>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
@@ -24,8 +22,8 @@ namespace remat::detail {
 /// Options of `search_level`.
 struct level_search_options {
   std::uint32_t prices = 10;  ///< of saved bytes that are tried
-  std::uint32_t rounds = 2;   ///< over all children, trying the options next to the chosen one
-  bool escalate = true;       ///< try harder for the options that a price gives
+  std::uint32_t rounds = 2;   ///< over all children, trying the ways next to the chosen one
+  bool escalate = true;       ///< try harder for the ways that a price gives
 };
 
 /// Judges the choices that `search_level` found: a value (less is better), infinite for choices of no use.
@@ -64,7 +62,7 @@ class searcher {
     }
   }
 
-  /// Times per byte at which a child changes its option, ascending.
+  /// Times per byte at which a child changes its way, ascending.
   [[nodiscard]] std::vector<double> critical_prices() const {
     std::vector<double> prices;
     for (const level_child& c : children_)
@@ -77,7 +75,7 @@ class searcher {
     return prices;
   }
 
-  /// For each child the option of least time + price · saved bytes.
+  /// For each child the way of least time + price · saved bytes.
   [[nodiscard]] chosen_ways ways_at(double price) const {
     chosen_ways chosen(children_.size(), 0);
     for (std::size_t c = 0; c < children_.size(); ++c) {
@@ -94,7 +92,7 @@ class searcher {
     return chosen;
   }
 
-  /// One round over all children, each with the options next to its own. Returns whether to go on.
+  /// One round over all children, each with the ways next to its own. Returns whether to go on.
   [[nodiscard]] bool exchange_ways() {
     bool better = false;
     for (std::size_t c = 0; c < children_.size(); ++c)
@@ -108,10 +106,10 @@ class searcher {
     return better;
   }
 
-  /// Solves the level with these options. Returns whether the schedule is the best so far.
+  /// Solves the level with these ways. Returns whether the schedule is the best so far.
   bool attempt(const chosen_ways& chosen, bool escalate) {
     if (!tried_.insert(chosen).second) return false;
-    // The careful count of memory is for levels where the other count said too little.
+    // The careful count of memory is for levels in which the other count said too little.
     for (const bool careful : {false, true}) {
       if (clock_.should_stop()) return false;
       const problem p = builder_.with_ways(chosen, budget_, careful);
@@ -162,8 +160,8 @@ class searcher {
 
 }  // namespace level_search
 
-/// Schedules of a level: an option is fixed for each child by a price on saved bytes, which leaves an ordinary problem
-/// for `evict` (to escalate: with its last resorts, and then `twremat`); then single children's options are exchanged
+/// Schedules of a level: a way is fixed for each child by a price on saved bytes, which leaves an ordinary problem
+/// for `evict` (to escalate: with its last resorts, and then `twremat`); then single children's ways are exchanged
 /// while that helps. Heuristic; a start for the integer program, and the only method if that is too large.
 ///
 /// `judge` is called with every schedule found, and may judge by the operations that it expands to. Solves at most

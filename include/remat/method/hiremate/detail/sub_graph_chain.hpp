@@ -23,7 +23,7 @@
 
 namespace remat::detail {
 
-/// A child of a part: consecutive forward operations of the part, the backward operations that belong to them, and
+/// A child of a sub-graph: consecutive forward operations, the backward operations that belong to them, and
 /// ways to run both. Operations are indices of `sub_graph::operations`.
 struct sub_graph_segment {
   std::uint32_t forward_end = 0;          ///< one past the last forward operation
@@ -35,7 +35,7 @@ struct sub_graph_segment {
 struct sub_graph_chain_search {
   std::uint32_t slots = 120;     ///< `chain_program_options::slots`
   std::uint32_t turns = 6;       ///< differences between peak and save budget, a table each; at least 1
-  std::size_t max_ways = 12;     ///< of the part
+  std::size_t max_ways = 12;     ///< of the sub-graph
   std::size_t max_stages = 100;  ///< of a chain
 };
 
@@ -51,7 +51,7 @@ struct sub_graph_chain_result {
 
 namespace sub_graph_chain {
 
-/// The chains of one part.
+/// The chains of one sub-graph.
 class searcher {
  public:
   searcher(const sub_graph& part, std::span<const sub_graph_segment> segments, const sub_graph_chain_search& search,
@@ -67,7 +67,7 @@ class searcher {
       const auto turn = static_cast<std::int64_t>(turns < 2 ? 0 : static_cast<double>(most) * k / (turns - 1));
       // The difference between the budgets is what the turn needs; the peak budget itself is the table's.
       const problem p = runs_.problem_within(turn + runs_.gradient_input_bytes(), 0).with_budget(problem::unlimited);
-      const forward_line line = line_of_part(p);
+      const forward_line line = line_of_sub_graph(p);
       for (const cut_list& cuts : chains(line)) {
         solve(p, line, cuts);
         if (clock_.should_stop()) out_.whole = false;
@@ -81,7 +81,7 @@ class searcher {
 
  private:
   /// The forward operations and *take*; behind the line *turn* and the backward operations.
-  [[nodiscard]] forward_line line_of_part(const problem& p) const {
+  [[nodiscard]] forward_line line_of_sub_graph(const problem& p) const {
     std::vector<std::uint32_t> first, rest;
     for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
       if (p.graph().needed[o]) (o <= runs_.num_forward() ? first : rest).push_back(o);
@@ -112,7 +112,7 @@ class searcher {
     return out;
   }
 
-  /// The ways of the segment that a stage is; empty where it is none.
+  /// The ways of the segment that a stage is; empty if it is none.
   [[nodiscard]] std::vector<std::vector<stage_way>> ways_of(const stage_chain& chain) {
     std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
     std::size_t next = 0;
@@ -175,14 +175,14 @@ class searcher {
 
 }  // namespace sub_graph_chain
 
-/// Options of a part by Rotor's dynamic program over its children, or over its operations: one table gives the options
-/// of all memory sizes.
+/// Ways to run a sub-graph by Rotor's dynamic program over its children, or over its operations: one table gives the
+/// ways of all memory sizes.
 ///
-/// The part is a chain: its forward line, cut at the borders of `segments` (without segments: at the levels of
+/// The sub-graph is a chain: its forward line, cut at the borders of `segments` (without segments: at the levels of
 /// `cut_levels`, a chain each), and a last stage that is *take* and *turn* of `sub_graph_runs::problem_within`. The
 /// workspace of the turn is the peak budget less the save budget. A table for one such difference holds the fastest
 /// schedules of all peak budgets; `turns` differences from 0 to the bytes of everything are tried. A stage uses the
-/// ways of its segment where `stage_chain` gives it the same backward operations.
+/// ways of its segment if `stage_chain` gives it the same backward operations.
 ///
 /// Work: the rows of the tables and the schedules that are measured. Polls after each. A table of more than
 /// `chain_program_options::table_bytes` is left out. Throws `bad_argument` for `slots`, `turns` or `max_stages` 0.
@@ -190,7 +190,7 @@ class searcher {
                                                             std::span<const sub_graph_segment> segments,
                                                             const sub_graph_chain_search& search, run_clock& clock) {
   if (search.slots == 0 || search.turns == 0 || search.max_stages == 0)
-    throw bad_argument("find_chain_ways: slots, turns and max_stages must be at least 1");
+    throw bad_argument("find_chain_ways: a count is 0; expected slots, turns and max_stages of at least 1");
   return detail::sub_graph_chain::searcher(part, segments, search, clock).run();
 }
 

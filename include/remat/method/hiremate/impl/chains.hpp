@@ -2,29 +2,16 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
-#include <span>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
-#include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
-#include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
-#include "remat/hierarchy/hierarchy.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/solution.hpp"
 
@@ -91,8 +78,8 @@ struct chain_counts {
 
 /// Schedules of the whole graph from the chains of hierarchies: at each depth, the groups of a hierarchy are the stages
 /// of a chain, and so are pairs, triples … of neighbours. Rotor's dynamic program (`chain_program`) solves each chain,
-/// first with its stages as they are, then with the options of its stages, where chains whose distinct stages have the
-/// fewest operations come first. Stages that are equal up to renaming and times are solved once. A large stage is
+/// first with its stages as they are, then with the ways of its stages: chains whose distinct stages have the
+/// fewest operations first. Stages that are equal up to renaming and times are solved once. A large stage is
 /// divided into the stages of a finer chain that has been solved before.
 ///
 /// Work is that of `search_chain` and `find_sub_graph_ways`. Polls before each chain, and as those two do.
@@ -128,11 +115,11 @@ class hierarchy_chains {
     }
   }
 
-  /// Solves the chains without options. `best` takes the schedules, found by "hiremate/SOURCE/chain".
+  /// Solves the chains without ways of their stages. `best` takes the schedules, found by "hiremate/SOURCE/chain".
   void solve_plain(run_clock& clock, solution& best) {
     for (chain_entry c : chains_) solve(c, false, options_.slots, clock, best);
   }
-  /// Solves the chains with the options of their stages.
+  /// Solves the chains with the ways of their stages.
   void solve_with_ways(run_clock& clock, solution& best) {
     std::vector<std::pair<std::uint64_t, std::size_t>> turn;  // effort, chain
     for (std::size_t i = 0; i < chains_.size(); ++i) {
@@ -196,7 +183,7 @@ class hierarchy_chains {
   struct line_entry {
     forward_line line{};
     std::vector<std::uint32_t> order{};
-    std::vector<std::size_t> solved{};  // chains with options
+    std::vector<std::size_t> solved{};  // chains with ways
   };
   struct chain_entry {
     chain_source source = chain_source::given;
@@ -255,7 +242,7 @@ class hierarchy_chains {
     s.key = fingerprint(s.part, way_cache::likeness());
     const sub_graph_runs runs(s.part);
     std::vector<std::uint32_t> all(s.part.operations.size());
-    for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
+    std::iota(all.begin(), all.end(), 0U);
     const std::span<const std::uint32_t> every(all);
     s.stands_alone = runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
     stages_.push_back(std::move(s));
@@ -329,8 +316,8 @@ class hierarchy_chains {
     }
     return out;
   }
-  /// Distinct stages that have to be given options, as `chain_effort` counts them; with `known` those that have them,
-  /// too.
+  /// Distinct stages that need ways, as `chain_effort` counts them; with `known` also those that have
+  /// them.
   [[nodiscard]] std::uint64_t effort_of(const chain_entry& c, bool known) const {
     std::set<std::uint64_t> keys;
     std::uint64_t effort = 0;

@@ -4,35 +4,20 @@
 #include "remat/method/hiremate.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
-#include "remat/chain/detail/chain_search.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
-#include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/hiremate/detail/level_builder.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/hiremate/impl/chains.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
-#include "remat/method/no_remat.hpp"
-#include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/solution.hpp"
@@ -98,7 +83,7 @@ class group_ways {
     }
   }
 
-  /// Children with their options: at most `level_ways` for all groups among them together, but two for each.
+  /// Children with their ways: at most `level_ways` for all groups among them together, but two for each.
   [[nodiscard]] std::vector<level_child> children(std::size_t group) {
     std::vector<level_child> out = children_of(h_, group, extract_);
     std::size_t groups = 0;
@@ -295,11 +280,11 @@ class search {
     }
   }
 
-  /// The options of a hierarchy, and its top level by `search_level`. `share`: of what all hierarchies may use.
+  /// The ways of a hierarchy, and its top level by `search_level`. `share`: of what all hierarchies may use.
   void solve_hierarchy(std::vector<candidate>& hierarchies, std::size_t i, double share) {
     if (!uses(hiremate_top::search_level) && !uses(hiremate_top::h_ilp)) return;
     candidate& c = hierarchies[i];
-    // Nothing bounds the children of a level of cuts: where they are many, the chains are what that hierarchy is for.
+    // Nothing bounds the children of a level of cuts: if they are many, the hierarchy serves its chains alone.
     const bool large = c.hierarchy.children[0].size() > 2 * std::size_t{options_.max_top};
     if (options_.top_solver == hiremate_top::automatic && c.source == chain_source::levels && large) {
       c.own.set("chains_alone", true);
@@ -311,9 +296,9 @@ class search {
     top_level top;
     top.of = i;
     top.children = groups.children(0);
-    std::size_t options = 0;
-    for (const level_child& child : top.children) options += child.ways.size();
-    c.own.set("top_ways", options);
+    std::size_t ways = 0;
+    for (const level_child& child : top.children) ways += child.ways.size();
+    c.own.set("top_ways", ways);
     c.own.set("levels", groups.levels());
     if (groups.levels_left() > 0) c.own.set("levels_left", groups.levels_left());
     if (uses(hiremate_top::search_level)) search_top(c, top, share);

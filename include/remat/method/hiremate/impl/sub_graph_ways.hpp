@@ -4,41 +4,27 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
+#include <numeric>
 
-#include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
-#include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/detail/way.hpp"
-#include "remat/hierarchy/way_cache.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/hiremate/detail/group_level.hpp"
 #include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
-#include "remat/method/hiremate/detail/level_builder.hpp"
-#include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/hiremate/detail/sub_graph_chain.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/twremat.hpp"
-#include "remat/mip/concepts.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace remat::detail {
 
-/// A sub-graph whose options are wanted.
+/// A sub-graph whose ways are wanted.
 struct divided_sub_graph {
   sub_graph part{};                     ///< operations and tensors
-  std::vector<level_child> children{};  ///< with their options; empty: not divided
+  std::vector<level_child> children{};  ///< with their ways; empty: not divided
 };
 
 /// How `find_sub_graph_ways` searches.
@@ -53,12 +39,12 @@ struct sub_graph_search {
   std::optional<mip_backend_ref> backend{};
   double max_columns = 6'000;  ///< of an integer program
   std::uint64_t nodes = 100;   ///< of an integer program
-  /// Options are looked up in it, and those that no limit cut short are added to it. Null: no cache. It does not tell
+  /// Ways are looked up in it, and those that no limit cut short are added to it. Null: no cache. It does not tell
   /// different solvers, backends or divisions of a sub-graph apart.
   std::shared_ptr<way_cache> cache{};
 };
 
-/// The options of several sub-graphs.
+/// The ways of several sub-graphs.
 struct sub_graph_table {
   std::vector<std::vector<sub_graph_way>> ways{};  ///< of a sub-graph, in its own indices, by falling saved bytes
   std::size_t distinct = 0;                        ///< sub-graphs that differ by more than names and times
@@ -69,7 +55,7 @@ struct sub_graph_table {
   std::size_t tables_refused = 0;                  ///< tables larger than `chain_program_options::table_bytes`
   std::size_t programs = 0;                        ///< of the solves, integer programs
   std::size_t refused = 0;                         ///< integer programs not begun: `max_columns`, or the work left
-  /// Distinct sub-graphs whose search a limit ended early. Where `find_ways` ends early for one of those that it
+  /// Distinct sub-graphs whose search a limit ended early. If `find_ways` ends early for one of those that it
   /// solves by one method, all of these count.
   std::size_t cut_short = 0;
 };
@@ -96,13 +82,13 @@ namespace sub_graph_ways {
 
 /// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
 inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> place;  // operation of the graph, of the part
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> place;  // operation of the graph, of the sub-graph
   for (std::uint32_t o = 0; o < s.part.operations.size(); ++o) place.emplace_back(s.part.operations[o], o);
   std::sort(place.begin(), place.end());
   std::vector<sub_graph_segment> out;
   std::uint32_t begin = 0;
   for (const level_child& child : s.children) {
-    std::vector<std::uint32_t> own;  // operation of the child → of the part
+    std::vector<std::uint32_t> own;  // operation of the child → of the sub-graph
     for (const std::uint32_t o : child.part.operations)
       own.push_back(std::lower_bound(place.begin(), place.end(), std::pair{o, std::uint32_t{0}})->second);
     sub_graph_segment segment;
@@ -121,14 +107,14 @@ inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
   return out;
 }
 
-/// The search for the options of some sub-graphs.
+/// The search for the ways of some sub-graphs.
 class finder {
  public:
   finder(const flat_graph& g, std::span<const divided_sub_graph> all, const sub_graph_search& search, run_clock& clock)
       : graph_(g), all_(all), search_(search), clock_(clock) {
-    std::vector<sub_graph> parts;
-    for (const divided_sub_graph& s : all) parts.push_back(s.part);
-    classes_ = classify(parts, way_cache::likeness());
+    std::vector<sub_graph> sub_graphs;
+    for (const divided_sub_graph& s : all) sub_graphs.push_back(s.part);
+    classes_ = classify(sub_graphs, way_cache::likeness());
   }
 
   [[nodiscard]] sub_graph_table run() {
@@ -142,7 +128,10 @@ class finder {
     std::size_t left = by_method_.size();
     for (const auto& [method, classes] : by_method_) {
       run_clock part = clock_.part(1.0 / static_cast<double>(left--));
-      solve(method, classes, part);
+      if (method == sub_method::rotor)
+        by_chain(classes, part);
+      else
+        by_budgets(method, classes, part);
     }
     finish();
     return std::move(out_);
@@ -188,16 +177,13 @@ class finder {
     for (const sub_method m : methods_[c]) by_method_[m].push_back(c);
   }
 
-  /// The option that keeps nothing: the backward begins with the whole forward. None where that must not run twice.
+  /// The way that keeps nothing: the backward begins with the whole forward. None if the forward must not run twice.
   [[nodiscard]] static std::optional<sub_graph_way> recompute_everything(const sub_graph_runs& runs) {
     if (runs.forward_once()) return std::nullopt;
-    std::vector<std::uint32_t> forward(runs.num_forward()), backward(runs.part().operations.size());
-    for (std::uint32_t o = 0; o < backward.size(); ++o) {
-      backward[o] = o;
-      if (o < forward.size()) forward[o] = o;
-    }
-    if (forward.size() == backward.size()) return std::nullopt;
-    return runs.measure(forward, backward);
+    std::vector<std::uint32_t> all(runs.part().operations.size());
+    std::iota(all.begin(), all.end(), 0U);
+    if (runs.num_forward() == all.size()) return std::nullopt;
+    return runs.measure(std::span<const std::uint32_t>(all).first(runs.num_forward()), all);
   }
 
   void choose(std::uint32_t c, const sub_graph_facts& facts) {
@@ -215,13 +201,6 @@ class finder {
     for (sub_method& m : methods)
       if (m == sub_method::h_ilp && (!search_.backend || facts.children == 0)) m = sub_method::rotor;
     sort_unique(methods);
-  }
-
-  void solve(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
-    if (method == sub_method::rotor)
-      by_chain(classes, clock);
-    else
-      by_budgets(method, classes, clock);
   }
 
   void by_chain(const std::vector<std::uint32_t>& classes, run_clock& clock) {
@@ -244,8 +223,8 @@ class finder {
 
   /// For each pair of budgets, on the thread that `find_ways` chooses.
   void by_budgets(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
-    std::vector<sub_graph> parts;
-    for (const std::uint32_t c : classes) parts.push_back(of_class(c).part);
+    std::vector<sub_graph> sub_graphs;
+    for (const std::uint32_t c : classes) sub_graphs.push_back(of_class(c).part);
     way_search search;
     search.peaks = search_.peaks;
     search.max_ways = search_.max_ways;
@@ -254,7 +233,7 @@ class finder {
       search.max_budgets = budgets_of_programs;
       programs_left_ = classes.size() * (search.peaks + 1) * search.max_budgets;
     }
-    way_table table = find_ways(parts, search, method_solvers{*this, method, classes}, clock);
+    way_table table = find_ways(sub_graphs, search, method_solvers{*this, method, classes}, clock);
     out_.solves += table.solves;
     out_.proven += table.proven;
     for (std::size_t i = 0; i < classes.size(); ++i) take(classes[i], std::move(table.ways[i]));
@@ -303,7 +282,7 @@ class finder {
     }
   };
 
-  /// The best schedule of a divided sub-graph that the options of its children give by eviction.
+  /// The best schedule of a divided sub-graph that the ways of its children give by eviction.
   [[nodiscard]] std::vector<schedule> search_group(const std::vector<level_child>& children, const sub_graph_runs& runs,
                                                    std::int64_t peak, std::int64_t save, run_clock& clock) const {
     const group_level level(graph_, children, runs, peak, save);
@@ -361,7 +340,7 @@ class finder {
     for (sub_graph_way& o : ways) found_[c].push_back(std::move(o));
   }
 
-  /// Keeps the best options of each class, and translates them to all of its sub-graphs.
+  /// Keeps the best ways of each class, and translates them to all of its sub-graphs.
   void finish() {
     out_.programs = programs_;
     out_.refused = refused_;
@@ -401,7 +380,7 @@ class finder {
 
 }  // namespace sub_graph_ways
 
-/// Finds options of sub-graphs, each distinct one once, by the methods that the rule chooses. The answer is the same
+/// Finds ways of sub-graphs, each distinct one once, by the methods that the rule chooses. The answer is the same
 /// for any number of threads. Limits are those of `clock`; each method gets an equal share of what is left, and of that
 /// each sub-graph one by its operations. Polls before each problem of a sub-graph.
 [[nodiscard]] inline sub_graph_table find_sub_graph_ways(const flat_graph& g,

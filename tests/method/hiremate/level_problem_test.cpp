@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/simulate_level.hpp"
+#include "remat/method/hiremate/detail/level_problem.hpp"
 
 #include <doctest/doctest.h>
 
@@ -172,14 +172,14 @@ TEST_CASE("levels that are none: the place, and what would be right") {
     INFO(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  has(broken([](auto& p) { p.runs[1].variants.clear(); }), "run 1 has no variant; it needs at least one");
+  has(broken([](auto& p) { p.runs[1].variants.clear(); }), "run 1 has no variant; expected at least one");
   has(broken([](auto& p) {
         p.runs[2].variants[0].reads = {0, 6};
       }),
       "run 2, variant 0, reads: tensor 6 does not exist");
   has(broken([](auto& p) { p.runs[0].variants[1].writes = {9}; }), "run 0, variant 1, writes: tensor 9 does not exist");
   has(broken([](auto& p) { p.outputs = {7}; }), "outputs: tensor 7 does not exist; there are 6");
-  has(broken([](auto& p) { p.runs[2].variants[0].reads = {3, 0}; }), "must be listed ascending");
+  has(broken([](auto& p) { p.runs[2].variants[0].reads = {3, 0}; }), "expected ascending tensors");
   has(broken([](auto& p) { p.bytes[1] = -1; }), "tensor 1 has -1 bytes");
   has(broken([](auto& p) { p.bytes[1] = p.bytes[2] = std::int64_t{1} << 59; }), "more than 2^60 bytes");
   has(broken([](auto& p) { p.runs[0].variants[0].time = -2; }), "run 0, variant 0: the time is");

@@ -19,14 +19,14 @@
 #include <vector>
 
 #include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/way_cache.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 

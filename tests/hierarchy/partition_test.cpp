@@ -15,7 +15,6 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/node_merger.hpp"
@@ -24,7 +23,7 @@
 #include "support/block_stack.hpp"
 #include "support/data.hpp"
 #include "support/random_graph.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "support/data.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 

@@ -26,7 +26,7 @@
 #include "support/answer.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 

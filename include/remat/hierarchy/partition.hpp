@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "remat/hierarchy/hierarchy.hpp"
@@ -74,6 +75,17 @@ struct partition_options {
 /// `forward`: one byte for each operation, as in `partition_options`; empty: `forward_operations`. Near-linear time.
 /// Throws `bad_argument` for `forward` of a wrong length, and as `make_hierarchy`.
 [[nodiscard]] operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward = {});
+
+/// Ways to run sub-graphs that have been found before. `rockmate` and `hiremate` look them up and add to them, so that
+/// solves for further budgets of one training step, or for graphs with equal sub-graphs, find them ready. May be used
+/// by several threads at once.
+///
+///     hiremate_options options;
+///     options.cache = make_way_cache();
+class way_cache;
+
+/// Makes an empty cache.
+[[nodiscard]] std::shared_ptr<way_cache> make_way_cache();
 
 }  // namespace remat
 

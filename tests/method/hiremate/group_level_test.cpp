@@ -10,7 +10,7 @@
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 using namespace remat;

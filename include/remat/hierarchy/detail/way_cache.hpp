@@ -7,10 +7,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
+#include "remat/hierarchy/partition.hpp"
 
 namespace remat {
 
@@ -33,13 +35,27 @@ class way_cache {
   [[nodiscard]] std::optional<std::vector<detail::sub_graph_way>> find(const detail::sub_graph_runs& runs,
                                                                        const settings& with) const;
   /// Keeps the options of `part`, and a copy of it.
-  void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways);
+  void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways) {
+    const std::uint64_t key = fingerprint(part, likeness());
+    const std::lock_guard lock(mutex_);
+    entries_[key].push_back({std::make_shared<const detail::sub_graph>(part), with, std::move(ways)});
+  }
+
   /// The number of parts.
-  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    std::size_t count = 0;
+    for (const auto& [key, list] : entries_) count += list.size();
+    return count;
+  }
 
   /// The test of equality: times are not compared, since no two measured times are equal. An option of a part is good
   /// for another part with about the same times; it is measured anew there.
-  [[nodiscard]] static detail::isomorphism_options likeness();
+  [[nodiscard]] static detail::isomorphism_options likeness() {
+    detail::isomorphism_options ways;
+    ways.times = false;
+    return ways;
+  }
 
  private:
   struct entry {
@@ -52,7 +68,3 @@ class way_cache {
 };
 
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/hierarchy/impl/way_cache.hpp"
-#endif

@@ -20,6 +20,7 @@
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/cut_sequence.hpp"
 #include "remat/hierarchy/detail/node_merger.hpp"
+#include "remat/hierarchy/detail/way_cache.hpp"
 
 namespace remat {
 
@@ -197,5 +198,7 @@ REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::v
   for (std::uint32_t i = 0; i < n; ++i) group_of[line.operations[i]] = inside[i];
   return make_hierarchy(g, forward, std::move(group_of), std::move(parent));
 }
+
+REMAT_INLINE std::shared_ptr<way_cache> make_way_cache() { return std::make_shared<way_cache>(); }
 
 }  // namespace remat

@@ -41,7 +41,7 @@ TEST_CASE("a schedule of a group's level is one of the group as a problem of ope
                      const check_report r = check(level.flat().with_budget(problem::unlimited), plan);
                      REQUIRE(r.valid());
                      ++schedules;
-                     options += runs.option_of(plan).has_value();
+                     options += runs.way_of(plan).has_value();
                      return r.time;
                    });
     }

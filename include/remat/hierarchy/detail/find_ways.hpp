@@ -26,38 +26,39 @@
 
 namespace remat::detail {
 
-/// How options are searched for.
+/// How ways are searched for.
 struct way_search {
   std::uint32_t peaks = 3;             ///< peak budgets below the one that does not bind
   std::size_t max_budgets = 20;        ///< save budgets for each peak budget
-  std::size_t max_ways = 12;           ///< of a part, spread over saved bytes
+  std::size_t max_ways = 12;           ///< of a sub-graph, spread over saved bytes
   std::uint64_t moves = 4000;          ///< work limit of the thorough solver, for each pair of budgets
-  std::uint64_t solvers_key = 0;       ///< tells options of different solvers apart in the cache
-  std::shared_ptr<way_cache> cache{};  ///< options are looked up and kept there; null: no cache
+  std::uint64_t solvers_key = 0;       ///< tells ways of different solvers apart in the cache
+  std::shared_ptr<way_cache> cache{};  ///< ways are looked up and kept there; null: no cache
 };
 
-/// The options of several parts.
+/// The ways of several sub-graphs.
 struct way_table {
-  std::vector<std::vector<detail::sub_graph_way>> ways{};  ///< of a part, in its own indices, by falling saved bytes
-  std::size_t distinct = 0;                                ///< parts that differ by more than names and times
-  std::size_t reused = 0;                                  ///< of these, known from the cache
-  std::size_t solves = 0;                                  ///< problems that were solved
+  std::vector<std::vector<detail::sub_graph_way>>
+      ways{};                               ///< of a sub-graph, in its own indices, by falling saved bytes
+  std::size_t distinct = 0;                 ///< sub-graphs that differ by more than names and times
+  std::size_t reused = 0;                   ///< of these, known from the cache
+  std::size_t solves = 0;                   ///< problems that were solved
   std::size_t proven = 0;                   ///< of these, solved to a proven optimum or proven infeasible
-  std::size_t found = 0;                    ///< options of the solved parts, before any was dropped
+  std::size_t found = 0;                    ///< ways of the solved sub-graphs, before any was dropped
   std::size_t kept = 0;                     ///< of these: not dominated, and within `max_ways`
-  std::size_t cut_short = 0;                ///< distinct parts whose search a limit ended early
+  std::size_t cut_short = 0;                ///< distinct sub-graphs whose search a limit ended early
   std::uint64_t work = 0;                   ///< of all solves
   stop_reason stopped = stop_reason::none;  ///< the limit that cut the search short; `none` if no limit did
 };
 
 namespace finding_ways {
 
-/// The answers for one part under one peak budget.
+/// The answers for one sub-graph under one peak budget.
 struct finding {
   struct answer {
     std::int64_t held = 0;  ///< `sub_graph_runs::held_at_turn`
     schedule plan{};        ///< of `problem_within`
-    sub_graph_way option{};
+    sub_graph_way way{};
   };
   std::vector<answer> answers{};  ///< `held` falls
   std::size_t solves = 0, proven = 0;
@@ -65,15 +66,15 @@ struct finding {
   bool whole = true;  ///< no limit but `way_search::moves` had a say
 };
 
-/// The staircase of save budgets of one part under one peak budget: from the bytes of everything, each save budget just
-/// below what the last answer held.
+/// The staircase of save budgets of one sub-graph under one peak budget: from the bytes of everything, each save budget
+/// just below what the last answer held.
 template <class Solvers>
 class staircase {
  public:
   /// `limits`: time and work for the whole staircase.
-  staircase(const sub_graph_runs& runs, std::size_t part, const way_search& search, const Solvers& solvers,
+  staircase(const sub_graph_runs& runs, std::size_t place, const way_search& search, const Solvers& solvers,
             const run_control& limits)
-      : runs_(runs), part_(part), search_(search), solvers_(solvers), clock_(limits) {}
+      : runs_(runs), place_(place), search_(search), solvers_(solvers), clock_(limits) {}
 
   /// `before`: the staircase of a larger peak budget; its answers that fit here as well are not searched for again.
   [[nodiscard]] finding climb_down(std::uint32_t level, const finding& before) {
@@ -99,7 +100,7 @@ class staircase {
  private:
   static constexpr double far = 1.02;  ///< times the bound: the tight solver is asked as well
 
-  /// The peak budget of a level; that of level 0 does not bind. Returns false where a level is like level 0.
+  /// The peak budget of a level; that of level 0 does not bind. Returns false if a level is like level 0.
   [[nodiscard]] bool choose_peak(std::uint32_t level, std::int64_t everything) {
     const std::int64_t gradients = runs_.gradient_input_bytes();
     // Without a workspace at the turn.
@@ -130,17 +131,17 @@ class staircase {
     }
     std::optional<schedule> plan = solve(p, save, budgets_left);
     if (!plan) return std::nullopt;
-    std::optional<sub_graph_way> option = runs_.option_of(*plan);
-    if (!option) return std::nullopt;
+    std::optional<sub_graph_way> way = runs_.way_of(*plan);
+    if (!way) return std::nullopt;
     finding::answer found;
-    found.held = runs_.held_at_turn(*option);
+    found.held = runs_.held_at_turn(*way);
     found.plan = std::move(*plan);
-    found.option = std::move(*option);
+    found.way = std::move(*way);
     return found;
   }
 
   [[nodiscard]] std::optional<schedule> solve(const problem& p, std::int64_t save, std::size_t budgets_left) {
-    std::vector<schedule> starts = solvers_.starts(part_, runs_, peak_, std::min(save, peak_), clock_);
+    std::vector<schedule> starts = solvers_.starts(place_, runs_, peak_, std::min(save, peak_), clock_);
     sub_solution s = ask_thorough(p, starts, budgets_left);
     if (solvers_.has_tight() && !s.infeasible() && (!s.plan || s.time > s.lower_bound * far) && !clock_.should_stop()) {
       sub_solution t = ask(p, clock_.work_left(), [&](const run_control& run) { return solvers_.tight(p, run); });
@@ -176,7 +177,7 @@ class staircase {
   [[nodiscard]] static std::uint64_t least_work(const problem& p) { return p.graph().num_operations; }
 
   const sub_graph_runs& runs_;
-  std::size_t part_;
+  std::size_t place_;
   const way_search& search_;
   const Solvers& solvers_;
   run_clock clock_;
@@ -188,26 +189,26 @@ class staircase {
 template <class Solvers>
 class finder {
  public:
-  finder(std::span<const sub_graph> parts, const way_search& search, const Solvers& solvers, run_clock& clock)
-      : parts_(parts),
+  finder(std::span<const sub_graph> sub_graphs, const way_search& search, const Solvers& solvers, run_clock& clock)
+      : sub_graphs_(sub_graphs),
         search_(search),
         solvers_(solvers),
         clock_(clock),
-        classes_(classify(parts, way_cache::likeness())) {
-    runs_.reserve(parts.size());
-    for (const sub_graph& part : parts) runs_.emplace_back(part);
-    out_.ways.resize(parts.size());
+        classes_(classify(sub_graphs, way_cache::likeness())) {
+    runs_.reserve(sub_graphs.size());
+    for (const sub_graph& g : sub_graphs) runs_.emplace_back(g);
+    out_.ways.resize(sub_graphs.size());
     out_.distinct = classes_.representative.size();
     found_.resize(classes_.representative.size());
   }
 
   [[nodiscard]] way_table run() {
     take_known();
-    // All parts under the largest peak budget first: a limit should leave something to each.
+    // All sub-graphs under the largest peak budget first: a limit should leave something to each.
     for (std::uint32_t level = 0; level <= search_.peaks && !cut_short_; ++level) solve_level(level);
     if (cut_short_) out_.stopped = clock_.poll();
     collect();
-    for (std::uint32_t i = 0; i < parts_.size(); ++i) {
+    for (std::uint32_t i = 0; i < sub_graphs_.size(); ++i) {
       const std::uint32_t from = classes_.representative[classes_.class_of[i]];
       if (i == from) continue;
       for (const sub_graph_way& o : out_.ways[from])
@@ -223,7 +224,7 @@ class finder {
             search_.moves, clock_.control().seed, search_.solvers_key};
   }
 
-  /// Options that the cache knows; the other classes are to be solved.
+  /// Ways that the cache knows; the other classes are to be solved.
   void take_known() {
     for (std::uint32_t c = 0; c < found_.size(); ++c) {
       const std::uint32_t i = classes_.representative[c];
@@ -235,7 +236,7 @@ class finder {
         }
       found_[c].resize(search_.peaks + 1);
       to_solve_.push_back(c);
-      operations_ += parts_[i].operations.size();
+      operations_ += sub_graphs_[i].operations.size();
     }
   }
 
@@ -281,7 +282,7 @@ class finder {
     const std::uint32_t i = classes_.representative[c];
     run_control limits = clock_.limits();
     limits.work_limit =
-        share_of(work, static_cast<double>(parts_[i].operations.size()) / static_cast<double>(operations_));
+        share_of(work, static_cast<double>(sub_graphs_[i].operations.size()) / static_cast<double>(operations_));
     staircase stairs(runs_[i], i, search_, solvers_, limits);
     found_[c][level] = stairs.climb_down(level, level == 0 ? nothing : found_[c][level - 1]);
     if (out_of_time()) cut_short_ = true;
@@ -307,18 +308,18 @@ class finder {
         out_.proven += f.proven;
         out_.work += f.work;
         whole = whole && f.whole;
-        for (finding::answer& a : f.answers) ways.push_back(std::move(a.option));
+        for (finding::answer& a : f.answers) ways.push_back(std::move(a.way));
       }
       out_.found += ways.size();
       keep_pareto_optimal(ways, runs_[i]);
       thin_out(ways, std::max<std::size_t>(search_.max_ways, 2));
       out_.kept += ways.size();
       out_.cut_short += whole ? 0U : 1U;
-      if (search_.cache && whole) search_.cache->add(parts_[i], settings(), ways);
+      if (search_.cache && whole) search_.cache->add(sub_graphs_[i], settings(), ways);
     }
   }
 
-  std::span<const sub_graph> parts_;
+  std::span<const sub_graph> sub_graphs_;
   const way_search& search_;
   const Solvers& solvers_;
   run_clock& clock_;
@@ -334,19 +335,19 @@ class finder {
 
 }  // namespace finding_ways
 
-/// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
-/// for ever smaller save budgets, each by the thorough solver (if that ends far from its bound, also from the tight
-/// solver's answer) on the part as a problem of its own. \cite zhao2023rockmate \cite gusak2025hiremate
+/// Pareto-optimal ways to run each of `sub_graphs`: keeping everything, and for each of a few peak budgets the fastest
+/// ways for ever smaller save budgets, each by the thorough solver (if that ends far from its bound, also from the
+/// tight solver's answer) on the sub-graph as a problem of its own. \cite zhao2023rockmate \cite gusak2025hiremate
 ///
-/// Parts that are equal up to renaming and times are solved once, on the threads of `clock`; the answer is the same for
-/// any number of them. Limits are those of `clock`: a peak budget gets an equal share of the work that is left, a part
-/// one by its operations, a save budget an equal share of what its part has left, and at most `moves`. A part whose
-/// work is spent has fewer options. Polls before each problem; the sub-solvers keep the time limit and the stop token
-/// themselves.
+/// Sub-graphs that are equal up to renaming and times are solved once, on the threads of `clock`; the answer is the
+/// same for any number of them. Limits are those of `clock`: a peak budget gets an equal share of the work that is
+/// left, a sub-graph one by its operations, a save budget an equal share of what its sub-graph has left, and at most
+/// `moves`. A sub-graph whose work is spent has fewer ways. Polls before each problem; the sub-solvers keep the time
+/// limit and the stop token themselves.
 template <sub_solver_set Solvers>
-[[nodiscard]] way_table find_ways(std::span<const sub_graph> parts, const way_search& search, const Solvers& solvers,
-                                  run_clock& clock) {
-  return finding_ways::finder<Solvers>(parts, search, solvers, clock).run();
+[[nodiscard]] way_table find_ways(std::span<const sub_graph> sub_graphs, const way_search& search,
+                                  const Solvers& solvers, run_clock& clock) {
+  return finding_ways::finder<Solvers>(sub_graphs, search, solvers, clock).run();
 }
 
 }  // namespace remat::detail

@@ -188,7 +188,7 @@ class node_merger {
     return best;
   }
 
-  /// Makes a round with this cap, and says how the level ends after it; `cap` is 0 in the answer where it does not.
+  /// Makes a round with this cap, and says how the level ends after it; `cap` is 0 in the answer if it does not.
   [[nodiscard]] ending try_ending(std::uint32_t cap) {
     merge_up_to(cap);
     ending out;
@@ -237,7 +237,7 @@ class node_merger {
   }
 
   /// Merges best first until no candidate is left, or until there are few nodes and the next candidate is worse than
-  /// the last one: equal parts stay equal.
+  /// the last one: equal sub-graphs stay equal.
   void merge_best() {
     rank last_kind = rank::nothing;
     double last_score = -1;
@@ -366,7 +366,7 @@ class node_merger {
     return v;
   }
 
-  /// Calls f for distinct nodes of `list` until f says false; the list is shortened where it repeats itself.
+  /// Calls f for distinct nodes of `list` until f says false; the list is shortened if it repeats itself.
   template <class F>
   bool for_each(std::vector<std::uint32_t>& list, F&& f) {
     std::size_t kept = 0, i = 0;
@@ -737,7 +737,7 @@ class node_merger {
     return out;
   }
 
-  /// The fewest operations of a piece with which few enough nodes are left; 0 where too many are left with any number.
+  /// The fewest operations of a piece with which few enough nodes are left; 0 if too many are left with any number.
   [[nodiscard]] std::uint64_t fewest_operations(const std::vector<sequence>& sequences) const {
     std::size_t others = alive_;
     std::uint64_t low = 1, high = 2;  // low is too few, high is enough
@@ -775,7 +775,7 @@ class node_merger {
     return pieces;
   }
 
-  /// Makes a node of each piece. Its children are its nodes where they are stages or have too many atoms together.
+  /// Makes a node of each piece. Its children are its nodes if they are stages or have too many atoms together.
   void merge_pieces(std::vector<std::vector<std::uint32_t>> pieces) {
     for (std::vector<std::uint32_t>& piece : pieces) {
       std::size_t atoms = 0;

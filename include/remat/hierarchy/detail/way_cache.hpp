@@ -30,18 +30,18 @@ class way_cache {
     friend bool operator==(const settings&, const settings&) = default;
   };
 
-  /// The options of a known part that is equal to `runs.part()` up to renaming and times, measured for `runs`. Nothing
-  /// for an unknown part.
+  /// The ways of a known sub-graph that is equal to `runs.part()` up to renaming and times, measured for `runs`.
+  /// Nothing for an unknown sub-graph.
   [[nodiscard]] std::optional<std::vector<detail::sub_graph_way>> find(const detail::sub_graph_runs& runs,
                                                                        const settings& with) const;
-  /// Keeps the options of `part`, and a copy of it.
+  /// Keeps the ways of `part`, and a copy of it.
   void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways) {
     const std::uint64_t key = fingerprint(part, likeness());
     const std::lock_guard lock(mutex_);
     entries_[key].push_back({std::make_shared<const detail::sub_graph>(part), with, std::move(ways)});
   }
 
-  /// The number of parts.
+  /// The number of sub-graphs.
   [[nodiscard]] std::size_t size() const {
     const std::lock_guard lock(mutex_);
     std::size_t count = 0;
@@ -49,12 +49,12 @@ class way_cache {
     return count;
   }
 
-  /// The test of equality: times are not compared, since no two measured times are equal. An option of a part is good
-  /// for another part with about the same times; it is measured anew there.
+  /// The test of equality: times are not compared, since no two measured times are equal. A way of a sub-graph is good
+  /// for another sub-graph with about the same times; it is measured anew there.
   [[nodiscard]] static detail::isomorphism_options likeness() {
-    detail::isomorphism_options ways;
-    ways.times = false;
-    return ways;
+    detail::isomorphism_options options;
+    options.times = false;
+    return options;
   }
 
  private:

@@ -312,7 +312,7 @@ class arranger {
 
   /// Appends the backward operations to the order, and finds the range of each group.
   void append_backward(std::vector<placed_operation> behind) {
-    // In the listed order where the anchor is the same: no backward operation has an anchor behind that of one that
+    // In the listed order if the anchor is the same: no backward operation has an anchor behind that of one that
     // it reads from, so the order stays topological.
     std::sort(behind.begin(), behind.end());
     for (const auto& [distance, o] : behind) out_.order.push_back(o);
@@ -357,7 +357,7 @@ class checker {
     return std::string(what) + " " + std::to_string(i);
   }
 
-  // Each of these returns false where the next check cannot be made.
+  // Each of these returns false if the next check cannot be made.
 
   [[nodiscard]] bool check_arrays() {
     if (groups_ == 0 || h_.children.begin.size() != groups_ + 1 || h_.group_of.size() != n_ || h_.anchor.size() != n_ ||
@@ -472,7 +472,7 @@ class checker {
       if (at != h_.groups[g].forward_end) say("the children of " + named("group", g) + " are not all of it");
     }
     for (std::size_t g = 1; g < groups_; ++g)
-      if (held[g] != 1) say(named("group", g) + " is a child " + std::to_string(held[g]) + " times; once is right");
+      if (held[g] != 1) say(named("group", g) + " is a child " + std::to_string(held[g]) + " times; expected once");
     return out_.valid();
   }
 

@@ -83,16 +83,16 @@ void check_table(const way_table& table, std::span<const sub_graph> parts, const
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const sub_graph_runs runs(parts[i]);
     const std::vector<sub_graph_way>& ways = table.ways[i];
-    REQUIRE(!options.empty());
-    REQUIRE(options.size() <= std::max<std::size_t>(search.max_ways, 2));
+    REQUIRE(!ways.empty());
+    REQUIRE(ways.size() <= std::max<std::size_t>(search.max_ways, 2));
     // The fastest way is to run everything once, and what saves most comes first.
     const sub_graph_way all = runs.keep_everything();
-    REQUIRE(std::any_of(options.begin(), options.end(),
+    REQUIRE(std::any_of(ways.begin(), ways.end(),
                         [&](const sub_graph_way& o) { return o.time() <= all.time() * (1 + 1e-12); }));
-    REQUIRE(std::is_sorted(options.begin(), options.end(), [](const sub_graph_way& a, const sub_graph_way& b) {
+    REQUIRE(std::is_sorted(ways.begin(), ways.end(), [](const sub_graph_way& a, const sub_graph_way& b) {
       return a.saved_bytes > b.saved_bytes;
     }));
-    for (const sub_graph_way& o : options) {
+    for (const sub_graph_way& o : ways) {
       const auto measured = runs.measure(o.forward, o.backward);
       REQUIRE(measured);
       REQUIRE(same(*measured, o));

@@ -163,7 +163,7 @@ TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
   for (std::uint64_t seed = 0; seed < 800; ++seed) {
     test::random_graph_options random;
     random.operations = 1 + static_cast<std::uint32_t>(engine() % (seed % 10 == 0 ? 120 : 30));
-    random.max_inputs = static_cast<std::uint32_t>(engine() % 4);
+    random.most_inputs = static_cast<std::uint32_t>(engine() % 4);
     const problem p = test::random_problem(seed, random);
     partition_options options;
     options.max_group = 2 + static_cast<std::uint32_t>(engine() % 6);

@@ -363,9 +363,9 @@ TEST_CASE("an option of a group is one of a group that is equal to it, with the 
       const problem free = a.problem_within(a.gradient_input_bytes(), 0).with_budget(problem::unlimited);
       const std::int64_t peak = free.graph().baseline_peak;
       std::vector<sub_graph_way> ways{a.keep_everything()};
-      const solution s = evict(a.problem_within(peak, options[0].saved_bytes / 2));
-      if (s.plan) options.push_back(a.way_of(*s.plan).value());
-      for (const sub_graph_way& o : options) {
+      const solution s = evict(a.problem_within(peak, ways[0].saved_bytes / 2));
+      if (s.plan) ways.push_back(a.way_of(*s.plan).value());
+      for (const sub_graph_way& o : ways) {
         const std::optional<sub_graph_way> there = translate(o, classes.to_representative[g], b);
         INFO(std::string(name), ", group ", g);
         REQUIRE(there.has_value());
@@ -444,18 +444,18 @@ TEST_CASE("Pareto-optimal options: none is beaten, and what is left out is beate
   CHECK(left_out > 1000);
 }
 
-TEST_CASE("thinned out, options are spread over what they save") {
+TEST_CASE("thinned out, ways are spread over what they save") {
   std::vector<sub_graph_way> ways;
   for (const std::int64_t bytes : {100, 99, 98, 97, 50, 3, 2, 1, 0}) {
     sub_graph_way o;
     o.saved_bytes = bytes;
-    options.push_back(o);
+    ways.push_back(o);
   }
-  thin_out(options, 3);
-  REQUIRE(options.size() == 3);
-  CHECK(options[0].saved_bytes == 100);
-  CHECK(options[1].saved_bytes == 50);
-  CHECK(options[2].saved_bytes == 0);
+  thin_out(ways, 3);
+  REQUIRE(ways.size() == 3);
+  CHECK(ways[0].saved_bytes == 100);
+  CHECK(ways[1].saved_bytes == 50);
+  CHECK(ways[2].saved_bytes == 0);
 }
 
 TEST_CASE("bytes that the backward reads of what others hold make an option worse") {

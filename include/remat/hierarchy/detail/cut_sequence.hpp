@@ -11,9 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace remat::detail {
-
-namespace partitioning {
+namespace remat::detail::partitioning {
 
 /// A run of items in which each equals the one `period` places before it.
 struct repeat {
@@ -186,6 +184,4 @@ class sequence_cutter {
   std::vector<section> sections_;
 };
 
-}  // namespace partitioning
-
-}  // namespace remat::detail
+}  // namespace remat::detail::partitioning

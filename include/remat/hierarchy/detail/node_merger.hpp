@@ -18,9 +18,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail {
-
-namespace partitioning {
+namespace remat::detail::partitioning {
 
 inline constexpr std::uint32_t none = operation_hierarchy::none;
 
@@ -823,6 +821,4 @@ class node_merger {
   std::uint32_t clock_ = 0, mark_clock_ = 0, tensor_clock_ = 0;
 };
 
-}  // namespace partitioning
-
-}  // namespace remat::detail
+}  // namespace remat::detail::partitioning

@@ -3,15 +3,9 @@
 
 #include "remat/hierarchy/hierarchy.hpp"
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <queue>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"

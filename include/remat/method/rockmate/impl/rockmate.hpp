@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <set>
 #include <span>
@@ -21,7 +20,6 @@
 #include "remat/chain/detail/stage_ways.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"

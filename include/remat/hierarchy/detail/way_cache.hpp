@@ -33,7 +33,22 @@ class way_cache {
   /// The ways of a known sub-graph that is equal to `runs.part()` up to renaming and times, measured for `runs`.
   /// Nothing for an unknown sub-graph.
   [[nodiscard]] std::optional<std::vector<detail::sub_graph_way>> find(const detail::sub_graph_runs& runs,
-                                                                       const settings& with) const;
+                                                                       const settings& with) const {
+    const std::uint64_t key = fingerprint(runs.part(), likeness());
+    const std::lock_guard lock(mutex_);
+    const auto at = entries_.find(key);
+    if (at == entries_.end()) return std::nullopt;
+    for (const entry& e : at->second) {
+      if (e.with != with) continue;
+      const std::optional<detail::sub_graph_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
+      if (!mapping) continue;
+      std::vector<detail::sub_graph_way> out;
+      for (const detail::sub_graph_way& way : e.ways)
+        if (std::optional<detail::sub_graph_way> mine = translate(way, *mapping, runs)) out.push_back(std::move(*mine));
+      return out;
+    }
+    return std::nullopt;
+  }
   /// Keeps the ways of `part`, and a copy of it.
   void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways) {
     const std::uint64_t key = fingerprint(part, likeness());

@@ -16,7 +16,7 @@
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/block_stack.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 

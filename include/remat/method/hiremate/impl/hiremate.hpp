@@ -9,7 +9,6 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/method/detail/own_method.hpp"

@@ -6,15 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
@@ -29,7 +25,6 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat {
 namespace detail::automatic_solve {

@@ -15,7 +15,6 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>

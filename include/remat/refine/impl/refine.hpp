@@ -10,7 +10,6 @@
 #include <exception>
 #include <functional>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>

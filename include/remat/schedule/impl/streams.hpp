@@ -11,7 +11,6 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/id.hpp"
 
 namespace remat {
 

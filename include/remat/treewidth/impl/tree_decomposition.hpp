@@ -3,9 +3,7 @@
 
 #include "remat/treewidth/tree_decomposition.hpp"
 
-#include <algorithm>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"

@@ -10,7 +10,6 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
-#include "remat/hierarchy/partition.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
@@ -19,7 +18,6 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat::detail {
 

@@ -29,7 +29,6 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace remat {
 

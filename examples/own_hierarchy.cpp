@@ -5,7 +5,6 @@
 #include <iostream>
 #include <vector>
 
-#include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/hiremate.hpp"

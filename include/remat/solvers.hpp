@@ -6,10 +6,8 @@
 /// that one.
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
-#include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/hierarchy/way_cache.hpp"
 #include "remat/io/pace.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/checkmate.hpp"

@@ -14,7 +14,7 @@
 #include "remat/schedule/check.hpp"
 #include "support/block_stack.hpp"
 #include "support/exhaustive.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 using namespace remat;

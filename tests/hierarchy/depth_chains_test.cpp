@@ -10,7 +10,7 @@
 
 #include "remat/hierarchy/partition.hpp"
 #include "support/block_stack.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 using namespace remat;
 using namespace remat::detail;

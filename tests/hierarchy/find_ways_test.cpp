@@ -19,14 +19,14 @@
 #include <vector>
 
 #include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/hierarchy/way_cache.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 
@@ -83,16 +83,16 @@ void check_table(const way_table& table, std::span<const sub_graph> parts, const
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const sub_graph_runs runs(parts[i]);
     const std::vector<sub_graph_way>& ways = table.ways[i];
-    REQUIRE(!options.empty());
-    REQUIRE(options.size() <= std::max<std::size_t>(search.max_ways, 2));
+    REQUIRE(!ways.empty());
+    REQUIRE(ways.size() <= std::max<std::size_t>(search.max_ways, 2));
     // The fastest way is to run everything once, and what saves most comes first.
     const sub_graph_way all = runs.keep_everything();
-    REQUIRE(std::any_of(options.begin(), options.end(),
+    REQUIRE(std::any_of(ways.begin(), ways.end(),
                         [&](const sub_graph_way& o) { return o.time() <= all.time() * (1 + 1e-12); }));
-    REQUIRE(std::is_sorted(options.begin(), options.end(), [](const sub_graph_way& a, const sub_graph_way& b) {
+    REQUIRE(std::is_sorted(ways.begin(), ways.end(), [](const sub_graph_way& a, const sub_graph_way& b) {
       return a.saved_bytes > b.saved_bytes;
     }));
-    for (const sub_graph_way& o : options) {
+    for (const sub_graph_way& o : ways) {
       const auto measured = runs.measure(o.forward, o.backward);
       REQUIRE(measured);
       REQUIRE(same(*measured, o));
@@ -101,9 +101,9 @@ void check_table(const way_table& table, std::span<const sub_graph> parts, const
 }
 
 /// Parts of a random step, or none where it has sums of forward and backward operations.
-std::vector<sub_graph> random_parts(std::uint64_t seed) {
+std::vector<sub_graph> random_sub_graphs(std::uint64_t seed) {
   const test::divided_step d = test::random_divided_step(seed);
-  return d.mixed_sums() ? std::vector<sub_graph>{} : d.parts();
+  return d.mixed_sums() ? std::vector<sub_graph>{} : d.sub_graphs();
 }
 
 test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
@@ -115,7 +115,7 @@ test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
 TEST_CASE("random parts: options are measured, sorted, and each is the fastest for what it holds") {
   std::size_t compared = 0, several = 0, costly = 0;
   for (std::uint64_t seed = 0; seed < (long_run() ? 800 : 120); ++seed) {
-    std::vector<sub_graph> parts = random_parts(seed);
+    std::vector<sub_graph> parts = random_sub_graphs(seed);
     std::erase_if(parts, [](const sub_graph& p) { return p.operations.size() > 10; });
     question search = quick();
     search.max_ways = 30;
@@ -158,7 +158,7 @@ TEST_CASE("random parts: options are measured, sorted, and each is the fastest f
 TEST_CASE("the same for any number of threads") {
   std::vector<sub_graph> parts;
   for (std::uint64_t seed = 0; seed < 12; ++seed)
-    for (sub_graph& p : random_parts(seed)) parts.push_back(std::move(p));
+    for (sub_graph& p : random_sub_graphs(seed)) parts.push_back(std::move(p));
   question search = quick(60);
   const way_table one = ways_of(parts, search);
   for (const unsigned threads : {0U, 2U, 4U}) {
@@ -174,7 +174,7 @@ TEST_CASE("the same for any number of threads") {
 
 TEST_CASE("equal parts are solved once, and have the same options") {
   const test::divided_step d = bundled("gpt2-small-b8-s1024", 12);
-  const std::vector<sub_graph> parts = d.parts();
+  const std::vector<sub_graph> parts = d.sub_graphs();
   const group_classes classes = classify(d.whole.graph(), d.hierarchy, way_cache::likeness());
   question search = quick(30);
   search.max_budgets = 4;
@@ -198,7 +198,7 @@ TEST_CASE("equal parts are solved once, and have the same options") {
 TEST_CASE("a cache: the second time nothing is solved, and the options are the same") {
   std::size_t reused = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    const std::vector<sub_graph> parts = random_parts(seed);
+    const std::vector<sub_graph> parts = random_sub_graphs(seed);
     question search = quick();
     const way_table without = ways_of(parts, search);
     search.cache = make_way_cache();
@@ -233,7 +233,7 @@ TEST_CASE("a cache: the second time nothing is solved, and the options are the s
 
 TEST_CASE("parts that differ in times alone share what the cache knows, measured for each") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    std::vector<sub_graph> parts = random_parts(seed);
+    std::vector<sub_graph> parts = random_sub_graphs(seed);
     if (parts.empty()) continue;
     question search = quick();
     search.cache = make_way_cache();
@@ -251,7 +251,7 @@ TEST_CASE("parts that differ in times alone share what the cache knows, measured
 
 TEST_CASE("stopped: what it has by then, and everything kept in any case") {
   const test::divided_step d = bundled("rk/gpt2-like-2l", 20);
-  const std::vector<sub_graph> parts = d.parts();
+  const std::vector<sub_graph> parts = d.sub_graphs();
   for (const unsigned threads : {1U, 3U})
     for (const int kind : {0, 1, 2, 3}) {
       question search = quick(1000000);
@@ -283,7 +283,7 @@ TEST_CASE("stopped: what it has by then, and everything kept in any case") {
 TEST_CASE("progress on the caller's thread; what it throws leaves the search") {
   std::vector<sub_graph> parts;
   for (std::uint64_t seed = 0; seed < 40; ++seed)
-    for (sub_graph& p : random_parts(seed)) parts.push_back(std::move(p));
+    for (sub_graph& p : random_sub_graphs(seed)) parts.push_back(std::move(p));
   for (const unsigned threads : {1U, 3U}) {
     question search = quick();
     search.run.threads = threads;
@@ -307,7 +307,7 @@ TEST_CASE("progress on the caller's thread; what it throws leaves the search") {
 
 TEST_CASE("starts: asked for within the budgets of each solve; good ones are taken") {
   const test::divided_step d = bundled("rk/fno1d", 20);
-  const std::vector<sub_graph> parts = d.parts();
+  const std::vector<sub_graph> parts = d.sub_graphs();
   REQUIRE(!parts.empty());
   question search = quick(50);
   search.max_budgets = 4;
@@ -330,7 +330,7 @@ TEST_CASE("starts: asked for within the budgets of each solve; good ones are tak
 
 TEST_CASE("a limit on work: kept, and the same options for any number of threads") {
   const test::divided_step d = bundled("rk/gpt2-like-2l", 12);
-  const std::vector<sub_graph> parts = d.parts();
+  const std::vector<sub_graph> parts = d.sub_graphs();
   std::size_t operations = 0;
   for (const sub_graph& p : parts) operations += p.operations.size();
   std::uint64_t before = 0;

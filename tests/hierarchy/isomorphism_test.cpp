@@ -141,8 +141,8 @@ TEST_CASE("renamed and reordered copies are found, near-copies are not") {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     test::random_graph_options random;
     random.operations = 2 + static_cast<std::uint32_t>(engine() % 40);
-    random.max_bytes = seed % 2 == 0 ? 0 : 5;  // many that look the same, or few
-    random.max_time = seed % 2 == 0 ? 0 : 5;
+    random.most_bytes = seed % 2 == 0 ? 0 : 5;  // many that look the same, or few
+    random.most_time = seed % 2 == 0 ? 0 : 5;
     random.dead = 0;
     const training_graph g = test::random_graph(seed, random);
     const problem p(g, measured_cost{}), q(shuffled(g, seed + 1), measured_cost{});
@@ -174,7 +174,7 @@ TEST_CASE("as brute force says, on all pairs of small graphs") {
   for (std::uint64_t seed = 0; parts.size() < 60; ++seed) {
     test::random_graph_options random;
     random.operations = 3;
-    random.max_bytes = random.max_time = random.max_workspace = 0;
+    random.most_bytes = random.most_time = random.most_workspace = 0;
     random.once = 0;
     sub_graph part = forward_part(test::random_problem(seed, random));
     if (part.operations.size() == 3 && part.tensors.size() <= 4) parts.push_back(std::move(part));

@@ -15,7 +15,6 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/hierarchy/check.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/node_merger.hpp"
@@ -24,7 +23,7 @@
 #include "support/block_stack.hpp"
 #include "support/data.hpp"
 #include "support/random_graph.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 
@@ -164,7 +163,7 @@ TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
   for (std::uint64_t seed = 0; seed < 800; ++seed) {
     test::random_graph_options random;
     random.operations = 1 + static_cast<std::uint32_t>(engine() % (seed % 10 == 0 ? 120 : 30));
-    random.max_inputs = static_cast<std::uint32_t>(engine() % 4);
+    random.most_inputs = static_cast<std::uint32_t>(engine() % 4);
     const problem p = test::random_problem(seed, random);
     partition_options options;
     options.max_group = 2 + static_cast<std::uint32_t>(engine() % 6);

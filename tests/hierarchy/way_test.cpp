@@ -20,7 +20,7 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "support/data.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 
@@ -220,7 +220,7 @@ TEST_CASE("random steps: keeping everything and keeping nothing are what the def
   for (std::uint64_t seed = 0; seed < (long_run() ? 4000 : 600); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const sub_graph& part : d.parts()) {
+    for (const sub_graph& part : d.sub_graphs()) {
       INFO("seed ", seed, ", part that begins at operation ", part.operations[0]);
       const sub_graph_runs runs(part);
       const definition truth(d, part);
@@ -255,7 +255,7 @@ TEST_CASE(
   for (std::uint64_t seed = 0; seed < (long_run() ? 4000 : 500); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const sub_graph& part : d.parts()) {
+    for (const sub_graph& part : d.sub_graphs()) {
       const sub_graph_runs runs(part);
       const definition truth(d, part);
       const std::int64_t everything = held_at_turn(runs, runs.keep_everything()),
@@ -270,7 +270,7 @@ TEST_CASE(
         CHECK(p.budget() == peak);
         const solution s = part.operations.size() <= 6 ? exact(p, {.run = {.work_limit = 320'000}}) : evict(p);
         if (!s.plan) continue;
-        const std::optional<sub_graph_way> o = runs.option_of(*s.plan);
+        const std::optional<sub_graph_way> o = runs.way_of(*s.plan);
         INFO("seed ", seed, ", part that begins at operation ", part.operations[0], ", peak ", peak, ", save ", save);
         REQUIRE(o.has_value());
         truth.check(*o);
@@ -312,7 +312,7 @@ TEST_CASE("lists that are none: an operation that reads what nobody has made") {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     std::mt19937_64 engine(seed);
-    for (const sub_graph& part : d.parts()) {
+    for (const sub_graph& part : d.sub_graphs()) {
       const sub_graph_runs runs(part);
       const definition truth(d, part);
       const sub_graph_way all = runs.keep_everything();
@@ -363,9 +363,9 @@ TEST_CASE("an option of a group is one of a group that is equal to it, with the 
       const problem free = a.problem_within(a.gradient_input_bytes(), 0).with_budget(problem::unlimited);
       const std::int64_t peak = free.graph().baseline_peak;
       std::vector<sub_graph_way> ways{a.keep_everything()};
-      const solution s = evict(a.problem_within(peak, options[0].saved_bytes / 2));
-      if (s.plan) options.push_back(a.option_of(*s.plan).value());
-      for (const sub_graph_way& o : options) {
+      const solution s = evict(a.problem_within(peak, ways[0].saved_bytes / 2));
+      if (s.plan) ways.push_back(a.way_of(*s.plan).value());
+      for (const sub_graph_way& o : ways) {
         const std::optional<sub_graph_way> there = translate(o, classes.to_representative[g], b);
         INFO(std::string(name), ", group ", g);
         REQUIRE(there.has_value());
@@ -402,7 +402,7 @@ sub_graph_way made_up(std::mt19937_64& engine) {
 
 TEST_CASE("Pareto-optimal options: none is beaten, and what is left out is beaten by one that stays") {
   const test::divided_step d = test::random_divided_step(4);
-  const std::vector<sub_graph> parts = d.parts();
+  const std::vector<sub_graph> parts = d.sub_graphs();
   REQUIRE(!parts.empty());
   const sub_graph_runs runs(parts[0]);
   const auto as_good = [](const sub_graph_way& a, const sub_graph_way& b) {
@@ -444,18 +444,18 @@ TEST_CASE("Pareto-optimal options: none is beaten, and what is left out is beate
   CHECK(left_out > 1000);
 }
 
-TEST_CASE("thinned out, options are spread over what they save") {
+TEST_CASE("thinned out, ways are spread over what they save") {
   std::vector<sub_graph_way> ways;
   for (const std::int64_t bytes : {100, 99, 98, 97, 50, 3, 2, 1, 0}) {
     sub_graph_way o;
     o.saved_bytes = bytes;
-    options.push_back(o);
+    ways.push_back(o);
   }
-  thin_out(options, 3);
-  REQUIRE(options.size() == 3);
-  CHECK(options[0].saved_bytes == 100);
-  CHECK(options[1].saved_bytes == 50);
-  CHECK(options[2].saved_bytes == 0);
+  thin_out(ways, 3);
+  REQUIRE(ways.size() == 3);
+  CHECK(ways[0].saved_bytes == 100);
+  CHECK(ways[1].saved_bytes == 50);
+  CHECK(ways[2].saved_bytes == 0);
 }
 
 TEST_CASE("bytes that the backward reads of what others hold make an option worse") {
@@ -463,7 +463,7 @@ TEST_CASE("bytes that the backward reads of what others hold make an option wors
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const sub_graph& part : d.parts()) {
+    for (const sub_graph& part : d.sub_graphs()) {
       const sub_graph_runs runs(part);
       for (std::uint32_t t = 0; t < part.tensors.size(); ++t) {
         if (!runs.is_output(t) || part.tensor[t].bytes == 0) continue;

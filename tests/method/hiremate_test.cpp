@@ -26,7 +26,7 @@
 #include "support/answer.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 
@@ -143,7 +143,7 @@ TEST_CASE("random steps in groups, with every kind of sum: an answer that is che
     CHECK(s.by.find("refined") == std::string::npos);
     mixed += is_mixed;
     if (!is_mixed)
-      for (const sub_graph& part : d.parts()) {
+      for (const sub_graph& part : d.sub_graphs()) {
         const sub_graph_runs runs(part);
         for (std::uint32_t t = 0; t < part.tensors.size(); ++t) sums += runs.is_forward_sum(t);
       }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "remat/core/index_rows.hpp"
@@ -13,11 +14,11 @@
 
 namespace remat {
 
-/// Marks the forward operations: the needed ones listed before the turn (`find_forward_end`), or all needed ones where
+/// Marks the forward operations: the needed ones listed before the turn (`find_forward_end`), or all needed ones if
 /// none is listed before it. Returns one byte for each operation. O(operations + reads and writes) time.
 [[nodiscard]] std::vector<std::uint8_t> forward_operations(const flat_graph& graph);
 
-/// The operations of a step in nested groups: each is a part of the forward with the backward that belongs to it.
+/// The operations of a step in nested groups: each is an interval of the forward with the backward that belongs to it.
 ///
 /// Operations that are not needed are in none. `order` is a topological order of the others in which the forward
 /// operations stand first, and every group is two intervals: one of forward operations, one of backward operations. So
@@ -27,7 +28,7 @@ namespace remat {
 /// A backward operation has an *anchor*, a forward operation, and belongs to all groups that hold it. In the order of
 /// the step, the anchor is, of the forward operations that make or read a forward tensor that it reads, the one that
 /// does so for most of them (of several the last in `order`), but never one behind the anchor of a backward operation
-/// whose result it reads; where there is none such, the earliest of those anchors; where it reads no backward operation
+/// whose result it reads; if there is none, the earliest of those anchors; if it reads no backward operation
 /// either, the last forward operation. Of the makers and readers of one tensor, the last 32 up to that limit are looked
 /// at.
 struct operation_hierarchy {
@@ -42,7 +43,7 @@ struct operation_hierarchy {
     std::uint32_t forward_end = 0;     ///< one past the place of its last forward operation
     std::uint32_t backward_begin = 0;  ///< the place in `order` of its first backward operation
     std::uint32_t backward_end = 0;    ///< one past the place of its last backward operation
-    /// What each child but the last makes is read by the next child, and in the forward part by no other operation.
+    /// What each child but the last makes is read by the next child, and in the forward by no other operation.
     bool sequence = false;
   };
 
@@ -68,7 +69,7 @@ struct operation_hierarchy {
   [[nodiscard]] std::uint32_t group_at(std::uint32_t child) const noexcept {
     return child - static_cast<std::uint32_t>(group_of.size());
   }
-  /// The depth of the deepest group; 0 where there is none but the whole step.
+  /// The depth of the deepest group; 0 if there is none but the whole step.
   [[nodiscard]] std::uint32_t depth() const noexcept {
     std::uint32_t most = 0;
     for (const group& g : groups) most = std::max(most, g.depth);
@@ -86,6 +87,32 @@ struct operation_hierarchy {
 [[nodiscard]] operation_hierarchy make_hierarchy(const flat_graph& graph, const std::vector<std::uint8_t>& forward,
                                                  std::vector<std::uint32_t> group_of_operation,
                                                  std::vector<std::uint32_t> parent_of_group);
+
+/// The numbers of children that `check_hierarchy` allows. By default any number is allowed.
+struct hierarchy_limits {
+  std::uint32_t max_group =
+      std::numeric_limits<std::uint32_t>::max();                      ///< most children of a group that is no sequence
+  std::uint32_t max_top = std::numeric_limits<std::uint32_t>::max();  ///< most children of the whole graph, likewise
+};
+
+/// The result of `check_hierarchy`.
+struct hierarchy_report {
+  std::vector<std::string> violations{};  ///< at most ten, in words
+
+  /// True when the checker found no violation.
+  [[nodiscard]] bool valid() const noexcept { return violations.empty(); }
+};
+
+/// Checks from the definition that `h` is a hierarchy of the graph. `order` must hold the needed operations, each once,
+/// in a topological order with the forward ones first. Every group must be one interval of forward operations, divided
+/// among its children in turn and hence convex, and the backward operations that are anchored there. Sequences must be
+/// marked as such, and nothing else; the numbers of children must be within the limits. The checker shares no code with
+/// the partitions.
+///
+/// The rule by which a backward operation gets its anchor is not checked. Never throws for a wrong hierarchy, which may
+/// be that of another graph. O((operations + reads and writes) · depth) time.
+[[nodiscard]] hierarchy_report check_hierarchy(const flat_graph& graph, const operation_hierarchy& h,
+                                               const hierarchy_limits& limits = {});
 
 }  // namespace remat
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "remat/hierarchy/hierarchy.hpp"
@@ -32,18 +33,18 @@ struct partition_options {
 ///
 /// Differs from the paper:
 /// - The last round keeps the top level fine and even. It is tried with every cap on the children of its groups, up to
-///   `max_group` (with some of them and the largest one where that takes much work), and that cap is taken after which
-///   the largest group has the fewest operations; of caps that differ by at most a quarter the one with the fewest
-///   unlike groups. Caps that leave a pure sequence come first. The round stops at `max_top` nodes, but merges with the
-///   same score as the last one are made as well, so that equal parts stay equal.
+///   `max_group` (if that takes much work, with some of them and the largest). The cap after which the largest group
+///   has the fewest operations is taken; of caps that differ by at most a quarter the one with the fewest unlike
+///   groups. Caps that leave a pure sequence come first. The round stops at `max_top` nodes, but merges with the same
+///   score as the last one are made as well, so that equal sub-graphs stay equal.
 /// - Long sequences are chains of stages. A sequence with three like nodes of several operations is never taken apart
-///   to become one group of operations. Where too many nodes are left, the sequences are cut into pieces: a run of
+///   to become one group of operations. If too many nodes are left, the sequences are cut into pieces: a run of
 ///   nodes that repeats itself into pieces of whole periods, as many in each up to one; the rests into pieces of about
 ///   equal size, where few bytes cross. A piece is a group whose children are the nodes, of any number.
 /// - No group gets more operations than twice a fair share of the whole (operations / `max_top`). The limit doubles
 ///   when a round under it changes little.
 /// - After a round that left more than three quarters of the nodes, pairs are candidates as well (a node and the last
-///   node before it that it reads, or its neighbour in the order where nothing is connected), so that every graph
+///   node before it that it reads, or its neighbour in the order if nothing is connected), so that every graph
 ///   reaches `max_top`.
 ///
 /// Near-linear time on graphs whose nodes have few users: a merge looks again at the nodes around it, O(max_group)
@@ -74,6 +75,17 @@ struct partition_options {
 /// `forward`: one byte for each operation, as in `partition_options`; empty: `forward_operations`. Near-linear time.
 /// Throws `bad_argument` for `forward` of a wrong length, and as `make_hierarchy`.
 [[nodiscard]] operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward = {});
+
+/// Ways to run sub-graphs that have been found before. `rockmate` and `hiremate` look them up and add to them, so that
+/// solves for further budgets of one training step, or for graphs with equal sub-graphs, find them ready. May be used
+/// by several threads at once.
+///
+///     hiremate_options options;
+///     options.cache = make_way_cache();
+class way_cache;
+
+/// Makes an empty cache.
+[[nodiscard]] std::shared_ptr<way_cache> make_way_cache();
 
 }  // namespace remat
 

@@ -16,7 +16,7 @@
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
-#include "remat/hierarchy/way_cache.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"

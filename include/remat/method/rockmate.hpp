@@ -8,7 +8,7 @@
 
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
-#include "remat/hierarchy/way_cache.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
@@ -61,33 +61,33 @@ struct rockmate_options {
 ///
 /// 1. Chains. The forward part is cut at all levels of `cut_levels`, at every second, third … cut of a level, and into
 ///    segments of about equal bytes. Fine chains come first, since their blocks are quick to solve.
-/// 2. Options. Blocks of a chain that are equal up to renaming and measured times are solved once. The options of a
+/// 2. Ways. Blocks of a chain that are equal up to renaming and measured times are solved once. The ways of a
 ///    block are the fastest ways to run it within a grid of peak and save budgets (`find_ways`), by bound, eviction,
 ///    refinement and, for small blocks, exact search; the paper uses an integer program. They do not depend on the
 ///    budget of the step: with a `cache`, further budgets cost next to nothing.
-/// 3. The dynamic program, with all options of all blocks (`staged_ways`), for all budgets at once. The schedules are
+/// 3. The dynamic program, with all ways of all blocks (`staged_ways`), for all budgets at once. The schedules are
 ///    expanded to operations, freed early and checked within the true budget, fastest first. The best chains are solved
 ///    again with four times as many slots.
 /// 4. With `retain_rounds`, `retain` spends the memory that the best schedules of several chains leave; with `improve`,
 ///    `refined` starts from what that gives (`remat::improve`).
 ///
 /// The optimum of step 3 is over memory-persistent schedules, in the model, in which each block runs by one of its
-/// options or by a forward that keeps nothing. For the graph it is a heuristic. The baseline is the answer if it fits.
-/// Each chain is also solved without options, so options never make the answer before step 4 worse.
+/// ways or by a forward that keeps nothing. For the graph it is a heuristic. The baseline is the answer if it fits.
+/// Each chain is also solved without ways, so ways never make the answer before step 4 worse.
 ///
-/// The blocks take time within `block_effort`; each chain takes O(L³ · slots + L² · slots · options) time at worst. The
+/// The blocks take time within `block_effort`; each chain takes O(L³ · slots + L² · slots · ways) time at worst. The
 /// answer is the same for any number of threads, and for a limit on work. Work: the rows of the tables, the
 /// operations of expanded schedules, and that of the solvers of blocks, which share what is left among all budgets of
-/// the blocks; a chain is given no options if less is left than `moves` for each block that no chain before had. Polls
+/// the blocks; a chain is given no ways if less is left than `moves` for each block that no chain before had. Polls
 /// before each problem of a block, after each row, before each schedule, and within `retain`. Throws `bad_argument` for
 /// options out of range.
 ///
 /// `solution::by`: "rockmate" for a table's schedule, "rockmate/no_remat"; with `retain_rounds` or `improve`
-/// "rockmate/retain" where memory was left to spend, and with `improve` "rockmate/refined/…".
+/// "rockmate/retain" if memory was left to spend, and with `improve` "rockmate/refined/…".
 ///
-/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_ways`; `chains_refused`, given no options
+/// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_ways`; `chains_refused`, given no ways
 /// for `block_effort` or for lack of work; `tables_refused`, left out for `table_bytes`; `blocks` of the chains with
-/// options, `distinct_blocks`, `solves` (budgets of blocks), `ways_found` and of these `ways_kept`; of the chain
+/// ways, `distinct_blocks`, `solves` (budgets of blocks), `ways_found` and of these `ways_kept`; of the chain
 /// of the best table's schedule `with_ways`, `stages`, `distinct_stages`, `stage_ways` (of all its stages),
 /// `slots`, `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the
 /// table grants) beside `flat_peak_bytes`. With `improve` also those of `remat::improve`.

@@ -10,7 +10,7 @@
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 using namespace remat;
@@ -41,7 +41,7 @@ TEST_CASE("a schedule of a group's level is one of the group as a problem of ope
                      const check_report r = check(level.flat().with_budget(problem::unlimited), plan);
                      REQUIRE(r.valid());
                      ++schedules;
-                     options += runs.option_of(plan).has_value();
+                     options += runs.way_of(plan).has_value();
                      return r.time;
                    });
     }

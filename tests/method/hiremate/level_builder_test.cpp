@@ -20,7 +20,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 
@@ -45,7 +45,7 @@ std::vector<sub_graph_way> some_options(const sub_graph& part, std::uint64_t see
     const solution s =
         evict(runs.problem_within(peak, std::min(peak, everything * (4 - i) / 6)), {.run = {.seed = seed}});
     if (!s.plan) continue;
-    if (auto o = runs.option_of(*s.plan)) out.push_back(std::move(*o));
+    if (auto o = runs.way_of(*s.plan)) out.push_back(std::move(*o));
   }
   keep_pareto_optimal(out, runs);
   return out;

@@ -15,7 +15,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 
@@ -166,7 +166,7 @@ TEST_CASE("random parts: legal options, one of which keeps everything") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
-    for (const sub_graph& part : d.parts()) {
+    for (const sub_graph& part : d.sub_graphs()) {
       const sub_graph_runs runs(part);
       run_control run;
       run_clock clock(run);

@@ -15,7 +15,7 @@
 #include "remat/hierarchy/partition.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/block_stack.hpp"
-#include "support/random_parts.hpp"
+#include "support/random_sub_graphs.hpp"
 
 namespace {
 

@@ -1,57 +1,353 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "remat/bound/least_memory.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/sub_solver.hpp"
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
 
 namespace remat::detail {
 
-/// How options are searched for.
+/// How ways are searched for.
 struct way_search {
   std::uint32_t peaks = 3;             ///< peak budgets below the one that does not bind
   std::size_t max_budgets = 20;        ///< save budgets for each peak budget
-  std::size_t max_ways = 12;           ///< of a part, spread over saved bytes
+  std::size_t max_ways = 12;           ///< of a sub-graph, spread over saved bytes
   std::uint64_t moves = 4000;          ///< work limit of the thorough solver, for each pair of budgets
-  std::uint64_t solvers_key = 0;       ///< tells options of different solvers apart in the cache
-  std::shared_ptr<way_cache> cache{};  ///< options are looked up and kept there; null: no cache
+  std::uint64_t solvers_key = 0;       ///< tells ways of different solvers apart in the cache
+  std::shared_ptr<way_cache> cache{};  ///< ways are looked up and kept there; null: no cache
 };
 
-/// The options of several parts.
+/// The ways of several sub-graphs.
 struct way_table {
-  std::vector<std::vector<detail::sub_graph_way>> ways{};  ///< of a part, in its own indices, by falling saved bytes
-  std::size_t distinct = 0;                                ///< parts that differ by more than names and times
-  std::size_t reused = 0;                                  ///< of these, known from the cache
-  std::size_t solves = 0;                                  ///< problems that were solved
+  std::vector<std::vector<detail::sub_graph_way>>
+      ways{};                               ///< of a sub-graph, in its own indices, by falling saved bytes
+  std::size_t distinct = 0;                 ///< sub-graphs that differ by more than names and times
+  std::size_t reused = 0;                   ///< of these, known from the cache
+  std::size_t solves = 0;                   ///< problems that were solved
   std::size_t proven = 0;                   ///< of these, solved to a proven optimum or proven infeasible
-  std::size_t found = 0;                    ///< options of the solved parts, before any was dropped
+  std::size_t found = 0;                    ///< ways of the solved sub-graphs, before any was dropped
   std::size_t kept = 0;                     ///< of these: not dominated, and within `max_ways`
-  std::size_t cut_short = 0;                ///< distinct parts whose search a limit ended early
+  std::size_t cut_short = 0;                ///< distinct sub-graphs whose search a limit ended early
   std::uint64_t work = 0;                   ///< of all solves
   stop_reason stopped = stop_reason::none;  ///< the limit that cut the search short; `none` if no limit did
 };
 
-/// Pareto-optimal ways to run each of `parts`: keeping everything, and for each of a few peak budgets the fastest ways
-/// for ever smaller save budgets, each by the thorough solver (if that ends far from its bound, also from the tight
-/// solver's answer) on the part as a problem of its own. \cite zhao2023rockmate \cite gusak2025hiremate
+namespace finding_ways {
+
+/// The answers for one sub-graph under one peak budget.
+struct finding {
+  struct answer {
+    std::int64_t held = 0;  ///< `sub_graph_runs::held_at_turn`
+    schedule plan{};        ///< of `problem_within`
+    sub_graph_way way{};
+  };
+  std::vector<answer> answers{};  ///< `held` falls
+  std::size_t solves = 0, proven = 0;
+  std::uint64_t work = 0;
+  bool whole = true;  ///< no limit but `way_search::moves` had a say
+};
+
+/// The staircase of save budgets of one sub-graph under one peak budget: from the bytes of everything, each save budget
+/// just below what the last answer held.
+template <class Solvers>
+class staircase {
+ public:
+  /// `limits`: time and work for the whole staircase.
+  staircase(const sub_graph_runs& runs, std::size_t place, const way_search& search, const Solvers& solvers,
+            const run_control& limits)
+      : runs_(runs), place_(place), search_(search), solvers_(solvers), clock_(limits) {}
+
+  /// `before`: the staircase of a larger peak budget; its answers that fit here as well are not searched for again.
+  [[nodiscard]] finding climb_down(std::uint32_t level, const finding& before) {
+    const std::int64_t everything = runs_.held_at_turn(runs_.keep_everything());
+    if (!choose_peak(level, everything)) return std::move(out_);
+    std::int64_t save = level == 0 ? everything - 1 : everything;
+    for (std::size_t k = 1; k <= search_.max_budgets && save >= 0; ++k) {
+      std::optional<finding::answer> found = answer_within(save, before, search_.max_budgets - k + 1);
+      if (!found) break;
+      const std::int64_t held = found->held;
+      out_.answers.push_back(std::move(*found));
+      if (held == 0) break;
+      // Down to the next step, and at least by an equal share.
+      const auto step = static_cast<std::int64_t>(static_cast<double>(everything) * static_cast<double>(k) /
+                                                  static_cast<double>(search_.max_budgets));
+      save = std::max<std::int64_t>(0, std::min({held - 1, save - 1, everything - step}));
+    }
+    if (clock_.should_stop()) out_.whole = false;
+    out_.work = clock_.work_done();
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr double far = 1.02;  ///< times the bound: the tight solver is asked as well
+
+  /// The peak budget of a level; that of level 0 does not bind. Returns false if a level is like level 0.
+  [[nodiscard]] bool choose_peak(std::uint32_t level, std::int64_t everything) {
+    const std::int64_t gradients = runs_.gradient_input_bytes();
+    // Without a workspace at the turn.
+    const problem free = runs_.problem_within(gradients, 0).with_budget(problem::unlimited);
+    const std::int64_t most = std::max(free.graph().baseline_peak, everything + gradients);
+    peak_ = most;
+    if (level == 0) return true;
+    const std::int64_t least = largest_working_set(free).bytes;
+    peak_ = least + (most - least) / (search_.peaks + 1) * (search_.peaks + 1 - level);
+    return peak_ < most;
+  }
+
+  /// The fastest way found within the budgets. `budgets_left`: save budgets that share the rest of the work.
+  [[nodiscard]] std::optional<finding::answer> answer_within(std::int64_t save, const finding& before,
+                                                             std::size_t budgets_left) {
+    if (clock_.should_stop()) {
+      out_.whole = false;
+      return std::nullopt;
+    }
+    const problem p = runs_.problem_within(peak_, std::min(save, peak_));
+    const auto known = std::find_if(before.answers.begin(), before.answers.end(),
+                                    [&](const finding::answer& a) { return a.held <= save; });
+    if (known != before.answers.end() && check(p, known->plan).valid()) return *known;
+    // A solve that cannot even read its problem is not begun.
+    if (clock_.work_left() < least_work(p)) {
+      out_.whole = false;
+      return std::nullopt;
+    }
+    std::optional<schedule> plan = solve(p, save, budgets_left);
+    if (!plan) return std::nullopt;
+    std::optional<sub_graph_way> way = runs_.way_of(*plan);
+    if (!way) return std::nullopt;
+    finding::answer found;
+    found.held = runs_.held_at_turn(*way);
+    found.plan = std::move(*plan);
+    found.way = std::move(*way);
+    return found;
+  }
+
+  [[nodiscard]] std::optional<schedule> solve(const problem& p, std::int64_t save, std::size_t budgets_left) {
+    std::vector<schedule> starts = solvers_.starts(place_, runs_, peak_, std::min(save, peak_), clock_);
+    sub_solution s = ask_thorough(p, starts, budgets_left);
+    if (solvers_.has_tight() && !s.infeasible() && (!s.plan || s.time > s.lower_bound * far) && !clock_.should_stop()) {
+      sub_solution t = ask(p, clock_.work_left(), [&](const run_control& run) { return solvers_.tight(p, run); });
+      if (t.plan && (!s.plan || t.time < s.time)) {
+        starts.push_back(*t.plan);
+        sub_solution again = ask_thorough(p, starts, budgets_left);
+        // A solve that is stopped at once may not have got to its starts.
+        s = again.plan && again.time <= t.time ? std::move(again) : std::move(t);
+      }
+    }
+    if (s.optimal() || s.infeasible()) ++out_.proven;
+    return std::move(s.plan);
+  }
+
+  /// With an equal share of the work that is left, and at most `moves`.
+  [[nodiscard]] sub_solution ask_thorough(const problem& p, std::span<const schedule> starts,
+                                          std::size_t budgets_left) {
+    const std::uint64_t share = share_of(clock_.work_left(), 1.0 / static_cast<double>(budgets_left));
+    const std::uint64_t most = search_.moves * work_of::move;
+    if (share < most) out_.whole = false;
+    return ask(p, std::min(share, most), [&](const run_control& run) { return solvers_.thorough(p, starts, run); });
+  }
+  template <class Solve>
+  [[nodiscard]] sub_solution ask(const problem& p, std::uint64_t work, Solve&& solve) {
+    run_control run = clock_.limits();
+    run.threads = 1;
+    run.work_limit = work;
+    sub_solution s = solve(run);
+    ++out_.solves;
+    clock_.work(std::max(s.work, least_work(p)));
+    return s;
+  }
+  [[nodiscard]] static std::uint64_t least_work(const problem& p) { return p.graph().num_operations; }
+
+  const sub_graph_runs& runs_;
+  std::size_t place_;
+  const way_search& search_;
+  const Solvers& solvers_;
+  run_clock clock_;
+  std::int64_t peak_ = 0;
+  finding out_{};
+};
+
+/// One call of `find_ways`.
+template <class Solvers>
+class finder {
+ public:
+  finder(std::span<const sub_graph> sub_graphs, const way_search& search, const Solvers& solvers, run_clock& clock)
+      : sub_graphs_(sub_graphs),
+        search_(search),
+        solvers_(solvers),
+        clock_(clock),
+        classes_(classify(sub_graphs, way_cache::likeness())) {
+    runs_.reserve(sub_graphs.size());
+    for (const sub_graph& g : sub_graphs) runs_.emplace_back(g);
+    out_.ways.resize(sub_graphs.size());
+    out_.distinct = classes_.representative.size();
+    found_.resize(classes_.representative.size());
+  }
+
+  [[nodiscard]] way_table run() {
+    take_known();
+    // All sub-graphs under the largest peak budget first: a limit should leave something to each.
+    for (std::uint32_t level = 0; level <= search_.peaks && !cut_short_; ++level) solve_level(level);
+    if (cut_short_) out_.stopped = clock_.poll();
+    collect();
+    for (std::uint32_t i = 0; i < sub_graphs_.size(); ++i) {
+      const std::uint32_t from = classes_.representative[classes_.class_of[i]];
+      if (i == from) continue;
+      for (const sub_graph_way& o : out_.ways[from])
+        if (std::optional<sub_graph_way> mine = translate(o, classes_.to_representative[i], runs_[i]))
+          out_.ways[i].push_back(std::move(*mine));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] way_cache::settings settings() const {
+    return {search_.peaks, search_.max_budgets,   search_.max_ways,
+            search_.moves, clock_.control().seed, search_.solvers_key};
+  }
+
+  /// Ways that the cache knows; the other classes are to be solved.
+  void take_known() {
+    for (std::uint32_t c = 0; c < found_.size(); ++c) {
+      const std::uint32_t i = classes_.representative[c];
+      if (search_.cache)
+        if (std::optional<std::vector<sub_graph_way>> ways = search_.cache->find(runs_[i], settings())) {
+          out_.ways[i] = std::move(*ways);
+          ++out_.reused;
+          continue;
+        }
+      found_[c].resize(search_.peaks + 1);
+      to_solve_.push_back(c);
+      operations_ += sub_graphs_[i].operations.size();
+    }
+  }
+
+  /// The peak budget of this level for every class. A class gets work by its operations, whatever the others do: so the
+  /// answer is the same for any number of threads.
+  void solve_level(std::uint32_t level) {
+    const std::uint64_t work = share_of(clock_.work_left(), 1.0 / (search_.peaks + 1 - level));
+    std::atomic<std::size_t> next{0};
+    const auto take_turns = [&](bool calling) {
+      for (std::size_t k; (k = next.fetch_add(1)) < to_solve_.size();) {
+        if (out_of_time()) {
+          cut_short_ = true;
+          break;
+        }
+        solve_class(to_solve_[k], level, work);
+        const std::size_t finished = done_.fetch_add(1) + 1;
+        if (calling) report(finished);
+      }
+    };
+    const std::size_t threads =
+        std::clamp<std::size_t>(clock_.control().thread_count(), 1, std::max<std::size_t>(to_solve_.size(), 1));
+    std::vector<std::exception_ptr> failed(threads);
+    const auto guarded = [&](std::size_t k) {
+      try {
+        take_turns(k == 0);
+      } catch (...) {
+        failed[k] = std::current_exception();
+        next = to_solve_.size();
+      }
+    };
+    {
+      std::vector<std::jthread> team;
+      for (std::size_t k = 1; k < threads; ++k) team.emplace_back([&, k] { guarded(k); });
+      guarded(0);
+    }
+    for (const std::exception_ptr& e : failed)
+      if (e) std::rethrow_exception(e);
+    for (const std::uint32_t c : to_solve_) clock_.work(found_[c][level].work);
+  }
+
+  void solve_class(std::uint32_t c, std::uint32_t level, std::uint64_t work) {
+    static const finding nothing;
+    const std::uint32_t i = classes_.representative[c];
+    run_control limits = clock_.limits();
+    limits.work_limit =
+        share_of(work, static_cast<double>(sub_graphs_[i].operations.size()) / static_cast<double>(operations_));
+    staircase stairs(runs_[i], i, search_, solvers_, limits);
+    found_[c][level] = stairs.climb_down(level, level == 0 ? nothing : found_[c][level - 1]);
+    if (out_of_time()) cut_short_ = true;
+  }
+
+  [[nodiscard]] bool out_of_time() const {
+    return clock_.control().stop.stop_requested() || clock_.left() <= std::chrono::nanoseconds(0);
+  }
+
+  void report(std::size_t finished) {
+    clock_.report({.stage = "sub-graphs", .done = finished / (search_.peaks + 1), .total = to_solve_.size()});
+  }
+
+  /// The ways of the solved classes, from all peak budgets.
+  void collect() {
+    for (const std::uint32_t c : to_solve_) {
+      const std::uint32_t i = classes_.representative[c];
+      std::vector<sub_graph_way>& ways = out_.ways[i];
+      ways.push_back(runs_[i].keep_everything());
+      bool whole = !cut_short_;
+      for (finding& f : found_[c]) {
+        out_.solves += f.solves;
+        out_.proven += f.proven;
+        out_.work += f.work;
+        whole = whole && f.whole;
+        for (finding::answer& a : f.answers) ways.push_back(std::move(a.way));
+      }
+      out_.found += ways.size();
+      keep_pareto_optimal(ways, runs_[i]);
+      thin_out(ways, std::max<std::size_t>(search_.max_ways, 2));
+      out_.kept += ways.size();
+      out_.cut_short += whole ? 0U : 1U;
+      if (search_.cache && whole) search_.cache->add(sub_graphs_[i], settings(), ways);
+    }
+  }
+
+  std::span<const sub_graph> sub_graphs_;
+  const way_search& search_;
+  const Solvers& solvers_;
+  run_clock& clock_;
+  sub_graph_classes classes_;
+  std::vector<sub_graph_runs> runs_;
+  std::vector<std::vector<finding>> found_;  // of a class that is solved: by peak budget
+  std::vector<std::uint32_t> to_solve_;      // classes
+  std::size_t operations_ = 0;               // of the representatives of these
+  std::atomic<bool> cut_short_{false};
+  std::atomic<std::size_t> done_{0};
+  way_table out_{};
+};
+
+}  // namespace finding_ways
+
+/// Pareto-optimal ways to run each of `sub_graphs`: keeping everything, and for each of a few peak budgets the fastest
+/// ways for ever smaller save budgets, each by the thorough solver (if that ends far from its bound, also from the
+/// tight solver's answer) on the sub-graph as a problem of its own. \cite zhao2023rockmate \cite gusak2025hiremate
 ///
-/// Parts that are equal up to renaming and times are solved once, on the threads of `clock`; the answer is the same for
-/// any number of them. Limits are those of `clock`: a peak budget gets an equal share of the work that is left, a part
-/// one by its operations, a save budget an equal share of what its part has left, and at most `moves`. A part whose
-/// work is spent has fewer options. Polls before each problem; the sub-solvers keep the time limit and the stop token
-/// themselves.
+/// Sub-graphs that are equal up to renaming and times are solved once, on the threads of `clock`; the answer is the
+/// same for any number of them. Limits are those of `clock`: a peak budget gets an equal share of the work that is
+/// left, a sub-graph one by its operations, a save budget an equal share of what its sub-graph has left, and at most
+/// `moves`. A sub-graph whose work is spent has fewer ways. Polls before each problem; the sub-solvers keep the time
+/// limit and the stop token themselves.
 template <sub_solver_set Solvers>
-[[nodiscard]] way_table find_ways(std::span<const sub_graph> parts, const way_search& search, const Solvers& solvers,
-                                  run_clock& clock);
+[[nodiscard]] way_table find_ways(std::span<const sub_graph> sub_graphs, const way_search& search,
+                                  const Solvers& solvers, run_clock& clock) {
+  return finding_ways::finder<Solvers>(sub_graphs, search, solvers, clock).run();
+}
 
 }  // namespace remat::detail
-
-#include "remat/hierarchy/impl/find_ways_template.hpp"

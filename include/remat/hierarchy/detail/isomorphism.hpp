@@ -14,7 +14,7 @@
 
 namespace remat::detail {
 
-/// A part of a graph: some operations, the tensors that they read or write, and the roles of these tensors.
+/// A sub-graph: some operations, the tensors that they read or write, and the roles of these tensors.
 struct sub_graph {
   /// The properties of an operation. Operations that can be exchanged have equal ones.
   struct operation_traits {
@@ -27,10 +27,10 @@ struct sub_graph {
   /// The properties of a tensor.
   struct tensor_traits {
     std::int64_t bytes = 0;  ///< the tensor's size
-    std::uint8_t roles = 0;  ///< the roles outside of the part, as bits
+    std::uint8_t roles = 0;  ///< the roles outside of the sub-graph, as bits
     friend bool operator==(const tensor_traits&, const tensor_traits&) = default;
   };
-  // Roles of a tensor outside of the part, as bits of `tensor_traits::roles`.
+  // Roles of a tensor outside of the sub-graph, as bits of `tensor_traits::roles`.
   static constexpr std::uint8_t made_by_forward = 1;   ///< a needed forward operation outside makes the tensor
   static constexpr std::uint8_t made_by_backward = 2;  ///< a needed backward operation outside makes the tensor
   static constexpr std::uint8_t read_by_forward = 4;   ///< a needed forward operation outside reads the tensor
@@ -46,8 +46,9 @@ struct sub_graph {
   index_rows writes{};  ///< operation → tensors
 };
 
-/// Extracts parts of a graph. A call takes O(operations of the part + their reads and writes + producers and consumers
-/// of their tensors) time; arrays of the graph's size are kept between the calls. Not for several threads at once.
+/// Extracts sub-graphs of a graph. A call takes O(operations of the sub-graph + their reads and writes + producers and
+/// consumers of their tensors) time; arrays of the graph's size are kept between the calls. Not for several threads at
+/// once.
 class sub_graph_extractor {
  public:
   /// Keeps references to the graph and to `h`, which says which operations are forward.
@@ -62,8 +63,8 @@ class sub_graph_extractor {
   /// Forward and backward of a group. Precondition: the extractor was made with a hierarchy.
   [[nodiscard]] sub_graph operator()(std::size_t group);
 
-  /// The part of these operations, which may be listed in any order. Throws `bad_argument` for an operation that is not
-  /// needed or is listed twice.
+  /// The sub-graph of these operations, which may be listed in any order. Throws `bad_argument` for an operation that
+  /// is not needed or is listed twice.
   [[nodiscard]] sub_graph operator()(std::vector<std::uint32_t> operations);
 
  private:
@@ -81,45 +82,48 @@ class sub_graph_extractor {
 struct isomorphism_options {
   /// Compare times. Measured times of equal operations differ slightly; false ignores them.
   bool times = true;
-  /// Refinements after which the search gives up and calls two parts different, without a proof.
+  /// Refinements after which the search gives up and calls two sub-graphs different, without a proof.
   std::uint32_t max_refinements = 10'000;
 };
 
-/// Operation and tensor of one part → those of another part, in indices of their lists.
+/// Operation and tensor of one sub-graph → those of another sub-graph, in indices of their lists.
 struct sub_graph_mapping {
-  std::vector<std::uint32_t> operation{};  ///< place of an operation in one part → its place in the other
-  std::vector<std::uint32_t> tensor{};     ///< place of a tensor in one part → its place in the other
+  std::vector<std::uint32_t> operation{};  ///< place of an operation in one sub-graph → its place in the other
+  std::vector<std::uint32_t> tensor{};     ///< place of a tensor in one sub-graph → its place in the other
 };
 
-/// A hash of a part that does not depend on names: equal for parts that are equal up to renaming, and rarely equal for
-/// others. O((reads and writes) · log · sweeps) time, mostly with two or three sweeps.
+/// A hash of a sub-graph that does not depend on names: equal for sub-graphs that are equal up to renaming, and rarely
+/// equal for others. O((reads and writes) · log · sweeps) time, mostly with two or three sweeps.
 [[nodiscard]] std::uint64_t fingerprint(const sub_graph& p, const isomorphism_options& options = {});
 
-/// Finds a mapping of `a` onto `b` under which properties, reads and writes are the same. A schedule of one part is
-/// then a schedule of the other, with the same memory at each step, and the same time unless `options.times` is false.
+/// Finds a mapping of `a` onto `b` under which properties, reads and writes are the same. A schedule of one sub-graph
+/// is then a schedule of the other, with the same memory at each step, and the same time unless `options.times` is
+/// false.
 ///
-/// Color refinement with backtracking; every returned mapping has been verified. Parts of training graphs need choices
-/// only among equal branches, where the first choice is right. After `max_refinements` the search returns nothing: the
-/// caller then solves an equal part a second time, which costs time and changes no answer.
+/// Color refinement with backtracking; every returned mapping has been verified. Sub-graphs of training graphs need
+/// choices only among equal branches, where the first choice is right. After `max_refinements` the search returns
+/// nothing: the caller then solves an equal sub-graph a second time, which costs time and changes no answer.
 [[nodiscard]] std::optional<sub_graph_mapping> find_isomorphism(const sub_graph& a, const sub_graph& b,
                                                                 const isomorphism_options& options = {});
 
-/// Translates a schedule of part `a` to part `b`. Throws `bad_argument` for an operation or tensor that is not of `a`.
+/// Translates a schedule of sub-graph `a` to sub-graph `b`. Throws `bad_argument` for an operation or tensor that is
+/// not of `a`.
 [[nodiscard]] schedule translate(const schedule& plan, const sub_graph& a, const sub_graph& b,
                                  const sub_graph_mapping& mapping);
 
-/// Classes of parts that are equal up to renaming.
+/// Classes of sub-graphs that are equal up to renaming.
 struct sub_graph_classes {
-  std::vector<std::uint32_t> class_of{};               ///< part → class; classes are numbered by their first part
-  std::vector<std::uint32_t> representative{};         ///< class → its first part
-  std::vector<sub_graph_mapping> to_representative{};  ///< part → its mapping onto the representative
+  std::vector<std::uint32_t> class_of{};        ///< sub-graph → class; classes are numbered by their first sub-graph
+  std::vector<std::uint32_t> representative{};  ///< class → its first sub-graph
+  std::vector<sub_graph_mapping> to_representative{};  ///< sub-graph → its mapping onto the representative
 };
 
-/// Groups parts that are equal up to renaming. O(sum over the parts of their reads and writes · log) time, apart from
-/// choices (see `find_isomorphism`).
-[[nodiscard]] sub_graph_classes classify(std::span<const sub_graph> parts, const isomorphism_options& options = {});
+/// Groups sub-graphs that are equal up to renaming. O(sum over the sub-graphs of their reads and writes · log) time,
+/// apart from choices (see `find_isomorphism`).
+[[nodiscard]] sub_graph_classes classify(std::span<const sub_graph> sub_graphs,
+                                         const isomorphism_options& options = {});
 
-/// Classes of the groups of a hierarchy: the parts are the groups, by index.
+/// Classes of the groups of a hierarchy: the sub-graphs are the groups, by index.
 struct group_classes : sub_graph_classes {
   std::vector<sub_graph> part{};  ///< class → the representative, as `sub_graph_extractor` gives it
 };

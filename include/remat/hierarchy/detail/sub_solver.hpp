@@ -38,7 +38,7 @@ struct sub_solution {
 /// - `s.tight(p, run)` is for tight budgets, if `thorough` ends far from its bound; called only if `s.has_tight()`.
 /// - `s.starts(i, runs, peak, save, clock)` gives schedules of `sub_graph_runs::problem_within(peak, save)` to start
 /// from,
-///   for part i. It counts its work on the clock, and stops when that says so.
+///   for sub-graph i. It counts its work on the clock, and stops when that says so.
 template <class S>
 concept sub_solver_set = requires(const S& s, const problem& p, std::span<const schedule> starts,
                                   const run_control& run, std::size_t i, const sub_graph_runs& runs, std::int64_t bytes,

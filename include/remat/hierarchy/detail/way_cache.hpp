@@ -7,10 +7,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
+#include "remat/hierarchy/partition.hpp"
 
 namespace remat {
 
@@ -28,18 +30,47 @@ class way_cache {
     friend bool operator==(const settings&, const settings&) = default;
   };
 
-  /// The options of a known part that is equal to `runs.part()` up to renaming and times, measured for `runs`. Nothing
-  /// for an unknown part.
+  /// The ways of a known sub-graph that is equal to `runs.part()` up to renaming and times, measured for `runs`.
+  /// Nothing for an unknown sub-graph.
   [[nodiscard]] std::optional<std::vector<detail::sub_graph_way>> find(const detail::sub_graph_runs& runs,
-                                                                       const settings& with) const;
-  /// Keeps the options of `part`, and a copy of it.
-  void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways);
-  /// The number of parts.
-  [[nodiscard]] std::size_t size() const;
+                                                                       const settings& with) const {
+    const std::uint64_t key = fingerprint(runs.part(), likeness());
+    const std::lock_guard lock(mutex_);
+    const auto at = entries_.find(key);
+    if (at == entries_.end()) return std::nullopt;
+    for (const entry& e : at->second) {
+      if (e.with != with) continue;
+      const std::optional<detail::sub_graph_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
+      if (!mapping) continue;
+      std::vector<detail::sub_graph_way> out;
+      for (const detail::sub_graph_way& way : e.ways)
+        if (std::optional<detail::sub_graph_way> mine = translate(way, *mapping, runs)) out.push_back(std::move(*mine));
+      return out;
+    }
+    return std::nullopt;
+  }
+  /// Keeps the ways of `part`, and a copy of it.
+  void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways) {
+    const std::uint64_t key = fingerprint(part, likeness());
+    const std::lock_guard lock(mutex_);
+    entries_[key].push_back({std::make_shared<const detail::sub_graph>(part), with, std::move(ways)});
+  }
 
-  /// The test of equality: times are not compared, since no two measured times are equal. An option of a part is good
-  /// for another part with about the same times; it is measured anew there.
-  [[nodiscard]] static detail::isomorphism_options likeness();
+  /// The number of sub-graphs.
+  [[nodiscard]] std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    std::size_t count = 0;
+    for (const auto& [key, list] : entries_) count += list.size();
+    return count;
+  }
+
+  /// The test of equality: times are not compared, since no two measured times are equal. A way of a sub-graph is good
+  /// for another sub-graph with about the same times; it is measured anew there.
+  [[nodiscard]] static detail::isomorphism_options likeness() {
+    detail::isomorphism_options options;
+    options.times = false;
+    return options;
+  }
 
  private:
   struct entry {
@@ -52,7 +83,3 @@ class way_cache {
 };
 
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/hierarchy/impl/way_cache.hpp"
-#endif

@@ -5,14 +5,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <map>
-#include <optional>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
@@ -31,7 +26,7 @@ using color = std::uint64_t;
   return z ^ (z >> 31U);
 }
 
-/// Colors of a part's operations and tensors: corresponding ones have equal colors.
+/// Colors of a sub-graph's operations and tensors: corresponding ones have equal colors.
 struct coloring {
   std::vector<color> operation{}, tensor{};
 
@@ -59,7 +54,7 @@ inline coloring first_coloring(const sub_graph& p, bool times) {
 }
 
 /// Refines the colors by those of the neighbours: sweeps along the topological order and back, so that one sweep
-/// carries a difference through the whole part, until the number of colors no longer grows.
+/// carries a difference through the whole sub-graph, until the number of colors no longer grows.
 inline void refine(const sub_graph& p, coloring& c) {
   // A sum of mixed colors represents a multiset: the order of rows does not matter.
   std::vector<color> gathered(c.tensor.size());
@@ -138,7 +133,7 @@ class matcher {
   }
 
   std::optional<sub_graph_mapping> match(coloring a, coloring b) {
-    // Depth first, with the choices that are open on a stack: parts of many equal branches need many choices.
+    // Depth first, with the choices that are open on a stack: sub-graphs of many equal branches need many choices.
     struct choice {
       coloring a, b;
       std::uint32_t chosen;               // of a
@@ -308,27 +303,27 @@ REMAT_INLINE schedule translate(const schedule& plan, const sub_graph& a, const 
     if (k.is_compute()) {
       const auto found = operation.find(static_cast<std::uint32_t>(k.operation()));
       if (found == operation.end())
-        throw bad_argument("operation " + std::to_string(index(k.operation())) + " is not in the part");
+        throw bad_argument("operation " + std::to_string(index(k.operation())) + " is not in the sub-graph");
       out.compute(static_cast<op_id>(found->second));
     } else {
       const auto t = static_cast<std::uint32_t>(k.tensor());
       const auto found = std::lower_bound(a.tensors.begin(), a.tensors.end(), t);
       if (found == a.tensors.end() || *found != t)
-        throw bad_argument("tensor " + std::to_string(t) + " is not in the part");
+        throw bad_argument("tensor " + std::to_string(t) + " is not in the sub-graph");
       out.free(static_cast<tensor_id>(b.tensors[mapping.tensor[static_cast<std::size_t>(found - a.tensors.begin())]]));
     }
   }
   return out;
 }
 
-REMAT_INLINE sub_graph_classes classify(std::span<const sub_graph> parts, const isomorphism_options& options) {
+REMAT_INLINE sub_graph_classes classify(std::span<const sub_graph> sub_graphs, const isomorphism_options& options) {
   sub_graph_classes out;
   std::map<std::uint64_t, std::vector<std::uint32_t>> with_fingerprint;  // → classes
-  for (std::uint32_t i = 0; i < parts.size(); ++i) {
-    std::vector<std::uint32_t>& alike = with_fingerprint[fingerprint(parts[i], options)];
+  for (std::uint32_t i = 0; i < sub_graphs.size(); ++i) {
+    std::vector<std::uint32_t>& alike = with_fingerprint[fingerprint(sub_graphs[i], options)];
     std::optional<sub_graph_mapping> mapping;
     for (std::size_t k = 0; k < alike.size() && !mapping; ++k) {
-      mapping = find_isomorphism(parts[i], parts[out.representative[alike[k]]], options);
+      mapping = find_isomorphism(sub_graphs[i], sub_graphs[out.representative[alike[k]]], options);
       if (mapping) out.class_of.push_back(alike[k]);
     }
     if (!mapping) {
@@ -337,8 +332,8 @@ REMAT_INLINE sub_graph_classes classify(std::span<const sub_graph> parts, const 
       out.class_of.push_back(c);
       out.representative.push_back(i);
       mapping.emplace();
-      for (std::uint32_t k = 0; k < parts[i].operations.size(); ++k) mapping->operation.push_back(k);
-      for (std::uint32_t k = 0; k < parts[i].tensors.size(); ++k) mapping->tensor.push_back(k);
+      for (std::uint32_t k = 0; k < sub_graphs[i].operations.size(); ++k) mapping->operation.push_back(k);
+      for (std::uint32_t k = 0; k < sub_graphs[i].tensors.size(); ++k) mapping->tensor.push_back(k);
     }
     out.to_representative.push_back(std::move(*mapping));
   }
@@ -348,11 +343,11 @@ REMAT_INLINE sub_graph_classes classify(std::span<const sub_graph> parts, const 
 REMAT_INLINE group_classes classify(const flat_graph& graph, const operation_hierarchy& h,
                                     const isomorphism_options& options) {
   sub_graph_extractor extract(graph, h);
-  std::vector<sub_graph> parts;
-  for (std::uint32_t g = 0; g < h.groups.size(); ++g) parts.push_back(extract(g));
+  std::vector<sub_graph> sub_graphs;
+  for (std::uint32_t g = 0; g < h.groups.size(); ++g) sub_graphs.push_back(extract(g));
   group_classes out;
-  static_cast<sub_graph_classes&>(out) = classify(parts, options);
-  for (const std::uint32_t g : out.representative) out.part.push_back(std::move(parts[g]));
+  static_cast<sub_graph_classes&>(out) = classify(sub_graphs, options);
+  for (const std::uint32_t g : out.representative) out.part.push_back(std::move(sub_graphs[g]));
   return out;
 }
 

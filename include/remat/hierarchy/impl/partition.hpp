@@ -6,35 +6,39 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <span>
 #include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/cut_sequence.hpp"
 #include "remat/hierarchy/detail/node_merger.hpp"
+#include "remat/hierarchy/detail/way_cache.hpp"
 
 namespace remat {
 
 namespace detail::partitioning {
+
+/// The given marks of the forward operations; those of `forward_operations` if none are given.
+inline std::vector<std::uint8_t> forward_or_found(const flat_graph& graph, const std::vector<std::uint8_t>& forward) {
+  if (forward.empty()) return forward_operations(graph);
+  if (forward.size() != graph.num_operations)
+    throw bad_argument("forward has " + std::to_string(forward.size()) + " entries; there are " +
+                       std::to_string(graph.num_operations) + " operations");
+  return forward;
+}
 
 inline std::vector<std::uint8_t> checked_forward(const flat_graph& graph, const partition_options& options) {
   if (options.max_group < 2)
     throw bad_argument("max_group is " + std::to_string(options.max_group) + "; it must be at least 2");
   if (options.max_top < 1) throw bad_argument("max_top is 0; it must be at least 1");
   if (!std::isfinite(options.alpha)) throw bad_argument("alpha is not finite");
-  if (options.forward.empty()) return forward_operations(graph);
-  if (options.forward.size() != graph.num_operations)
-    throw bad_argument("forward has " + std::to_string(options.forward.size()) + " entries; there are " +
-                       std::to_string(graph.num_operations) + " operations");
-  return options.forward;
+  return forward_or_found(graph, options.forward);
 }
 
 /// The needed forward operations as listed, and the bytes that cross each place: crossing[i] are made before the i-th
@@ -164,10 +168,7 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, c
 
 REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward) {
   constexpr std::uint32_t none = operation_hierarchy::none;
-  if (forward.empty()) forward = forward_operations(g);
-  if (forward.size() != g.num_operations)
-    throw bad_argument("forward has " + std::to_string(forward.size()) + " entries; there are " +
-                       std::to_string(g.num_operations) + " operations");
+  forward = detail::partitioning::forward_or_found(g, forward);
   std::vector<std::uint32_t> first, second;
   for (std::uint32_t o = 0; o < g.num_operations; ++o)
     if (g.needed[o]) (forward[o] ? first : second).push_back(o);
@@ -197,5 +198,7 @@ REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::v
   for (std::uint32_t i = 0; i < n; ++i) group_of[line.operations[i]] = inside[i];
   return make_hierarchy(g, forward, std::move(group_of), std::move(parent));
 }
+
+REMAT_INLINE std::shared_ptr<way_cache> make_way_cache() { return std::make_shared<way_cache>(); }
 
 }  // namespace remat

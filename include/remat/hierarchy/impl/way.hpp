@@ -5,12 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
@@ -148,7 +143,7 @@ REMAT_INLINE problem sub_graph_runs::problem_within(std::int64_t peak_bytes, std
   };
   const auto add = [&](std::uint32_t o) {
     append(g.inputs, part_.reads[o]);
-    // A part without gradients from others, the last one of a chain, has a backward behind the turn as well.
+    // A sub-graph without gradients from others, the last one of a chain, has a backward behind the turn as well.
     if (o >= num_forward_) g.inputs.values.push_back(turned);
     append(g.outputs, part_.writes[o]);
     end_operation(part_.operation[o].time, part_.operation[o].workspace, once_[o] != 0);
@@ -173,14 +168,14 @@ REMAT_INLINE problem sub_graph_runs::problem_within(std::int64_t peak_bytes, std
   return problem::from_flat(std::move(g), peak_bytes);
 }
 
-REMAT_INLINE std::int64_t sub_graph_runs::held_at_turn(const sub_graph_way& option) const {
-  std::int64_t bytes = option.saved_bytes;
-  for (const std::uint32_t t : option.backward_reads)
+REMAT_INLINE std::int64_t sub_graph_runs::held_at_turn(const sub_graph_way& way) const {
+  std::int64_t bytes = way.saved_bytes;
+  for (const std::uint32_t t : way.backward_reads)
     if (is_output(t)) bytes += part_.tensor[t].bytes;
   return bytes;
 }
 
-REMAT_INLINE std::optional<sub_graph_way> sub_graph_runs::option_of(const schedule& plan) const {
+REMAT_INLINE std::optional<sub_graph_way> sub_graph_runs::way_of(const schedule& plan) const {
   std::vector<std::uint32_t> runs[2];
   bool turned = false;
   for (const step& k : plan.steps) {
@@ -296,7 +291,7 @@ REMAT_INLINE std::int64_t sub_graph_runs::replay(const events& what, bool backwa
   return peak;
 }
 
-REMAT_INLINE std::optional<sub_graph_way> translate(const sub_graph_way& option, const sub_graph_mapping& mapping,
+REMAT_INLINE std::optional<sub_graph_way> translate(const sub_graph_way& way, const sub_graph_mapping& mapping,
                                                     const sub_graph_runs& b) {
   std::vector<std::uint32_t> there(mapping.operation.size());
   for (std::uint32_t i = 0; i < mapping.operation.size(); ++i) there[mapping.operation[i]] = i;
@@ -305,12 +300,12 @@ REMAT_INLINE std::optional<sub_graph_way> translate(const sub_graph_way& option,
     for (const std::uint32_t o : operations) out.push_back(there[o]);
     return out;
   };
-  return b.measure(moved(option.forward), moved(option.backward));
+  return b.measure(moved(way.forward), moved(way.backward));
 }
 
 REMAT_INLINE void keep_pareto_optimal(std::vector<sub_graph_way>& ways, const sub_graph_runs& runs) {
   struct entry {
-    sub_graph_way option;
+    sub_graph_way way;
     std::int64_t read = 0;
   };
   std::vector<entry> all;
@@ -318,24 +313,24 @@ REMAT_INLINE void keep_pareto_optimal(std::vector<sub_graph_way>& ways, const su
     entry e;
     for (const std::uint32_t t : o.backward_reads)
       if (!runs.is_gradient_input(t)) e.read += runs.part().tensor[t].bytes;
-    e.option = std::move(o);
+    e.way = std::move(o);
     all.push_back(std::move(e));
   }
   std::stable_sort(all.begin(), all.end(), [](const entry& a, const entry& b) {
-    if (a.option.saved_bytes != b.option.saved_bytes) return a.option.saved_bytes > b.option.saved_bytes;
-    return a.option.time() < b.option.time();
+    if (a.way.saved_bytes != b.way.saved_bytes) return a.way.saved_bytes > b.way.saved_bytes;
+    return a.way.time() < b.way.time();
   });
   const auto as_good = [](const entry& a, const entry& b) {
-    return a.option.time() <= with_rounding(b.option.time()) && a.option.saved_bytes <= b.option.saved_bytes &&
-           a.option.forward_peak_bytes <= b.option.forward_peak_bytes &&
-           a.option.backward_peak_bytes <= b.option.backward_peak_bytes && a.read <= b.read;
+    return a.way.time() <= with_rounding(b.way.time()) && a.way.saved_bytes <= b.way.saved_bytes &&
+           a.way.forward_peak_bytes <= b.way.forward_peak_bytes &&
+           a.way.backward_peak_bytes <= b.way.backward_peak_bytes && a.read <= b.read;
   };
   ways.clear();
   for (std::size_t i = 0; i < all.size(); ++i) {
     bool beaten = false;
     for (std::size_t j = 0; j < all.size() && !beaten; ++j)
       beaten = j != i && as_good(all[j], all[i]) && (j < i || !as_good(all[i], all[j]));
-    if (!beaten) ways.push_back(all[i].option);
+    if (!beaten) ways.push_back(all[i].way);
   }
 }
 

@@ -12,7 +12,7 @@
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
-#include "remat/hierarchy/way_cache.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/method/hiremate/detail/level_builder.hpp"
 #include "remat/method/hiremate_options.hpp"
 #include "remat/mip/concepts.hpp"

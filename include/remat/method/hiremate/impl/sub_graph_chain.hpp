@@ -127,7 +127,7 @@ class searcher {
       clock_.work(p.graph().num_operations * work_of::visit);
       const std::vector<chain_step> steps = program.steps(*e);
       for (const bool whole : {true, false})
-        if (std::optional<sub_graph_way> way = runs_.option_of(schedule_computes(p, program.expand(steps, whole))))
+        if (std::optional<sub_graph_way> way = runs_.way_of(schedule_computes(p, program.expand(steps, whole))))
           out_.ways.push_back(std::move(*way));
       if (out_.ways.size() > 200) keep_pareto_optimal(out_.ways, runs_);
     }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <set>
 #include <span>
@@ -21,7 +20,6 @@
 #include "remat/chain/detail/stage_ways.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
@@ -35,7 +33,7 @@
 
 namespace remat {
 
-namespace detail::blocks {
+namespace detail::rockmate_blocks {
 
 /// The search over the chains of one graph.
 class chain_search {
@@ -103,8 +101,8 @@ class chain_search {
   };
   /// The blocks of a chain that `find_ways` can solve.
   struct block_list {
-    std::vector<sub_graph> parts{};
-    std::vector<std::uint32_t> stages{};  // of the parts
+    std::vector<sub_graph> sub_graphs{};
+    std::vector<std::uint32_t> stages{};  // of the sub-graphs
     std::set<std::uint64_t> fresh{};      // fingerprints that no chain before had
     std::uint64_t effort = 0;             // of the fresh ones
   };
@@ -139,12 +137,12 @@ class chain_search {
     for (std::uint32_t s = 1; s <= chain.length(); ++s) {
       std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
       operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
-      sub_graph part = extract(std::move(operations));
-      if (!stands_alone(part)) continue;
-      const std::uint64_t key = fingerprint(part, way_cache::likeness());
-      const std::uint64_t size = part.operations.size();
+      sub_graph block = extract(std::move(operations));
+      if (!stands_alone(block)) continue;
+      const std::uint64_t key = fingerprint(block, way_cache::likeness());
+      const std::uint64_t size = block.operations.size();
       if (seen_.count(key) == 0 && out.fresh.insert(key).second) out.effort += size * size;
-      out.parts.push_back(std::move(part));
+      out.sub_graphs.push_back(std::move(block));
       out.stages.push_back(s);
     }
     return out;
@@ -167,30 +165,31 @@ class chain_search {
     search.cache = cache_;
     const way_table table = [&] {
       run_clock part = clock_.part(1);
-      return detail::find_ways(blocks.parts, search, default_sub_solvers{}, part);
+      return detail::find_ways(blocks.sub_graphs, search, default_sub_solvers{}, part);
     }();
-    blocks_ += blocks.parts.size();
+    blocks_ += blocks.sub_graphs.size();
     distinct_ += table.distinct - table.reused;
     solves_ += table.solves;
     ways_found_ += table.found;
     ways_kept_ += table.kept;
     std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
-    const auto in_graph = [](const sub_graph& part, const std::vector<std::uint32_t>& own) {
+    const auto in_graph = [](const sub_graph& block, const std::vector<std::uint32_t>& own) {
       std::vector<std::uint32_t> operations;
-      for (const std::uint32_t o : own) operations.push_back(part.operations[o]);
+      for (const std::uint32_t o : own) operations.push_back(block.operations[o]);
       return operations;
     };
-    for (std::size_t i = 0; i < blocks.parts.size(); ++i)
-      for (const sub_graph_way& o : table.ways[i])
-        out[blocks.stages[i]].push_back({in_graph(blocks.parts[i], o.forward), in_graph(blocks.parts[i], o.backward)});
+    for (std::size_t i = 0; i < blocks.sub_graphs.size(); ++i)
+      for (const sub_graph_way& way : table.ways[i])
+        out[blocks.stages[i]].push_back(
+            {in_graph(blocks.sub_graphs[i], way.forward), in_graph(blocks.sub_graphs[i], way.backward)});
     return out;
   }
 
-  /// True when `find_ways` can solve the part. It cannot if both directions, or stages in another order, write to
+  /// True when `find_ways` can solve the sub-graph. It cannot if both directions, or stages in another order, write to
   /// one tensor.
-  [[nodiscard]] static bool stands_alone(const sub_graph& part) {
-    const sub_graph_runs runs(part);
-    std::vector<std::uint32_t> all(part.operations.size());
+  [[nodiscard]] static bool stands_alone(const sub_graph& block) {
+    const sub_graph_runs runs(block);
+    std::vector<std::uint32_t> all(block.operations.size());
     for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
     const std::span<const std::uint32_t> every(all);
     return runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
@@ -268,17 +267,17 @@ class chain_search {
   std::size_t chains_ = 0, chains_with_ways_ = 0, chains_refused_ = 0, tables_refused_ = 0;
   std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, ways_found_ = 0, ways_kept_ = 0;
   figures of_best_{};               // of the chain of the best schedule
-  std::set<std::uint64_t> seen_{};  // fingerprints of the blocks that have been given options
+  std::set<std::uint64_t> seen_{};  // fingerprints of the blocks that have been given ways
   std::uint64_t effort_ = 0;
 };
 
-}  // namespace detail::blocks
+}  // namespace detail::rockmate_blocks
 
 REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockmate_options& options) const {
   require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
-        detail::blocks::chain_search search(p, options, clock, best);
+        detail::rockmate_blocks::chain_search search(p, options, clock, best);
         detail::method_end end{search.run(), {}};
         search.record(best.statistics.own);
         if (options.improve) detail::record_own_method(best);

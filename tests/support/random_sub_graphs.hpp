@@ -29,7 +29,7 @@ struct divided_step {
   }
   [[nodiscard]] bool mixed_sums() const { return detail::has_mixed_sums(whole.graph(), forward()); }
   /// All groups but the whole step.
-  [[nodiscard]] std::vector<detail::sub_graph> parts() const {
+  [[nodiscard]] std::vector<detail::sub_graph> sub_graphs() const {
     detail::sub_graph_extractor extract(whole.graph(), hierarchy);
     std::vector<detail::sub_graph> out;
     for (std::size_t g = 1; g < hierarchy.groups.size(); ++g) out.push_back(extract(g));

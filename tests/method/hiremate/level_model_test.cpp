@@ -122,8 +122,6 @@ TEST_CASE("random levels: the program's optimum is that of an exhaustive search 
     level_model_options options;
     if (seed % 3 == 0) options.again_from = static_cast<std::uint32_t>(p.runs.size() / 2);
     const double least = least_time_in_phases(p, budget, options.again_from);
-    if (seed % 2 == 0)
-      for (std::uint32_t k = 0; k < p.runs.size(); ++k) options.moments.push_back(k);
     const level_model program(p, budget, options);
     mip_options solving;
     solving.max_nodes = long_run() ? 100000 : 2000;
@@ -155,8 +153,7 @@ TEST_CASE("random levels: the program's optimum is that of an exhaustive search 
     REQUIRE(values.has_value());
     REQUIRE(program.model().objective(*values) == doctest::Approx(r.objective));
     REQUIRE(program.decode(*values) == c);
-    REQUIRE(program.model().num_columns() <=
-            level_model::size_estimate(p) + (options.moments.empty() ? 0.0 : infinite));
+    REQUIRE(program.model().num_columns() <= level_model::size_estimate(p));
   }
   MESSAGE(possible, " with a schedule, ", again, " of them with runs again, ", impossible, " without, ", unsettled,
           " unsettled; ", later, " with a later first phase");
@@ -258,9 +255,7 @@ TEST_CASE("a schedule is encoded as it is, or as one that takes no longer") {
     const level_report r = simulate_level(p, c);
     if (!r.legal) continue;
     INFO("seed ", seed);
-    level_model_options options;
-    if (seed % 2 == 0) options.moments = {3, 5};
-    const level_model program(p, r.peak_bytes, options);
+    const level_model program(p, r.peak_bytes);
     const auto values = program.encode(c);
     if (!values) {
       ++refused;
@@ -288,7 +283,6 @@ TEST_CASE("a schedule is encoded as it is, or as one that takes no longer") {
 
 TEST_CASE("a level that is none is bad_argument") {
   level_problem p = test::random_training_level(1, 2, 2);
-  CHECK_THROWS_WITH_AS(level_model(p, 100, {.moments = {99}}), doctest::Contains("moment 99 is no run"), bad_argument);
   p.runs[1].variants.clear();
   CHECK_THROWS_WITH_AS(level_model(p, 100), doctest::Contains("run 1 has no variant"), bad_argument);
 }

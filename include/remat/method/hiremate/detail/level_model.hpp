@@ -16,7 +16,8 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/hiremate/detail/level_moments.hpp"
+#include "remat/method/hiremate/detail/level_cells.hpp"
+#include "remat/method/hiremate/detail/level_phases.hpp"
 #include "remat/mip/detail/phase_model.hpp"
 
 namespace remat::detail {
@@ -32,8 +33,6 @@ struct level_model_options {
   /// Nothing runs again before the phase of this run. With the first backward run, half of the columns go, and seldom a
   /// good schedule.
   std::uint32_t again_from = 0;
-  /// Runs before whose first run rows say what the later first runs need; see `level_model`.
-  std::vector<std::uint32_t> moments{};
   /// Building ends when the model has more columns; see `level_model::is_complete`.
   double max_columns = std::numeric_limits<double>::infinity();
   run_control run{};  ///< only `stop` and the limits are used
@@ -90,18 +89,13 @@ struct level_scale {
 ///   other run alone reads them, it takes place once, and it finds all that it reads of a run in one variant of that;
 /// - dropping a tensor that must stay: it is made once, and all variants of a later first run read it.
 ///
-/// At *moments*, rows say what the relaxation lacks: in it, a fraction of a run in each of many phases needs only that
-/// fraction of its inputs. Y, at most 1, is at most the sum of R of some variants over later phases. What a later first
-/// run reads is held, or Y = 1 for its writers. What all variants of a Y read is held or made likewise, for Y.
-/// Alternatives that the variants of one first run read count together.
-///
 /// The optimum, and infeasibility, hold for this form, not for the level. Differs from the paper: the program has no
 /// variables for frees; a tensor of several runs has no variable for each contribution; phantoms may be dropped
 /// anywhere; inner peaks are rows without variables; and see what is left out.
 ///
 /// Size: about T²/2 × (variants + reads and writes) columns for runs that may take place again. Building polls at every
 /// event of the program.
-/// Throws `bad_argument` by `require_valid`, for a moment that is no run, for a NaN as `at_most` or `max_columns`,
+/// Throws `bad_argument` by `require_valid`, for a NaN as `at_most` or `max_columns`,
 /// and for `units` below 1.
 class level_model : phase_model {
  public:
@@ -127,7 +121,7 @@ class level_model : phase_model {
   /// The objective of a solution whose schedule takes this time: the reverse of `time`.
   [[nodiscard]] double objective(double time) const noexcept { return time * time_scale(); }
 
-  /// An upper bound on the number of columns, without moments, before the model is built.
+  /// An upper bound on the number of columns, before the model is built.
   /// Precondition: `require_valid(level)`. O(size of the level) time, apart from sorting.
   [[nodiscard]] static double size_estimate(const level_problem& level) {
     const std::size_t n = level.runs.size();
@@ -193,10 +187,6 @@ class level_model : phase_model {
                                                                     const level_model_options& options) {
     require_valid(level);
     phase_programs::require_valid_options("level_model", options.at_most, options.units, options.max_columns);
-    for (const std::uint32_t m : options.moments)
-      if (m >= level.runs.size())
-        throw bad_argument("level_model: moment " + std::to_string(m) + " is no run; there are " +
-                           std::to_string(level.runs.size()));
     return std::make_unique<const level_problem>(std::move(level));
   }
 
@@ -205,8 +195,6 @@ class level_model : phase_model {
         level_(std::move(level)),
         phases_(*level_, budget, options.at_most, options.again_from),
         cells_(phases_.size()),
-        moment_rows_(*this, phases_, cells_),
-        moments_(options.moments),
         early_writers_(level_->bytes.size()) {
     if (phases_.is_impossible()) set_impossible();
     const level_scale scale(*level_);
@@ -215,7 +203,6 @@ class level_model : phase_model {
                objective_scale(length, scale.whole_times));
     phases_.find_first(sizes(), [this] { return !may_continue(); });
     if (is_complete() && !is_impossible()) build();
-    if (is_complete() && !is_impossible()) add_moments();
     finish();
   }
 
@@ -225,14 +212,10 @@ class level_model : phase_model {
 
   void build() {
     const std::uint32_t n = phases_.size();
-    snapshots_.resize(moments_.size());
     for (std::uint32_t t = 0; t < n; ++t) {
       if (t == phases_.first()) begin_first_phase();
       for (std::uint32_t k = t < phases_.first() ? t : 0; k <= t; ++k) {
         if (!may_continue() || is_impossible()) return;
-        if (k == t && t >= phases_.first())
-          for (std::size_t i = 0; i < moments_.size(); ++i)
-            if (moments_[i] == t) snapshots_[i] = all_held();
         add_cell(t, k);
       }
     }
@@ -245,11 +228,6 @@ class level_model : phase_model {
         end_row(1, infinite);
       }
     }
-  }
-
-  void add_moments() {
-    for (std::size_t i = 0; i < moments_.size(); ++i)
-      if (!snapshots_[i].empty()) moment_rows_.add(moments_[i], snapshots_[i], [this] { return !may_continue(); });
   }
 
   /// Which tensors are held when the first phase begins: one column each, or a constant.
@@ -500,15 +478,11 @@ class level_model : phase_model {
       }
     }
     (void)fill_in_start(x, is_held);
-    moment_rows_.fill_in(x);
   }
 
   std::unique_ptr<const level_problem> level_;
   level_phases phases_;
   level_cells cells_;
-  level_moments moment_rows_;
-  std::vector<std::uint32_t> moments_;
-  std::vector<std::vector<mip_value>> snapshots_;      // of a moment: which tensors are held
   std::vector<std::vector<mip_value>> early_writers_;  // of a tensor: the runs before the first phase that write it
   std::size_t decisions_ = 0;
 };

@@ -145,12 +145,12 @@ struct graph_solver_options {
     const remat::problem& p, const graph_solver_options& options = graph_solver_options()) {
   // The listed order if it fits, else the order of least peak.
   const auto best_order = [given = options.no_remat](const remat::problem& within, const remat::run_control& run) {
-    remat::no_remat_options options = given;
-    options.run = run;
-    remat::solution s = remat::no_remat(within, options);
-    if (!s.plan && s.status != remat::solve_status::infeasible && !options.reorder) {
-      options.reorder = true;
-      s = remat::no_remat(within, options);
+    remat::no_remat_options order = given;
+    order.run = run;
+    remat::solution s = remat::no_remat(within, order);
+    if (!s.plan && s.status != remat::solve_status::infeasible && !order.reorder) {
+      order.reorder = true;
+      s = remat::no_remat(within, order);
     }
     return s;
   };

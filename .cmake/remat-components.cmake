@@ -53,11 +53,13 @@ function(remat_add_component name)
   set(remat_components ${remat_components} ${name} PARENT_SCOPE)
 endfunction()
 
-# The target remat::compiled: the definitions of all components that are there, compiled once. A program that links it sees
-# declarations alone. One translation unit for each room, so that a change compiles little again, and two compilers can
-# work side by side; whoever builds by other means compiles remat/src.hpp, and the remat/src_*.hpp of the packages used.
+# The targets remat::compiled_COMPONENT: the definitions of a component that is there, compiled once, with those of the
+# core; remat::compiled links them all. A program that links one sees declarations alone. One translation unit for each
+# room, so that a change compiles little again, and two compilers can work side by side (the optimised presets join them
+# by CMAKE_UNITY_BUILD); whoever builds by other means compiles remat/src.hpp, and the remat/src_*.hpp of the packages
+# used.
 function(remat_add_compiled)
-  set(units)
+  set(components core)  # the others link it
   foreach(header IN LISTS headers)
     if(NOT header MATCHES "^([a-z/]+)/impl/[a-z0-9_]+\\.hpp$")
       continue()
@@ -65,21 +67,32 @@ function(remat_add_compiled)
     string(REPLACE "/" "_" room "${CMAKE_MATCH_1}")
     remat_component_of("${header}" component)
     if(component IN_LIST remat_components)
-      list(APPEND units ${room}_${component})
+      list(APPEND components ${component})
+      list(APPEND rooms_${component} ${room})
       string(APPEND includes_${room}_${component} "#include \"remat/${header}\"\n")
     endif()
   endforeach()
-  list(REMOVE_DUPLICATES units)
-  set(sources)
-  foreach(unit IN LISTS units)
-    set(source "${PROJECT_BINARY_DIR}/compiled/${unit}.cpp")
-    file(CONFIGURE OUTPUT "${source}" CONTENT "${includes_${unit}}" @ONLY)
-    list(APPEND sources "${source}")
-  endforeach()
-  add_library(remat_compiled STATIC EXCLUDE_FROM_ALL ${sources})
+  list(REMOVE_DUPLICATES components)
+  add_library(remat_compiled INTERFACE)
   add_library(remat::compiled ALIAS remat_compiled)
-  target_compile_definitions(remat_compiled PUBLIC REMAT_SEPARATE_COMPILATION)
-  target_link_libraries(remat_compiled PUBLIC remat::remat PRIVATE ${remat_found_targets} Threads::Threads)
+  foreach(component IN LISTS components)
+    set(sources)
+    list(REMOVE_DUPLICATES rooms_${component})
+    foreach(room IN LISTS rooms_${component})
+      set(source "${PROJECT_BINARY_DIR}/compiled/${room}_${component}.cpp")
+      file(CONFIGURE OUTPUT "${source}" CONTENT "${includes_${room}_${component}}" @ONLY)
+      list(APPEND sources "${source}")
+    endforeach()
+    set(target remat_compiled_${component})
+    add_library(${target} STATIC EXCLUDE_FROM_ALL ${sources})
+    add_library(remat::compiled_${component} ALIAS ${target})
+    target_compile_definitions(${target} PUBLIC REMAT_SEPARATE_COMPILATION)
+    target_link_libraries(${target} PUBLIC remat::remat PRIVATE ${remat_found_targets} Threads::Threads)
+    if(NOT component STREQUAL "core")
+      target_link_libraries(${target} PUBLIC remat::compiled_core)
+    endif()
+    target_link_libraries(remat_compiled INTERFACE ${target})
+  endforeach()
 endfunction()
 
 # The components, beside the core, whose headers (or whose package's) `file` includes: directly, or through files of ours

@@ -235,13 +235,13 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
   CHECK(s.lower_bound <= s.time);
 
   // A schedule over the budget is left out, an illegal one is a defect of the part.
-  options.further[0].solve = [&](const problem&, const run_control&) {
+  options.extra_solvers[0].solve = [&](const problem&, const run_control&) {
     solution over;
     over.plan = no_remat(p.with_budget(problem::unlimited)).plan;
     return over;
   };
   check_valid(p, automatic(p, options));
-  options.further[0].solve = [](const problem&, const run_control&) {
+  options.extra_solvers[0].solve = [](const problem&, const run_control&) {
     solution wrong;
     wrong.plan = schedule{{step::free(tensor_id{0})}};
     return wrong;
@@ -250,6 +250,6 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
   options.extra_solvers = {{"empty", {}}};
   CHECK_THROWS_WITH_AS((void)automatic(p, options), "auto: the part \"empty\" has no solve", bad_argument);
   options.extra_solvers = {automatic_part_of(evict)};
-  CHECK(options.further[0].name == "evict");
+  CHECK(options.extra_solvers[0].name == "evict");
   check_valid(p, automatic(p, options));
 }

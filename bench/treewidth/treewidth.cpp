@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// treewidth-figures: widths found within limits of processor time, as CSV, on PACE graphs and on the operation graphs of
-// training graphs.
+// treewidth-figures: widths found within limits of processor time, as CSV, on PACE graphs and on the operation graphs
+// of training graphs.
 //
 //   treewidth-figures [--limits 1,10,60] [--seed N] FILE…
 //

@@ -61,7 +61,9 @@ class figures {
   requires(!std::same_as<Integer, bool>) void set(std::string_view name, Integer value) {
     put(name, static_cast<std::int64_t>(value));
   }
-  /// \overload Infinity and NaN mean an unknown figure: it is not set, and a figure of this name is removed.
+  /// \overload
+  ///
+  /// Infinity and NaN mean an unknown figure: it is not set, and a figure of this name is removed.
   void set(std::string_view name, double value);
   /// \overload
   void set(std::string_view name, std::string_view value) { put(name, std::string(value)); }

@@ -81,8 +81,8 @@ struct operation_hierarchy {
 /// operation is directly, `parent_of_group` in which group each group is (`operation_hierarchy::none`: in the whole
 /// step). What is said of other operations is not looked at.
 ///
-/// O((operations + reads and writes) · (depth + log operations)) time, where tensors with several producers count a
-/// read once for each. Throws `bad_argument` for an index out of range, a group that is empty or inside itself or not
+/// O((operations + reads and writes) · (depth + log operations)) time; a read of a tensor with several producers counts
+/// once for each. Throws `bad_argument` for an index out of range, a group that is empty or inside itself or not
 /// convex beside its neighbours, and a forward operation that reads what a backward operation makes.
 [[nodiscard]] operation_hierarchy make_hierarchy(const flat_graph& graph, const std::vector<std::uint8_t>& forward,
                                                  std::vector<std::uint32_t> group_of_operation,

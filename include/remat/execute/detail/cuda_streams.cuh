@@ -144,7 +144,7 @@ class cuda_arena {
   }
 
  private:
-  /// True where the stream's own order does not suffice. The per-thread stream is another one on each thread.
+  /// True if the stream's own order does not suffice. The per-thread stream is another one on each thread.
   [[nodiscard]] bool is_foreign(cudaStream_t stream) const noexcept {
     return allocated_ && (stream != memory_.stream() || stream == cudaStreamPerThread);
   }

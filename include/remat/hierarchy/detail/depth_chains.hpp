@@ -43,7 +43,7 @@ namespace remat::detail {
 }
 
 /// The chains of a hierarchy, without repetition: for each depth the cuts of `cuts_at_depth`, every second, third,
-/// fourth, sixth, eighth and twelfth of them, and selections that leave 4 to 45 stages of about equal bytes. Where a
+/// fourth, sixth, eighth and twelfth of them, and selections that leave 4 to 45 stages of about equal bytes. If a
 /// depth has more than `max_stages` − 1 cuts, a selection of at most as many replaces them; other lists of more cuts
 /// are left out. Short ones first. `line` is `line_of` the hierarchy. O(operations · depth · log(depth)) time.
 [[nodiscard]] inline std::vector<cut_list> chains_of(const operation_hierarchy& h, const forward_line& line,

@@ -101,7 +101,7 @@ struct sub_graph_mapping {
 /// false.
 ///
 /// Color refinement with backtracking; every returned mapping has been verified. Sub-graphs of training graphs need
-/// choices only among equal branches, where the first choice is right. After `max_refinements` the search returns
+/// choices only among equal branches, of which the first one serves. After `max_refinements` the search returns
 /// nothing: the caller then solves an equal sub-graph a second time, which costs time and changes no answer.
 [[nodiscard]] std::optional<sub_graph_mapping> find_isomorphism(const sub_graph& a, const sub_graph& b,
                                                                 const isomorphism_options& options = {});

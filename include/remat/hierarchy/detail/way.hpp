@@ -22,7 +22,7 @@ namespace remat::detail {
 struct sub_graph_way {
   /// The peak of a stretch that begins when the sub-graph has read some tensors of others for the last time.
   struct stretch {
-    std::int64_t bytes = 0;             ///< the peak, where the tensors of `gone` are counted as resident
+    std::int64_t bytes = 0;             ///< the peak, if the tensors of `gone` count as resident
     std::vector<std::uint32_t> gone{};  ///< the tensors of others that were read for the last time, ascending
   };
   std::vector<std::uint32_t> forward{};   ///< the operations of the forward in order, with repetitions
@@ -136,7 +136,7 @@ class sub_graph_runs {
   /// Appends the operations of `what` to `operations`. Returns their time.
   double append_computes(const events& what, std::vector<std::uint32_t>& operations) const;
 
-  /// The peak of `what`, where others hold the tensors of `there`.
+  /// The peak of `what`, if others hold the tensors of `there`.
   [[nodiscard]] std::int64_t replay(const events& what, bool backward, std::vector<std::uint8_t> there,
                                     std::vector<sub_graph_way::stretch>* stretches = nullptr) const;
 

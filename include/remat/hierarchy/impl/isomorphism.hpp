@@ -102,7 +102,7 @@ inline color fingerprint_of(const coloring& c) {
   return x;
 }
 
-/// Searches for a mapping. Where several nodes share a color, one of them in `a` is matched with each of them in `b` in
+/// Searches for a mapping. If several nodes share a color, one of them in `a` is matched with each of them in `b` in
 /// turn.
 class matcher {
  public:

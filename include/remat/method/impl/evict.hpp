@@ -131,7 +131,7 @@ class eviction_search {
     }
   }
 
-  /// Holds tensors that the best schedule recomputes although they fit. Where much is recomputed, the later rounds also
+  /// Holds tensors that the best schedule recomputes although they fit. If much is recomputed, the later rounds also
   /// make room for them, as long as that pays.
   void fill() {
     timeline plan(p_);

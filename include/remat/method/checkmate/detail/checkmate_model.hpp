@@ -189,7 +189,7 @@ class operation_phases {
 /// and between any two runs that may write or read it, a variable says whether the tensor is held there. After a read
 /// it is at most its value before. Before a read that takes place it is 1. After a write it is at most its value before
 /// plus R. One equation for each run carries the memory over it. The program has no variables for frees, which
-/// Checkmate's form has to linearise: a tensor is freed where it is held no longer.
+/// Checkmate's form has to linearise: a tensor is freed when it is held no longer.
 ///
 /// The program leaves out what some best solution of this form does without:
 /// - Nothing runs again in the phases before the first operation that does not fit beside every tensor that may be

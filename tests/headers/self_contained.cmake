@@ -33,7 +33,7 @@ foreach(header IN LISTS CORE OTHERS)
     message("${header}:\n${output}")
   endif()
   # Declarations alone: what has definitions in impl/ must compile without them, too.
-  string(REGEX REPLACE "/([^/]+)$" "/impl/\\1" definitions "${header}")
+  string(REGEX REPLACE "(/detail)?/([^/]+)$" "/impl/\\2" definitions "${header}")
   if(LANGUAGE STREQUAL "c++" AND EXISTS "${INCLUDE}/${definitions}")
     execute_process(COMMAND "${COMPILER}" ${flags} -DREMAT_SEPARATE_COMPILATION ${own_flags} "${SCRATCH}"
       RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)

@@ -125,16 +125,17 @@ class host_executor {
  private:
   using clock = std::chrono::steady_clock;
 
-  /// Watches the launches, and notes their times.
+  /// Notes the times of launches; if `Guarded`, also watches them, and notes times only if they are wanted.
+  template <bool Guarded>
   struct watch {
     host_executor& self;
     void before(std::uint32_t i) const {
-      if (self.watched_) self.guard_.before(i);
-      if (!self.times_.empty()) self.times_[i].start = clock::now() - self.begun_;
+      if constexpr (Guarded) self.guard_.before(i);
+      if (!Guarded || !self.times_.empty()) self.times_[i].start = clock::now() - self.begun_;
     }
     void after(std::uint32_t i) const {
-      if (!self.times_.empty()) self.times_[i].duration = clock::now() - self.begun_ - self.times_[i].start;
-      if (self.watched_) self.guard_.after(i);
+      if (!Guarded || !self.times_.empty()) self.times_[i].duration = clock::now() - self.begun_ - self.times_[i].start;
+      if constexpr (Guarded) self.guard_.after(i);
     }
   };
 
@@ -158,8 +159,12 @@ class host_executor {
     const auto stop = [&] { return failed_.load(std::memory_order_relaxed) || stop_token.stop_requested(); };
     ran_[s] = 0;
     try {
-      ran_[s] = times_.empty() && !watched_ ? issue(plan_, calls_, which, seed_, events_, kernels_, stop)
-                                            : issue(plan_, calls_, which, seed_, events_, kernels_, stop, watch{*this});
+      const auto issue_with = [&](const auto&... hooks) {
+        return issue(plan_, calls_, which, seed_, events_, kernels_, stop, hooks...);
+      };
+      ran_[s] = watched_         ? issue_with(watch<true>{*this})
+                : times_.empty() ? issue_with()
+                                 : issue_with(watch<false>{*this});
       if (ran_[s] == which.size()) return;
     } catch (const execution_error& e) {
       keep_error(e.step());

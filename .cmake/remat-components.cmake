@@ -90,7 +90,6 @@ function(remat_add_compiled)
     target_link_libraries(${target} PUBLIC remat::remat PRIVATE ${remat_found_targets} Threads::Threads)
     if(NOT component STREQUAL "core")
       target_link_libraries(${target} PUBLIC remat::compiled_core)
-      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)  # files and pages: -O3 gains nothing
     endif()
     target_link_libraries(remat_compiled INTERFACE ${target})
   endforeach()

@@ -210,10 +210,9 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
     out.streams = whole<std::uint32_t>("--streams", texts.streams, 1, remat::stream_options::max_streams);
   if (given("--gap")) out.gap = real("--gap", texts.gap, "a number from 0, such as 0.01 for 1 % of the least time");
   if (given("--preset")) {
-    const auto& all = remat::enum_names<remat::preset>::all;
-    const auto named = std::find_if(all.begin(), all.end(), [&](const auto& p) { return p.second == texts.preset; });
-    if (named == all.end()) throw usage_error("--preset " + texts.preset + ": expected fast, balanced or paper");
-    out.preset = named->first;
+    const std::optional<remat::preset> named = remat::enum_value<remat::preset>(texts.preset);
+    if (!named) throw usage_error("--preset " + texts.preset + ": expected fast, balanced or paper");
+    out.preset = *named;
   }
   if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", texts.slots, 1, 10'000'000);
   if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");

@@ -68,6 +68,8 @@ TEST_CASE("names of enumerators") {
   CHECK(to_string(colour::blue) == "blue");
   CHECK(to_string(static_cast<colour>(7)) == "unknown");
   CHECK(to_string(preset::paper) == "paper");
+  CHECK(enum_value<colour>("blue") == colour::blue);
+  CHECK_FALSE(enum_value<colour>("unknown"));
   static_assert(named_enum<colour>);
   static_assert(!named_enum<std::byte>);
   static_assert(recorded_options<paint_options>);

@@ -40,6 +40,14 @@ template <named_enum E>
   return "unknown";
 }
 
+/// Returns the value of that name, if there is one.
+template <named_enum E>
+[[nodiscard]] constexpr std::optional<E> enum_value(std::string_view name) noexcept {
+  for (const auto& [value, known] : enum_names<E>::all)
+    if (known == name) return value;
+  return std::nullopt;
+}
+
 /// A set of values for the options of all solvers.
 enum class preset : std::uint8_t {
   balanced,  ///< the defaults
@@ -211,8 +219,7 @@ template <class Options, class T>
   if constexpr (std::same_as<value, bool>) {
     if (text == "true" || text == "false") return text == "true";
   } else if constexpr (named_enum<value>) {
-    for (const auto& [known, name] : enum_names<value>::all)
-      if (name == text) return known;
+    if (const std::optional<value> known = enum_value<value>(text)) return *known;
   } else {
     value read{};
     const auto end = std::from_chars(text.data(), text.data() + text.size(), read);

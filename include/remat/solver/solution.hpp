@@ -13,6 +13,7 @@
 
 #include "remat/chain/chain.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace remat {
@@ -117,6 +118,8 @@ struct solution {
 
   /// True if there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
+  /// True if there is a plan whose time is at most (1 + gap) × `lower_bound`, up to rounding (`is_within_gap`).
+  [[nodiscard]] bool is_within(double gap) const noexcept { return plan && is_within_gap(time, lower_bound, gap); }
 };
 
 /// The answer of the solvers of chains: `no_remat`, `chen_sqrt`, `revolve`, `rotor`. Its members mean what those of

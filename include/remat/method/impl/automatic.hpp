@@ -85,7 +85,7 @@ class portfolio {
 
   /// True: the best schedule meets the bound, or a limit is reached.
   [[nodiscard]] bool is_over() {
-    if (best_.plan && is_within_gap(best_.time, best_.lower_bound, gap_)) return true;
+    if (best_.is_within(gap_)) return true;
     stopped_ = clock_.poll();
     return stopped_ != stop_reason::none;
   }
@@ -93,8 +93,7 @@ class portfolio {
   /// True if the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
   [[nodiscard]] bool is_left_to_refinement() const {
     const std::uint32_t n = problem_.graph().num_operations;
-    return n >= small_graph && n < large_graph && best_.plan &&
-           is_within_gap(best_.time, best_.lower_bound, near_bound);
+    return n >= small_graph && n < large_graph && best_.is_within(near_bound);
   }
 
   template <class Solver>

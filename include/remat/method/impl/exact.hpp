@@ -481,7 +481,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   solution best;
   clock.watch(best.time, best.lower_bound);
   stop_reason stopped = clock.poll();
-  const auto met = [&] { return best.plan && is_optimal(best.time, best.lower_bound); };
+  const auto met = [&] { return best.is_within(0); };
   if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
     conclude(p, best, clock, stopped);
     return best;

@@ -30,7 +30,7 @@ REMAT_INLINE stop_reason improve(const problem& p, solution& best, std::vector<s
   record_own_method(best);
   const stop_reason stopped = clock.poll();
   if (stopped != stop_reason::none || best.status == solve_status::infeasible) return stopped;
-  if (best.plan && best.proven && is_optimal(best.time, best.lower_bound)) return stopped;
+  if (best.proven && best.is_within(0)) return stopped;
   refined_options last;
   last.starts = std::move(starts);
   if (best.plan) last.starts.push_back(*best.plan);

@@ -57,9 +57,7 @@ class refinement_solve {
   [[nodiscard]] bool is_within(double factor) const noexcept {
     return best_.plan && best_.time <= best_.lower_bound * factor;
   }
-  [[nodiscard]] bool meets_bound() const noexcept {
-    return best_.plan && is_within_gap(best_.time, best_.lower_bound, options_.gap);
-  }
+  [[nodiscard]] bool meets_bound() const noexcept { return best_.is_within(options_.gap); }
 
   solution finish() {
     conclude(problem_, best_, clock_, stopped_);

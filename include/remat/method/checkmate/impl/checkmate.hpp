@@ -139,9 +139,7 @@ class search {
   }
 
  private:
-  [[nodiscard]] bool is_settled() const {
-    return clock_.should_stop() || (best_.plan && is_within_gap(best_.time, best_.lower_bound, options_.gap));
-  }
+  [[nodiscard]] bool is_settled() const { return clock_.should_stop() || best_.is_within(options_.gap); }
   template <class Value>
   void note(std::string_view figure, Value value) {
     best_.statistics.own.set(figure, value);

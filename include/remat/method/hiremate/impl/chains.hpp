@@ -220,9 +220,7 @@ class hierarchy_chains {
       ++mine.chains;
     }
   }
-  [[nodiscard]] bool is_near_bound(const solution& best) const {
-    return best.plan && is_within_gap(best.time, best.lower_bound, options_.gap);
-  }
+  [[nodiscard]] bool is_near_bound(const solution& best) const { return best.is_within(options_.gap); }
   void find_stages(chain_entry& c) {
     const line_entry& l = lines_[c.line];
     const stage_chain chain(p_.graph(), l.line, c.cuts);

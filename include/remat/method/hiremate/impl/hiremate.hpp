@@ -192,9 +192,7 @@ class search {
   [[nodiscard]] bool uses(hiremate_top solver) const {
     return options_.top_solver == hiremate_top::automatic || options_.top_solver == solver;
   }
-  [[nodiscard]] bool is_near_bound() const {
-    return best_.plan && is_within_gap(best_.time, best_.lower_bound, options_.gap);
-  }
+  [[nodiscard]] bool is_near_bound() const { return best_.is_within(options_.gap); }
 
   /// The given hierarchy, or different ones.
   [[nodiscard]] std::vector<candidate> find_hierarchies() const {

@@ -29,13 +29,6 @@ std::string number(std::size_t o) { return std::to_string(o); }
 
 }  // namespace
 
-TEST_CASE("the transpose holds the rows of each column, ascending") {
-  const index_rows columns = detail::transpose(rows({{2, 0}, {}, {2}}), 4);
-  CHECK(columns.begin == std::vector<std::uint32_t>{0, 1, 1, 3, 3});
-  CHECK(columns.values == std::vector<std::uint32_t>{0, 0, 2});
-  CHECK(detail::transpose({}, 0).size() == 0);
-}
-
 TEST_CASE("each place goes to the smallest operation whose inputs are readable") {
   using order = std::vector<std::uint32_t>;
   // Tensor 0 is made by 2 and 3 together and read by 0; tensor 1 has no producer; 1 is free.

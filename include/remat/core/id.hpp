@@ -32,6 +32,19 @@ struct index_rows {
   [[nodiscard]] std::size_t size() const noexcept { return begin.size() - 1; }
   /// Ends a row: the values that were appended since the last row.
   void end_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }
+  /// Returns the transpose: for each column, the rows that hold it, ascending. O(values + rows + columns) time.
+  /// Precondition: all values < columns.
+  [[nodiscard]] index_rows transposed(std::size_t columns) const {
+    index_rows out;
+    out.begin.assign(columns + 1, 0);
+    for (const std::uint32_t c : values) ++out.begin[c + 1];
+    for (std::size_t c = 0; c < columns; ++c) out.begin[c + 1] += out.begin[c];
+    out.values.resize(values.size());
+    std::vector<std::uint32_t> next(out.begin.begin(), out.begin.end() - 1);
+    for (std::size_t r = 0; r < size(); ++r)
+      for (const std::uint32_t c : (*this)[r]) out.values[next[c]++] = static_cast<std::uint32_t>(r);
+    return out;
+  }
 };
 
 }  // namespace remat

@@ -14,19 +14,6 @@
 
 namespace remat::detail {
 
-/// Returns the transpose of `rows`: for each column, the rows that hold it, ascending.
-[[nodiscard]] inline index_rows transpose(const index_rows& rows, std::size_t columns) {
-  index_rows out;
-  out.begin.assign(columns + 1, 0);
-  for (const std::uint32_t c : rows.values) ++out.begin[c + 1];
-  for (std::size_t c = 0; c < columns; ++c) out.begin[c + 1] += out.begin[c];
-  out.values.resize(rows.values.size());
-  std::vector<std::uint32_t> next(out.begin.begin(), out.begin.end() - 1);
-  for (std::size_t r = 0; r < rows.size(); ++r)
-    for (const std::uint32_t c : rows[r]) out.values[next[c]++] = static_cast<std::uint32_t>(r);
-  return out;
-}
-
 /// Returns the operations in a topological order: at each place, the operation of the smallest number that may come
 /// next. So operations that are in a topological order already keep it. `inputs` and `outputs` hold the tensors that
 /// each operation reads and writes; a tensor is readable when all operations that write it have run.
@@ -36,7 +23,7 @@ namespace remat::detail {
                                                                   std::size_t num_tensors,
                                                                   const std::function<std::string(std::size_t)>& name) {
   const std::size_t n = inputs.size();
-  const index_rows producers = transpose(outputs, num_tensors), readers = transpose(inputs, num_tensors);
+  const index_rows producers = outputs.transposed(num_tensors), readers = inputs.transposed(num_tensors);
   std::vector<std::size_t> unwritten(num_tensors), missing(n);  // producers that have not run; unreadable inputs
   for (std::size_t t = 0; t < num_tensors; ++t) unwritten[t] = producers[t].size();
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready;

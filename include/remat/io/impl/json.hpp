@@ -280,8 +280,10 @@ REMAT_INLINE json_value::children json_value::members() const {
 }
 
 REMAT_INLINE std::optional<json_value> json_value::find(std::string_view key) const {
-  for (const member& m : members())
-    if (m.key == key) return m.value;
+  if (kind() != type::object) fail_as("an object");
+  const std::uint32_t end = document_->after(node_);
+  for (std::uint32_t i = node_ + 1; i != end; i = document_->after(i + 1))
+    if (document_->text_of(i) == key) return json_value(*document_, i + 1);
   return std::nullopt;
 }
 

@@ -47,7 +47,7 @@ inline void complete_outputs(flat_graph& g, const id_names& names) {
     if (const auto twice = std::adjacent_find(first, last); twice != last)
       throw bad_graph(names.operation(o) + " lists output " + std::to_string(*twice) + " twice; it must list it once");
   }
-  g.producers = transpose(g.outputs, g.num_tensors);
+  g.producers = g.outputs.transposed(g.num_tensors);
 }
 
 inline void complete_residency(flat_graph& g, const id_names& names) {
@@ -95,7 +95,7 @@ inline void complete_inputs(flat_graph& g, const id_names& names) {
     g.inputs.begin[o + 1] = end;
   }
   g.inputs.values.resize(end);
-  g.consumers = transpose(g.inputs, g.num_tensors);
+  g.consumers = g.inputs.transposed(g.num_tensors);
   if (!ordered) refuse_order(g, names);
 }
 

@@ -22,19 +22,17 @@ namespace least_peak {
 /// For each operation, the operations that run before it (the writers of the tensors that it reads), and the reverse.
 class precedence {
  public:
-  explicit precedence(const operation_sequence& s) : before_(s.size()), after_(s.size()) {
-    std::vector<std::vector<std::uint32_t>> writers(s.tensors().size());
-    for (std::uint32_t i = 0; i < s.size(); ++i)
+  explicit precedence(const operation_sequence& s) {
+    index_rows writes;
+    for (std::uint32_t i = 0; i < s.size(); ++i, writes.end_row())
       for (const auto& k : s.touches(i))
-        if (k.writes) writers[k.tensor].push_back(i);
-    for (std::uint32_t i = 0; i < s.size(); ++i)
-      for (const auto& k : s.touches(i)) {
-        if (k.writes) continue;
-        for (const std::uint32_t j : writers[k.tensor]) {
-          before_[i].push_back(j);
-          after_[j].push_back(i);
-        }
-      }
+        if (k.writes) writes.values.push_back(k.tensor);
+    const index_rows writers = writes.transposed(s.tensors().size());
+    for (std::uint32_t i = 0; i < s.size(); ++i, before_.end_row())
+      for (const auto& k : s.touches(i))
+        if (!k.writes)
+          for (const std::uint32_t j : writers[k.tensor]) before_.values.push_back(j);
+    after_ = before_.transposed(s.size());
   }
 
   /// An operation occurs once for each tensor that connects the two.
@@ -42,7 +40,7 @@ class precedence {
   [[nodiscard]] std::span<const std::uint32_t> after(std::uint32_t i) const noexcept { return after_[i]; }
 
  private:
-  std::vector<std::vector<std::uint32_t>> before_, after_;
+  index_rows before_, after_;
 };
 
 enum class direction : std::uint8_t {
@@ -134,30 +132,27 @@ inline std::vector<std::uint32_t> list_schedule(const operation_sequence& s, con
                                                 direction way, run_clock* clock) {
   const bool backward = way == direction::backward;
   const std::uint32_t n = s.size();
-  std::vector<std::uint32_t> missing(n), ready, order;
+  std::vector<std::uint32_t> missing(n), order(n);  // order: `placed` operations, then those that are ready, to `end`
+  std::uint32_t placed = 0, end = 0;
   for (std::uint32_t i = 0; i < n; ++i) {
     missing[i] = static_cast<std::uint32_t>(backward ? dag.after(i).size() : dag.before(i).size());
-    if (missing[i] == 0) ready.push_back(i);
+    if (missing[i] == 0) order[end++] = i;
   }
-  order.reserve(n);
   memory_use memory(s, way);
-  while (!ready.empty()) {
-    std::size_t best = 0;
+  for (; placed < end; ++placed) {
+    std::uint32_t best = placed;
     std::pair<std::int64_t, std::int64_t> least;
-    for (std::size_t r = 0; r < ready.size(); ++r) {
-      const auto rank = rank_of(rule, memory, memory.look(ready[r]));
-      const bool comes_first = backward ? ready[r] > ready[best] : ready[r] < ready[best];
-      if (r > 0 && !(rank < least || (rank == least && comes_first))) continue;
+    for (std::uint32_t r = placed; r < end; ++r) {
+      const auto rank = rank_of(rule, memory, memory.look(order[r]));
+      const bool comes_first = backward ? order[r] > order[best] : order[r] < order[best];
+      if (r > placed && !(rank < least || (rank == least && comes_first))) continue;
       best = r;
       least = rank;
     }
-    const std::uint32_t chosen = ready[best];
-    ready[best] = ready.back();
-    ready.pop_back();
-    memory.place(chosen);
-    order.push_back(chosen);
-    for (const std::uint32_t j : backward ? dag.before(chosen) : dag.after(chosen))
-      if (--missing[j] == 0) ready.push_back(j);
+    std::swap(order[placed], order[best]);
+    memory.place(order[placed]);
+    for (const std::uint32_t j : backward ? dag.before(order[placed]) : dag.after(order[placed]))
+      if (--missing[j] == 0) order[end++] = j;
     if (!clock) continue;
     clock->work();
     if (clock->should_stop()) return {};

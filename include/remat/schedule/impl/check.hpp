@@ -48,14 +48,15 @@ class checker {
         budget_(p.budget()),
         tensors_(graph_.num_tensors),
         run_at_(graph_.outputs.values.size(), 0),
-        runs_(graph_.num_operations, 0) {}
+        runs_(graph_.num_operations, 0) {
+    for (std::size_t t = 0; t < tensors_.size(); ++t) tensors_[t].unreadable = graph_.always_resident[t] == 0;
+  }
 
-  /// Runs all `steps`, and calls `observe(i, bytes)` after each legal one.
-  template <class Observer>
-  check_report run(std::span<const step> steps, const Observer& observe) {
+  /// Runs all `steps`, and calls `observe(i, bytes)`, if it is set, after each legal one.
+  check_report run(std::span<const step> steps, const std::function<void(std::size_t, std::int64_t)>& observe) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (!(steps[i].is_free() ? run_free(i, steps[i].tensor()) : run_compute(i, steps[i].operation()))) return report_;
-      observe(i, memory_at_step_);
+      if (observe) observe(i, memory_at_step_);
     }
     finish(steps.size());
     return report_;
@@ -64,7 +65,7 @@ class checker {
  private:
   struct tensor_state {
     std::uint32_t allocation = 0;  // how often it has been allocated
-    std::uint32_t written = 0;     // producers that have run since the last allocation
+    std::uint32_t unreadable = 1;  // producers that have not run since; 1 also while it is not allocated
     bool allocated = false;
   };
 
@@ -76,16 +77,12 @@ class checker {
     return false;
   }
 
-  [[nodiscard]] bool readable(std::uint32_t t) const {
-    const tensor_state& now = tensors_[t];
-    return graph_.always_resident[t] || (now.allocated && now.written == graph_.producers[t].size());
-  }
-
   bool run_free(std::size_t i, tensor_id id) {
     const std::size_t t = index(id);
     if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
     if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, id);
     tensors_[t].allocated = false;
+    tensors_[t].unreadable = 1;
     memory_ -= graph_.bytes[t];
     memory_at_step_ = memory_;
     return true;
@@ -97,19 +94,19 @@ class checker {
     if (o >= g.num_operations) return fail(violation::no_such_operation, i, id, {});
     if (runs_[o] != 0 && g.once[o] == flat_graph::once_as_marked) return fail(violation::runs_twice, i, id, {});
     for (const std::uint32_t t : g.inputs[o])
-      if (!readable(t)) return fail(violation::input_not_there, i, id, static_cast<tensor_id>(t));
+      if (tensors_[t].unreadable != 0) return fail(violation::input_not_there, i, id, static_cast<tensor_id>(t));
     for (std::uint32_t w = g.outputs.begin[o]; w < g.outputs.begin[o + 1]; ++w) {
       const std::uint32_t t = g.outputs.values[w];
       tensor_state& now = tensors_[t];
       if (!now.allocated) {
         now.allocated = true;
-        now.written = 0;
+        now.unreadable = static_cast<std::uint32_t>(g.producers[t].size());
         ++now.allocation;
         memory_ += g.bytes[t];
       }
       if (run_at_[w] != now.allocation) {
         run_at_[w] = now.allocation;
-        ++now.written;
+        --now.unreadable;
       } else if (g.producers[t].size() > 1) {
         return fail(violation::adds_twice, i, id, static_cast<tensor_id>(t));
       }
@@ -134,7 +131,7 @@ class checker {
         return;
       }
     for (const std::uint32_t t : graph_.final_outputs)
-      if (!readable(t)) {
+      if (tensors_[t].unreadable != 0) {
         fail(violation::output_missing, num_steps, {}, static_cast<tensor_id>(t));
         return;
       }
@@ -157,8 +154,7 @@ class checker {
 
 REMAT_INLINE check_report check(const problem& p, std::span<const step> steps,
                                 const std::function<void(std::size_t, std::int64_t)>& observe) {
-  detail::schedule_checking::checker checker(p);
-  return observe ? checker.run(steps, observe) : checker.run(steps, [](std::size_t, std::int64_t) {});
+  return detail::schedule_checking::checker(p).run(steps, observe);
 }
 
 }  // namespace remat

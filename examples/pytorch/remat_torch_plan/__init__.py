@@ -8,7 +8,7 @@
 `plan` traces forward and backward pass into one graph, asks remat-plan which tensors to keep and which to compute again, and
 runs the schedule. `export` writes the graph. docs/pytorch.md is the page about it.
 """
-from .errors import BudgetError, CaptureError, PlanError
+from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .export import export
 from .step import Plan, PlannedStep, plan
 from .tracker import AliveBytes, measure_peak
@@ -19,6 +19,7 @@ __all__ = [
     "CaptureError",
     "Plan",
     "PlanError",
+    "PlanWarning",
     "PlannedStep",
     "export",
     "measure_peak",

@@ -15,10 +15,11 @@ from torch._functorch._aot_autograd.descriptors import SavedForBackwardsAOTOutpu
 from torch._functorch.partitioners import _extract_fwd_bwd_outputs
 from torch._prims import rng_prims
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
-from . import rng
+from . import gradients, rng
 from .errors import PlanError
-from .graph import is_tangent, tensors_of
+from .graph import is_number, is_tangent, tensors_of
 
 
 def first_runs_in_order(graph, steps):
@@ -42,11 +43,12 @@ def random_operations_that_repeat(graph, steps):
 class _Emitter:
     """Writes one of the two graphs. `now` maps a node of the joint graph to what holds its value at this point."""
 
-    def __init__(self, owner, fetch):
+    def __init__(self, owner, fetch, early=None):
         self.owner = owner
         self.graph = fx.Graph()
         self.now = {}
         self.fetch = fetch  # called for a node that was computed before this graph began
+        self.early = early or {}  # operation -> [(place of an input, its gradient)] that are ready when it has run
 
     def value(self, node):
         """The present instance of `node`. Views and parts of results are made where they are first needed."""
@@ -94,6 +96,16 @@ class _Emitter:
                 copy = self.graph.create_node("call_function", operator.getitem, (new, part.args[1]), {}, part.name)
                 copy.meta = dict(part.meta)
                 self.now[part] = copy
+        for place, gradient in self.early.get(index, ()):
+            self.give(place, gradient)
+
+    def give(self, place, gradient):
+        """The backward pass has this gradient, of the input in that place, and does not read it again."""
+        name = gradient.name + "_in_a_box"
+        self.graph.create_node("call_function", gradients.box, (place, self.value(gradient)), {}, name)
+        if gradient in self.owner.g.storage_of:
+            self.forget(self.owner.g.storage_of[gradient])
+        self.owner.gradient_order.append(place)
 
     def random(self, index, node, args, kwargs):
         owner = self.owner
@@ -131,12 +143,15 @@ class Applier:
     """Applies `steps` to the joint graph of `g`, a list of ("compute", operation) and ("free", storage).
 
     `compiled`: the graphs go to Inductor, so that random operations are replayed by PyTorch's own operations.
+    `gates`: the step's inputs go through gates (see `gradients`), so that the backward graph gives one gradient after another.
     """
 
-    def __init__(self, g, steps, compiled=False):
+    def __init__(self, g, steps, compiled=False, gates=False):
         self.g = g
         self.steps = steps
         self.compiled = compiled
+        self.gates = gates
+        self.gradient_order = []  # places of inputs of the step, in the order in which their gradients become ready
         self.seeded = not compiled and not first_runs_in_order(g, steps)
         cut = [i for i, s in enumerate(steps) if s == ("compute", g.tangent)]
         if len(cut) != 1:
@@ -145,6 +160,7 @@ class Applier:
         self.repeated = random_operations_that_repeat(g, steps)
         self.states = {i: _Token(f"state of {g.operations[i].name}") for i in self.repeated}
         self.seed = _Token("seed")
+        self.call = _Token("call")
         self.started = set()
         self.nodes_of = [[] for _ in g.storages]
         for node, storage in g.storage_of.items():
@@ -171,12 +187,12 @@ class Applier:
     def device_of(self, node):
         return next((t.device for t in tensors_of(node)), torch.device("cpu"))
 
-    def fake(self, count, dtype):
-        """A tensor as the trace would have it: of `count` elements, on the CPU, in the trace's fake mode if it has one."""
+    def fake(self, shape, dtype):
+        """A tensor as the trace would have it: of that shape, on the CPU, in the trace's fake mode if it has one."""
         traced = next(t for n in self.g.joint.graph.nodes for t in tensors_of(n))
         mode = getattr(traced, "fake_mode", None)
         with mode if mode is not None else contextlib.nullcontext():
-            return torch.empty(count, dtype=dtype, device="cpu")
+            return torch.empty(shape, dtype=dtype, device="cpu")
 
     def fake_state(self, node):
         return self.fake(rng.CPU_STATE_BYTES if self.device_of(node).type == "cpu" else 16, torch.uint8)
@@ -185,18 +201,68 @@ class Applier:
         """Returns the forward and the backward graph module, in the form that AOTAutograd's partitioners return."""
         joint = self.g.joint
         outs = _extract_fwd_bwd_outputs(joint, num_fwd_outputs=self.g.num_forward_outputs)
-        forward_outputs, gradients, forward_descs, gradient_descs = outs
+        forward_outputs, gradient_nodes, forward_descs, gradient_descs = outs
         forward = self.emit_forward()
         results = [forward.value(n) if isinstance(n, Node) else n for n in forward_outputs]
-        backward, saved = self.emit_backward(forward)
-        grads = [backward.value(n) if isinstance(n, Node) else n for n in gradients]
+        backward, saved, numbers = self.emit_backward(forward)
+        if self.gates:
+            grads = [None for _ in gradient_nodes]
+        else:
+            grads = [backward.value(n) if isinstance(n, Node) else n for n in gradient_nodes]
         backward.graph.output(tuple(grads)).meta["desc"] = list(gradient_descs)
-        out = forward.graph.output((*results, *saved))
-        out.meta["desc"] = [*forward_descs, *(SavedForBackwardsAOTOutput(i) for i in range(len(saved)))]
+        count = len(saved) + len(numbers)
+        out = forward.graph.output((*results, *saved, *numbers))
+        out.meta["desc"] = [*forward_descs, *(SavedForBackwardsAOTOutput(i) for i in range(count))]
         for node in backward.graph.nodes:
             if node.op in ("call_function", "get_attr"):
                 node.meta["autograd_backward"] = True
-        return fx.GraphModule(joint, forward.graph), fx.GraphModule(joint, backward.graph)
+        modules = fx.GraphModule(joint, forward.graph), fx.GraphModule(joint, backward.graph)
+        if self.gates:
+            modules[1].meta["num_gradients"] = len(gradient_nodes)
+            modules[1].meta["place_of_call"] = len(numbers)
+        return modules
+
+    def gradient_places(self):
+        """[(place of an input of the step, its gradient)]."""
+        joint = self.g.joint
+        inputs = [n for n in joint.graph.find_nodes(op="placeholder") if not is_tangent(n)]
+        numbered = all(type(n.meta.get("desc")).__name__ == "PlainAOTInput" for n in inputs)
+        places = {n.meta.get("desc"): n.meta["desc"].idx if numbered else i for i, n in enumerate(inputs)}
+        output = next(iter(joint.graph.find_nodes(op="output")))
+        results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
+        pairs = zip(results[self.g.num_forward_outputs :], output.meta["desc"][self.g.num_forward_outputs :])
+        return [(places[desc.grad_of], node) for node, desc in pairs if isinstance(node, Node)]
+
+    def early_gradients(self):
+        """{operation: [(place, gradient)]} for the gradients that are ready when that operation has run for the last time.
+
+        Nothing reads the storage of such a gradient later, not another gradient either: so autograd need not copy it.
+        """
+        if not self.gates:
+            return {}
+        last = {}  # storage -> place in the schedule, operation: the last that reads or writes it
+        writers = collections.Counter()
+        for place, (kind, index) in enumerate(self.steps[self.cut + 1 :]):
+            if kind == "compute":
+                operation = self.g.operations[index]
+                last |= {s: (place, index) for s in (*operation.inputs, *operation.outputs)}
+                writers.update(operation.outputs)
+        early = collections.defaultdict(list)
+        places = self.gradient_places()
+        sharing = collections.Counter(self.g.storage_of.get(node) for _, node in places)
+        for place, node in places:
+            storage = self.g.storage_of.get(node)
+            if storage not in last or writers[storage] != 1 or sharing[storage] != 1:
+                continue
+            index = last[storage][1]
+            if sum(step == ("compute", index) for step in self.steps[self.cut + 1 :]) == 1:
+                early[index].append((place, node))
+        self.early = {place for pairs in early.values() for place, _ in pairs}
+        return early
+
+    def late_gradients(self):
+        """[(place, gradient)] for the gradients that are ready when the backward pass has ended."""
+        return [(place, node) for place, node in self.gradient_places() if place not in self.early] if self.gates else []
 
     def emit_forward(self):
         def missing(node):
@@ -208,6 +274,9 @@ class Applier:
                 forward.now[node] = _placeholder(forward.graph, node)
         for node in self.g.joint.graph.find_nodes(op="get_attr"):
             forward.now[node] = forward.graph.node_copy(node)
+        if self.gates:
+            forward.now[self.call] = forward.graph.create_node("call_function", gradients.number_of_call, (), {}, "call")
+            forward.now[self.call].meta = {"val": self.fake((1, 0), torch.float32)}
         if self.seeded:
             forward.now[self.seed] = forward.graph.create_node("call_function", rng.draw_seed, (), {}, "step_seed")
             forward.now[self.seed].meta = {"val": self.fake(1, torch.int64)}
@@ -219,24 +288,32 @@ class Applier:
         return forward
 
     def emit_backward(self, forward):
-        """Returns the backward graph's emitter, and the nodes of the forward graph that it reads."""
-        saved = []
+        """Returns the backward graph's emitter, and the nodes of the forward graph that it reads: tensors, and numbers."""
+        saved, numbers = [], []  # AOTAutograd wants numbers after the tensors, but before them in the backward graph
 
         def save(node):
             if isinstance(node, Node) and node.op == "get_attr":
                 return backward.graph.node_copy(node)
             source = forward.value(node)
-            with backward.graph.inserting_before(tangent):
-                copy = backward.graph.placeholder(f"saved_{len(saved)}")
+            number = isinstance(node, Node) and is_number(node)
+            with backward.graph.inserting_before(first_tensor[0] if number else tangent):
+                copy = backward.graph.placeholder(f"saved_{len(saved) + len(numbers)}")
             copy.meta = {k: v for k, v in source.meta.items() if k in ("val", "tensor_meta", "desc")}
-            saved.append(source)
+            if not number and not saved:
+                first_tensor[0] = copy
+            (numbers if number else saved).append(source)
             return copy
 
-        backward = _Emitter(self, save)
+        backward = _Emitter(self, save, self.early_gradients())
         node = next(n for n in self.g.joint.graph.nodes if is_tangent(n))
         tangent = backward.now[node] = _placeholder(backward.graph, node)
+        first_tensor = [tangent]
+        if self.gates:
+            backward.value(self.call)  # the first of what is saved
         backward.follow(self.steps[self.cut + 1 :])
-        return backward, saved
+        for place, gradient in self.late_gradients():
+            backward.give(place, gradient)
+        return backward, saved, numbers
 
 
 class _Token:
@@ -256,5 +333,14 @@ def _placeholder(graph, node):
 
 
 def apply_schedule(g, steps, compiled=False):
-    """Returns (forward, backward) graph modules that run `steps`. See the module's page."""
+    """Returns (forward, backward) graph modules that run `steps`, and return all gradients at the end."""
     return Applier(g, steps, compiled).run()
+
+
+def apply_with_gates(g, steps):
+    """Returns (forward, backward) graph modules that run `steps`, and the order in which the gradients become ready.
+
+    The backward graph is for `gradients.run_backward`, the step for `gradients.through_gates`.
+    """
+    applier = Applier(g, steps, gates=True)
+    return *applier.run(), applier.gradient_order

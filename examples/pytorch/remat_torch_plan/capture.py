@@ -5,6 +5,7 @@ AOTAutograd traces the step with fake tensors: nothing of the model's size is al
 is marked with the path of the module and the source line that it came from; AOTAutograd copies the marks to the backward
 operations.
 """
+import collections.abc
 import contextlib
 import os
 import sys
@@ -19,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from .eager import as_eager
 from .errors import CaptureError
 from .graph import is_tangent
 
@@ -47,10 +49,25 @@ class LossModule(nn.Module):
 
     def forward(self, *inputs, **named):
         if self.function is None:
-            return self.model(*inputs, **named)
+            return _loss_of(self.model(*inputs, **named))
         if isinstance(self.function, nn.Module):
             return self.function(self.model(*inputs[:-1], **named), inputs[-1])
         return self.function(self.model, *inputs, **named)
+
+
+def _loss_of(output):
+    """The loss in what a model returns: itself; the entry "loss" of a mapping; the first of a sequence; the attribute loss."""
+    if isinstance(output, torch.Tensor):
+        return output
+    if isinstance(output, collections.abc.Mapping):
+        if "loss" in output:
+            return output["loss"]
+    elif isinstance(output, (tuple, list)) and not hasattr(output, "loss"):
+        if output:
+            return output[0]
+    elif hasattr(output, "loss"):
+        return output.loss
+    return output
 
 
 class _Flat(nn.Module):
@@ -207,10 +224,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
             tracing.enter_context(torch.fx.traceback.preserve_node_meta())
             tracing.enter_context(marks.following_modules())
             tracing.enter_context(marks)
-            if any(isinstance(m, nn.RNNBase) for m in module.modules()):
-                # The kernels of whole recurrent layers keep memory that no trace shows; this way they become cells.
-                tracing.enter_context(torch.backends.mkldnn.flags(enabled=False))
-                tracing.enter_context(torch.backends.cudnn.flags(enabled=False))
+            tracing.enter_context(as_eager(module))
             flat = _Flat(module)
             joint = aot_export_joint_with_descriptors(stack, flat, tuple(inputs), kwargs)
     except CaptureError:

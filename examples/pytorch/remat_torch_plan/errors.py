@@ -12,3 +12,7 @@ class CaptureError(PlanError):
 
 class BudgetError(PlanError):
     """No schedule within the budget exists, or none was found in time."""
+
+
+class PlanWarning(UserWarning):
+    """The step is planned, with a limit that its user must know of."""

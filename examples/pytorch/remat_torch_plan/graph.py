@@ -7,6 +7,8 @@ reads the loss and every new value of a buffer: so a schedule can be cut there i
 """
 import heapq
 import operator
+import os
+import re
 from dataclasses import dataclass, field
 
 import torch
@@ -18,6 +20,8 @@ from torch.utils.flop_counter import flop_registry
 from .errors import CaptureError
 from .rng import CPU_STATE_BYTES
 
+# Lines of code in these are not the user's.
+FOLDERS = (os.path.dirname(os.path.abspath(torch.__file__)), os.path.dirname(os.path.abspath(__file__)))
 GPU_GRANULARITY = 512  # bytes: what PyTorch's allocator for CUDA rounds to
 
 
@@ -199,7 +203,8 @@ def give_the_loss_away(joint, num_forward_outputs):
     descs = output.meta.get("desc") or [None] * len(results)
     for i in range(num_forward_outputs):
         loss = results[i]
-        if isinstance(loss, Node) and loss.op == "call_function" and "InputMutation" not in type(descs[i]).__name__:
+        is_result = isinstance(loss, Node) and loss.op == "call_function" and not is_number(loss)
+        if is_result and "InputMutation" not in type(descs[i]).__name__:
             with graph.inserting_after(loss):
                 copy = graph.call_function(torch.ops.aten.clone.default, (loss,))
             copy.meta["val"] = torch.empty_like(loss.meta["val"])
@@ -239,6 +244,11 @@ def is_random(node):
 def is_tangent(node):
     """True for the input from which the backward pass starts, by AOTAutograd's naming."""
     return node.op == "placeholder" and node.name.startswith("tangents_")
+
+
+def is_number(node):
+    """True for a node whose value is one number of Python's, as a counter that the step reads."""
+    return isinstance(node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def tensors_of(node):
@@ -298,7 +308,8 @@ class _Builder:
             if is_tangent(node):
                 tangents.append(node)
             elif node.op == "placeholder":
-                self.resident(node, "parameter" if "Param" in type(node.meta.get("desc")).__name__ else "input")
+                is_parameter = node.meta.get("is_parameter", "Param" in type(node.meta.get("desc")).__name__)
+                self.resident(node, "parameter" if is_parameter else "input")
             elif node.op == "get_attr":
                 if "val" not in node.meta:
                     value = getattr(self.g.joint, node.target)
@@ -367,6 +378,9 @@ class _Builder:
         if "rnn" in str(node.target):
             raise CaptureError(f"{node.target}{where} keeps memory that no trace shows; write the recurrent cells out")
         results = tensors_of(node)
+        if is_number(node) and all(is_number(a) for a in node.all_input_nodes):
+            g.folded.add(node)  # made again wherever it is read
+            return
         if not results and not node.is_impure():
             raise CaptureError(f"{node.target}{where} returns no tensor, but a number; that depends on data")
         kind = "gradient" if backward else "activation"
@@ -387,7 +401,7 @@ class _Builder:
         inputs = sorted({g.storage_of[a] for a in node.all_input_nodes if a in g.storage_of})
         index = len(g.operations)
         g.operation_of[node] = index
-        mark = node.meta.get("custom") or {}
+        mark = _mark(node)
         g.operations.append(
             Operation(
                 index,
@@ -441,20 +455,40 @@ def _name_of_input(node):
     return f"input {place}" if place is not None else node.name
 
 
-def _where(node):
+def _mark(node):
+    """{"module": path, "line": "file.py:12"} of a node: the capture's own marks, or what Dynamo noted."""
     mark = node.meta.get("custom") or {}
+    if "module" in mark:
+        return mark
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [readable_path(path) for path, _ in stack.values()]
+    lines = re.findall(r'File "([^"]*)", line (\d+)', node.meta.get("stack_trace") or "")
+    lines = [(path, line) for path, line in lines if not path.startswith(FOLDERS)]
+    return {
+        "module": paths[-1] if paths else "",
+        "line": f"{os.path.basename(lines[-1][0])}:{lines[-1][1]}" if lines else "",
+    }
+
+
+def readable_path(source):
+    """A path of Dynamo's as the user writes it: L['module']._modules['model'].blocks.0 -> blocks.0"""
+    for root in ("L['module']", "L['inputs']", "L['kwargs']"):
+        source = source.removeprefix(root)
+    source = re.sub(r"\.?(__dict__\['_modules'\]|_modules|_parameters|_buffers)(?=\[|\.)", "", source)
+    parts = [a or b for a, b in re.findall(r"\['?([^\]']*)'?\]|([^.\[\]]+)", source)]
+    return ".".join(parts[1:] if parts[:1] == ["model"] else parts)
+
+
+def _where(node):
+    mark = _mark(node)
     text = f" in module '{mark['module']}'" if mark.get("module") else ""
     return text + (f" ({mark['line']})" if mark.get("line") else "")
 
 
 def _title(node):
-    mark = node.meta.get("custom") or {}
-    name = str(node.target)
-    if not mark and node.meta.get("nn_module_stack"):  # from torch.compile
-        path = list(node.meta["nn_module_stack"].values())[-1][0]
-        mark = {"module": path.removeprefix("L['self'].").removeprefix("model.")}
+    mark = _mark(node)
     path = f"{mark['module']}: " if mark.get("module") else ""
-    return path + name + (f" ({mark['line']})" if mark.get("line") else "")
+    return path + str(node.target) + (f" ({mark['line']})" if mark.get("line") else "")
 
 
 def _flops(node, results):

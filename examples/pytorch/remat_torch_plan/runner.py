@@ -2,7 +2,11 @@
 """Runs a joint graph, cut into a forward and a backward graph, operation by operation, in the order in which it is written."""
 import torch._functorch.config as functorch_config
 from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
+from torch._guards import TracingContext
 from torch.fx.graph import _BoxedCodeGen
+from torch.utils import _pytree as pytree
+
+from . import gradients
 
 
 def run_as_written(module, _):
@@ -18,19 +22,42 @@ def run_as_written(module, _):
     return run
 
 
+def run_backward_as_written(module, _):
+    """As `run_as_written`, for a backward graph whose step goes through gates."""
+    # A backward pass may run twice (retain_graph=True): none of its arguments may be written over. A metadata of None means so
+    # when AOTAutograd compiles, and "unknown" when the backward pass runs.
+    metadata = TracingContext.get().fw_metadata
+    if metadata.bw_donated_idxs is None:
+        metadata.bw_donated_idxs = []
+    return gradients.run_backward(module)
+
+
 def compile_as_written(capture, partition):
-    """The captured step as a function of its inputs, cut by `partition` (a `partition_fn` of AOTAutograd's).
+    """The captured step as a function of its inputs, cut by `partition(joint)`: (forward, backward, order of gradients).
 
     Reads parameters and buffers from the module at each call. The capture must be open.
     """
+    order = []
+
+    def cut(joint, *_, **__):
+        forward, backward, order[:] = partition(joint)
+        return forward, backward
+
     # Without donated buffers `backward(retain_graph=True)` works; only Inductor has a use for them.
     with functorch_config.patch(donated_buffer=False):
         function = aot_compile_joint_with_descriptors(
-            capture.joint, partition_fn=partition, fw_compiler=run_as_written, bw_compiler=run_as_written
+            capture.joint, partition_fn=cut, fw_compiler=run_as_written, bw_compiler=run_backward_as_written
         )
     held = capture.tensors()
 
-    def run(*inputs, **kwargs):
-        return function(*[table[name] for table, name in held], *inputs, **kwargs)
+    def through_gates(*inputs, **kwargs):
+        leaves, spec = pytree.tree_flatten((inputs, kwargs))
+        held_now = [table[name] for table, name in held]
 
-    return run
+        def call(*arguments):
+            inputs, kwargs = pytree.tree_unflatten(arguments[len(held_now) :], spec)
+            return function(*arguments[: len(held_now)], *inputs, **kwargs)
+
+        return gradients.through_gates(call, order, [*held_now, *leaves])
+
+    return through_gates

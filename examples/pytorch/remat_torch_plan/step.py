@@ -10,16 +10,15 @@ import webbrowser
 from dataclasses import dataclass
 
 import torch
-from torch.utils import _pytree as pytree
 
 from . import rng
 from .apply import apply_schedule, first_runs_in_order, random_operations_that_repeat
-from .capture import LossModule, capture
-from .errors import BudgetError, PlanError
-from .graph import build
+from .capture import LossModule
+from .errors import BudgetError, CaptureError
+from .frozen import FrozenStep
+from .guarded import GuardedStep, Untraced
 from .measure import measure as measure_operations
 from .planner import parse_budget, solve
-from .runner import compile_as_written
 
 
 def plan(
@@ -88,7 +87,6 @@ class Plan:
     measure_seconds: float
     plan_seconds: float
     seeded: bool
-    run: object = None  # the compiled step
 
     @property
     def peak_bytes(self):
@@ -105,42 +103,42 @@ class PlannedStep:
 
     def __init__(self, model, loss, options):
         self._module = LossModule(model, loss)
-        # In lists: every call looks at them, and walking the tree of modules takes milliseconds.
-        self._modules = list(self._module.modules())
-        self._parameters = [(m._parameters, n) for m in self._modules for n, p in m._parameters.items() if p is not None]
         self._options = options
-        self._plans = {}
-        self._compiled = None
-        self._found = []
-        self._last = None
+        self._traced = GuardedStep(self._module, self._plan, options.compile)
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def __call__(self, *inputs, **kwargs):
         if not torch.is_grad_enabled():
             return self._module(*inputs, **kwargs)
-        return self.prepare(*inputs, **kwargs).run(*inputs, **kwargs)
+        return self._traced_by(lambda: self._traced(*inputs, **kwargs))
 
     def prepare(self, *inputs, **kwargs):
-        """Plans for inputs like these, if there is no plan yet. Returns the `Plan`."""
-        key = self._key(inputs, kwargs)
-        found = self._plans.get(key)
-        if found is None:
-            found = self._plans[key] = self._plan_compiled(inputs, kwargs) if self._options.compile else self._plan(
-                inputs, kwargs
-            )
-        self._last = found
-        return found
+        """Plans for inputs like these, if there is no plan yet; runs nothing. Returns the `Plan`."""
+        with torch.enable_grad():
+            return self._traced_by(lambda: self._traced.prepare(*inputs, **kwargs))
+
+    def _traced_by(self, call):
+        try:
+            return call()
+        except Untraced as error:
+            if self._options.compile:
+                raise CaptureError(f"torch.compile cannot trace the step: {error}") from error
+            reason = str(error)
+        if self._traced.plans:  # a step that could be traced before: what it read has changed
+            raise CaptureError(f"the step cannot be traced for these arguments, or as the model is now: {reason}")
+        self._traced = FrozenStep(self._module, self._plan, reason)
+        return call()
 
     @property
     def plans(self):
         """All plans so far, the latest last."""
-        return list(self._plans.values())
+        return list(self._traced.plans)
 
     @property
     def last(self):
         """The plan that ran last."""
-        return self._last
+        return self._traced.last
 
     def report(self, show=True, optimizer=None, device_bytes=None):
         """Opens the page about the plan that ran last in a browser (`show`), and returns a summary as text.
@@ -148,44 +146,19 @@ class PlannedStep:
         The summary adds what the budget leaves out: parameters, buffers, inputs, and the state of `optimizer`. With
         `device_bytes` (the GPU's memory by default) it says which budget the device leaves.
         """
-        found = self._last
+        found = self.last
         page = found.schedule.report
         if show and page and os.path.exists(page):
             webbrowser.open("file://" + page)
         return _summary(self._module, found, optimizer, device_bytes)
 
-    def _key(self, inputs, kwargs):
-        leaves, spec = pytree.tree_flatten((inputs, kwargs))
-
-        def one(leaf):
-            if isinstance(leaf, torch.Tensor):
-                return (leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad)
-            return leaf
-
-        modes = [m.training for m in self._modules]
-        tensors = []
-        for table, name in self._parameters:
-            p = table[name]
-            tensors += (p.dtype, p.device, p.requires_grad)
-        device = tensors[1].type if tensors else "cpu"
-        autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
-        return (spec, tuple(map(one, leaves)), tuple(modes), tuple(tensors), autocast)
-
-    def _plan(self, inputs, kwargs):
-        options = self._options
-        taken = capture(self._module.model, self._module.function, inputs, kwargs)
-        try:
-            begin = time.perf_counter()
-            graph = build(taken.graph_module, type(self._module.model).__name__, device=taken.device)
-            capture_seconds = taken.seconds + time.perf_counter() - begin
-            begin = time.perf_counter()
-            measure_operations(graph, taken.device, options.measure, _show_measuring)
-            measure_seconds = time.perf_counter() - begin
-            found = self._solve(graph, taken.device)
-            found.capture_seconds, found.measure_seconds = capture_seconds, measure_seconds
-            found.run = compile_as_written(taken, lambda *_, **__: apply_schedule(graph, found.schedule.steps))
-        finally:
-            taken.close()
+    def _plan(self, graph, device, capture_seconds):
+        begin = time.perf_counter()
+        if not self._options.compile:
+            measure_operations(graph, device, self._options.measure, _show_measuring)
+        measure_seconds = time.perf_counter() - begin
+        found = self._solve(graph, device)
+        found.capture_seconds, found.measure_seconds = capture_seconds, measure_seconds
         return found
 
     def _solve(self, graph, device):
@@ -235,39 +208,8 @@ class PlannedStep:
             seed=options.seed,
             work=options.work,
             threads=options.threads,
-            report=os.path.join(self._folder, f"plan-{len(self._plans)}.html"),
+            report=os.path.join(self._folder, f"plan-{len(self._traced.plans)}.html"),
         )
-
-    def _plan_compiled(self, inputs, kwargs):
-        """Inductor asks for the plan when it compiles, so this runs the forward pass once, and undoes what it changed."""
-        from .inductor import compile_step
-
-        if self._compiled is None:
-            self._compiled = compile_step(self._module, self._solve, self._found.append)
-        before = [(b, b.detach().clone()) for b in self._module.buffers()]
-        devices = {t.device for t in self._module.parameters() if t.device.type == "cuda"}
-        try:
-            with torch.random.fork_rng(devices):
-                self._compiled(*inputs, **kwargs)
-        except Exception as error:
-            raise _own_error(error) from error
-        finally:
-            with torch.no_grad():
-                for buffer, value in before:
-                    buffer.copy_(value)
-        if not self._found:
-            raise PlanError("torch.compile made no graph with a backward pass of this step; does the loss need a gradient?")
-        found = self._found[-1]
-        found.run = self._compiled
-        return found
-
-
-def _own_error(error):
-    """The error of this package that torch.compile wrapped; else `error`."""
-    inner = error
-    while inner is not None and not isinstance(inner, PlanError):
-        inner = getattr(inner, "inner_exception", None) or inner.__cause__ or inner.__context__
-    return type(inner)(str(inner)) if inner is not None else error
 
 
 def _show_measuring(done, count):

@@ -11,7 +11,7 @@ import remat_torch_plan
 from remat_torch_plan import BudgetError, CaptureError
 
 pytestmark = pytest.mark.compile
-inductor = importlib.import_module("remat_torch_plan.inductor")
+guarded = importlib.import_module("remat_torch_plan.guarded")
 
 
 @pytest.fixture(autouse=True)
@@ -25,19 +25,19 @@ def fresh_compiler():
 def applied(monkeypatch):
     """The forward and backward graphs that were given to Inductor, with their schedules."""
     seen = []
-    apply = inductor.apply_schedule
+    apply = guarded.apply_schedule
 
     def spy(graph, steps, compiled):
         modules = apply(graph, steps, compiled)
         seen.append((graph, steps, *(copy.deepcopy(m.graph) for m in modules)))
         return modules
 
-    monkeypatch.setattr(inductor, "apply_schedule", spy)
+    monkeypatch.setattr(guarded, "apply_schedule", spy)
     return seen
 
 
 def plan(model, inputs, budget):
-    return remat_torch_plan.plan(model, classify, inputs, budget, work=2000, compile=True)
+    return remat_torch_plan.plan(model, classify, inputs, budget, work=200_000, compile=True)
 
 
 def gradients(model, run, *inputs):

@@ -125,7 +125,7 @@ def test_an_operation_that_fails_is_named(monkeypatch):
 
 def test_plan_measures_real_tensors(runs):
     x, y = torch.randn(4, 16), classes(4)
-    remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=100)
+    remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=10_000)
     assert runs
     assert not any(isinstance(t, FakeTensor) for _, tensors in runs for t in tensors)
 
@@ -139,14 +139,14 @@ def test_export_measures_real_tensors(runs):
 
 def test_plan_without_measuring_takes_the_sizes_alone(runs):
     x, y = torch.randn(4, 16), classes(4)
-    step = remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=100, measure=False)
+    step = remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=10_000, measure=False)
     assert all(o.time_us is None for o in step.last.graph.operations)
     assert len(runs) == len({id(node) for node, _ in runs})
 
 
 def test_the_graph_of_a_plan_is_measured():
     x, y = torch.randn(4, 16), classes(4)
-    step = remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=100)
+    step = remat_torch_plan.plan(Chain(), classify, (x, y), 1.0, work=10_000)
     assert all(o.time_us is not None for o in step.last.graph.operations)
 
 
@@ -157,7 +157,7 @@ sys.path.insert(0, sys.argv[1])
 import torch, remat_torch_plan
 x = torch.randn(6, 5, 8)
 try:
-    remat_torch_plan.plan(torch.nn.LSTM(8, 8), lambda m, x: m(x)[0].sum(), (x,), 1.0, work=100, measure=False)
+    remat_torch_plan.plan(torch.nn.LSTM(8, 8), lambda m, x: m(x)[0].sum(), (x,), 1.0, work=10_000, measure=False)
 except remat_torch_plan.PlanError:
     pass  # a refusal is right, too
 """

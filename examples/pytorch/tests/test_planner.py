@@ -108,7 +108,7 @@ def test_the_schedule_is_valid_and_within_the_budget(name, fraction):
     graph, _ = traced(*NETS[name]())
     budget = int(fraction * graph.baseline_peak())
     try:
-        found = planner.solve(graph, budget, work=2000)
+        found = planner.solve(graph, budget, work=200_000)
     except BudgetError:
         assert fraction < 1
         return
@@ -120,14 +120,14 @@ def test_the_schedule_is_valid_and_within_the_budget(name, fraction):
 def test_a_work_limit_gives_the_same_schedule_every_time():
     graph, _ = traced(*chain(0.3))
     budget = int(0.7 * graph.baseline_peak())
-    one, two = (planner.solve(graph, budget, work=2000) for _ in range(2))
+    one, two = (planner.solve(graph, budget, work=200_000) for _ in range(2))
     assert one.steps == two.steps
 
 
 def test_a_budget_that_is_too_small():
     graph, _ = traced(*chain())
     with pytest.raises(BudgetError) as caught:
-        planner.solve(graph, 100, work=2000)
+        planner.solve(graph, 100, work=200_000)
     text = str(caught.value)
     assert "no schedule within 100 bytes: infeasible" in text
     assert f"{graph.baseline_peak():,} bytes" in text
@@ -153,15 +153,15 @@ def test_cost_models():
     graph, _ = traced(*chain())
     budget = int(0.8 * graph.baseline_peak())
     for cost in ("unit", "flops", "roofline"):
-        assert simulate(graph, planner.solve(graph, budget, cost=cost, work=1000).steps) <= budget
+        assert simulate(graph, planner.solve(graph, budget, cost=cost, work=100_000).steps) <= budget
     with pytest.raises(PlanError, match="measured|time_us"):
-        planner.solve(graph, budget, cost="measured", work=1000)
+        planner.solve(graph, budget, cost="measured", work=100_000)
 
 
 def test_threads_and_seed_are_passed_on():
     graph, _ = traced(*chain())
     budget = int(0.8 * graph.baseline_peak())
-    assert planner.solve(graph, budget, work=1000, seed=3, threads=1).peak_bytes <= budget
+    assert planner.solve(graph, budget, work=100_000, seed=3, threads=1).peak_bytes <= budget
 
 
 def test_no_file_is_left_behind(monkeypatch, tmp_path):

@@ -81,7 +81,7 @@ def planned():
     model = Masks()
     x = torch.rand(20_000) + 0.5
     # All operations count the same, so dropout runs again as readily as the others.
-    step = remat_torch_plan.plan(model, None, (x,), 0.65, work=2000, measure=False, cost="unit")
+    step = remat_torch_plan.plan(model, None, (x,), 0.65, work=200_000, measure=False, cost="unit")
     runs = [i for kind, i in step.last.schedule.steps if kind == "compute"]
     masks = [o.index for o in step.last.graph.operations if o.random]
     assert len(masks) == 4
@@ -119,7 +119,7 @@ def test_two_steps_have_different_masks():
 def test_numbers_drawn_between_forward_and_backward_change_nothing():
     model = Chain(layers=4, dropout=0.4)
     x, y = torch.randn(1024, 16), classes(1024)
-    step = remat_torch_plan.plan(model, classify, (x, y), 0.7, work=2000, measure=False, cost="unit")
+    step = remat_torch_plan.plan(model, classify, (x, y), 0.7, work=200_000, measure=False, cost="unit")
     gradients = []
     for draws in (0, 3):
         model.zero_grad()

@@ -12,7 +12,7 @@ import remat_torch_plan
 from remat_torch_plan import BudgetError, CaptureError, PlanError, measure_peak
 from remat_torch_plan.step import bytes_in_words
 
-WORK = 2000
+WORK = 200_000
 
 
 def plan(model, loss, inputs, budget, **options):

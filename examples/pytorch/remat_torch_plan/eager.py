@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSL-1.0
+"""While a step is traced: operations that AOTAutograd would take apart otherwise than eager PyTorch computes them.
+
+- Dropout of half-precision tensors on a CPU: eager scales the mask in that precision, PyTorch's decomposition does not.
+- Recurrent layers: they become cells, since the kernels of whole layers keep memory that no trace shows. PyTorch's
+  decomposition of several layers leaves the dropout between them out; here it is drawn as eager draws it.
+"""
+import contextlib
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def _dropout(decomposed):
+    def dropout(input, p, train):
+        if not train or p == 0 or p == 1 or input.device.type != "cpu" or input.dtype not in _HALF:
+            return decomposed(input, p, train)
+        return input * torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
+
+    return dropout
+
+
+class _LayerByLayer(TorchFunctionMode):
+    """Runs a recurrent network of several layers with dropout layer by layer, with the dropout in between."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in _RECURRENT and not kwargs and len(args) == 9 and isinstance(args[3], bool):
+            input, state, parameters, biases, layers, dropout, train, both_ways, batch_first = args
+            if dropout and train and layers > 1:
+                return _layers(function, input, state, parameters, biases, layers, dropout, both_ways, batch_first)
+        elif function in _RECURRENT and len(args) == 9 and args[6] and args[7] and args[5] > 1:
+            raise NotImplementedError("a packed sequence through recurrent layers with dropout between them")
+        return function(*args, **(kwargs or {}))
+
+
+_RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+
+
+def _layers(function, input, state, parameters, biases, layers, dropout, both_ways, batch_first):
+    states = state if isinstance(state, (tuple, list)) else (state,)
+    each = 2 if both_ways else 1  # states of a layer
+    count = len(parameters) // layers  # parameters of a layer
+    output = input.transpose(0, 1) if batch_first else input
+    ends = []
+    for i in range(layers):
+        own = [s[i * each : (i + 1) * each] for s in states]
+        own = own if isinstance(state, (tuple, list)) else own[0]
+        own_parameters = parameters[i * count : (i + 1) * count]
+        output, *end = function(output, own, own_parameters, biases, 1, 0.0, True, both_ways, False)
+        ends.append(end)
+        if i + 1 < layers:
+            output = torch.dropout(output, dropout, True)
+    ends = [torch.cat(parts) for parts in zip(*ends)]
+    return (output.transpose(0, 1) if batch_first else output, *ends)
+
+
+@contextlib.contextmanager
+def as_eager(module):
+    """While entered, a trace of `module` computes what eager PyTorch computes; see this module's page."""
+    operator = torch.ops.aten.dropout.default
+    before = dict(operator.py_kernels)
+    with contextlib.ExitStack() as stack:
+        if has_recurrent_layers(module):
+            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+            stack.enter_context(_LayerByLayer())
+        for key, kernel in before.items():
+            operator.py_kernels[key] = _dropout(kernel)
+        operator._dispatch_cache.clear()
+        try:
+            yield
+        finally:
+            operator.py_kernels.update(before)
+            operator._dispatch_cache.clear()
+
+
+def has_recurrent_layers(module):
+    """True for a module with nn.LSTM, nn.GRU or nn.RNN in it, whose results then differ from eager's by rounding."""
+    return any(isinstance(m, nn.RNNBase) for m in module.modules())

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSL-1.0
+"""A step that Dynamo cannot trace: AOTAutograd's trace of what Python does once, frozen.
+
+What the modules hold (numbers, texts, parts, parameters, hooks) and the arguments are compared before each call; other Python
+state that the step reads (globals, closures, attributes of attributes) is frozen as it was, and the warning says so. Refused:
+steps whose trace changes a module's attributes or draws from Python's or NumPy's generators, and modules with hooks.
+"""
+import random
+import sys
+import time
+import warnings
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .apply import apply_with_gates
+from .capture import capture
+from .errors import CaptureError, PlanWarning
+from .graph import build
+from .runner import compile_as_written
+
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+
+class FrozenStep:
+    """`module` (a LossModule) with a plan for each state of its modules. `make_plan` is that of `GuardedStep`."""
+
+    def __init__(self, module, make_plan, reason):
+        self.plans = []
+        self.last = None
+        self._module = module
+        self._make_plan = make_plan
+        self._reason = reason
+        self._runs = {}
+
+    def __call__(self, *inputs, **kwargs):
+        self.prepare(*inputs, **kwargs)
+        return self._run(*inputs, **kwargs)
+
+    def prepare(self, *inputs, **kwargs):
+        key = (_state_of_arguments(inputs, kwargs), _state_of_modules(self._module), _autocast(self._module))
+        if key not in self._runs:
+            self._runs[key] = self._trace(inputs, kwargs, key[1])
+        self.last, self._run = self._runs[key]
+        return self.last
+
+    def _trace(self, inputs, kwargs, state):
+        for name, module in self._module.named_modules():
+            if any(getattr(module, hooks, None) for hooks in _HOOKS):
+                raise CaptureError(
+                    f"module '{name.removeprefix('model').removeprefix('.')}' has hooks, which would run while the step is traced "
+                    f"and never again; Dynamo, which can trace hooks, refused: {self._reason}"
+                )
+        generators = _generators()
+        begin = time.perf_counter()
+        taken = capture(self._module.model, self._module.function, inputs, kwargs)
+        try:
+            if _generators() != generators:
+                raise CaptureError(
+                    "the step draws from Python's or NumPy's random generator, whose numbers a trace would freeze; draw "
+                    f"outside the step, or with torch's. Dynamo, which can trace it, refused: {self._reason}"
+                )
+            if _state_of_modules(self._module) != state:
+                raise CaptureError(
+                    "the step changes an attribute of a module, which a trace would do once; change it outside the step. "
+                    f"Dynamo, which can trace it, refused: {self._reason}"
+                )
+            graph = build(taken.graph_module, type(self._module.model).__name__, device=taken.device)
+            plan = self._make_plan(graph, taken.device, time.perf_counter() - begin)
+            run = compile_as_written(taken, lambda _: apply_with_gates(graph, plan.schedule.steps))
+        finally:
+            _restore(generators)
+            taken.close()
+        if not self.plans:
+            warnings.warn(
+                "Dynamo cannot trace this step, so Python state that is no attribute of a module (globals, closures, "
+                f"attributes of other objects) is frozen as it is now. Dynamo says: {self._reason}",
+                PlanWarning,
+                stacklevel=2,
+            )
+        self.plans.append(plan)
+        return plan, run
+
+
+def _generators():
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy is not None else ()
+    return random.getstate(), tuple(x.tobytes() if hasattr(x, "tobytes") else x for x in state)
+
+
+def _restore(generators):
+    random.setstate(generators[0])
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and generators[1]:
+        name, keys, *rest = generators[1]
+        numpy.random.set_state((name, numpy.frombuffer(keys, dtype="uint32"), *rest))
+
+
+def _layout(tensor):
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad, type(tensor)
+
+
+def _value(value):
+    """What stands for an attribute's or an argument's value: numbers and texts by value, other objects by identity."""
+    if isinstance(value, _SCALARS):
+        return type(value), value
+    if isinstance(value, torch.Tensor):
+        return (*_layout(value), id(value))
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(map(_value, value))
+    if isinstance(value, dict):
+        return type(value), tuple((_value(k), _value(v)) for k, v in value.items())
+    return type(value), id(value)
+
+
+def _state_of_modules(module):
+    state = []
+    for part in module.modules():
+        state.append((id(part), type(part)))
+        for name, value in vars(part).items():
+            if name in ("_parameters", "_buffers"):
+                # A tensor in the place of another is read at each call; its layout is not.
+                state.append(tuple((n, None if t is None else _layout(t)) for n, t in value.items()))
+            elif name == "_modules":
+                state.append(tuple((n, id(m)) for n, m in value.items()))
+            elif name != "_flat_weights":
+                state.append((name, _value(value)))
+    return tuple(state)
+
+
+def _state_of_arguments(inputs, kwargs):
+    leaves, spec = pytree.tree_flatten((inputs, kwargs))
+    return spec, tuple(_layout(x) if isinstance(x, torch.Tensor) else _value(x) for x in leaves)
+
+
+def _autocast(module):
+    device = next((p.device.type for p in module.parameters()), "cpu")
+    return torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Hands each gradient over as soon as the backward pass has it, as eager PyTorch does.
+
+So a gradient that is added to an earlier one is freed at once; hooks that run when a gradient is ready (DDP's, an optimizer in
+the backward pass) run then; and DDP's communication overlaps the rest of the backward pass.
+
+The planned backward graph is a generator that gives one gradient after the other. Each tensor that needs a gradient goes into the
+step through a gate, a node of autograd's. The node of the whole step only starts the generator, and
+gives the gates nothing. They run in the order in which the gradients become ready; each goes on with the generator until
+its own one is there. Autograd adds it to the parameter before the next gate runs.
+"""
+import itertools
+import re
+import threading
+import weakref
+
+import torch
+from torch.fx.graph import _BoxedCodeGen
+from torch.fx.node import has_side_effect
+
+_CALLS = weakref.WeakValueDictionary()  # number -> call; the gates hold the calls
+_NUMBERS = itertools.count()
+_LOCAL = threading.local()
+
+
+class _Call:
+    """One call of a step, of which a backward pass may follow."""
+
+    def __init__(self):
+        self.number = next(_NUMBERS)
+        self._running = None
+        self._ready = {}
+        _CALLS[self.number] = self
+
+    def start(self, running):
+        self._running = running
+        self._ready.clear()
+
+    def gradient(self, place):
+        # As AOTAutograd does for its backward graphs: the casts of autocast are in the graph.
+        with torch._C._DisableAutocast():
+            while place not in self._ready:
+                box = next(self._running)
+                self._ready[box[0]] = box.pop()
+        return self._ready.pop(place)
+
+
+class _Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, call, place):
+        ctx.call, ctx.place = call, place
+        ctx.set_materialize_grads(False)
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx, _):
+        return ctx.call.gradient(ctx.place), None, None
+
+
+def through_gates(run, order, arguments):
+    """`run(*arguments)`, where the gradients of the arguments in the places `order` become ready in that order."""
+    arguments = list(arguments)
+    call = _Call()
+    # Autograd runs the node first that was made last.
+    for place in reversed(order):
+        if arguments[place].requires_grad:
+            arguments[place] = _Gate.apply(arguments[place], call, place)
+    before, _LOCAL.call = getattr(_LOCAL, "call", None), call
+    try:
+        return run(*arguments)
+    finally:
+        _LOCAL.call = before
+
+
+def number_of_call():
+    """Stands at the beginning of a planned forward graph: the number of this call, for its backward graph, as a size.
+
+    A tensor, since that is what is saved between the graphs; it takes no memory.
+    """
+    return torch.empty((_LOCAL.call.number, 0), device="cpu")
+
+
+@has_side_effect
+def box(place, gradient):
+    """Stands in a planned backward graph, which then yields the box: the last reference to the gradient is in it."""
+    return [place, gradient]
+
+
+def as_generator(module):
+    """The graph of `module` as a function of its boxed arguments that yields the boxes. O(nodes)."""
+    module.graph.set_codegen(_BoxedCodeGen())
+    code = module.graph.python_code("self")
+    # A line `g_in_a_box = …box(3, g);  g = g_in_a_box = None`, of which the name of the box stays for one line more.
+    line = r"^( +)(\w+_in_a_box) = (\S+\(.*\));  (.*)\2 = None$"
+    source, count = re.subn(line, r"\1\2 = \3;  \4None\n\1yield \2", code.src, flags=re.MULTILINE)
+    assert count == sum(node.target is box for node in module.graph.nodes), "the code of FX graphs has changed"
+    names = dict(code.globals)
+    exec(compile(source, "<planned backward pass>", "exec"), names)
+    forward = names["forward"]
+    return lambda arguments: forward(module, arguments)
+
+
+def run_backward(module):
+    """A backward pass for AOTAutograd, which starts the generator of its call.
+
+    The meta data of `module` has "num_gradients", and "place_of_call": which of the arguments has the number of the call.
+    """
+    generate = as_generator(module)
+    count, place = module.meta["num_gradients"], module.meta["place_of_call"]
+
+    def run(arguments):
+        _CALLS[arguments[place].shape[0]].start(generate(arguments))
+        return [None] * count
+
+    run._boxed_call = True
+    return run

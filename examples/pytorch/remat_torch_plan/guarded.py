@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The step under the guards of torch.compile.
+
+Dynamo traces the step as Python runs it and guards what it read: attributes, modules, hooks, layouts, autocast. Where a guard
+no longer holds, it traces again, and the new graph gets a plan of its own. What the step changes in Python (a counter, the
+state of `random`) changes in every call. A number that changes becomes an input of the graph, so that it is planned once.
+"""
+import contextlib
+import os
+import random
+import re
+import time
+import types
+import uuid
+import weakref
+
+import torch
+import torch._dynamo
+import torch._functorch.config as functorch_config
+from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes, _pop_mode, _push_mode
+
+from .apply import apply_schedule, apply_with_gates
+from .eager import as_eager
+from .errors import CaptureError, PlanError
+from .graph import FOLDERS, build, readable_path, tensors_of
+from .gradients import through_gates
+from .runner import run_as_written, run_backward_as_written
+
+MOST_PLANS = 64  # of one step
+
+_SETTINGS = {
+    "allow_rnn": True,
+    "allow_unspec_int_on_nn_module": True,  # a counter is planned once
+    "automatic_dynamic_shapes": True,  # so is a number that changes; sizes of inputs are marked as constants
+    "capture_scalar_outputs": False,
+    "error_on_recompile": False,
+    "fail_on_recompile_limit_hit": True,
+    "optimize_ddp": False,  # it would cut the step into pieces
+    "recompile_limit": MOST_PLANS,
+    "skip_nnmodule_hook_guards": False,
+    "suppress_errors": False,
+}
+
+
+_DYNAMO_ERRORS = (torch._dynamo.exc.TorchDynamoException,)
+
+
+class Untraced(Exception):
+    """Dynamo cannot trace the step, for the reason in the message."""
+
+
+class _OnlyPlanned(BaseException):
+    """Ends a call of `prepare` before anything runs."""
+
+
+class _Symbolic(Exception):
+    """A size in the graph depends on a number that changed: this graph must have it as a constant."""
+
+
+class GuardedStep:
+    """`module` (a LossModule) with a plan for each set of guards. `make_plan(graph, device, seconds of tracing)` makes a `Plan`."""
+
+    def __init__(self, module, make_plan, compiled=False):
+        self.plans = []
+        self.last = None
+        self._module = module
+        self._make_plan = make_plan
+        self._compiled = compiled
+        self._only_plan = False
+        # Dynamo keeps what it traced with the code object, so each step needs one of its own.
+        own = types.FunctionType(_call.__code__.replace(), _call.__globals__, "step")
+        # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
+        me = weakref.ref(self)
+        self._function = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
+
+    def __call__(self, *inputs, **kwargs):
+        for leaf in pytree.tree_leaves((inputs, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                torch._dynamo.mark_static(leaf)
+        try:
+            try:
+                return self._trace_and_run(inputs, kwargs)
+            except Exception as error:
+                if _cause(error, _Symbolic) is None:
+                    raise
+            return self._trace_and_run(inputs, kwargs, automatic_dynamic_shapes=False)
+        except Exception as error:
+            own = _cause(error, PlanError)
+            if own is not None and own is not error:
+                raise own from error
+            if own is None and isinstance(error, _DYNAMO_ERRORS):
+                raise Untraced(_reason(error)) from error
+            raise
+
+    def _trace_and_run(self, inputs, kwargs, **settings):
+        self._begin = time.perf_counter()
+        # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
+        with torch._dynamo.config.patch({**_SETTINGS, **settings}), _disable_current_modes() as self._modes:
+            return self._function(self._module, *inputs, **kwargs)
+
+    def prepare(self, *inputs, **kwargs):
+        """Plans for inputs like these, if there is no plan yet. Runs nothing. Returns the `Plan`."""
+        state = random.getstate()  # Dynamo draws what the step would draw
+        self._only_plan = True
+        try:
+            self(*inputs, **kwargs)
+        except _OnlyPlanned:
+            return self.last
+        finally:
+            self._only_plan = False
+            random.setstate(state)
+        raise PlanError("the step has no loss that needs a gradient; expected one scalar that depends on a parameter")
+
+    def _backend(self, module, inputs):
+        if any(_has_symbolic_size(n) for n in module.graph.nodes):
+            raise _Symbolic
+        found = []
+        names = [_name_of(n) for n in module.graph.find_nodes(op="placeholder")]
+        partition = _Partition(names, self._plan, found.append, self._compiled)
+        with as_eager(self._module):
+            if self._compiled:
+                settings = {"custom_partitioner_fn": partition, "reorder_for_peak_memory": False}
+                run = compile_fx(module, inputs, config_patches=settings)
+            else:
+                with functorch_config.patch(donated_buffer=False):  # only Inductor has a use for them
+                    direct, order = _as_written(partition)(module, inputs), partition.order
+
+                def run(*arguments):
+                    return through_gates(direct, order, arguments)
+
+        if not found:
+            raise CaptureError(
+                "the loss must be one scalar tensor that depends on a parameter; no tensor that came back needs a gradient"
+            )
+        plan = found[-1]
+        self.plans.append(plan)
+        me = weakref.ref(self)
+
+        def planned(*arguments):
+            step = me()
+            step.last = plan
+            if step._only_plan:
+                raise _OnlyPlanned
+            with _under(step._modes):
+                return run(*arguments)
+
+        return planned
+
+
+    def _plan(self, graph, device):
+        return self._make_plan(graph, device, time.perf_counter() - self._begin)
+
+
+def _call(module, *inputs, **kwargs):
+    return module(*inputs, **kwargs)
+
+
+@contextlib.contextmanager
+def _under(modes):
+    """While entered, the dispatch modes are as before `_disable_current_modes`."""
+    for mode in modes:
+        _push_mode(mode)
+    try:
+        yield
+    finally:
+        for _ in modes:
+            _pop_mode()
+
+
+def _as_written(partition):
+    return aot_autograd(
+        fw_compiler=run_as_written,
+        bw_compiler=run_backward_as_written,
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+def _has_symbolic_size(node):
+    value = node.meta.get("example_value")
+    return any(not all(isinstance(d, int) for d in t.shape) for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor))
+
+
+def _name_of(node):
+    """(the name that the user knows, whether it is a parameter) of an input of Dynamo's graph."""
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    if source is None:
+        return None
+    name = source.name if isinstance(source.name, str) else source.name()
+    return readable_path(name), isinstance(node.meta.get("example_value"), torch.nn.Parameter)
+
+
+def _reason(error):
+    """One line of what Dynamo says, with the line of the user's code."""
+    text = str(error)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    explained = re.search(r"Explanation: (.*)", text)
+    lines = [f"{os.path.basename(f)}:{n}" for f, n in re.findall(r'File "([^"]*)", line (\d+)', text) if not f.startswith(FOLDERS)]
+    return first + (f": {explained[1]}" if explained else "") + (f" ({lines[-1]})" if lines else "")
+
+
+def _cause(error, kind):
+    """The error of that kind that `error` is, wraps or came from; else None."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kind):
+            return error
+        seen.add(id(error))
+        error = getattr(error, "inner_exception", None) or error.__cause__ or error.__context__
+    return None
+
+
+class _Partition(CustomPartitionerFn):
+    """In the place of AOTAutograd's partitioner: cuts the joint graph as its plan says."""
+
+    def __init__(self, names, make_plan, found, compiled):
+        self._names = names
+        self._make_plan = make_plan
+        self._found = found
+        self._compiled = compiled
+        self.order = []  # in which the gradients become ready
+        self._uuid = uuid.uuid4().hex  # no two plans share Inductor's cache
+
+    def __call__(self, joint, joint_inputs, *, num_fwd_outputs, **_):
+        for node in joint.graph.find_nodes(op="placeholder"):
+            place = getattr(node.meta.get("desc"), "idx", None)
+            if place is not None and place < len(self._names) and self._names[place] is not None:
+                node.meta["qualified_name"], node.meta["is_parameter"] = self._names[place]
+        device = next((t.device for n in joint.graph.nodes for t in tensors_of(n) if t.device.type != "cpu"), "cpu")
+        graph = build(joint, "step", num_fwd_outputs, torch.device(device))
+        plan = self._make_plan(graph, torch.device(device))
+        self._found(plan)
+        if self._compiled:
+            return apply_schedule(graph, plan.schedule.steps, compiled=True)
+        forward, backward, self.order = apply_with_gates(graph, plan.schedule.steps)
+        return forward, backward
+
+    def __deepcopy__(self, _):  # Inductor copies its options
+        return self
+
+    def __reduce__(self):  # for the key of Inductor's cache
+        return str, (self._uuid,)
+
+    def uuid(self):
+        return self._uuid

@@ -41,11 +41,7 @@ class way_cache {
     for (const entry& e : at->second) {
       if (e.with != with) continue;
       const std::optional<detail::sub_graph_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
-      if (!mapping) continue;
-      std::vector<detail::sub_graph_way> out;
-      for (const detail::sub_graph_way& way : e.ways)
-        if (std::optional<detail::sub_graph_way> mine = translate(way, *mapping, runs)) out.push_back(std::move(*mine));
-      return out;
+      if (mapping) return translate(e.ways, *mapping, runs);
     }
     return std::nullopt;
   }

@@ -353,14 +353,7 @@ class finder {
       if (search_.cache && whole_[c] && !methods_[c].empty()) search_.cache->add(all_[i].part, settings(c), found_[c]);
       out_.ways[i] = std::move(found_[c]);
     }
-    for (std::uint32_t i = 0; i < all_.size(); ++i) {
-      const std::uint32_t from = classes_.representative[classes_.class_of[i]];
-      if (i == from) continue;
-      const sub_graph_runs runs(all_[i].part);
-      for (const sub_graph_way& o : out_.ways[from])
-        if (std::optional<sub_graph_way> mine = translate(o, classes_.to_representative[i], runs))
-          out_.ways[i].push_back(std::move(*mine));
-    }
+    translate_to_copies(classes_, out_.ways, [&](std::size_t i) { return sub_graph_runs(all_[i].part); });
   }
 
   static constexpr std::size_t budgets_of_programs = 6;  // save budgets for each peak budget, as in the paper

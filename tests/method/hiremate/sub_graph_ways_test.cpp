@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "remat/method/hiremate.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/mip/branch_and_bound.hpp"
+#include "remat/schedule/check.hpp"
 #include "support/block_stack.hpp"
 #include "support/random_sub_graphs.hpp"
 
@@ -208,4 +210,36 @@ TEST_CASE("the same options for any number of threads; caches; a stop") {
   const sub_graph_table stopped = find_sub_graph_ways(p.graph(), wanted, search, clock);
   CHECK(stopped.cut_short > 0);
   check_options(wanted, stopped, search.max_ways);
+}
+
+TEST_CASE("a schedule of a group's level is one of the group as a problem of operations") {
+  std::size_t schedules = 0, options = 0;
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    const test::divided_step d = test::random_divided_step(seed);
+    if (d.mixed_sums()) continue;
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
+    for (std::size_t g = 1; g < d.hierarchy.groups.size(); ++g) {
+      const sub_graph part = extract(g);
+      const sub_graph_runs runs(part);
+      const std::vector<level_child> children = children_of(d.hierarchy, g, extract);
+      const std::int64_t peak = d.whole.graph().baseline_peak * 2, save = runs.held_at_turn(runs.keep_everything());
+      const group_level level(d.whole.graph(), children, runs, peak, save);
+      INFO("seed ", seed, ", group ", g);
+      CHECK(level.builder().num_children() == children.size());
+      CHECK(level.flat().budget() == peak);
+      level_search_options searching;
+      run_control run;
+      run_clock clock(run);
+      (void)search_level(level.builder(), children, level.flat(), clock, searching,
+                         [&](std::span<const level_problem::choice> choices) {
+                           schedule plan = level.expand(choices);
+                           REQUIRE(check(level.flat().with_budget(problem::unlimited), plan).valid());
+                           ++schedules;
+                           options += runs.way_of(plan).has_value();
+                           return plan;
+                         });
+    }
+  }
+  CHECK(schedules > 50);
+  CHECK(options == schedules);
 }

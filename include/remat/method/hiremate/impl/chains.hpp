@@ -58,12 +58,7 @@ struct chain_counts {
     out.set("chains_left", left);
     out.set("chains_refused", refused);
     out.set("tables_refused", tables_refused + solves.tables_refused);
-    out.set("distinct", solves.distinct);
-    out.set("solves", solves.solves);
-    out.set("tables", solves.tables);
-    out.set("programs", solves.programs);
-    out.set("programs_refused", solves.refused);
-    out.set("cut_short", solves.cut_short);
+    solves.add_to(out);
     if (time > 0) {
       out.set("stages", stages);
       if (distinct > 0) out.set("distinct_stages", distinct);

@@ -291,7 +291,7 @@ TEST_CASE("the blocks of GPT-2 are one class") {
     const operation_hierarchy h = partition_at_repeats(p.graph());
     const group_classes c = classify(p.graph(), h);
     CHECK(h.groups.size() == 13);
-    CHECK(c.part.size() == 2);  // the step, and a block
+    CHECK(c.sub_graphs.size() == 2);  // the step, and a block
     CHECK(std::count(c.class_of.begin(), c.class_of.end(), 1U) == 12);
   }
   // Two sequences of each of the twelve blocks, the end of the forward, and the whole training step.
@@ -299,7 +299,7 @@ TEST_CASE("the blocks of GPT-2 are one class") {
   const group_classes c = classify(p.graph(), h);
   std::map<std::uint32_t, std::size_t> size;
   for (const std::uint32_t k : c.class_of) ++size[k];
-  CHECK(c.part.size() == 4);
+  CHECK(c.sub_graphs.size() == 4);
   std::vector<std::size_t> sizes;
   for (const auto& [k, times] : size) sizes.push_back(times);
   std::sort(sizes.begin(), sizes.end());
@@ -307,7 +307,7 @@ TEST_CASE("the blocks of GPT-2 are one class") {
   sub_graph_extractor extract(p.graph(), h);
   for (std::size_t i = 0; i < h.groups.size(); ++i) {
     const sub_graph part = extract(i);
-    CHECK(
-        keeps_everything(part, c.part[c.class_of[i]], c.to_representative[i].operation, c.to_representative[i].tensor));
+    CHECK(keeps_everything(part, c.sub_graphs[c.class_of[i]], c.to_representative[i].operation,
+                           c.to_representative[i].tensor));
   }
 }

@@ -40,7 +40,7 @@ std::vector<level_child> children_of_step(const test::divided_step& d, std::uint
   sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
   std::vector<sub_graph> parts;
-  for (const level_child& c : children) parts.push_back(c.part);
+  for (const level_child& c : children) parts.push_back(c.sub_graph);
   way_search search;
   search.moves = moves;
   search.max_budgets = 6;

@@ -54,7 +54,7 @@ sub_graph_table find(const problem& p, const std::vector<divided_sub_graph>& wan
 void check_options(const std::vector<divided_sub_graph>& wanted, const sub_graph_table& table, std::size_t most) {
   REQUIRE(table.ways.size() == wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const sub_graph_runs runs(wanted[i].part);
+    const sub_graph_runs runs(wanted[i].sub_graph);
     REQUIRE(!table.ways[i].empty());
     REQUIRE(table.ways[i].size() <= most);
     for (const sub_graph_way& o : table.ways[i]) {
@@ -111,7 +111,7 @@ TEST_CASE("every method gives options that are as they are measured; like sub-gr
     // One sub-graph of each class takes as many solves as all of them.
     const sub_graph_classes classes = [&] {
       std::vector<sub_graph> parts;
-      for (const divided_sub_graph& s : wanted) parts.push_back(s.part);
+      for (const divided_sub_graph& s : wanted) parts.push_back(s.sub_graph);
       return classify(parts, way_cache::likeness());
     }();
     std::vector<divided_sub_graph> one_each;

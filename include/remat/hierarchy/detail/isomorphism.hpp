@@ -396,7 +396,7 @@ struct sub_graph_classes {
 
 /// Classes of the groups of a hierarchy: the sub-graphs are the groups, by index.
 struct group_classes : sub_graph_classes {
-  std::vector<sub_graph> part{};  ///< class → the representative, as `sub_graph_extractor` gives it
+  std::vector<sub_graph> sub_graphs{};  ///< class → the representative, as `sub_graph_extractor` gives it
 };
 
 /// \overload
@@ -409,7 +409,7 @@ struct group_classes : sub_graph_classes {
   for (std::uint32_t i = 0; i < h.groups.size(); ++i) sub_graphs.push_back(extract(i));
   group_classes out;
   static_cast<sub_graph_classes&>(out) = classify(sub_graphs, options);
-  for (const std::uint32_t i : out.representative) out.part.push_back(std::move(sub_graphs[i]));
+  for (const std::uint32_t i : out.representative) out.sub_graphs.push_back(std::move(sub_graphs[i]));
   return out;
 }
 

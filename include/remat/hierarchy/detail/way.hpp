@@ -74,16 +74,16 @@ struct sub_graph_way {
 /// held at the turn. So every solver of problems can find ways.
 class sub_graph_runs {
  public:
-  /// Keeps a reference to `part`. O(size of the sub-graph) time.
-  explicit sub_graph_runs(const sub_graph& part) : part_(part), tensors_(part.tensor.size()) {
-    const std::size_t n = part.operations.size();
-    while (num_forward_ < n && part.operation[num_forward_].forward) ++num_forward_;
+  /// Keeps a reference to `g`. O(size of the sub-graph) time.
+  explicit sub_graph_runs(const detail::sub_graph& g) : sub_graph_(g), tensors_(g.tensor.size()) {
+    const std::size_t n = g.operations.size();
+    while (num_forward_ < n && g.operation[num_forward_].forward) ++num_forward_;
     role_.assign(tensors_, 0);
     inside_.assign(tensors_, 0);
     inside_forward_.assign(tensors_, 0);
     for (std::uint32_t o = 0; o < n; ++o) {
-      for (const std::uint32_t t : part.reads[o]) role_[t] |= o < num_forward_ ? read_by_forward : read_by_backward;
-      for (const std::uint32_t t : part.writes[o]) {
+      for (const std::uint32_t t : g.reads[o]) role_[t] |= o < num_forward_ ? read_by_forward : read_by_backward;
+      for (const std::uint32_t t : g.writes[o]) {
         role_[t] |= o < num_forward_ ? made_by_forward : made_by_backward;
         ++inside_[t];
         if (o < num_forward_) ++inside_forward_[t];
@@ -91,23 +91,23 @@ class sub_graph_runs {
     }
     once_.assign(n, 0);
     for (std::uint32_t o = 0; o < n; ++o) {
-      once_[o] = part.operation[o].once != 0;
+      once_[o] = g.operation[o].once != 0;
       // A tensor to which others add as well cannot be made again without them. The forward may run as a whole while a
       // sum is resident, so there the same holds for sums of its own operations.
-      for (const std::uint32_t t : part.writes[o])
+      for (const std::uint32_t t : g.writes[o])
         if ((others(t) & (sub_graph::made_by_forward | sub_graph::made_by_backward)) != 0 ||
             (o < num_forward_ && inside_[t] > 1))
           once_[o] = 1;
-      if (o < num_forward_ && once_[o] && part.writes[o].size() > 0) forward_once_ = true;
+      if (o < num_forward_ && once_[o] && g.writes[o].size() > 0) forward_once_ = true;
       if (o >= num_forward_) {
         if (once_[o]) backward_once_ = true;
-        for (const std::uint32_t t : part.writes[o]) backward_once_ = backward_once_ || inside_[t] > 1;
+        for (const std::uint32_t t : g.writes[o]) backward_once_ = backward_once_ || inside_[t] > 1;
       }
     }
   }
 
   /// The sub-graph that the constructor was given.
-  [[nodiscard]] const sub_graph& part() const noexcept { return part_; }
+  [[nodiscard]] const detail::sub_graph& sub_graph() const noexcept { return sub_graph_; }
   /// The operations [0, num_forward()) are forward.
   [[nodiscard]] std::uint32_t num_forward() const noexcept { return num_forward_; }
   /// True when some operation of the forward must not run twice; the forward as a whole then runs once.
@@ -137,7 +137,7 @@ class sub_graph_runs {
   [[nodiscard]] std::int64_t gradient_input_bytes() const noexcept {
     std::int64_t sum = 0;
     for (std::uint32_t t = 0; t < tensors_; ++t)
-      if (is_gradient_input(t)) sum += part_.tensor[t].bytes;
+      if (is_gradient_input(t)) sum += sub_graph_.tensor[t].bytes;
     return sum;
   }
 
@@ -160,7 +160,7 @@ class sub_graph_runs {
         if (!is_output(t)) {
           kept[t] = 1;
           out.kept.push_back(t);
-          out.saved_bytes += part_.tensor[t].bytes;
+          out.saved_bytes += sub_graph_.tensor[t].bytes;
         }
       } else if (!is_gradient_input(t) && inside_[t] > 0) {
         return std::nullopt;
@@ -189,7 +189,7 @@ class sub_graph_runs {
 
   /// The way that runs every operation once, in the listed order.
   [[nodiscard]] sub_graph_way keep_everything() const {
-    std::vector<std::uint32_t> forward(num_forward_), backward(part_.operations.size() - num_forward_);
+    std::vector<std::uint32_t> forward(num_forward_), backward(sub_graph_.operations.size() - num_forward_);
     for (std::uint32_t o = 0; o < num_forward_; ++o) forward[o] = o;
     for (std::uint32_t o = 0; o < backward.size(); ++o) backward[o] = num_forward_ + o;
     return *measure(forward, backward);
@@ -202,13 +202,14 @@ class sub_graph_runs {
   /// The sub-graph as a problem with these budgets, as said above. Outputs of the forward and gradients from others are
   /// counted. `way_of` makes a way of a schedule.
   [[nodiscard]] problem problem_within(std::int64_t peak_bytes, std::int64_t save_bytes) const {
-    const auto n = static_cast<std::uint32_t>(part_.operations.size()), tensors = static_cast<std::uint32_t>(tensors_);
+    const auto n = static_cast<std::uint32_t>(sub_graph_.operations.size()),
+               tensors = static_cast<std::uint32_t>(tensors_);
     const std::uint32_t taken = tensors, turned = tensors + 1;
     flat_graph g;
     g.num_operations = n + 2;
     g.num_tensors = tensors + 2;
     for (std::uint32_t t = 0; t < tensors; ++t) {
-      g.bytes.push_back(part_.tensor[t].bytes);
+      g.bytes.push_back(sub_graph_.tensor[t].bytes);
       g.always_resident.push_back(inside_[t] == 0 && !is_gradient_input(t));
     }
     for (int token = 0; token < 2; ++token) {
@@ -226,11 +227,11 @@ class sub_graph_runs {
       g.once.push_back(once ? flat_graph::once_as_marked : std::uint8_t{0});
     };
     const auto add = [&](std::uint32_t o) {
-      append(g.inputs, part_.reads[o]);
+      append(g.inputs, sub_graph_.reads[o]);
       // A sub-graph without gradients from others, the last one of a chain, has a backward behind the turn as well.
       if (o >= num_forward_) g.inputs.values.push_back(turned);
-      append(g.outputs, part_.writes[o]);
-      end_operation(part_.operation[o].time, part_.operation[o].workspace, once_[o] != 0);
+      append(g.outputs, sub_graph_.writes[o]);
+      end_operation(sub_graph_.operation[o].time, sub_graph_.operation[o].workspace, once_[o] != 0);
     };
     for (std::uint32_t o = 0; o < num_forward_; ++o) add(o);
     // Take. A tensor that the backward adds to is not complete before the turn.
@@ -257,7 +258,7 @@ class sub_graph_runs {
   [[nodiscard]] std::int64_t held_at_turn(const sub_graph_way& way) const {
     std::int64_t bytes = way.saved_bytes;
     for (const std::uint32_t t : way.backward_reads)
-      if (is_output(t)) bytes += part_.tensor[t].bytes;
+      if (is_output(t)) bytes += sub_graph_.tensor[t].bytes;
     return bytes;
   }
 
@@ -269,7 +270,7 @@ class sub_graph_runs {
       if (!k.is_compute()) continue;
       const auto o = static_cast<std::uint32_t>(index(k.operation()));
       // Without a backward nothing runs after the turn.
-      if (o == num_forward_ + 1) turned = num_forward_ < part_.operations.size();
+      if (o == num_forward_ + 1) turned = num_forward_ < sub_graph_.operations.size();
       if (o < num_forward_) runs[turned].push_back(o);
       if (o >= num_forward_ + 2) runs[turned].push_back(o - 2);
     }
@@ -287,7 +288,7 @@ class sub_graph_runs {
     std::vector<std::uint8_t> at_start{};
   };
 
-  [[nodiscard]] std::uint8_t others(std::uint32_t t) const noexcept { return part_.tensor[t].roles; }
+  [[nodiscard]] std::uint8_t others(std::uint32_t t) const noexcept { return sub_graph_.tensor[t].roles; }
 
   /// As `schedule_computes`, for operations that end with the tensors of `wanted` resident.
   /// `makers`: for each tensor the number of operations that make it; when all of them run, it need not be resident at
@@ -307,13 +308,13 @@ class sub_graph_runs {
       if (wanted[t]) want(t);
     for (std::size_t i = operations.size(); i-- > 0;) {
       const std::uint32_t o = operations[i];
-      bool useful = part_.writes[o].empty();
+      bool useful = sub_graph_.writes[o].empty();
       const auto open = [&](std::uint32_t t) {
         return live[t] && std::find(met[t].begin(), met[t].end(), o) == met[t].end();
       };
-      for (const std::uint32_t t : part_.writes[o]) useful = useful || open(t);
+      for (const std::uint32_t t : sub_graph_.writes[o]) useful = useful || open(t);
       if (!useful) continue;
-      for (const std::uint32_t t : part_.writes[o]) {
+      for (const std::uint32_t t : sub_graph_.writes[o]) {
         if (open(t)) {
           met[t].push_back(o);
           // A sum with contributions of others stays live.
@@ -322,7 +323,7 @@ class sub_graph_runs {
           out.steps.push_back(t | is_free);
         }
       }
-      for (const std::uint32_t t : part_.reads[o])
+      for (const std::uint32_t t : sub_graph_.reads[o])
         if (!live[t]) {
           want(t);
           out.steps.push_back(t | is_free);
@@ -339,7 +340,7 @@ class sub_graph_runs {
     for (const std::uint32_t k : what.steps) {
       if (k & is_free) continue;
       operations.push_back(k);
-      time += part_.operation[k].time;
+      time += sub_graph_.operation[k].time;
     }
     return time;
   }
@@ -362,27 +363,27 @@ class sub_graph_runs {
     if (stretches)
       for (const std::uint32_t k : what.steps)
         if (!(k & is_free))
-          for (const std::uint32_t t : part_.writes[k]) ++writes[t];
+          for (const std::uint32_t t : sub_graph_.writes[k]) ++writes[t];
     std::vector<std::uint32_t> gone;
     for (const std::uint32_t k : what.steps) {
       if (k & is_free) {
         const std::uint32_t t = k & ~is_free;
         if (there[t] && !held[t]) {
           there[t] = 0;
-          memory -= part_.tensor[t].bytes;
+          memory -= sub_graph_.tensor[t].bytes;
         } else if (stretches && what.at_start[t] && writes[t] == 0) {
           gone.push_back(t);
         }
         continue;
       }
-      for (const std::uint32_t t : part_.writes[k]) {
+      for (const std::uint32_t t : sub_graph_.writes[k]) {
         if (!there[t]) {
           there[t] = 1;
-          memory += part_.tensor[t].bytes;
+          memory += sub_graph_.tensor[t].bytes;
         }
         if (stretches) --writes[t];
       }
-      if (const std::int64_t now = memory + part_.operation[k].workspace;
+      if (const std::int64_t now = memory + sub_graph_.operation[k].workspace;
           now > peak || (stretches && stretches->empty())) {
         peak = std::max(peak, now);
         if (stretches) {
@@ -396,7 +397,7 @@ class sub_graph_runs {
     return peak;
   }
 
-  const sub_graph& part_;
+  const detail::sub_graph& sub_graph_;
   std::size_t tensors_;
   std::uint32_t num_forward_ = 0;
   std::vector<std::uint8_t> role_, once_;
@@ -445,7 +446,7 @@ inline void keep_pareto_optimal(std::vector<sub_graph_way>& ways, const sub_grap
   for (sub_graph_way& o : ways) {
     entry e;
     for (const std::uint32_t t : o.backward_reads)
-      if (!runs.is_gradient_input(t)) e.read += runs.part().tensor[t].bytes;
+      if (!runs.is_gradient_input(t)) e.read += runs.sub_graph().tensor[t].bytes;
     e.way = std::move(o);
     all.push_back(std::move(e));
   }

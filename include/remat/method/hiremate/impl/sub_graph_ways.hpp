@@ -23,7 +23,7 @@ namespace remat::detail {
 
 /// A sub-graph whose ways are wanted.
 struct divided_sub_graph {
-  sub_graph part{};                     ///< operations and tensors
+  detail::sub_graph sub_graph{};        ///< operations and tensors
   std::vector<level_child> children{};  ///< with their ways; empty: not divided
 };
 
@@ -98,7 +98,7 @@ class group_level {
       : runs_(runs),
         builder_(g, children, &runs, peak_bytes, save_bytes),
         flat_(runs.problem_within(peak_bytes, save_bytes)) {
-    const std::vector<std::uint32_t>& operations = runs.part().operations;
+    const std::vector<std::uint32_t>& operations = runs.sub_graph().operations;
     for (std::uint32_t i = 0; i < operations.size(); ++i)
       place_.emplace_back(operations[i], i < runs.num_forward() ? i : i + 2);
     std::sort(place_.begin(), place_.end());
@@ -144,18 +144,18 @@ namespace sub_graph_ways {
 /// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
 inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> place;  // operation of the graph, of the sub-graph
-  for (std::uint32_t o = 0; o < s.part.operations.size(); ++o) place.emplace_back(s.part.operations[o], o);
+  for (std::uint32_t o = 0; o < s.sub_graph.operations.size(); ++o) place.emplace_back(s.sub_graph.operations[o], o);
   std::sort(place.begin(), place.end());
   std::vector<sub_graph_segment> out;
   std::uint32_t begin = 0;
   for (const level_child& child : s.children) {
     std::vector<std::uint32_t> own;  // operation of the child → of the sub-graph
-    for (const std::uint32_t o : child.part.operations)
+    for (const std::uint32_t o : child.sub_graph.operations)
       own.push_back(std::lower_bound(place.begin(), place.end(), std::pair{o, std::uint32_t{0}})->second);
     sub_graph_segment segment;
     segment.forward_end = begin;
     for (std::uint32_t o = 0; o < own.size(); ++o) {
-      if (child.part.operation[o].forward)
+      if (child.sub_graph.operation[o].forward)
         segment.forward_end = std::max(segment.forward_end, own[o] + 1);
       else
         segment.backward.push_back(own[o]);
@@ -174,7 +174,7 @@ class finder {
   finder(const flat_graph& g, std::span<const divided_sub_graph> all, const sub_graph_search& search, run_clock& clock)
       : graph_(g), all_(all), search_(search), clock_(clock) {
     std::vector<sub_graph> sub_graphs;
-    for (const divided_sub_graph& s : all) sub_graphs.push_back(s.part);
+    for (const divided_sub_graph& s : all) sub_graphs.push_back(s.sub_graph);
     classes_ = classify(sub_graphs, way_cache::likeness());
   }
 
@@ -214,13 +214,13 @@ class finder {
   /// Chooses the methods of a class, and looks it up in the cache.
   void prepare(std::uint32_t c) {
     const divided_sub_graph& s = of_class(c);
-    const sub_graph_runs runs(s.part);
+    const sub_graph_runs runs(s.sub_graph);
     sub_graph_facts facts;
-    facts.operations = s.part.operations.size();
+    facts.operations = s.sub_graph.operations.size();
     facts.forward_operations = runs.num_forward();
     facts.children = s.children.size();
     for (const level_child& child : s.children) {
-      facts.groups += child.ways.size() > 1 || child.part.operations.size() > 4 ? 1U : 0U;
+      facts.groups += child.ways.size() > 1 || child.sub_graph.operations.size() > 4 ? 1U : 0U;
       facts.child_ways += child.ways.size();
     }
     facts.copies = static_cast<std::size_t>(std::count(classes_.class_of.begin(), classes_.class_of.end(), c));
@@ -241,7 +241,7 @@ class finder {
   /// The way that keeps nothing: the backward begins with the whole forward. None if the forward must not run twice.
   [[nodiscard]] static std::optional<sub_graph_way> recompute_everything(const sub_graph_runs& runs) {
     if (runs.forward_once()) return std::nullopt;
-    std::vector<std::uint32_t> all(runs.part().operations.size());
+    std::vector<std::uint32_t> all(runs.sub_graph().operations.size());
     std::iota(all.begin(), all.end(), 0U);
     if (runs.num_forward() == all.size()) return std::nullopt;
     return runs.measure(std::span<const std::uint32_t>(all).first(runs.num_forward()), all);
@@ -266,14 +266,14 @@ class finder {
 
   void by_chain(const std::vector<std::uint32_t>& classes, run_clock& clock) {
     std::size_t operations = 0;
-    for (const std::uint32_t c : classes) operations += of_class(c).part.operations.size();
+    for (const std::uint32_t c : classes) operations += of_class(c).sub_graph.operations.size();
     for (const std::uint32_t c : classes) {
-      const std::size_t mine = of_class(c).part.operations.size();
+      const std::size_t mine = of_class(c).sub_graph.operations.size();
       run_clock part = clock.part(static_cast<double>(mine) / static_cast<double>(operations));
       operations -= mine;
       sub_graph_chain_search search;
       search.max_ways = search_.max_ways;
-      sub_graph_chain_result r = find_chain_ways(of_class(c).part, segments_of(of_class(c)), search, part);
+      sub_graph_chain_result r = find_chain_ways(of_class(c).sub_graph, segments_of(of_class(c)), search, part);
       out_.tables += r.tables;
       out_.tables_refused += r.refused;
       out_.solves += r.tables;
@@ -285,7 +285,7 @@ class finder {
   /// For each pair of budgets, on the thread that `find_ways` chooses.
   void by_budgets(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
     std::vector<sub_graph> sub_graphs;
-    for (const std::uint32_t c : classes) sub_graphs.push_back(of_class(c).part);
+    for (const std::uint32_t c : classes) sub_graphs.push_back(of_class(c).sub_graph);
     way_search search;
     search.peaks = search_.peaks;
     search.max_ways = search_.max_ways;
@@ -400,13 +400,14 @@ class finder {
     out_.cut_short = static_cast<std::size_t>(std::count(whole_.begin(), whole_.end(), std::uint8_t{0}));
     for (std::uint32_t c = 0; c < found_.size(); ++c) {
       const std::uint32_t i = classes_.representative[c];
-      const sub_graph_runs runs(all_[i].part);
+      const sub_graph_runs runs(all_[i].sub_graph);
       keep_pareto_optimal(found_[c], runs);
       thin_out(found_[c], std::max<std::size_t>(search_.max_ways, 2));
-      if (search_.cache && whole_[c] && !methods_[c].empty()) search_.cache->add(all_[i].part, settings(c), found_[c]);
+      if (search_.cache && whole_[c] && !methods_[c].empty())
+        search_.cache->add(all_[i].sub_graph, settings(c), found_[c]);
       out_.ways[i] = std::move(found_[c]);
     }
-    translate_to_copies(classes_, out_.ways, [&](std::size_t i) { return sub_graph_runs(all_[i].part); });
+    translate_to_copies(classes_, out_.ways, [&](std::size_t i) { return sub_graph_runs(all_[i].sub_graph); });
   }
 
   static constexpr std::size_t budgets_of_programs = 6;  // save budgets for each peak budget, as in the paper

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -195,7 +196,9 @@ inline void refine(const sub_graph& p, coloring& c) {
   std::vector<std::uint8_t> closed;
   // Along the order a tensor's color is ready when all that write it have been seen, which precede all that read it. So
   // a tensor is closed when it is first read, or at the end. Back it is the other way round.
-  const auto sweep = [&](bool back, color salt) {
+  const auto sweep = [&](auto is_back) {
+    constexpr bool back = decltype(is_back)::value;
+    constexpr color salt = back ? 6 : 3;
     gathered.assign(c.tensor.size(), 0);
     closed.assign(c.tensor.size(), 0);
     const auto close = [&](std::size_t t) {
@@ -218,8 +221,8 @@ inline void refine(const sub_graph& p, coloring& c) {
   };
   for (std::size_t before = 0, now = c.count(); now > before; now = c.count()) {
     before = now;
-    sweep(false, 3);
-    sweep(true, 6);
+    sweep(std::false_type());
+    sweep(std::true_type());
   }
 }
 

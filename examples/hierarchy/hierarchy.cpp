@@ -101,8 +101,9 @@ int run(int argc, char** argv) {
     return remat::format_seconds(std::chrono::duration<double>(to - from).count());
   };
   std::cout << graph.name() << ": " << h.num_forward << " forward and " << h.order.size() - h.num_forward
-            << " backward operations in " << h.groups.size() << " groups, " << classes.part.size() << " distinct ("
-            << seconds(begun, grouped) << " to group, " << seconds(grouped, ended) << " to compare)\n\n";
+            << " backward operations in " << h.groups.size() << " groups, " << classes.sub_graphs.size()
+            << " distinct (" << seconds(begun, grouped) << " to group, " << seconds(grouped, ended)
+            << " to compare)\n\n";
   table.write(std::cout);
 
   if (!dot.empty()) {

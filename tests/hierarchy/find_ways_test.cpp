@@ -180,7 +180,7 @@ TEST_CASE("equal parts are solved once, and have the same options") {
   search.max_budgets = 4;
   const way_table table = ways_of(parts, search);
   check_table(table, parts, search);
-  CHECK(table.distinct == classes.part.size() - 1);  // without the whole step
+  CHECK(table.distinct == classes.sub_graphs.size() - 1);  // without the whole step
   CHECK(table.distinct < parts.size() / 2);
   std::size_t alike = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -315,7 +315,7 @@ TEST_CASE("starts: asked for within the budgets of each solve; good ones are tak
   std::atomic<std::size_t> calls{0}, wrong{0};
   search.starts = [&](std::size_t i, const sub_graph_runs& runs, std::int64_t peak, std::int64_t save, run_clock&) {
     ++calls;
-    if (i >= parts.size() || &runs.part() != &parts[i] || peak < save || save < 0) ++wrong;
+    if (i >= parts.size() || &runs.sub_graph() != &parts[i] || peak < save || save < 0) ++wrong;
     return std::vector<schedule>{};
   };
   const way_table empty = ways_of(parts, search);

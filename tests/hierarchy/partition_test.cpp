@@ -369,7 +369,7 @@ TEST_CASE("however deep a stack is, few of its groups are distinct") {
         options.max_top = blocks == 64 ? 8 : 30;
         const operation_hierarchy h = make(p.graph(), options);
         CHECK(distinct_on_top(p.graph(), h) <= 13);
-        CHECK(classify(p.graph(), h).part.size() <= 26);
+        CHECK(classify(p.graph(), h).sub_graphs.size() <= 26);
       }
   }
 }
@@ -382,11 +382,11 @@ TEST_CASE("the work of a partition grows with the graph, not faster") {
       const std::vector<std::uint8_t> forward = forward_operations(p.graph());
       detail::partitioning::grouping groups(p.graph().num_operations);
       detail::partitioning::node_merger merger(p.graph(), forward, 20, 0.5, groups);
-      std::vector<detail::partitioning::part> parts;
+      std::vector<detail::partitioning::atom> atoms;
       for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
-        if (p.graph().needed[o] && forward[o]) parts.push_back({o, {o}});
-      const auto operations = static_cast<double>(parts.size());
-      merger.run(std::move(parts), 30);
+        if (p.graph().needed[o] && forward[o]) atoms.push_back({o, {o}});
+      const auto operations = static_cast<double>(atoms.size());
+      merger.run(std::move(atoms), 30);
       return static_cast<double>(merger.work()) / operations;
     };
     CHECK(work(600) <= 2 * work(150));

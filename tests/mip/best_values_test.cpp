@@ -20,7 +20,7 @@ TEST_CASE("values count if they meet the model and are better") {
     CHECK(values.size() == 2);
     heard.push_back(objective);
   };
-  best_values best(m, options);
+  best_values best("name", m, options);
   CHECK_FALSE(best.found());
   CHECK(best.stopped_status() == mip_status::no_solution);
   CHECK_FALSE(best.take(std::vector<double>{3, 0}));     // breaks the row
@@ -44,10 +44,10 @@ TEST_CASE("a model without columns is possible or not") {
   const mip_options options;
   mip_model m;
   m.offset = 3;
-  best_values possible(m, options);
+  best_values possible("name", m, options);
   CHECK(possible.without_columns().status == mip_status::optimal);
   m.add_row(1, {}, 2);
-  best_values impossible(m, options);
+  best_values impossible("name", m, options);
   const mip_result r = impossible.without_columns();
   CHECK(r.status == mip_status::infeasible);
   CHECK(r.bound == mip_model::infinite);

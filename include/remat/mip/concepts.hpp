@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -9,9 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/model.hpp"
 
@@ -27,24 +29,17 @@ enum class mip_status : std::uint8_t {
   failed        ///< the backend broke down; `mip_result::message` says how
 };
 
-/// The name of the status, as in the source: "optimal" and so on.
-[[nodiscard]] constexpr std::string_view to_string(mip_status s) noexcept {
-  switch (s) {
-    case mip_status::optimal:
-      return "optimal";
-    case mip_status::feasible:
-      return "feasible";
-    case mip_status::infeasible:
-      return "infeasible";
-    case mip_status::unbounded:
-      return "unbounded";
-    case mip_status::no_solution:
-      return "no_solution";
-    case mip_status::failed:
-      return "failed";
-  }
-  return "unknown";
-}
+/// The names of the statuses, as in the source: "optimal" and so on.
+template <>
+struct enum_names<mip_status> {
+  /// Value and name.
+  static constexpr std::array<std::pair<mip_status, std::string_view>, 6> all{{{mip_status::optimal, "optimal"},
+                                                                               {mip_status::feasible, "feasible"},
+                                                                               {mip_status::infeasible, "infeasible"},
+                                                                               {mip_status::unbounded, "unbounded"},
+                                                                               {mip_status::no_solution, "no_solution"},
+                                                                               {mip_status::failed, "failed"}}};
+};
 
 /// The start, the limits and the callbacks of one call of a backend.
 struct mip_options {

@@ -54,7 +54,7 @@ std::vector<sub_graph_way> some_options(const sub_graph& part, std::uint64_t see
 std::vector<level_child> children_with_ways(const test::divided_step& d, std::size_t group, std::uint64_t seed) {
   sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, group, extract);
-  for (level_child& c : children) c.ways = some_options(c.part, seed);
+  for (level_child& c : children) c.ways = some_options(c.sub_graph, seed);
   return children;
 }
 
@@ -130,8 +130,8 @@ TEST_CASE("children: every operation of the group is in one of them, with the op
       std::vector<std::uint32_t> all, expected;
       for (const level_child& c : children) {
         REQUIRE(c.ways.size() == 1);
-        REQUIRE(c.ways[0].forward.size() + c.ways[0].backward.size() == c.part.operations.size());
-        all.insert(all.end(), c.part.operations.begin(), c.part.operations.end());
+        REQUIRE(c.ways[0].forward.size() + c.ways[0].backward.size() == c.sub_graph.operations.size());
+        all.insert(all.end(), c.sub_graph.operations.begin(), c.sub_graph.operations.end());
       }
       for (const auto part : {d.hierarchy.forward(g), d.hierarchy.backward(g)})
         expected.insert(expected.end(), part.begin(), part.end());
@@ -158,8 +158,8 @@ TEST_CASE("random steps: schedules of the whole step's level are schedules of th
     REQUIRE_NOTHROW(require_valid(builder.level()));
     REQUIRE(builder.num_children() == children.size());
     for (const level_child& c : children) {
-      const sub_graph_runs runs(c.part);
-      for (std::uint32_t t = 0; t < c.part.tensors.size(); ++t) sums += runs.is_forward_sum(t);
+      const sub_graph_runs runs(c.sub_graph);
+      for (std::uint32_t t = 0; t < c.sub_graph.tensors.size(); ++t) sums += runs.is_forward_sum(t);
     }
     ++steps;
     std::mt19937_64 engine(seed);
@@ -335,7 +335,7 @@ TEST_CASE("options that keep the same after the same forward share what they kee
     for (std::uint32_t r = 0; r < builder.level().runs.size(); ++r)
       if (r >= children.size()) variants += builder.level().runs[r].variants.size();
     for (const level_child& c : children)
-      if (sub_graph_runs(c.part).num_forward() < c.part.operations.size()) options += c.ways.size();
+      if (sub_graph_runs(c.sub_graph).num_forward() < c.sub_graph.operations.size()) options += c.ways.size();
     REQUIRE(variants == options);
   }
   CHECK(shared > 20);
@@ -350,7 +350,7 @@ TEST_CASE("bundled steps: the same") {
     sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
     for (level_child& c : children)
-      if (c.part.operations.size() > 4) c.ways = some_options(c.part, 1);
+      if (c.sub_graph.operations.size() > 4) c.ways = some_options(c.sub_graph, 1);
     const level_builder builder(d.whole.graph(), children);
     REQUIRE_NOTHROW(require_valid(builder.level()));
     std::mt19937_64 engine(1);

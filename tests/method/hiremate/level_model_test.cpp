@@ -281,6 +281,21 @@ TEST_CASE("a schedule is encoded as it is, or as one that takes no longer") {
   CHECK(refused < encoded / 10);
 }
 
+TEST_CASE("the chosen way of a cell: a first run takes place, a run again only if a value says so") {
+  const std::vector<double> low{0.2, 0.3}, high{0.2, 0.9};
+  level_cell c;
+  c.phase = 2;
+  for (const bool first : {true, false}) {
+    c.run = first ? 2 : 1;
+    c.ways = {{4, 0}, {7, 1}};
+    CHECK((c.chosen(low) != nullptr) == first);
+    REQUIRE(c.chosen(high) != nullptr);
+    CHECK(c.chosen(high)->variant == 7);
+  }
+  c.ways = {{3, level_cell::none}};
+  CHECK(c.chosen(low)->variant == 3);
+}
+
 TEST_CASE("a level that is none is bad_argument") {
   level_problem p = test::random_training_level(1, 2, 2);
   p.runs[1].variants.clear();
@@ -289,7 +304,8 @@ TEST_CASE("a level that is none is bad_argument") {
 
 TEST_CASE("the branch and bound does not believe a tableau that has drifted") {
   // It once called 57 optimal here: many pivots had left a row's value far from what its columns make of it.
-  const level_model program(test::random_level(497), 30);
+  const level_problem level = test::random_level(497);
+  const level_model program(level, 30);
   const mip_result r = branch_and_bound.solve(program.model(), {});
   REQUIRE(r.status == mip_status::optimal);
   CHECK(program.time(r.objective) == doctest::Approx(35));

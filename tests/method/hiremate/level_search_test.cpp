@@ -40,7 +40,7 @@ std::vector<level_child> children_of_step(const test::divided_step& d, std::uint
   sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
   std::vector<level_child> children = children_of(d.hierarchy, 0, extract);
   std::vector<sub_graph> parts;
-  for (const level_child& c : children) parts.push_back(c.part);
+  for (const level_child& c : children) parts.push_back(c.sub_graph);
   way_search search;
   search.moves = moves;
   search.max_budgets = 6;
@@ -59,41 +59,42 @@ struct result {
   std::uint64_t work = 0;
 };
 
-/// Judges by the flat schedule, and looks at every choice that comes.
+/// Looks at every choice that comes.
 result search(const test::divided_step& d, const std::vector<level_child>& children, std::int64_t budget,
               level_search_options options, const run_control& limits = {}) {
   const level_builder builder(d.whole.graph(), children);
   const problem p = d.whole.with_budget(budget);
   run_clock clock(limits);
   result out;
-  out.problems =
-      search_level(builder, children, budget, clock, options, [&](std::vector<level_problem::choice> choices) {
-        ++out.calls;
-        schedule plan = schedule_computes(p, builder.expand(choices));
-        const check_report report = check(p, plan);
-        REQUIRE((report.valid() || report.what == violation::over_budget));
-        // Every run of the level is among them.
-        std::vector<int> runs(builder.level().runs.size(), 0);
-        for (const level_problem::choice& c : choices) {
-          REQUIRE(c.run < runs.size());
-          REQUIRE(c.variant < builder.level().runs[c.run].variants.size());
-          ++runs[c.run];
-        }
-        REQUIRE(std::find(runs.begin(), runs.end(), 0) == runs.end());
-        const level_report level = simulate_level(builder.level(), choices);
-        if (level.legal) REQUIRE(level.time >= report.time * (1 - 1e-12));
-        out.illegal += !level.legal;  // a backward ran twice, which the contracted problem may allow
-        out.all.push_back(choices);
-        if (!report.valid()) {
-          ++out.invalid;
-          return infinite;
-        }
-        if (report.time < out.best) {
-          out.best = report.time;
-          out.plan = std::move(plan);
-        }
-        return report.time;
-      });
+  double least = infinite;
+  const auto expand = [&](std::span<const level_problem::choice> choices) {
+    ++out.calls;
+    schedule plan = schedule_computes(p, builder.expand(choices));
+    const check_report report = check(p, plan);
+    REQUIRE((report.valid() || report.what == violation::over_budget));
+    // Every run of the level is among them.
+    std::vector<int> runs(builder.level().runs.size(), 0);
+    for (const level_problem::choice& c : choices) {
+      REQUIRE(c.run < runs.size());
+      REQUIRE(c.variant < builder.level().runs[c.run].variants.size());
+      ++runs[c.run];
+    }
+    REQUIRE(std::find(runs.begin(), runs.end(), 0) == runs.end());
+    const level_report level = simulate_level(builder.level(), choices);
+    if (level.legal) REQUIRE(level.time >= report.time * (1 - 1e-12));
+    out.illegal += !level.legal;  // a backward ran twice, which the contracted problem may allow
+    out.all.emplace_back(choices.begin(), choices.end());
+    if (report.valid()) least = std::min(least, report.time);
+    out.invalid += !report.valid();
+    return plan;
+  };
+  const level_search_result found = search_level(builder, children, p, clock, options, expand);
+  REQUIRE(found.time == least);
+  REQUIRE(found.plan.has_value() == (least < infinite));
+  if (found.plan) REQUIRE(schedule_computes(p, builder.expand(found.choices)).steps == found.plan->steps);
+  out.problems = found.problems;
+  out.best = found.time;
+  if (found.plan) out.plan = *found.plan;
   out.work = clock.work_done();
   return out;
 }
@@ -169,12 +170,12 @@ TEST_CASE("a stop: no further problem") {
   const level_builder builder(d.whole.graph(), children);
   run_clock clock(limits);
   std::size_t calls = 0;
-  search_level(builder, children, budget, clock, level_search_options{},
-               [&](const std::vector<level_problem::choice>&) {
-                 ++calls;
-                 later.request_stop();
-                 return 1.0;
-               });
+  const problem p = d.whole.with_budget(budget);
+  (void)search_level(builder, children, p, clock, {}, [&](std::span<const level_problem::choice> choices) {
+    ++calls;
+    later.request_stop();
+    return schedule_computes(p, builder.expand(choices));
+  });
   CHECK(calls == 1);
   CHECK(clock.work_done() <= free.work);
 
@@ -188,25 +189,25 @@ TEST_CASE("a stop: no further problem") {
   }
 }
 
-TEST_CASE("what the caller throws leaves the search; what it says decides") {
+TEST_CASE("what the expansion throws leaves the search; only legal schedules count") {
   const test::divided_step d = bundled("rk/fno1d");
   const std::vector<level_child> children = children_of_step(d, 20);
-  const std::int64_t budget = d.whole.graph().baseline_peak * 8 / 10;
+  const problem p = d.whole.with_budget(d.whole.graph().baseline_peak * 8 / 10);
   const level_builder builder(d.whole.graph(), children);
   const level_search_options options = level_search_options{};
   const run_control unlimited;
   run_clock clock(unlimited);
-  CHECK_THROWS_WITH_AS(
-      search_level(builder, children, budget, clock, options,
-                   [](const std::vector<level_problem::choice>&) -> double { throw std::runtime_error("enough"); }),
-      "enough", std::runtime_error);
+  CHECK_THROWS_WITH_AS((void)search_level(builder, children, p, clock, options,
+                                          [](auto) -> schedule { throw std::runtime_error("enough"); }),
+                       "enough", std::runtime_error);
   // Where nothing is good enough, single options are not exchanged.
   std::size_t calls = 0;
   run_clock fresh(unlimited);
-  search_level(builder, children, budget, fresh, options, [&](const std::vector<level_problem::choice>&) {
+  const level_search_result none = search_level(builder, children, p, fresh, options, [&](auto) {
     ++calls;
-    return infinite;
+    return schedule{};
   });
+  CHECK_FALSE(none.plan.has_value());
   CHECK(calls > 0);
   CHECK(calls <= 2 * (options.prices + 2));
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "remat/method/hiremate.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/mip/branch_and_bound.hpp"
+#include "remat/schedule/check.hpp"
 #include "support/block_stack.hpp"
 #include "support/random_sub_graphs.hpp"
 
@@ -52,7 +54,7 @@ sub_graph_table find(const problem& p, const std::vector<divided_sub_graph>& wan
 void check_options(const std::vector<divided_sub_graph>& wanted, const sub_graph_table& table, std::size_t most) {
   REQUIRE(table.ways.size() == wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const sub_graph_runs runs(wanted[i].part);
+    const sub_graph_runs runs(wanted[i].sub_graph);
     REQUIRE(!table.ways[i].empty());
     REQUIRE(table.ways[i].size() <= most);
     for (const sub_graph_way& o : table.ways[i]) {
@@ -109,7 +111,7 @@ TEST_CASE("every method gives options that are as they are measured; like sub-gr
     // One sub-graph of each class takes as many solves as all of them.
     const sub_graph_classes classes = [&] {
       std::vector<sub_graph> parts;
-      for (const divided_sub_graph& s : wanted) parts.push_back(s.part);
+      for (const divided_sub_graph& s : wanted) parts.push_back(s.sub_graph);
       return classify(parts, way_cache::likeness());
     }();
     std::vector<divided_sub_graph> one_each;
@@ -208,4 +210,36 @@ TEST_CASE("the same options for any number of threads; caches; a stop") {
   const sub_graph_table stopped = find_sub_graph_ways(p.graph(), wanted, search, clock);
   CHECK(stopped.cut_short > 0);
   check_options(wanted, stopped, search.max_ways);
+}
+
+TEST_CASE("a schedule of a group's level is one of the group as a problem of operations") {
+  std::size_t schedules = 0, options = 0;
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    const test::divided_step d = test::random_divided_step(seed);
+    if (d.mixed_sums()) continue;
+    sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
+    for (std::size_t g = 1; g < d.hierarchy.groups.size(); ++g) {
+      const sub_graph part = extract(g);
+      const sub_graph_runs runs(part);
+      const std::vector<level_child> children = children_of(d.hierarchy, g, extract);
+      const std::int64_t peak = d.whole.graph().baseline_peak * 2, save = runs.held_at_turn(runs.keep_everything());
+      const group_level level(d.whole.graph(), children, runs, peak, save);
+      INFO("seed ", seed, ", group ", g);
+      CHECK(level.builder().num_children() == children.size());
+      CHECK(level.flat().budget() == peak);
+      level_search_options searching;
+      run_control run;
+      run_clock clock(run);
+      (void)search_level(level.builder(), children, level.flat(), clock, searching,
+                         [&](std::span<const level_problem::choice> choices) {
+                           schedule plan = level.expand(choices);
+                           REQUIRE(check(level.flat().with_budget(problem::unlimited), plan).valid());
+                           ++schedules;
+                           options += runs.way_of(plan).has_value();
+                           return plan;
+                         });
+    }
+  }
+  CHECK(schedules > 50);
+  CHECK(options == schedules);
 }

@@ -157,17 +157,17 @@ class sequence_cutter {
   void cut_rest(std::size_t begin, std::size_t end, std::uint64_t most,
                 std::vector<std::pair<std::size_t, std::size_t>>& out) const {
     const std::size_t pieces = pieces_of(begin, end, most);
-    const double part = static_cast<double>(weight(begin, end)) / static_cast<double>(pieces);
+    const double even = static_cast<double>(weight(begin, end)) / static_cast<double>(pieces);
     std::size_t from = begin;
     for (std::size_t k = 1; k < pieces; ++k) {
       // The cut lies a quarter of a piece at most from where the pieces would be equal, or as near as a node allows.
-      const double ideal = static_cast<double>(before_[begin]) + part * static_cast<double>(k);
+      const double ideal = static_cast<double>(before_[begin]) + even * static_cast<double>(k);
       const auto distance = [&](std::size_t i) { return std::abs(static_cast<double>(before_[i]) - ideal); };
       std::size_t best = from + 1;
       for (std::size_t i = from + 1; i < end; ++i) {
-        if (static_cast<double>(before_[i]) > ideal + part / 4 && i > best) break;
+        if (static_cast<double>(before_[i]) > ideal + even / 4 && i > best) break;
         const auto rank = [&](std::size_t at) {
-          const bool near = distance(at) <= part / 4;
+          const bool near = distance(at) <= even / 4;
           return std::tuple(!near, near ? crossing_[at] : 0, distance(at));
         };
         if (rank(i) < rank(best)) best = i;

@@ -45,9 +45,9 @@ struct grouping {
   }
 };
 
-/// An atom, and the operations in it.
-struct part {
-  std::uint32_t atom = none;
+/// An operation or a finished group, named as in `grouping`, and the operations in it.
+struct atom {
+  std::uint32_t name = none;
   std::vector<std::uint32_t> operations{};
 };
 
@@ -82,17 +82,16 @@ class node_merger {
         mine_(s.num_operations, 0),
         tensor_mark_(s.num_tensors, 0) {}
 
-  /// Merges `parts`, which are in a topological order. Tensors that forward operations outside of them make or read are
+  /// Merges `atoms`, which are in a topological order. Tensors that forward operations outside of them make or read are
   /// inputs and outputs. Returns the atoms that are left: at most `max_left`, or a pure sequence.
-  std::vector<std::uint32_t> run(std::vector<part> parts, std::uint32_t max_left) {
+  std::vector<std::uint32_t> run(std::vector<atom> atoms, std::uint32_t max_left) {
     max_left_ = max_left;
-    parts_ = std::move(parts);
-    sub_graph_kind_.assign(parts_.size(), 0);
-    for (std::size_t i = 0; i < parts_.size(); ++i)
-      for (const std::uint32_t o : parts_[i].operations)
-        sub_graph_kind_[i] = joined_kind(sub_graph_kind_[i], kind_of(o), 1);
+    atoms_ = std::move(atoms);
+    atom_kind_.assign(atoms_.size(), 0);
+    for (std::size_t i = 0; i < atoms_.size(); ++i)
+      for (const std::uint32_t o : atoms_[i].operations) atom_kind_[i] = joined_kind(atom_kind_[i], kind_of(o), 1);
     std::uint64_t operations = 0;
-    for (const part& p : parts_) operations += p.operations.size();
+    for (const atom& p : atoms_) operations += p.operations.size();
     const std::uint64_t share = std::max<std::uint64_t>(2, (operations + max_left - 1) / max_left);
     limit_ = 2 * share;
     neighbours_ = false;
@@ -113,7 +112,7 @@ class node_merger {
     }
     std::vector<std::uint32_t> left;
     for (const std::uint32_t v : order_)
-      if (v != none) left.push_back(parts_[nodes_[v].atoms[0]].atom);
+      if (v != none) left.push_back(atoms_[nodes_[v].atoms[0]].name);
     return left;
   }
 
@@ -131,7 +130,7 @@ class node_merger {
   enum class rank : std::uint8_t { flow_or_sequence, neighbours, nothing };
 
   struct node {
-    std::vector<std::uint32_t> atoms{};  // places in parts_; a single one: the node is finished
+    std::vector<std::uint32_t> atoms{};  // places in atoms_; a single one: the node is finished
     std::uint32_t operations = 0;
     std::uint32_t listed = 0;                     // its first operation
     std::uint64_t kind = 0;                       // the same for nodes of like operations in the same turn
@@ -163,10 +162,10 @@ class node_merger {
   [[nodiscard]] ending find_ending() {
     ending best;
     // Below this cap too many nodes are left, but for sequences that are cut.
-    const std::uint32_t first = parts_.size() / max_group_ > max_left_ ? max_group_ : 1;
+    const std::uint32_t first = atoms_.size() / max_group_ > max_left_ ? max_group_ : 1;
     std::vector<ending> all;
     std::uint64_t limit = limit_, operations = 0;
-    for (const part& p : parts_) {
+    for (const atom& p : atoms_) {
       limit = std::max<std::uint64_t>(limit, p.operations.size());
       operations += p.operations.size();
     }
@@ -271,24 +270,24 @@ class node_merger {
 
   /// The nodes that are left become atoms.
   void finish_round() {
-    std::vector<part> parts;
+    std::vector<atom> left;
     std::vector<std::uint64_t> kinds;
     for (std::uint32_t& v : order_) {
       if (v == none) continue;
       close(v);
-      std::uint32_t& atom = nodes_[v].atoms[0];
-      parts.push_back(std::move(parts_[atom]));
+      std::uint32_t& place = nodes_[v].atoms[0];
+      left.push_back(std::move(atoms_[place]));
       kinds.push_back(nodes_[v].kind);
-      atom = static_cast<std::uint32_t>(parts.size()) - 1;
+      place = static_cast<std::uint32_t>(left.size()) - 1;
     }
-    parts_.swap(parts);
-    sub_graph_kind_.swap(kinds);
+    atoms_.swap(left);
+    atom_kind_.swap(kinds);
   }
 
   // --- The graph of the nodes.
 
   void start() {
-    const auto n = static_cast<std::uint32_t>(parts_.size());
+    const auto n = static_cast<std::uint32_t>(atoms_.size());
     for (const std::uint32_t t : touched_) {
       makers_[t].clear();
       readers_[t].clear();
@@ -298,10 +297,10 @@ class node_merger {
     std::vector<std::uint32_t> touched;
     for (std::uint32_t v = 0; v < n; ++v) {
       nodes_[v].atoms = {v};
-      nodes_[v].kind = sub_graph_kind_[v];
-      nodes_[v].operations = static_cast<std::uint32_t>(parts_[v].operations.size());
-      nodes_[v].listed = *std::min_element(parts_[v].operations.begin(), parts_[v].operations.end());
-      for (const std::uint32_t o : parts_[v].operations) {
+      nodes_[v].kind = atom_kind_[v];
+      nodes_[v].operations = static_cast<std::uint32_t>(atoms_[v].operations.size());
+      nodes_[v].listed = *std::min_element(atoms_[v].operations.begin(), atoms_[v].operations.end());
+      for (const std::uint32_t o : atoms_[v].operations) {
         mine_[o] = 1;
         for (const std::uint32_t t : graph_.outputs[o]) {
           makers_[t].push_back(v);
@@ -330,7 +329,7 @@ class node_merger {
         for (const std::uint32_t v : readers_[t]) nodes_[v].reads.push_back(t);
       }
     }
-    for (const part& p : parts_)
+    for (const atom& p : atoms_)
       for (const std::uint32_t o : p.operations) mine_[o] = 0;
     touched_.swap(touched);
     up_.resize(n);
@@ -787,15 +786,15 @@ class node_merger {
   /// Makes a group of a node of several atoms.
   void close(std::uint32_t v) {
     if (nodes_[v].atoms.size() < 2) return;
-    part group;
+    atom group;
     std::vector<std::uint32_t> names;
     for (const std::uint32_t i : nodes_[v].atoms) {
-      names.push_back(parts_[i].atom);
-      group.operations.insert(group.operations.end(), parts_[i].operations.begin(), parts_[i].operations.end());
+      names.push_back(atoms_[i].name);
+      group.operations.insert(group.operations.end(), atoms_[i].operations.begin(), atoms_[i].operations.end());
     }
-    group.atom = groups_.add(names);
-    nodes_[v].atoms = {static_cast<std::uint32_t>(parts_.size())};
-    parts_.push_back(std::move(group));
+    group.name = groups_.add(names);
+    nodes_[v].atoms = {static_cast<std::uint32_t>(atoms_.size())};
+    atoms_.push_back(std::move(group));
   }
 
   const flat_graph& graph_;
@@ -806,8 +805,8 @@ class node_merger {
   std::uint32_t max_left_ = 0, cap_ = 0;
   std::uint64_t limit_ = 0;  // operations of a node
   std::uint64_t work_ = 0;
-  std::vector<part> parts_;  // the atoms of this level, and behind them the groups of the pieces
-  std::vector<std::uint64_t> sub_graph_kind_;
+  std::vector<atom> atoms_;  // the atoms of this level, and behind them the groups of the pieces
+  std::vector<std::uint64_t> atom_kind_;
   std::vector<node> nodes_;
   std::uint32_t alive_ = 0;
   std::vector<std::vector<std::uint32_t>> makers_, readers_;  // of a tensor: nodes

@@ -30,30 +30,26 @@ class way_cache {
     friend bool operator==(const settings&, const settings&) = default;
   };
 
-  /// The ways of a known sub-graph that is equal to `runs.part()` up to renaming and times, measured for `runs`.
+  /// The ways of a known sub-graph that is equal to `runs.sub_graph()` up to renaming and times, measured for `runs`.
   /// Nothing for an unknown sub-graph.
   [[nodiscard]] std::optional<std::vector<detail::sub_graph_way>> find(const detail::sub_graph_runs& runs,
                                                                        const settings& with) const {
-    const std::uint64_t key = fingerprint(runs.part(), likeness());
+    const std::uint64_t key = fingerprint(runs.sub_graph(), likeness());
     const std::lock_guard lock(mutex_);
     const auto at = entries_.find(key);
     if (at == entries_.end()) return std::nullopt;
     for (const entry& e : at->second) {
       if (e.with != with) continue;
-      const std::optional<detail::sub_graph_mapping> mapping = find_isomorphism(runs.part(), *e.part, likeness());
-      if (!mapping) continue;
-      std::vector<detail::sub_graph_way> out;
-      for (const detail::sub_graph_way& way : e.ways)
-        if (std::optional<detail::sub_graph_way> mine = translate(way, *mapping, runs)) out.push_back(std::move(*mine));
-      return out;
+      const std::optional<detail::sub_graph_mapping> mapping = find_isomorphism(runs.sub_graph(), *e.known, likeness());
+      if (mapping) return translate(e.ways, *mapping, runs);
     }
     return std::nullopt;
   }
-  /// Keeps the ways of `part`, and a copy of it.
-  void add(const detail::sub_graph& part, const settings& with, std::vector<detail::sub_graph_way> ways) {
-    const std::uint64_t key = fingerprint(part, likeness());
+  /// Keeps the ways of `sub_graph`, and a copy of it.
+  void add(const detail::sub_graph& sub_graph, const settings& with, std::vector<detail::sub_graph_way> ways) {
+    const std::uint64_t key = fingerprint(sub_graph, likeness());
     const std::lock_guard lock(mutex_);
-    entries_[key].push_back({std::make_shared<const detail::sub_graph>(part), with, std::move(ways)});
+    entries_[key].push_back({std::make_shared<const detail::sub_graph>(sub_graph), with, std::move(ways)});
   }
 
   /// The number of sub-graphs.
@@ -74,7 +70,7 @@ class way_cache {
 
  private:
   struct entry {
-    std::shared_ptr<const detail::sub_graph> part;
+    std::shared_ptr<const detail::sub_graph> known;
     settings with;
     std::vector<detail::sub_graph_way> ways;
   };

@@ -150,16 +150,24 @@ class arranger {
     return edges;
   }
 
+  /// `for_each(visit)` calls visit(row, value) for each value, the same way each time. The values of a row keep their
+  /// order.
+  template <class ForEach>
+  [[nodiscard]] static index_rows rows_of(std::size_t count, const ForEach& for_each) {
+    index_rows rows;
+    rows.begin.assign(count + 1, 0);
+    for_each([&](std::uint32_t row, std::uint32_t) { ++rows.begin[row + 1]; });
+    for (std::size_t i = 0; i < count; ++i) rows.begin[i + 1] += rows.begin[i];
+    rows.values.resize(rows.begin.back());
+    std::vector<std::uint32_t> next(rows.begin.begin(), rows.begin.end() - 1);
+    for_each([&](std::uint32_t row, std::uint32_t value) { rows.values[next[row]++] = value; });
+    return rows;
+  }
   /// Node → the ends of the edges from it, in their order.
   [[nodiscard]] index_rows rows_of(const std::vector<edge>& edges) const {
-    index_rows rows;
-    rows.begin.assign(std::size_t{root_} + 2, 0);
-    for (const auto& [from, to] : edges) ++rows.begin[from + 1];
-    for (std::size_t i = 1; i < rows.begin.size(); ++i) rows.begin[i] += rows.begin[i - 1];
-    std::vector<std::uint32_t> next(rows.begin.begin(), rows.begin.end() - 1);
-    rows.values.resize(edges.size());
-    for (const auto& [from, to] : edges) rows.values[next[from]++] = to;
-    return rows;
+    return rows_of(std::size_t{root_} + 1, [&](const auto& visit) {
+      for (const auto& [from, to] : edges) visit(from, to);
+    });
   }
 
   /// The nodes of `group` in topological order, without those on a cycle. Counts `missing` down: node → its makers that
@@ -263,19 +271,11 @@ class arranger {
 
   /// Tensor → where it is made or read in the forward part, ascending.
   [[nodiscard]] index_rows forward_touches() const {
-    index_rows touched;
-    touched.begin.assign(std::size_t{graph_.num_tensors} + 1, 0);
-    const auto for_each_touch = [&](const auto& visit) {
+    return rows_of(graph_.num_tensors, [&](const auto& visit) {
       for (std::uint32_t i = 0; i < out_.num_forward; ++i)
         for (const auto* rows : {&graph_.inputs, &graph_.outputs})
           for (const std::uint32_t t : (*rows)[out_.order[i]]) visit(t, i);
-    };
-    for_each_touch([&](std::uint32_t t, std::uint32_t) { ++touched.begin[t + 1]; });
-    for (std::size_t t = 0; t < graph_.num_tensors; ++t) touched.begin[t + 1] += touched.begin[t];
-    touched.values.resize(touched.begin.back());
-    std::vector<std::uint32_t> next(touched.begin.begin(), touched.begin.end() - 1);
-    for_each_touch([&](std::uint32_t t, std::uint32_t i) { touched.values[next[t]++] = i; });
-    return touched;
+    });
   }
 
   /// The place in the order of the anchor of backward operation o: the forward operation that touches most of what o

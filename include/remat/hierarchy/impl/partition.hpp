@@ -75,25 +75,19 @@ inline operation_hierarchy partition_sections(const flat_graph& graph, const std
                                               const std::vector<std::pair<std::size_t, std::size_t>>& sections) {
   grouping groups(graph.num_operations);
   node_merger merging(graph, forward, options.max_group, options.alpha, groups);
-  std::vector<part> top;
+  std::vector<atom> top;
   std::size_t done = 0;
-  const auto single = [](std::uint32_t o) {
-    part p;
-    p.atom = o;
-    p.operations = {o};
-    return p;
-  };
-  const auto loose = [&](std::size_t end, std::vector<part>& to) {
-    for (; done < end; ++done) to.push_back(single(line.operations[done]));
+  const auto loose = [&](std::size_t end, std::vector<atom>& to) {
+    for (; done < end; ++done) to.push_back({line.operations[done], {line.operations[done]}});
   };
   for (const auto& [begin, end] : sections) {
     loose(begin, top);
     if (end - begin < 2) continue;
-    std::vector<part> inside;
+    std::vector<atom> inside;
     loose(end, inside);
-    part section;
-    for (const part& p : inside) section.operations.push_back(p.atom);
-    section.atom = groups.add(inside.size() <= options.max_group ? section.operations
+    atom section;
+    for (const atom& p : inside) section.operations.push_back(p.name);
+    section.name = groups.add(inside.size() <= options.max_group ? section.operations
                                                                  : merging.run(std::move(inside), options.max_group));
     top.push_back(std::move(section));
   }

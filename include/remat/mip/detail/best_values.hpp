@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
@@ -28,9 +29,14 @@ inline std::vector<double> rounded_values(const mip_model& model, std::span<cons
 /// checked before they count.
 class best_values {
  public:
-  /// The model and the options must outlive the object.
-  best_values(const mip_model& model, const mip_options& options)
-      : clock(options.run), model_(model), options_(options) {}
+  /// `backend`: its name. All arguments must outlive the object. Throws `bad_argument` for a `relative_gap` that is NaN
+  /// or negative.
+  best_values(std::string_view backend, const mip_model& model, const mip_options& options)
+      : clock(options.run), backend_(backend), model_(model), options_(options) {
+    if (!(options.relative_gap >= 0))
+      throw bad_argument(std::string(backend) + ": relative_gap is " + std::to_string(options.relative_gap) +
+                         "; it must be 0 or more");
+  }
 
   /// Rounds integer columns to the nearest whole number, and takes the values if they then meet the model within 1e-5
   /// and are better than the best ones (`mip_options::on_incumbent` hears of it). Returns true if they meet the model.
@@ -63,10 +69,10 @@ class best_values {
     return result.objective - std::max(options_.relative_gap * size, 1e-6 * std::max(1.0, size));
   }
 
-  /// Reports progress of the backend with this name.
-  void report(std::string_view backend) {
+  /// Reports progress of the backend.
+  void report() {
     clock.report(
-        {.solver = backend, .best_objective = result.objective, .lower_bound = result.bound, .done = result.nodes});
+        {.solver = backend_, .best_objective = result.objective, .lower_bound = result.bound, .done = result.nodes});
   }
 
   /// Ends the solve: moves the result out.
@@ -97,6 +103,7 @@ class best_values {
   mip_result result{};  ///< what is known so far
 
  private:
+  std::string_view backend_;
   const mip_model& model_;
   const mip_options& options_;
 };

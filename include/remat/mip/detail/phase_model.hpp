@@ -125,7 +125,7 @@ template <class FindUses, class FirstThatDoesNotFit, class Stop>
   for (;;) {
     find_uses(first);
     if (stop()) return first;
-    const std::uint32_t tight = first_that_does_not_fit(first);
+    const std::uint32_t tight = first_that_does_not_fit();
     if (tight >= first) return first;
     first = tight;
   }
@@ -170,7 +170,7 @@ class phase_model : public row_writer {
     return complete_;
   }
 
-  /// True when no call of `may_continue` has returned false.
+  /// False if building was stopped, or the model has more than `max_columns` columns: `may_continue` has said so.
   [[nodiscard]] bool is_complete() const noexcept { return complete_; }
 
   /// The units in which the model counts bytes.
@@ -179,6 +179,10 @@ class phase_model : public row_writer {
   [[nodiscard]] double tensor_size(std::uint32_t x) const { return sizes_.size(bytes_[x]); }
   /// The factor from times to the objective.
   [[nodiscard]] double time_scale() const noexcept { return time_scale_; }
+  /// The time of the schedule of a solution with this objective, in the unit of the given times.
+  [[nodiscard]] double time(double objective) const noexcept { return objective / time_scale_; }
+  /// The number of columns that are decisions R.
+  [[nodiscard]] std::size_t decisions() const noexcept { return decisions_; }
 
   /// Whether tensor x is held at the point that the construction has reached.
   [[nodiscard]] const mip_value& held(std::uint32_t x) const { return held_[x]; }
@@ -192,6 +196,12 @@ class phase_model : public row_writer {
   void set_scales(const size_units& sizes, double time_scale) {
     sizes_ = sizes;
     time_scale_ = time_scale;
+  }
+
+  /// A new column that decides whether a run of this time takes place.
+  [[nodiscard]] mip_value new_decision(double time) {
+    ++decisions_;
+    return {model_.add_integer(time * time_scale_, 0, 1), 0};
   }
 
   /// From here on tensor x is held as `value` says.
@@ -291,6 +301,7 @@ class phase_model : public row_writer {
   bool complete_ = true;
   size_units sizes_;
   double time_scale_ = 1;
+  std::size_t decisions_ = 0;
   std::vector<mip_value> held_;  // of a tensor
   mip_value memory_{};
   double certain_memory_ = 0, certain_start_ = 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <istream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -171,7 +172,11 @@ class solution_reader {
       if (words_[0][0] == '#') continue;
       need_words(2, "\"status WORD\" or a column and its value");
       if (words_[0] == "status") {
-        set_plain_status(words_[1]);
+        const std::optional<mip_status> status = enum_value<mip_status>(words_[1]);
+        if (!status || *status == mip_status::failed)
+          refuse("\"" + std::string(words_[1]) +
+                 "\" should be optimal, feasible, infeasible, unbounded or no_solution");
+        out_.status = *status;
         said = true;
       } else {
         set(words_[0], words_[1]);
@@ -179,15 +184,6 @@ class solution_reader {
     } while (next());
     if (!said) refuse("the file has no line \"status WORD\"");
     out_.values.resize(has_values() ? columns_ : 0, 0);
-  }
-  void set_plain_status(std::string_view word) {
-    for (const mip_status s : {mip_status::optimal, mip_status::feasible, mip_status::infeasible, mip_status::unbounded,
-                               mip_status::no_solution})
-      if (word == to_string(s)) {
-        out_.status = s;
-        return;
-      }
-    refuse("\"" + std::string(word) + "\" should be optimal, feasible, infeasible, unbounded or no_solution");
   }
 
   void read_cbc() {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/mip/detail/best_values.hpp"
 
 namespace remat {
@@ -301,7 +300,7 @@ class dense_dual_simplex {
 class tree_search {
  public:
   tree_search(const mip_model& model, const mip_options& options)
-      : model_(model), options_(options), best_(model, options), work_(best_.clock) {}
+      : model_(model), options_(options), best_(branch_and_bound_backend::name, model, options), work_(best_.clock) {}
 
   mip_result run() {
     if (model_.num_columns() != 0 && model_.num_rows() > branch_and_bound_backend::max_entries / model_.num_columns()) {
@@ -424,7 +423,7 @@ class tree_search {
     double bound = std::min(pruned_bound_, best_.result.objective);
     for (const node& n : open_) bound = std::min(bound, n.bound);
     best_.take_bound(bound);
-    best_.report(branch_and_bound_backend::name);
+    best_.report();
   }
 
   const mip_model& model_;
@@ -441,9 +440,6 @@ class tree_search {
 }  // namespace detail::branch_and_bound_search
 
 REMAT_INLINE mip_result branch_and_bound_backend::solve(const mip_model& model, const mip_options& options) const {
-  if (!(options.relative_gap >= 0))
-    throw bad_argument("branch_and_bound: relative_gap is " + std::to_string(options.relative_gap) +
-                       "; it must be 0 or more");
   return detail::branch_and_bound_search::tree_search(model, options).run();
 }
 

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/mip/detail/best_values.hpp"
 #include "remat/mip/detail/child_process.hpp"
 
@@ -290,7 +289,7 @@ inline void run_cbc(const child_task& task, const child_output& out) {
 class conversation {
  public:
   conversation(const cbc_backend& backend, const mip_model& model, const mip_options& options)
-      : backend_(backend), model_(model), options_(options), best_(model, options) {}
+      : backend_(backend), model_(model), options_(options), best_(cbc_backend::name, model, options) {}
 
   mip_result run() {
     const bool with_start = !options_.start.empty() && best_.take(options_.start);
@@ -335,7 +334,7 @@ class conversation {
       const bool is_large = child_process::is_large(bytes_);
       read_messages();
       if ((has_exited || !more) && !is_large) return true;
-      best_.report(cbc_backend::name);
+      best_.report();
     }
     return true;
   }
@@ -417,8 +416,6 @@ class conversation {
 }  // namespace detail::cbc_solve
 
 REMAT_INLINE mip_result cbc_backend::solve(const mip_model& model, const mip_options& options) const {
-  if (!(options.relative_gap >= 0))
-    throw bad_argument("cbc: relative_gap is " + std::to_string(options.relative_gap) + "; it must be 0 or more");
   return detail::cbc_solve::conversation(*this, model, options).run();
 }
 

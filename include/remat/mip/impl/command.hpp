@@ -106,7 +106,7 @@ inline void replace_all(std::string& text, std::string_view word, const std::str
 class command_run {
  public:
   command_run(const command_backend& backend, const mip_model& model, const mip_options& options)
-      : backend_(backend), model_(model), options_(options), best_(model, options) {}
+      : backend_(backend), model_(model), options_(options), best_(command_backend::name, model, options) {}
 
   mip_result run() {
     if (!options_.start.empty()) best_.take(options_.start);
@@ -166,7 +166,7 @@ class command_run {
       open = child.read(printed_) && open;
       if (printed_.size() > max_printed) printed_.erase(printed_.begin(), printed_.end() - max_printed);
       if (has_exited) return true;
-      best_.report(command_backend::name);
+      best_.report();
     }
   }
 
@@ -232,8 +232,6 @@ class command_run {
 }  // namespace detail::mip_commands
 
 REMAT_INLINE mip_result command_backend::solve(const mip_model& model, const mip_options& options) const {
-  if (!(options.relative_gap >= 0))
-    throw bad_argument("command: relative_gap is " + std::to_string(options.relative_gap) + "; it must be 0 or more");
   for (const char* word : {"{mps}", "{solution}"})
     if (command.find(word) == std::string::npos)
       throw bad_argument("command: \"" + command + "\" has no " + word + "; the command needs {mps} and {solution}");

@@ -87,7 +87,7 @@ class operation_phases {
       first_ = first;
       find_last_uses();
     };
-    const auto first_tight = [&](std::uint32_t) { return has_budget ? first_that_does_not_fit(sizes) : size(); };
+    const auto first_tight = [&] { return has_budget ? first_that_does_not_fit(sizes) : size(); };
     first_ = find_first_phase(size(), find_uses, first_tight, stop);
   }
 
@@ -226,20 +226,14 @@ class checkmate_model : private phase_model {
     finish();
   }
 
-  using phase_model::model;  ///< The integer program, to be given to a backend. Incomplete unless `is_complete()`.
-  /// False if building was stopped, or the model has more than `max_columns` columns. Then no other function but
-  /// `model` may be called.
-  using phase_model::is_complete;
-  /// The number of columns that are decisions R.
-  [[nodiscard]] std::size_t decisions() const noexcept { return decisions_; }
+  using phase_model::decisions;
+  using phase_model::is_complete;  ///< If it is false, no other function but `model` may be called.
+  using phase_model::model;
+  using phase_model::time;
   /// The number of phases in which operations may run again: all from the first one on in which that may help.
   [[nodiscard]] std::size_t phases() const noexcept {
     return phases_.size() - std::min(phases_.first(), phases_.size());
   }
-  /// The time of the schedule of a solution with this objective, in the cost model's unit.
-  [[nodiscard]] double time(double objective) const noexcept { return objective / time_scale(); }
-  /// The objective of a solution whose schedule takes this time: the reverse of `time`.
-  [[nodiscard]] double objective(double time) const noexcept { return time * time_scale(); }
 
   /// Estimates the number of columns of the model before it is built, without `moments`. O(reads and writes) time.
   [[nodiscard]] static double size_estimate(const problem& p) {
@@ -434,14 +428,13 @@ class checkmate_model : private phase_model {
         if (!may_continue()) return;
         decision_[k].push_back({});
         if (!phases_.may_run_again(t, k)) continue;
-        const double cost = g_.time[phases_.operation(k)] * time_scale();
+        const double time_again = g_.time[phases_.operation(k)];
         if (phases_.must_run_again(t, k)) {
           decision_[k].back() = mip_value::one();
-          model_.offset += cost;
+          model_.offset += time_again * time_scale();
           ++always_;
         } else {
-          decision_[k].back().column = model_.add_integer(cost, 0, 1);
-          ++decisions_;
+          decision_[k].back() = new_decision(time_again);
         }
       }
     plan_events();
@@ -756,7 +749,6 @@ class checkmate_model : private phase_model {
   std::vector<op_id> moments_;
   checkmate_program::operation_phases phases_;
   std::vector<std::vector<mip_value>> decision_;  // of a position, by phase
-  std::size_t decisions_ = 0;                     // that are columns
   std::size_t always_ = 0;                        // decisions that the rule has made: the operation runs again
   std::vector<double> start_held_;                // of a tensor: 1 if it is held for certain
   std::vector<phase_start> starts_;

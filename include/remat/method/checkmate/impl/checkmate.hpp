@@ -115,8 +115,6 @@ class near_table {
   std::vector<std::uint8_t> near_;
 };
 
-[[nodiscard]] inline double seconds_since(const run_clock& clock, double start) { return clock.seconds() - start; }
-
 /// The solver's own method.
 class search {
  public:
@@ -282,7 +280,7 @@ class search {
       if (r.status != mip_status::optimal) break;
       if (round(program, r.values, left_free, part)) break;
     }
-    note("rounding_seconds", seconds_since(clock_, start));
+    note("rounding_seconds", clock_.seconds() - start);
     return true;
   }
 

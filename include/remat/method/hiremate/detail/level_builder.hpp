@@ -21,7 +21,7 @@ namespace remat::detail {
 
 /// A child of a level: a group, or a forward operation with the backward operations anchored at it.
 struct level_child {
-  sub_graph part{};                   ///< the child's operations and tensors
+  detail::sub_graph sub_graph{};      ///< the child's operations and tensors
   std::vector<sub_graph_way> ways{};  ///< at least one
 };
 
@@ -56,7 +56,7 @@ class level_builder {
       const meaning& m = meaning_[k.run];
       if (m.child == none) continue;
       for (const std::uint32_t i : operations_of(k.run, k.variant)) {
-        const std::uint32_t o = children_[m.child].part.operations[i];
+        const std::uint32_t o = children_[m.child].sub_graph.operations[i];
         if (graph_.has_effect(o) && ran[o]) continue;
         ran[o] = 1;
         out.push_back(o);
@@ -164,18 +164,18 @@ class level_builder {
 
   /// For each operation: it has no outputs, or adds to a sum that the child reads and to which others add.
   [[nodiscard]] static std::vector<std::uint8_t> effects_of(const sub_graph_runs& child) {
-    const sub_graph& part = child.part();
-    std::vector<std::uint8_t> out(part.operations.size(), 0);
+    const sub_graph& own = child.sub_graph();
+    std::vector<std::uint8_t> out(own.operations.size(), 0);
     for (std::uint32_t o = 0; o < out.size(); ++o) {
-      out[o] = part.writes[o].empty();
-      for (const std::uint32_t t : part.writes[o])
+      out[o] = own.writes[o].empty();
+      for (const std::uint32_t t : own.writes[o])
         if (child.is_gradient_input(t) || child.is_forward_sum(t)) out[o] = 1;
     }
     return out;
   }
   [[nodiscard]] bool has_backward(std::uint32_t child) const {
-    const sub_graph& part = children_[child].part;
-    return !part.operation.empty() && !part.operation.back().forward;
+    const sub_graph& own = children_[child].sub_graph;
+    return !own.operation.empty() && !own.operation.back().forward;
   }
   /// The operations of a variant of a run.
   [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
@@ -196,10 +196,10 @@ class level_builder {
   /// In `with_ways`: also backwards, if all their operations may.
   [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const {
     if (!meaning_[run].backward_again) return level_.runs[run].again;
-    const sub_graph& part = children_[meaning_[run].child].part;
+    const sub_graph& own = children_[meaning_[run].child].sub_graph;
     const std::vector<std::uint32_t>& operations = operations_of(run, variant);
     return std::all_of(operations.begin(), operations.end(),
-                       [&](std::uint32_t o) { return part.operation[o].once == 0; });
+                       [&](std::uint32_t o) { return own.operation[o].once == 0; });
   }
   /// Bytes that a run needs beside what it writes, in `with_ways`.
   [[nodiscard]] std::int64_t workspace_of(std::uint32_t run, std::span<const std::uint32_t> chosen,
@@ -230,7 +230,7 @@ class level_builder {
                                                     const std::vector<std::uint32_t>& tensors) const {
     std::vector<std::uint32_t> out;
     for (const std::uint32_t t : tensors)
-      if (const std::uint32_t i = local_[c.part.tensors[t]]; i != none) out.push_back(i);
+      if (const std::uint32_t i = local_[c.sub_graph.tensors[t]]; i != none) out.push_back(i);
     std::sort(out.begin(), out.end());
     return out;
   }
@@ -261,7 +261,7 @@ class level_builder {
     std::vector<sub_graph_runs> runs;
     runs.reserve(count);
     for (const level_child& c : children_) {
-      runs.emplace_back(c.part);
+      runs.emplace_back(c.sub_graph);
       effect_.push_back(effects_of(runs.back()));
     }
     fast_.resize(count);
@@ -283,16 +283,16 @@ class level_builder {
   void number_tensors(std::span<const sub_graph_runs> runs, const sub_graph_runs* whole) {
     local_.assign(graph_.num_tensors, none);
     for (std::uint32_t c = 0; c < runs.size(); ++c)
-      for (std::uint32_t t = 0; t < children_[c].part.tensors.size(); ++t)
-        if (makes_forward(runs[c], t) || makes_backward(runs[c], t)) number(children_[c].part.tensors[t]);
+      for (std::uint32_t t = 0; t < children_[c].sub_graph.tensors.size(); ++t)
+        if (makes_forward(runs[c], t) || makes_backward(runs[c], t)) number(children_[c].sub_graph.tensors[t]);
     if (whole)
-      for (std::uint32_t t = 0; t < whole->part().tensors.size(); ++t)
-        if (whole->is_gradient_input(t)) number(whole->part().tensors[t]);
+      for (std::uint32_t t = 0; t < whole->sub_graph().tensors.size(); ++t)
+        if (whole->is_gradient_input(t)) number(whole->sub_graph().tensors[t]);
   }
   void add_forward(std::uint32_t c, const sub_graph_runs& run) {
     const level_child& child = children_[c];
     std::vector<std::uint32_t> outputs;
-    for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
+    for (std::uint32_t t = 0; t < child.sub_graph.tensors.size(); ++t)
       if (makes_forward(run, t)) outputs.push_back(t);
     level_problem::run forward;
     forward.again = !run.forward_once();
@@ -344,8 +344,8 @@ class level_builder {
       return static_cast<std::uint32_t>(level_.bytes.size() - 1);
     };
     level_problem::variant take, turn;
-    for (std::uint32_t t = 0; t < whole.part().tensors.size(); ++t) {
-      const std::uint32_t i = local_[whole.part().tensors[t]];
+    for (std::uint32_t t = 0; t < whole.sub_graph().tensors.size(); ++t) {
+      const std::uint32_t i = local_[whole.sub_graph().tensors[t]];
       if (i == none) continue;
       if (whole.is_output(t)) take.reads.push_back(i);
       if (whole.is_gradient_input(t)) turn.writes.push_back(i);
@@ -368,9 +368,9 @@ class level_builder {
   }
   void add_backward(std::uint32_t c, const sub_graph_runs& run) {
     const level_child& child = children_[c];
-    if (run.num_forward() == child.part.operations.size()) return;
+    if (run.num_forward() == child.sub_graph.operations.size()) return;
     std::vector<std::uint32_t> outputs;
-    for (std::uint32_t t = 0; t < child.part.tensors.size(); ++t)
+    for (std::uint32_t t = 0; t < child.sub_graph.tensors.size(); ++t)
       if (makes_backward(run, t)) outputs.push_back(t);
     level_problem::run backward;
     for (std::uint32_t o = 0; o < child.ways.size(); ++o) {
@@ -415,14 +415,14 @@ class level_builder {
   for (const std::uint32_t child : h.children[group]) {
     level_child made;
     if (h.is_group(child)) {
-      made.part = extract(h.group_at(child));
+      made.sub_graph = extract(h.group_at(child));
     } else {
       std::vector<std::uint32_t> operations{child};
       for (const std::uint32_t o : backward)
         if (h.anchor[o] == child) operations.push_back(o);
-      made.part = extract(std::move(operations));
+      made.sub_graph = extract(std::move(operations));
     }
-    made.ways.push_back(sub_graph_runs(made.part).keep_everything());
+    made.ways.push_back(sub_graph_runs(made.sub_graph).keep_everything());
     out.push_back(std::move(made));
   }
   return out;

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -16,7 +15,6 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/hiremate/detail/level_cells.hpp"
 #include "remat/method/hiremate/detail/level_phases.hpp"
 #include "remat/mip/detail/phase_model.hpp"
 
@@ -67,6 +65,42 @@ struct level_scale {
   }
 };
 
+/// A run of a level in a phase: its columns in `level_model`.
+struct level_cell {
+  static constexpr std::uint32_t none = mip_model::none;
+
+  struct way {
+    std::uint32_t variant = 0;
+    std::uint32_t column = none;  ///< R; none: it takes place
+  };
+  struct held_tensor {
+    std::uint32_t tensor = none;
+    std::uint32_t column = none;  ///< held after the cell
+  };
+
+  std::uint32_t phase = 0, run = 0;
+  std::uint32_t memory = none;  ///< column: the memory after the cell
+  std::vector<way> ways{};
+  std::vector<std::uint32_t> way_of{};  ///< of a variant: the place of the way that replaces it, or none
+  std::vector<held_tensor> tensors{};
+
+  [[nodiscard]] bool is_first() const noexcept { return phase == run; }
+
+  /// The way that the values choose; null if a run again does not take place. Values are read as whole numbers.
+  [[nodiscard]] const way* chosen(std::span<const double> values) const {
+    const way* best = nullptr;
+    double most = is_first() ? -std::numeric_limits<double>::infinity() : 0.5;  // a first run takes place
+    for (const way& o : ways) {
+      if (o.column == none) return &o;
+      if (values[o.column] > most) {
+        best = &o;
+        most = values[o.column];
+      }
+    }
+    return best;
+  }
+};
+
 /// HiRemate's hierarchical integer program (H-ILP) for one level. \cite gusak2025hiremate
 ///
 /// Its T runs make T phases. Phase t ends with the first run of run t. Before it, earlier runs may take place again,
@@ -99,27 +133,28 @@ struct level_scale {
 /// and for `units` below 1.
 class level_model : phase_model {
  public:
-  /// Builds the model for a budget in bytes. The model keeps the level.
-  level_model(level_problem level, std::int64_t budget, const level_model_options& options = {})
-      : level_model(checked(std::move(level), options), budget, options) {}
-  level_model(const level_model&) = delete;
-  level_model& operator=(const level_model&) = delete;
+  /// Builds the model for a budget in bytes. Keeps a reference to the level.
+  explicit level_model(const level_problem& level, std::int64_t budget, const level_model_options& options = {})
+      : phase_model(level.bytes, options.max_columns, options.run),
+        level_(checked(level, options)),
+        phases_(level_, budget, options.at_most, options.again_from),
+        early_writers_(level_.bytes.size()) {
+    if (phases_.is_impossible()) set_impossible();
+    const level_scale scale(level_);
+    const double length = phases_.least_time() > 0 ? phases_.least_time() : scale.longest;
+    set_scales({std::max<std::int64_t>(budget, 0), scale.divisor, options.units},
+               objective_scale(length, scale.whole_times));
+    phases_.find_first(sizes(), [this] { return !may_continue(); });
+    if (is_complete() && !is_impossible()) build();
+    finish();
+  }
 
-  /// The integer program, to be given to a backend. Incomplete unless `is_complete()`.
+  using phase_model::decisions;
+  using phase_model::is_complete;  ///< If it is false, no other function but `model` may be called.
   using phase_model::model;
-  /// False if building was stopped, or the model has more than `max_columns` columns. Then no other function but
-  /// `model` may be called.
-  using phase_model::is_complete;
-  /// The level that the constructor was given.
-  [[nodiscard]] const level_problem& level() const noexcept { return *level_; }
-  /// The number of columns that are decisions R.
-  [[nodiscard]] std::size_t decisions() const noexcept { return decisions_; }
+  using phase_model::time;
   /// Nothing runs again before this phase.
   [[nodiscard]] std::uint32_t first_phase() const noexcept { return phases_.first(); }
-  /// The time of the schedule of a solution with this objective, in the unit of the level's times.
-  [[nodiscard]] double time(double objective) const noexcept { return objective / time_scale(); }
-  /// The objective of a solution whose schedule takes this time: the reverse of `time`.
-  [[nodiscard]] double objective(double time) const noexcept { return time * time_scale(); }
 
   /// An upper bound on the number of columns, before the model is built.
   /// Precondition: `require_valid(level)`. O(size of the level) time, apart from sorting.
@@ -152,11 +187,11 @@ class level_model : phase_model {
   /// Values for these choices, or for others that take no longer: without runs that are of no use, and with the
   /// variants that replace others. Nothing if the choices are not of the form, or not within the budget in units.
   [[nodiscard]] std::optional<std::vector<double>> encode(std::span<const level_problem::choice> choices) const {
-    if (!simulate_level(*level_, choices).legal) return std::nullopt;
+    if (!simulate_level(level_, choices).legal) return std::nullopt;
     std::vector<double> x(model_.num_columns(), 0);
     std::vector<std::uint8_t> taken(cells_.size(), 0);
     const auto take = [&](std::uint32_t t, const level_problem::choice& choice) {
-      const std::uint32_t c = cells_.find(t, choice.run);
+      const std::uint32_t c = find_cell(t, choice.run);
       if (c == none || taken[c]) return false;
       const std::uint32_t i = cells_[c].way_of[choice.variant];
       if (i == none) return false;
@@ -166,7 +201,7 @@ class level_model : phase_model {
     };
     std::vector<std::uint32_t> early(phases_.size(), none);  // of a run: the last variant before the first phase
     std::uint32_t phase = 0;
-    for (const level_problem::choice& choice : without_runs_in_vain(*level_, choices)) {
+    for (const level_problem::choice& choice : without_runs_in_vain(level_, choices)) {
       const bool first = choice.run == phase;
       if (phase < phases_.first())
         early[choice.run] = choice.variant;
@@ -183,27 +218,20 @@ class level_model : phase_model {
   }
 
  private:
-  [[nodiscard]] static std::unique_ptr<const level_problem> checked(level_problem level,
-                                                                    const level_model_options& options) {
+  [[nodiscard]] static const level_problem& checked(const level_problem& level, const level_model_options& options) {
     require_valid(level);
     phase_programs::require_valid_options("level_model", options.at_most, options.units, options.max_columns);
-    return std::make_unique<const level_problem>(std::move(level));
+    return level;
   }
 
-  level_model(std::unique_ptr<const level_problem> level, std::int64_t budget, const level_model_options& options)
-      : phase_model(level->bytes, options.max_columns, options.run),
-        level_(std::move(level)),
-        phases_(*level_, budget, options.at_most, options.again_from),
-        cells_(phases_.size()),
-        early_writers_(level_->bytes.size()) {
-    if (phases_.is_impossible()) set_impossible();
-    const level_scale scale(*level_);
-    const double length = phases_.least_time() > 0 ? phases_.least_time() : scale.longest;
-    set_scales({std::max<std::int64_t>(budget, 0), scale.divisor, options.units},
-               objective_scale(length, scale.whole_times));
-    phases_.find_first(sizes(), [this] { return !may_continue(); });
-    if (is_complete() && !is_impossible()) build();
-    finish();
+  /// The place of the cell of run k in a phase, or none. O(log cells) time.
+  [[nodiscard]] std::uint32_t find_cell(std::uint32_t phase, std::uint32_t k) const {
+    const std::pair event{phase, k};
+    const auto at = std::lower_bound(cells_.begin(), cells_.end(), event, [](const level_cell& c, const auto& wanted) {
+      return std::pair{c.phase, c.run} < wanted;
+    });
+    const bool found = at != cells_.end() && std::pair{at->phase, at->run} == event;
+    return found ? static_cast<std::uint32_t>(at - cells_.begin()) : none;
   }
 
   [[nodiscard]] const std::vector<level_problem::variant>& variants(std::uint32_t k) const {
@@ -220,7 +248,7 @@ class level_model : phase_model {
       }
     }
     if (is_impossible()) return;
-    for (const std::uint32_t x : level_->outputs) {
+    for (const std::uint32_t x : level_.outputs) {
       if (phases_.first() < n) {
         add_row(1, {{held(x), 1}}, 1);
       } else if (!phases_.is_common(x)) {
@@ -235,7 +263,7 @@ class level_model : phase_model {
     const level_writers& writers = phases_.writers();
     const std::uint32_t first = phases_.first();
     add_start_memory();
-    for (std::uint32_t x = 0; x < level_->bytes.size(); ++x) {
+    for (std::uint32_t x = 0; x < level_.bytes.size(); ++x) {
       if (writers.first[x] == none || writers.first[x] >= first) continue;
       if (writers.several(x) && writers.last[x] >= first) {
         hold(x, mip_value::one());
@@ -261,7 +289,7 @@ class level_model : phase_model {
     level_cell c;
     c.phase = phase;
     c.run = k;
-    if (!c.is_first() && !level_->runs[k].again) return;
+    if (!c.is_first() && !level_.runs[k].again) return;
     choose_ways(c);
     if (c.ways.empty()) {
       if (c.is_first()) set_impossible();
@@ -283,9 +311,8 @@ class level_model : phase_model {
       return {mip_value::one()};
     }
     for (level_cell::way& o : c.ways) {
-      o.column = model_.add_integer(variants(c.run)[o.variant].time * time_scale(), 0, 1);
-      ++decisions_;
-      r.push_back({o.column, 0});
+      r.push_back(new_decision(variants(c.run)[o.variant].time));
+      o.column = r.back().column;
     }
     if (r.size() > 1) {
       for (const mip_value& v : r) add_term(v, 1);
@@ -298,7 +325,7 @@ class level_model : phase_model {
   [[nodiscard]] std::vector<std::uint32_t> useful_writes(const level_cell& c, std::uint32_t o) const {
     std::vector<std::uint32_t> out;
     for (const std::uint32_t x : variants(c.run)[o].writes)
-      if (phases_.is_used_after(x, c.phase, c.run)) out.push_back(x);
+      if (phases_.uses().is_used_after(x, c.phase, c.run)) out.push_back(x);
     return out;
   }
 
@@ -404,7 +431,7 @@ class level_model : phase_model {
     mip_value after;
     if (phases_.writers().several(x) && !makers.empty() && c.run != phases_.writers().last[x]) {
       after = mip_value::one();
-    } else if (phases_.is_used_after(x, c.phase, c.run)) {
+    } else if (phases_.uses().is_used_after(x, c.phase, c.run)) {
       after = phases_.must_stay_after(x, c.phase, c.run) ? mip_value::one() : new_column();
       const bool is_made = c.is_first() && makers.size() == r.size();
       if (!is_made) limit_held(after, before, makers);
@@ -458,14 +485,14 @@ class level_model : phase_model {
   /// Sets all columns as the decisions in `x` imply, with frees as early as possible.
   void fill_in(std::vector<double>& x) const {
     const level_writers& writers = phases_.writers();
-    std::vector<std::uint8_t> is_held(level_->bytes.size(), 0);
+    std::vector<std::uint8_t> is_held(level_.bytes.size(), 0);
     double memory = 0;
     const auto set_held = [&](std::uint32_t t, bool value) {
       if (is_held[t] == value) return;
       is_held[t] = value;
       memory += value ? tensor_size(t) : -tensor_size(t);
     };
-    for (const std::uint32_t t : level_->outputs) set_held(t, true);
+    for (const std::uint32_t t : level_.outputs) set_held(t, true);
     for (std::size_t i = cells_.size(); i-- > 0;) {
       const level_cell& c = cells_[i];
       if (c.phase < phases_.first()) break;
@@ -480,11 +507,10 @@ class level_model : phase_model {
     (void)fill_in_start(x, is_held);
   }
 
-  std::unique_ptr<const level_problem> level_;
+  const level_problem& level_;
   level_phases phases_;
-  level_cells cells_;
+  std::vector<level_cell> cells_;                      // in the order of their events: by phase, then by run
   std::vector<std::vector<mip_value>> early_writers_;  // of a tensor: the runs before the first phase that write it
-  std::size_t decisions_ = 0;
 };
 
 }  // namespace remat::detail

@@ -54,10 +54,9 @@ class level_phases {
       find_last_uses();
     };
     first_ = find_first_phase(
-        size(), find_uses, [&](std::uint32_t) { return first_that_does_not_fit(sizes); }, stop);
+        size(), find_uses, [&] { return first_that_does_not_fit(sizes); }, stop);
   }
 
-  [[nodiscard]] const level_problem& level() const noexcept { return level_; }
   [[nodiscard]] const level_writers& writers() const noexcept { return writers_; }
   [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(level_.runs.size()); }
   [[nodiscard]] const std::vector<level_problem::variant>& variants(std::uint32_t k) const {
@@ -76,9 +75,6 @@ class level_phases {
   /// Nothing runs again before this phase.
   [[nodiscard]] std::uint32_t first() const noexcept { return first_; }
   [[nodiscard]] const phase_uses& uses() const noexcept { return uses_; }
-  [[nodiscard]] bool is_used_after(std::uint32_t x, std::uint32_t phase, std::uint32_t k) const {
-    return uses_.is_used_after(x, phase, k);
-  }
 
   /// True when all variants of the runs that write x write it. Otherwise x is an *alternative*.
   [[nodiscard]] bool is_common(std::uint32_t x) const { return common_[x] != 0; }

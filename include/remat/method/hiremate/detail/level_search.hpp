@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "remat/core/run.hpp"
@@ -16,6 +18,8 @@
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
 
 namespace remat::detail {
 
@@ -26,8 +30,16 @@ struct level_search_options {
   bool escalate = true;       ///< try harder for the ways that a price gives
 };
 
-/// Judges the choices that `search_level` found: a value (less is better), infinite for choices of no use.
-using level_judge = std::function<double(std::vector<level_problem::choice>)>;
+/// The best schedule that `search_level` has found.
+struct level_search_result {
+  std::optional<schedule> plan{};                         ///< legal and within the budget; none: none was found
+  double time = std::numeric_limits<double>::infinity();  ///< of the plan
+  std::vector<level_problem::choice> choices{};           ///< the schedule of the level that expands to the plan
+  std::size_t problems = 0;                               ///< problems that were solved
+};
+
+/// Expands a schedule of a level to one of the problem to which the level belongs.
+using level_expansion = std::function<schedule(std::span<const level_problem::choice>)>;
 
 namespace level_search {
 
@@ -35,21 +47,18 @@ using chosen_ways = std::vector<std::uint32_t>;  // of each child
 
 class searcher {
  public:
-  searcher(const level_builder& builder, std::span<const level_child> children, std::int64_t budget, run_clock& clock,
-           const level_search_options& options, const level_judge& judge)
-      : builder_(builder), children_(children), budget_(budget), clock_(clock), options_(options), judge_(judge) {}
+  searcher(const level_builder& builder, std::span<const level_child> children, const problem& p, run_clock& clock,
+           const level_search_options& options, const level_expansion& expand)
+      : builder_(builder), children_(children), problem_(p), clock_(clock), options_(options), expand_(expand) {}
 
-  /// Returns the number of problems solved.
-  std::size_t run() {
+  level_search_result run() {
     try_prices();
     for (std::uint32_t round = 0; round < options_.rounds && !best_.empty(); ++round)
       if (!exchange_ways()) break;
-    return problems_;
+    return std::move(out_);
   }
 
  private:
-  static constexpr double infinite = std::numeric_limits<double>::infinity();
-
   void try_prices() {
     const std::vector<double> prices = critical_prices();
     std::vector<chosen_ways> starts{ways_at(0)};
@@ -79,7 +88,7 @@ class searcher {
   [[nodiscard]] chosen_ways ways_at(double price) const {
     chosen_ways chosen(children_.size(), 0);
     for (std::size_t c = 0; c < children_.size(); ++c) {
-      double least = infinite;
+      double least = std::numeric_limits<double>::infinity();
       for (std::uint32_t o = 0; o < children_[c].ways.size(); ++o) {
         const sub_graph_way& way = children_[c].ways[o];
         const double cost = way.time() + price * static_cast<double>(way.saved_bytes);
@@ -112,15 +121,19 @@ class searcher {
     // The careful count of memory is for levels in which the other count said too little.
     for (const bool careful : {false, true}) {
       if (clock_.should_stop()) return false;
-      const problem p = builder_.with_ways(chosen, budget_, careful);
-      ++problems_;
+      const problem p = builder_.with_ways(chosen, problem_.budget(), careful);
+      ++out_.problems;
       const sub_solution s = solve(p, escalate);
       clock_.work(std::max<std::uint64_t>(s.work, p.graph().num_operations));
       if (!s.plan) return false;
-      const double value = judge_(builder_.choices_of(*s.plan, chosen));
-      if (value == infinite) continue;
-      if (value >= best_value_) return false;
-      best_value_ = value;
+      std::vector<level_problem::choice> choices = builder_.choices_of(*s.plan, chosen);
+      schedule plan = expand_(choices);
+      const check_report r = check(problem_, plan);
+      if (!r.valid()) continue;
+      if (r.time >= out_.time) return false;
+      out_.plan = std::move(plan);
+      out_.time = r.time;
+      out_.choices = std::move(choices);
       best_ = chosen;
       return true;
     }
@@ -148,29 +161,30 @@ class searcher {
 
   const level_builder& builder_;
   std::span<const level_child> children_;
-  std::int64_t budget_;
+  const problem& problem_;
   run_clock& clock_;
   const level_search_options& options_;
-  const level_judge& judge_;
-  std::size_t problems_ = 0;
+  const level_expansion& expand_;
   std::set<chosen_ways> tried_;
   chosen_ways best_;
-  double best_value_ = infinite;
+  level_search_result out_{};
 };
 
 }  // namespace level_search
 
-/// Schedules of a level: a way is fixed for each child by a price on saved bytes, which leaves an ordinary problem
-/// for `evict` (to escalate: with its last resorts, and then `twremat`); then single children's ways are exchanged
-/// while that helps. Heuristic; a start for the integer program, and the only method if that is too large.
+/// The best schedule of a level within the budget of `p`, the problem to which it belongs: a way is fixed for each
+/// child by a price on saved bytes, which leaves an ordinary problem for `evict` (to escalate: with its last resorts,
+/// and then `twremat`); then single children's ways are exchanged while that helps. Heuristic; a start for the integer
+/// program, and the only method if that is too large.
 ///
-/// `judge` is called with every schedule found, and may judge by the operations that it expands to. Solves at most
-/// 2 · (prices + 2 + rounds · 2 · children) problems, counts their work, and returns their number. Polls before each;
-/// the solvers keep the limits themselves. Exceptions of `judge` propagate.
-inline std::size_t search_level(const level_builder& builder, std::span<const level_child> children,
-                                std::int64_t budget, run_clock& clock, const level_search_options& options,
-                                const level_judge& judge) {
-  return detail::level_search::searcher(builder, children, budget, clock, options, judge).run();
+/// Every schedule found is expanded, and counts by what `check` says of that. Solves at most 2 · (prices + 2 + rounds ·
+/// 2 · children) problems, and counts their work. Polls before each; the solvers keep the limits themselves. Exceptions
+/// of `expand` propagate.
+[[nodiscard]] inline level_search_result search_level(const level_builder& builder,
+                                                      std::span<const level_child> children, const problem& p,
+                                                      run_clock& clock, const level_search_options& options,
+                                                      const level_expansion& expand) {
+  return detail::level_search::searcher(builder, children, p, clock, options, expand).run();
 }
 
 }  // namespace remat::detail

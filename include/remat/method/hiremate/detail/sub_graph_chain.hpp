@@ -54,9 +54,9 @@ namespace sub_graph_chain {
 /// The chains of one sub-graph.
 class searcher {
  public:
-  searcher(const sub_graph& part, std::span<const sub_graph_segment> segments, const sub_graph_chain_search& search,
+  searcher(const sub_graph& whole, std::span<const sub_graph_segment> segments, const sub_graph_chain_search& search,
            run_clock& clock)
-      : runs_(part), segments_(segments), search_(search), clock_(clock) {}
+      : runs_(whole), segments_(segments), search_(search), clock_(clock) {}
 
   [[nodiscard]] sub_graph_chain_result run() {
     const sub_graph_way everything = runs_.keep_everything();
@@ -186,12 +186,12 @@ class searcher {
 ///
 /// Work: the rows of the tables and the schedules that are measured. Polls after each. A table of more than
 /// `chain_program_options::table_bytes` is left out. Throws `bad_argument` for `slots`, `turns` or `max_stages` 0.
-[[nodiscard]] inline sub_graph_chain_result find_chain_ways(const sub_graph& part,
+[[nodiscard]] inline sub_graph_chain_result find_chain_ways(const sub_graph& whole,
                                                             std::span<const sub_graph_segment> segments,
                                                             const sub_graph_chain_search& search, run_clock& clock) {
   if (search.slots == 0 || search.turns == 0 || search.max_stages == 0)
     throw bad_argument("find_chain_ways: a count is 0; expected slots, turns and max_stages of at least 1");
-  return detail::sub_graph_chain::searcher(part, segments, search, clock).run();
+  return detail::sub_graph_chain::searcher(whole, segments, search, clock).run();
 }
 
 }  // namespace remat::detail

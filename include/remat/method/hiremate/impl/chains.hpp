@@ -58,12 +58,7 @@ struct chain_counts {
     out.set("chains_left", left);
     out.set("chains_refused", refused);
     out.set("tables_refused", tables_refused + solves.tables_refused);
-    out.set("distinct", solves.distinct);
-    out.set("solves", solves.solves);
-    out.set("tables", solves.tables);
-    out.set("programs", solves.programs);
-    out.set("programs_refused", solves.refused);
-    out.set("cut_short", solves.cut_short);
+    solves.add_to(out);
     if (time > 0) {
       out.set("stages", stages);
       if (distinct > 0) out.set("distinct_stages", distinct);
@@ -175,7 +170,7 @@ class hierarchy_chains {
   static constexpr std::size_t num_finer = 8;  // the best chains that are solved again with four times as many slots
 
   struct stage {
-    sub_graph part{};
+    detail::sub_graph sub_graph{};
     std::uint64_t key = 0;  // fingerprint
     bool stands_alone = false, known = false;
     std::vector<sub_graph_way> ways{};
@@ -236,10 +231,10 @@ class hierarchy_chains {
     const auto at = stage_index_.find(operations);
     if (at != stage_index_.end()) return at->second;
     stage s;
-    s.part = extract(operations);
-    s.key = fingerprint(s.part, way_cache::likeness());
-    const sub_graph_runs runs(s.part);
-    std::vector<std::uint32_t> all(s.part.operations.size());
+    s.sub_graph = extract(operations);
+    s.key = fingerprint(s.sub_graph, way_cache::likeness());
+    const sub_graph_runs runs(s.sub_graph);
+    std::vector<std::uint32_t> all(s.sub_graph.operations.size());
     std::iota(all.begin(), all.end(), 0U);
     const std::span<const std::uint32_t> every(all);
     s.stands_alone = runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
@@ -250,7 +245,7 @@ class hierarchy_chains {
   [[nodiscard]] std::vector<level_child> children_of(const chain_entry& c, std::size_t s, std::uint32_t begin,
                                                      std::uint32_t end) const {
     std::vector<level_child> best;
-    std::vector<std::uint32_t> mine = stages_[c.stages[s]].part.operations;
+    std::vector<std::uint32_t> mine = stages_[c.stages[s]].sub_graph.operations;
     std::sort(mine.begin(), mine.end());
     for (const std::size_t i : lines_[c.line].solved) {
       const chain_entry& finer = chains_[i];
@@ -271,8 +266,8 @@ class hierarchy_chains {
       for (std::size_t k = first; k < last; ++k) {
         const stage& child = stages_[finer.stages[k]];
         if (!child.known) break;
-        theirs.insert(theirs.end(), child.part.operations.begin(), child.part.operations.end());
-        children.push_back({child.part, child.ways});
+        theirs.insert(theirs.end(), child.sub_graph.operations.begin(), child.sub_graph.operations.end());
+        children.push_back({child.sub_graph, child.ways});
       }
       std::sort(theirs.begin(), theirs.end());
       if (theirs == mine) best = std::move(children);
@@ -287,8 +282,8 @@ class hierarchy_chains {
       const stage& mine = stages_[c.stages[s]];
       if (!mine.stands_alone || mine.known) continue;
       const std::uint32_t begin = s == 0 ? 0 : c.cuts[s - 1], end = s < c.cuts.size() ? c.cuts[s] : n;
-      wanted.push_back(
-          {mine.part, mine.part.operations.size() > 60 ? children_of(c, s, begin, end) : std::vector<level_child>{}});
+      wanted.push_back({mine.sub_graph, mine.sub_graph.operations.size() > 60 ? children_of(c, s, begin, end)
+                                                                              : std::vector<level_child>{}});
       to.push_back(c.stages[s]);
     }
     if (wanted.empty()) return;
@@ -310,7 +305,7 @@ class hierarchy_chains {
     std::vector<std::vector<stage_way>> out(c.stages.size() + 1);
     for (std::size_t s = 0; s < c.stages.size(); ++s) {
       const stage& mine = stages_[c.stages[s]];
-      for (const sub_graph_way& way : mine.ways) out[s + 1].push_back(in_names(way, mine.part.operations));
+      for (const sub_graph_way& way : mine.ways) out[s + 1].push_back(in_names(way, mine.sub_graph.operations));
     }
     return out;
   }
@@ -320,7 +315,7 @@ class hierarchy_chains {
     std::set<std::uint64_t> keys;
     std::uint64_t effort = 0;
     for (const std::size_t s : c.stages) {
-      const std::uint64_t size = stages_[s].part.operations.size();
+      const std::uint64_t size = stages_[s].sub_graph.operations.size();
       if (stages_[s].stands_alone && (known || !stages_[s].known) && keys.insert(stages_[s].key).second)
         effort += size * std::min<std::uint64_t>(size, 200);
     }

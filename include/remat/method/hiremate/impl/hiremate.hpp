@@ -121,15 +121,10 @@ class group_ways {
     figures level;
     level.set("depth", depth);
     level.set("groups", groups.size());
-    level.set("distinct", table.distinct);
     level.set("reused", table.reused);
-    level.set("solves", table.solves);
     level.set("proven", table.proven);
-    level.set("tables", table.tables);
     level.set("tables_refused", table.tables_refused);
-    level.set("programs", table.programs);
-    level.set("programs_refused", table.refused);
-    level.set("cut_short", table.cut_short);
+    table.add_to(level);
     level.set("ways", ways);
     levels_.push_back(std::move(level));
   }
@@ -302,23 +297,15 @@ class search {
 
   void search_top(candidate& c, top_level& top, double share) {
     const level_builder builder(p_.graph(), top.children);
-    level_search_options searching;
     run_clock part = clock_.part(0.33 * share, "top level");
-    schedule best_plan;
-    search_level(builder, top.children, p_.budget(), part, searching, [&](std::vector<level_problem::choice> choices) {
-      schedule plan = schedule_computes(p_, builder.expand(choices));
-      const check_report r = check(p_, plan);
-      if (!r.valid()) return infinite;
-      if (r.time < top.time) {
-        top.time = r.time;
-        top.choices = std::move(choices);
-        best_plan = std::move(plan);
-      }
-      return r.time;
-    });
-    if (best_plan.steps.empty()) return;
+    level_search_result found = search_level(
+        builder, top.children, p_, part, {},
+        [&](std::span<const level_problem::choice> choices) { return schedule_computes(p_, builder.expand(choices)); });
+    if (!found.plan) return;
+    top.time = found.time;
+    top.choices = std::move(found.choices);
     c.own.set("search_level_time", top.time);
-    accept(p_, best_, std::move(best_plan), by_part(by_part("hiremate", name_of(c.source)), "search_level"));
+    accept(p_, best_, std::move(*found.plan), by_part(by_part("hiremate", name_of(c.source)), "search_level"));
   }
 
   /// The integer programs of the top levels, the most promising level first.

@@ -10,7 +10,6 @@
 
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/method/hiremate.hpp"
-#include "remat/method/hiremate/detail/group_level.hpp"
 #include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
 #include "remat/method/hiremate/detail/sub_graph_chain.hpp"
@@ -18,12 +17,13 @@
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
 
 namespace remat::detail {
 
 /// A sub-graph whose ways are wanted.
 struct divided_sub_graph {
-  sub_graph part{};                     ///< operations and tensors
+  detail::sub_graph sub_graph{};        ///< operations and tensors
   std::vector<level_child> children{};  ///< with their ways; empty: not divided
 };
 
@@ -58,6 +58,16 @@ struct sub_graph_table {
   /// Distinct sub-graphs whose search a limit ended early. If `find_ways` ends early for one of those that it
   /// solves by one method, all of these count.
   std::size_t cut_short = 0;
+
+  /// Sets `distinct`, `solves`, `tables`, `programs`, `programs_refused` and `cut_short`.
+  void add_to(figures& out) const {
+    out.set("distinct", distinct);
+    out.set("solves", solves);
+    out.set("tables", tables);
+    out.set("programs", programs);
+    out.set("programs_refused", refused);
+    out.set("cut_short", cut_short);
+  }
 };
 
 /// Columns² of an integer program that a unit of work pays for: its first linear program takes time in proportion to
@@ -78,23 +88,74 @@ inline constexpr double columns_squared_per_work = 12.5;
   return out;
 }
 
+/// The level of one group within budgets in bytes: the problem of its children, and the way back to a schedule of
+/// `sub_graph_runs::problem_within(peak, save)`.
+class group_level {
+ public:
+  /// Keeps references to its arguments. O(size of the level + operations · log) time.
+  group_level(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs& runs,
+              std::int64_t peak_bytes, std::int64_t save_bytes)
+      : runs_(runs),
+        builder_(g, children, &runs, peak_bytes, save_bytes),
+        flat_(runs.problem_within(peak_bytes, save_bytes)) {
+    const std::vector<std::uint32_t>& operations = runs.sub_graph().operations;
+    for (std::uint32_t i = 0; i < operations.size(); ++i)
+      place_.emplace_back(operations[i], i < runs.num_forward() ? i : i + 2);
+    std::sort(place_.begin(), place_.end());
+  }
+
+  /// The builder of the level.
+  [[nodiscard]] const level_builder& builder() const noexcept { return builder_; }
+  /// The group as a problem of operations.
+  [[nodiscard]] const problem& flat() const noexcept { return flat_; }
+  /// The schedule of `flat()` that a schedule of the level expands to, freed as early as possible. It may exceed the
+  /// peak budget: the caller checks it. Precondition: *take* runs once, and *turn* once behind it.
+  [[nodiscard]] schedule expand(std::span<const level_problem::choice> choices) const {
+    // Take and turn are the two runs in the middle of the level.
+    const auto middle = static_cast<std::uint32_t>(builder_.num_children());
+    std::size_t taken = 0, turned = 0;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].run == middle) taken = i;
+      if (choices[i].run == middle + 1) turned = i;
+    }
+    std::vector<std::uint32_t> order;
+    append(choices.first(taken), order);
+    order.push_back(runs_.num_forward());
+    append(choices.subspan(taken, turned - taken), order);
+    order.push_back(runs_.num_forward() + 1);
+    append(choices.subspan(turned), order);
+    return schedule_computes(flat_, order);
+  }
+
+ private:
+  void append(std::span<const level_problem::choice> choices, std::vector<std::uint32_t>& order) const {
+    for (const std::uint32_t o : builder_.expand(choices))
+      order.push_back(std::lower_bound(place_.begin(), place_.end(), std::pair{o, std::uint32_t{0}})->second);
+  }
+
+  const sub_graph_runs& runs_;
+  level_builder builder_;
+  problem flat_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> place_;  // operation of the graph, operation of `flat_`
+};
+
 namespace sub_graph_ways {
 
 /// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
 inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> place;  // operation of the graph, of the sub-graph
-  for (std::uint32_t o = 0; o < s.part.operations.size(); ++o) place.emplace_back(s.part.operations[o], o);
+  for (std::uint32_t o = 0; o < s.sub_graph.operations.size(); ++o) place.emplace_back(s.sub_graph.operations[o], o);
   std::sort(place.begin(), place.end());
   std::vector<sub_graph_segment> out;
   std::uint32_t begin = 0;
   for (const level_child& child : s.children) {
     std::vector<std::uint32_t> own;  // operation of the child → of the sub-graph
-    for (const std::uint32_t o : child.part.operations)
+    for (const std::uint32_t o : child.sub_graph.operations)
       own.push_back(std::lower_bound(place.begin(), place.end(), std::pair{o, std::uint32_t{0}})->second);
     sub_graph_segment segment;
     segment.forward_end = begin;
     for (std::uint32_t o = 0; o < own.size(); ++o) {
-      if (child.part.operation[o].forward)
+      if (child.sub_graph.operation[o].forward)
         segment.forward_end = std::max(segment.forward_end, own[o] + 1);
       else
         segment.backward.push_back(own[o]);
@@ -113,7 +174,7 @@ class finder {
   finder(const flat_graph& g, std::span<const divided_sub_graph> all, const sub_graph_search& search, run_clock& clock)
       : graph_(g), all_(all), search_(search), clock_(clock) {
     std::vector<sub_graph> sub_graphs;
-    for (const divided_sub_graph& s : all) sub_graphs.push_back(s.part);
+    for (const divided_sub_graph& s : all) sub_graphs.push_back(s.sub_graph);
     classes_ = classify(sub_graphs, way_cache::likeness());
   }
 
@@ -153,13 +214,13 @@ class finder {
   /// Chooses the methods of a class, and looks it up in the cache.
   void prepare(std::uint32_t c) {
     const divided_sub_graph& s = of_class(c);
-    const sub_graph_runs runs(s.part);
+    const sub_graph_runs runs(s.sub_graph);
     sub_graph_facts facts;
-    facts.operations = s.part.operations.size();
+    facts.operations = s.sub_graph.operations.size();
     facts.forward_operations = runs.num_forward();
     facts.children = s.children.size();
     for (const level_child& child : s.children) {
-      facts.groups += child.ways.size() > 1 || child.part.operations.size() > 4 ? 1U : 0U;
+      facts.groups += child.ways.size() > 1 || child.sub_graph.operations.size() > 4 ? 1U : 0U;
       facts.child_ways += child.ways.size();
     }
     facts.copies = static_cast<std::size_t>(std::count(classes_.class_of.begin(), classes_.class_of.end(), c));
@@ -180,7 +241,7 @@ class finder {
   /// The way that keeps nothing: the backward begins with the whole forward. None if the forward must not run twice.
   [[nodiscard]] static std::optional<sub_graph_way> recompute_everything(const sub_graph_runs& runs) {
     if (runs.forward_once()) return std::nullopt;
-    std::vector<std::uint32_t> all(runs.part().operations.size());
+    std::vector<std::uint32_t> all(runs.sub_graph().operations.size());
     std::iota(all.begin(), all.end(), 0U);
     if (runs.num_forward() == all.size()) return std::nullopt;
     return runs.measure(std::span<const std::uint32_t>(all).first(runs.num_forward()), all);
@@ -205,14 +266,14 @@ class finder {
 
   void by_chain(const std::vector<std::uint32_t>& classes, run_clock& clock) {
     std::size_t operations = 0;
-    for (const std::uint32_t c : classes) operations += of_class(c).part.operations.size();
+    for (const std::uint32_t c : classes) operations += of_class(c).sub_graph.operations.size();
     for (const std::uint32_t c : classes) {
-      const std::size_t mine = of_class(c).part.operations.size();
+      const std::size_t mine = of_class(c).sub_graph.operations.size();
       run_clock part = clock.part(static_cast<double>(mine) / static_cast<double>(operations));
       operations -= mine;
       sub_graph_chain_search search;
       search.max_ways = search_.max_ways;
-      sub_graph_chain_result r = find_chain_ways(of_class(c).part, segments_of(of_class(c)), search, part);
+      sub_graph_chain_result r = find_chain_ways(of_class(c).sub_graph, segments_of(of_class(c)), search, part);
       out_.tables += r.tables;
       out_.tables_refused += r.refused;
       out_.solves += r.tables;
@@ -224,7 +285,7 @@ class finder {
   /// For each pair of budgets, on the thread that `find_ways` chooses.
   void by_budgets(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
     std::vector<sub_graph> sub_graphs;
-    for (const std::uint32_t c : classes) sub_graphs.push_back(of_class(c).part);
+    for (const std::uint32_t c : classes) sub_graphs.push_back(of_class(c).sub_graph);
     way_search search;
     search.peaks = search_.peaks;
     search.max_ways = search_.max_ways;
@@ -291,19 +352,11 @@ class finder {
     searching.rounds = 0;
     searching.escalate = false;
     run_clock part = clock.part(0.25);
+    level_search_result found =
+        search_level(level.builder(), children, level.flat(), part, searching,
+                     [&](std::span<const level_problem::choice> choices) { return level.expand(choices); });
     std::vector<schedule> best;
-    double least = std::numeric_limits<double>::infinity();
-    search_level(level.builder(), children, peak, part, searching,
-                 [&](const std::vector<level_problem::choice>& choices) {
-                   schedule plan = level.expand(choices);
-                   const check_report r = check(level.flat(), plan);
-                   if (!r.valid()) return std::numeric_limits<double>::infinity();
-                   if (r.time < least) {
-                     least = r.time;
-                     best.assign(1, std::move(plan));
-                   }
-                   return r.time;
-                 });
+    if (found.plan) best.push_back(std::move(*found.plan));
     return best;
   }
 
@@ -347,20 +400,14 @@ class finder {
     out_.cut_short = static_cast<std::size_t>(std::count(whole_.begin(), whole_.end(), std::uint8_t{0}));
     for (std::uint32_t c = 0; c < found_.size(); ++c) {
       const std::uint32_t i = classes_.representative[c];
-      const sub_graph_runs runs(all_[i].part);
+      const sub_graph_runs runs(all_[i].sub_graph);
       keep_pareto_optimal(found_[c], runs);
       thin_out(found_[c], std::max<std::size_t>(search_.max_ways, 2));
-      if (search_.cache && whole_[c] && !methods_[c].empty()) search_.cache->add(all_[i].part, settings(c), found_[c]);
+      if (search_.cache && whole_[c] && !methods_[c].empty())
+        search_.cache->add(all_[i].sub_graph, settings(c), found_[c]);
       out_.ways[i] = std::move(found_[c]);
     }
-    for (std::uint32_t i = 0; i < all_.size(); ++i) {
-      const std::uint32_t from = classes_.representative[classes_.class_of[i]];
-      if (i == from) continue;
-      const sub_graph_runs runs(all_[i].part);
-      for (const sub_graph_way& o : out_.ways[from])
-        if (std::optional<sub_graph_way> mine = translate(o, classes_.to_representative[i], runs))
-          out_.ways[i].push_back(std::move(*mine));
-    }
+    translate_to_copies(classes_, out_.ways, [&](std::size_t i) { return sub_graph_runs(all_[i].sub_graph); });
   }
 
   static constexpr std::size_t budgets_of_programs = 6;  // save budgets for each peak budget, as in the paper

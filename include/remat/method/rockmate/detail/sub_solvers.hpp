@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "remat/core/run.hpp"
-#include "remat/hierarchy/detail/sub_solver.hpp"
+#include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/twremat.hpp"

@@ -71,7 +71,7 @@ class chain_search {
     std::vector<schedule> out;
     for (const candidate& c : candidates_) {
       if (out.size() == options_.finer_chains) break;
-      if (std::find(out.begin(), out.end(), *c.best.plan) == out.end()) out.push_back(*c.best.plan);
+      if (std::find(out.begin(), out.end(), c.plan) == out.end()) out.push_back(c.plan);
     }
     return out;
   }
@@ -96,7 +96,8 @@ class chain_search {
   struct candidate {
     cut_list cuts{};
     bool with_ways = false;
-    chain_best best{};
+    schedule plan{};
+    double time = 0;  // of the plan
   };
   /// The blocks of a chain that `find_ways` can solve.
   struct block_list {
@@ -207,11 +208,11 @@ class chain_search {
     searching.slots = slots;
     searching.table_bytes = options_.table_bytes;
     searching.max_memory = std::numeric_limits<double>::infinity();
-    candidate mine{cuts, with_ways, {}};
+    chain_best found;
     const chain_search_end end = search_chain(
-        p_, program, searching, clock_, [&] { return std::min(best_.time, mine.best.time()); },
+        p_, program, searching, clock_, [&] { return std::min(best_.time, found.time()); },
         [&](schedule plan, const check_report& r, const chain_program::entry& e) {
-          mine.best.take(std::move(plan), r, e);
+          found.take(std::move(plan), r, e);
         });
     if (end.table == fill_outcome::too_large) {
       ++tables_refused_;
@@ -219,8 +220,7 @@ class chain_search {
     }
     chains_ += end.is_filled ? 1U : 0U;
     chains_with_ways_ += end.is_filled && with_ways ? 1U : 0U;
-    if (mine.best.plan) {
-      const chain_best& found = mine.best;
+    if (found.plan) {
       if (keep_if_better(best_, *found.plan, found.report, rockmate_solver::name)) {
         of_best_ = {};
         of_best_.set("with_ways", with_ways);
@@ -233,14 +233,14 @@ class chain_search {
         of_best_.set("table_bytes", found.of_table.bytes);
         of_best_.set("flat_peak_bytes", found.report.peak_bytes);
       }
-      candidates_.push_back(std::move(mine));
+      candidates_.push_back({cuts, with_ways, std::move(*found.plan), found.report.time});
     }
     return end.table == fill_outcome::stopped ? clock_.poll() : stop_reason::none;
   }
 
   void sort_candidates() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const candidate& a, const candidate& b) { return a.best.report.time < b.best.report.time; });
+                     [](const candidate& a, const candidate& b) { return a.time < b.time; });
   }
 
   /// Solves the best chains again, with more slots.

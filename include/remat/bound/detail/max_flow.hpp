@@ -52,9 +52,6 @@ class max_flow {
   /// Adds a node. Precondition: before `finish`.
   node add_node() { return num_nodes_++; }
 
-  /// The number of nodes, without the source and the sink.
-  [[nodiscard]] node num_nodes() const noexcept { return num_nodes_; }
-
   /// Adds an arc between two nodes, whose capacities are set after `finish`. Precondition: before `finish`.
   arc add_arc(node from, node to) {
     assert(from < num_nodes_ && to < num_nodes_);
@@ -72,11 +69,11 @@ class max_flow {
       ++begin_[head_[i] + 1];
     }
     for (std::size_t v = 0; v < n; ++v) begin_[v + 1] += begin_[v];
-    next_.assign(begin_.begin(), begin_.end() - 1);
+    std::vector<std::uint32_t> next(begin_.begin(), begin_.end() - 1);
     now_.halves.resize(2 * m);
     forward_.resize(m);
     for (std::size_t i = 0; i < m; ++i) {
-      const std::uint32_t a = next_[tail_[i]]++, b = next_[head_[i]]++;
+      const std::uint32_t a = next[tail_[i]]++, b = next[head_[i]]++;
       now_.halves[a] = {head_[i], b, 0};
       now_.halves[b] = {tail_[i], a, 0};
       forward_[i] = a;
@@ -198,7 +195,7 @@ class max_flow {
 
   node num_nodes_ = 0;
   std::vector<node> tail_, head_;
-  std::vector<std::uint32_t> begin_{0}, next_, forward_;
+  std::vector<std::uint32_t> begin_{0}, forward_;
   state now_;
   std::vector<std::uint32_t> distance_;
   std::vector<node> queue_;

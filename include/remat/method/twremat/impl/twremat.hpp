@@ -242,33 +242,33 @@ class tree_search {
     return i >= max_attempts || (i >= tree_kinds && clock_.work_done() >= max_work);
   }
 
-  [[nodiscard]] std::uint64_t seed_of(std::uint32_t i) const { return options_.run.seed + i / tree_kinds; }
+  /// The tree that attempt `i` makes, if it is not given one.
+  [[nodiscard]] origin origin_of(std::uint32_t i) const {
+    return {.kind = static_cast<tree_kind>(i % tree_kinds),
+            .seed = options_.run.seed + i / tree_kinds,
+            .balance = i / tree_kinds % balances};
+  }
 
   /// Chooses the narrowest of the trees that the attempts would make.
   void choose_by_width() {
     for (std::uint32_t i = 0;
          i < std::max(options_.attempts.value_or(0), tree_kinds) && !options_.tree && !clock_.should_stop(); ++i) {
-      const auto kind = static_cast<tree_kind>(i % tree_kinds);
-      tree_decomposition tree = make_tree(graph_, kind, seed_of(i), clock_);
+      const origin from = origin_of(i);
+      tree_decomposition tree = make_tree(graph_, from.kind, from.seed, clock_);
       if (narrowest_ && tree.width() >= narrowest_->width()) continue;
       narrowest_ = std::move(tree);
-      narrowest_kind_ = kind;
-      narrowest_seed_ = seed_of(i);
+      from_narrowest_ = from;
     }
   }
 
   void attempt(std::uint32_t i) {
     trial now;
-    now.from.kind = static_cast<tree_kind>(i % tree_kinds);
-    now.from.seed = seed_of(i);
-    now.from.balance = i / tree_kinds % balances;
+    now.from = origin_of(i);
     const tree_decomposition tree = tree_of(i, now.from);
     if (clock_.should_stop()) return;
-    if (const std::uint64_t print = fingerprint(tree, now.from.balance);
-        std::find(seen_.begin(), seen_.end(), print) == seen_.end())
-      seen_.push_back(print);
-    else
-      return;
+    const std::uint64_t print = fingerprint(tree, now.from.balance);
+    if (std::find(seen_.begin(), seen_.end(), print) != seen_.end()) return;
+    seen_.push_back(print);
     separator_tree separators =
         separate(graph_.rows(), tree.bags, tree.links(), weights(problem_.graph(), now.from.balance));
     now.from.width = tree.width();
@@ -307,7 +307,8 @@ class tree_search {
       return *options_.tree;
     }
     if (narrowest_) {
-      from = {.kind = narrowest_kind_, .seed = narrowest_seed_, .balance = i};
+      from = from_narrowest_;
+      from.balance = i;
       return *narrowest_;
     }
     return make_tree(graph_, from.kind, from.seed, clock_);
@@ -410,8 +411,7 @@ class tree_search {
   std::vector<trial> trials_;  // one for each separator tree
   std::vector<std::uint64_t> seen_;
   std::optional<tree_decomposition> narrowest_;
-  tree_kind narrowest_kind_ = tree_kind::given;
-  std::uint64_t narrowest_seed_ = 0;
+  origin from_narrowest_;
   std::optional<schedule> nearest_;  // over the budget
   std::int64_t nearest_peak_ = 0;
 };

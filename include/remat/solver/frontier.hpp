@@ -77,18 +77,18 @@ struct trade_off_options {
 /// within a budget may still find something within less: when the interval is small, budgets of 4, 8 and 12 % below the
 /// best are probed, and the bisection goes on from there.
 ///
-/// A solve is stopped as soon as its progress reports an objective of at most `enough`, except under a limit of work:
+/// A solve is stopped as soon as its progress reports an objective of at most `target`, except under a limit of work:
 /// then the work alone decides. Each probe gets an equal part of the work, and from a tenth to a half of the time that
 /// is left. Returns true if the first probe was good enough. Throws `bad_argument` for `probes` = 0. Cancellation: as
 /// `probe`; the deadline and the stop token are polled before each probe but the first.
 bool bisect_budgets(
     std::int64_t low, std::int64_t high, const trade_off_options& options,
     const std::function<std::optional<std::int64_t>(std::int64_t budget, const run_control& run)>& probe,
-    double enough = -std::numeric_limits<double>::infinity());
+    double target = -std::numeric_limits<double>::infinity());
 
 /// The dual problem: a schedule of at most `max_time` with as little memory as `solve` finds, by bisection over
-/// budgets
-/// (`bisect_budgets`) between the least memory bound and the listed order's peak, or `p`'s budget if that is smaller.
+/// budgets (`bisect_budgets`) between the least memory bound and the listed order's peak, or `p`'s budget if that is
+/// smaller.
 ///
 /// `max_time` is in the cost model's unit, for instance 1.3 × `p.graph().baseline_time`. `solve(problem, run)` returns
 /// a `solution`. Solvers are heuristic, so the peak is not proven to be the least; `optimal` says that it meets the

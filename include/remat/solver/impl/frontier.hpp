@@ -42,7 +42,7 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
 REMAT_INLINE bool bisect_budgets(
     std::int64_t low, std::int64_t high, const trade_off_options& options,
     const std::function<std::optional<std::int64_t>(std::int64_t budget, const run_control& run)>& probe,
-    double enough) {
+    double target) {
   if (options.probes == 0) throw bad_argument("bisect_budgets: probes is 0; it must be at least 1");
   const run_control& run = options.run;
   const run_clock clock(run);
@@ -63,7 +63,7 @@ REMAT_INLINE bool bisect_budgets(
     part.stop = stop.get_token();
     part.on_progress = [&](const progress& news) {
       if (run.on_progress) run.on_progress(news);
-      if (!counted && news.best_objective <= enough) stop.request_stop();
+      if (!counted && news.best_objective <= target) stop.request_stop();
     };
     const std::optional<std::int64_t> bytes = probe(budget, part);
     if (bytes) {
@@ -85,10 +85,10 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   if (std::isnan(max_time)) throw bad_argument("least_memory_by: max_time is not a number");
   const flat_graph& g = p.graph();
   const run_clock clock(options.run);
-  const double enough = with_rounding(max_time);
+  const double longest = with_rounding(max_time);
   solution best;
   best.lower_bound = g.needed_time;
-  if (enough < g.needed_time) {
+  if (longest < g.needed_time) {
     best.status = solve_status::infeasible;
     best.message =
         "no schedule takes less than " + std::to_string(g.needed_time) + ", the time of the needed operations";
@@ -101,7 +101,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   const auto probe = [&](std::int64_t budget, const run_control& part) -> std::optional<std::int64_t> {
     solution answer = solve(p.with_budget(budget), part);
     work += answer.statistics.work;
-    if (!answer.plan || answer.time > enough) {
+    if (!answer.plan || answer.time > longest) {
       if (!best.plan) best.status = answer.status;
       return std::nullopt;
     }
@@ -109,7 +109,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     if (!best.plan || bytes < best.peak_bytes) best = std::move(answer);
     return bytes;
   };
-  bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, enough);
+  bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, longest);
   best.statistics.seconds = clock.seconds();
   best.statistics.work = work;
   best.lower_bound = g.needed_time;

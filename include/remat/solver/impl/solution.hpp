@@ -3,7 +3,6 @@
 
 #include "remat/solver/solution.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "remat/core/detail/linkage.hpp"
@@ -12,8 +11,7 @@ namespace remat {
 
 REMAT_INLINE void figures::set(std::string_view name, double value) {
   if (std::isfinite(value)) return put(name, value);
-  items_.erase(std::remove_if(items_.begin(), items_.end(), [&](const item& i) { return i.first == name; }),
-               items_.end());
+  std::erase_if(items_, [&](const item& i) { return i.first == name; });
 }
 
 REMAT_INLINE void figures::put(std::string_view name, value_type value) {

@@ -6,6 +6,7 @@
   decomposition of several layers leaves the dropout between them out; here it is drawn as eager draws it.
 """
 import contextlib
+import warnings
 
 import torch
 from torch import nn
@@ -64,7 +65,9 @@ def as_eager(module):
     before = dict(operator.py_kernels)
     with contextlib.ExitStack() as stack:
         if has_recurrent_layers(module):
-            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            with warnings.catch_warnings():  # the flags warn of TF32 on devices that are not here
+                warnings.simplefilter("ignore")
+                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             stack.enter_context(_LayerByLayer())
         for key, kernel in before.items():

@@ -47,6 +47,7 @@ class Operation:
     bytes_accessed: int = 0
     workspace_bytes: int = 0
     time_us: float | None = None
+    estimated: bool = False  # the time is not measured, but from the bytes
     random: bool = False
     once: bool = False
     module: str = ""
@@ -183,9 +184,20 @@ def keep_inputs_that_change(joint, num_forward_outputs):
         copy.meta["custom"] = min(readers, key=_position(graph)).meta.get("custom")
         for reader in readers:
             reader.replace_input_with(node, copy)
+        _renew_views(copy, node.meta["val"].untyped_storage()._cdata)
         copies[copy] = node
     joint.recompile()
     return copies
+
+
+def _renew_views(copy, storage):
+    """Makes the traced values of all views of `copy`, which looked at the input with that storage, look at the copy."""
+    for user in copy.users:
+        value = user.meta.get("val")
+        if user.op == "call_function" and isinstance(value, torch.Tensor) and value.untyped_storage()._cdata == storage:
+            args, kwargs = _fake_arguments(user)
+            user.meta["val"] = user.target(*args, **kwargs)
+            _renew_views(user, storage)
 
 
 def _writes_input(node):

@@ -6,6 +6,8 @@ no longer holds, it traces again, and the new graph gets a plan of its own. What
 state of `random`) changes in every call. A number that changes becomes an input of the graph, so that it is planned once.
 """
 import contextlib
+import itertools
+import logging
 import os
 import random
 import re
@@ -30,11 +32,15 @@ from .graph import FOLDERS, build, readable_path, tensors_of
 from .gradients import through_gates
 from .runner import run_as_written, run_backward_as_written
 
+_NAMES = itertools.count()
+_LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
 MOST_PLANS = 64  # of one step
 
 _SETTINGS = {
     "allow_rnn": True,
     "allow_unspec_int_on_nn_module": True,  # a counter is planned once
+    "automatic_dynamic_local_pgo": False,  # plans do not depend on earlier processes
+    "automatic_dynamic_remote_pgo": False,
     "automatic_dynamic_shapes": True,  # so is a number that changes; sizes of inputs are marked as constants
     "capture_scalar_outputs": False,
     "error_on_recompile": False,
@@ -71,8 +77,9 @@ class GuardedStep:
         self._make_plan = make_plan
         self._compiled = compiled
         self._only_plan = False
-        # Dynamo keeps what it traced with the code object, so each step needs one of its own.
-        own = types.FunctionType(_call.__code__.replace(), _call.__globals__, "step")
+        # Dynamo keeps what it traced with the code object, and what it learned of changing numbers under its name.
+        code = _call.__code__.replace(co_name=f"planned_step_{next(_NAMES)}")
+        own = types.FunctionType(code, _call.__globals__, code.co_name)
         # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
         me = weakref.ref(self)
         self._function = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
@@ -98,8 +105,11 @@ class GuardedStep:
 
     def _trace_and_run(self, inputs, kwargs, **settings):
         self._begin = time.perf_counter()
+        # Messages of the step are not printed. transformers adds functions to the class, as warning_once.
+        logs = {f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS}
+        settings["ignore_logging_functions"] = logs
         # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
-        with torch._dynamo.config.patch({**_SETTINGS, **settings}), _disable_current_modes() as self._modes:
+        with torch._dynamo.config.patch(_known({**_SETTINGS, **settings})), _disable_current_modes() as self._modes:
             return self._function(self._module, *inputs, **kwargs)
 
     def prepare(self, *inputs, **kwargs):
@@ -137,7 +147,8 @@ class GuardedStep:
                 "the loss must be one scalar tensor that depends on a parameter; no tensor that came back needs a gradient"
             )
         plan = found[-1]
-        self.plans.append(plan)
+        if plan not in self.plans:
+            self.plans.append(plan)
         me = weakref.ref(self)
 
         def planned(*arguments):
@@ -153,6 +164,11 @@ class GuardedStep:
 
     def _plan(self, graph, device):
         return self._make_plan(graph, device, time.perf_counter() - self._begin)
+
+
+def _known(settings):
+    """Those of the settings that this version of PyTorch has."""
+    return {name: value for name, value in settings.items() if hasattr(torch._dynamo.config, name)}
 
 
 def _call(module, *inputs, **kwargs):

@@ -10,7 +10,6 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .errors import PlanError
 from .graph import GPU_GRANULARITY, tensors_of
 
 _MEASURED = {}  # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes)
@@ -29,6 +28,11 @@ def _signature(node):
     return (str(node.target), str(spec), tuple(one(x) for x in leaves), torch.get_num_threads())
 
 
+def signatures(graph):
+    """For each operation, what its time and sizes depend on, as text."""
+    return [str(_signature(o.node)) for o in graph.operations if o.node is not None]
+
+
 def _real(fake, high, device):
     """A tensor with shape, strides, type and storage as `fake`, of random numbers; of integers in [0, high)."""
     size = fake.untyped_storage().nbytes() // fake.element_size()
@@ -43,14 +47,47 @@ def _real(fake, high, device):
     return flat.as_strided(fake.shape, fake.stride(), fake.storage_offset())
 
 
-def _arguments(node, device):
-    # Indices stay within every dimension of the tensors beside them.
-    fakes = [n.meta.get("val") for n in node.all_input_nodes]
-    floats = [t for t in fakes if isinstance(t, torch.Tensor) and t.dtype.is_floating_point]
-    if node.target is torch.ops.aten.embedding.default:
-        high = floats[0].shape[0]
-    else:
-        high = min((d for t in floats for d in t.shape), default=2)
+# Kernels that want values in [0, 1].
+_PROBABILITIES = {
+    torch.ops.aten.bernoulli.default,
+    torch.ops.aten.binary_cross_entropy.default,
+    torch.ops.aten.binary_cross_entropy_backward.default,
+}
+# Kernels that read whole numbers as numbers, not as places in another tensor.
+_NUMBERS = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "where", "_to_copy", "clone", "cumsum", "sum", "full_like")
+
+
+def _largest_index(node):
+    """The number below which the whole numbers that `node` reads must stay; None where no number is known to be allowed.
+
+    A kernel that is given an index outside its table may write anywhere on a GPU.
+    """
+    fakes = [t for n in node.all_input_nodes for t in [n.meta.get("val")] if isinstance(t, torch.Tensor)]
+    if not any(_is_whole(t) for t in fakes):
+        return 2
+    aten, target = torch.ops.aten, node.target
+    if target is aten.embedding.default:
+        return node.args[0].meta["val"].shape[0]
+    if target is aten.embedding_dense_backward.default:
+        return node.args[2] if isinstance(node.args[2], int) else None
+    if target in (aten.nll_loss_forward.default, aten.nll_loss_backward.default):
+        scores = node.args[0 if target is aten.nll_loss_forward.default else 1].meta["val"]
+        return scores.shape[-1]
+    if target in (aten.gather.default, aten.index_select.default):
+        return node.args[0].meta["val"].shape[node.args[1]]
+    if target is aten.index.Tensor:
+        table = node.args[0].meta["val"].shape
+        return min((table[i] for i, n in enumerate(node.args[1]) if n is not None), default=1)
+    if getattr(target, "_schema", None) is not None and target._schema.name.removeprefix("aten::") in _NUMBERS:
+        return 2
+    return None
+
+
+def _is_whole(tensor):
+    return not tensor.dtype.is_floating_point and not tensor.dtype.is_complex and tensor.dtype != torch.bool
+
+
+def _arguments(node, device, high):
     made = {}
 
     def one(leaf):
@@ -58,12 +95,19 @@ def _arguments(node, device):
             return leaf
         fake = leaf.meta.get("val")
         if not isinstance(fake, torch.Tensor):
-            return fake
+            return _number(fake)
         if leaf not in made:
             made[leaf] = _real(fake, high, device if fake.device.type == device.type else fake.device)
+            if node.target in _PROBABILITIES and fake.dtype.is_floating_point:
+                made[leaf] = made[leaf].sigmoid()
         return made[leaf]
 
     return pytree.tree_map(one, node.args), pytree.tree_map(one, dict(node.kwargs))
+
+
+def _number(value):
+    """The number of this call in the place of a symbolic one."""
+    return value.node.hint if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
 
 
 def _run_once(node, args, kwargs, device):
@@ -80,7 +124,10 @@ def _run_once(node, args, kwargs, device):
 
 
 def _measure(node, device, with_time):
-    args, kwargs = _arguments(node, device)
+    high = _largest_index(node)
+    if high is None:
+        return None, [], 0
+    args, kwargs = _arguments(node, device, high)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -114,8 +161,8 @@ def measure(graph, device, with_time=True, progress=None):
     """Sets the times (if `with_time`), the workspaces and the real sizes of `graph`'s operations and storages.
 
     `progress(done, all)` is called between operations. The state of the random generators stays as it is. Takes at most
-    some 50 ms for each distinct operation, more where one run takes more than 10 ms. Raises `PlanError` with the operation
-    that cannot be run by itself.
+    some 50 ms for each distinct operation, more where one run takes more than 10 ms. An operation that cannot be run by itself, or
+    that reads indices whose bounds are not known, gets the time that its bytes take at the median rate of the others.
     """
     device = torch.device(device)
     distinct = {}
@@ -133,10 +180,8 @@ def measure(graph, device, with_time=True, progress=None):
                 if known is None or (with_time and known[0] is None):
                     try:
                         _MEASURED[key] = _measure(o.node, device, with_time)
-                    except Exception as error:
-                        raise PlanError(
-                            f"cannot measure {o.name} by itself: {error}; plan with measure=False, or a cost model"
-                        ) from error
+                    except Exception:  # a kernel that forbids the values that it was given, or has no room
+                        _MEASURED[key] = None, [], 0
     finally:
         torch.set_rng_state(states[0])
         if states[1] is not None:
@@ -144,12 +189,10 @@ def measure(graph, device, with_time=True, progress=None):
     granularity = GPU_GRANULARITY if device.type == "cuda" else 1
     for o in graph.operations:
         if o.node is None:
-            if with_time:
-                o.time_us = 0.0
+            o.time_us = 0.0 if with_time else None
             continue
         micros, sizes, workspace = _MEASURED[_signature(o.node)]
-        if with_time:
-            o.time_us = micros
+        o.time_us = micros
         o.workspace_bytes = workspace
         fakes = tensors_of(o.node)
         for fake, size in zip(fakes, sizes):
@@ -157,3 +200,15 @@ def measure(graph, device, with_time=True, progress=None):
             if index in o.outputs:
                 size += -size % granularity
                 graph.storages[index].bytes = max(graph.storages[index].bytes, size)
+    if with_time:
+        _estimate(graph)
+
+
+def _estimate(graph):
+    """Gives an operation that could not be measured the time that its bytes take at the median rate of the others."""
+    rates = sorted(o.time_us / o.bytes_accessed for o in graph.operations if o.node and o.time_us and o.bytes_accessed)
+    rate = rates[len(rates) // 2] if rates else 1e-4  # 10 GB/s
+    for o in graph.operations:
+        if o.node is not None and o.time_us is None:
+            o.time_us = rate * o.bytes_accessed
+            o.estimated = True

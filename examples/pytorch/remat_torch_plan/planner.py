@@ -35,6 +35,12 @@ def parse_budget(budget, baseline):
     raise PlanError(f"budget {budget!r}: expected bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5 or '50%'")
 
 
+def is_fraction(budget):
+    """True for a budget that is a part of what the unplanned step takes."""
+    text = str(budget).strip()
+    return text.endswith("%") or (not isinstance(budget, bool) and parse_budget(budget, 10**12) != parse_budget(budget, 10**13))
+
+
 def find_program():
     """The path of remat-plan: $REMAT_PLAN, then the project's own build, then $PATH."""
     folder = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))

@@ -1,24 +1,33 @@
 # SPDX-License-Identifier: BSL-1.0
 """A training step that keeps to a memory budget: `plan`, and the object that it returns."""
+import copy
+import json
 import os
 import shutil
 import sys
 import tempfile
 import time
+import warnings
 import weakref
 import webbrowser
 from dataclasses import dataclass
 
 import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from . import rng
+from . import distributed, rng
 from .apply import apply_schedule, first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule
-from .errors import BudgetError, CaptureError
+from .compare import compare_with_eager
+from .distributed import after_forward, before_forward
+from .eager import has_recurrent_layers
+from .errors import BudgetError, CaptureError, PlanWarning
 from .frozen import FrozenStep
 from .guarded import GuardedStep, Untraced
 from .measure import measure as measure_operations
-from .planner import parse_budget, solve
+from .measure import signatures
+from .planner import is_fraction, parse_budget, solve
 
 
 def plan(
@@ -36,6 +45,7 @@ def plan(
     measure=True,
     cost=None,
     compile=False,
+    compare_every=None,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -44,19 +54,23 @@ def plan(
         value.backward()
         optimizer.step()
 
-    model: any `nn.Module` that can be traced without a look at the values of tensors.
+    model: any `nn.Module` that can be traced without a look at the values of tensors. A DistributedDataParallel keeps its
+        synchronisation, which overlaps the backward pass.
     loss: `loss(model, *inputs)` returns a scalar; or a criterion, a module: then the loss is
-        `criterion(model(*inputs[:-1]), inputs[-1])`; or None: the model itself returns the loss.
+        `criterion(model(*inputs[:-1]), inputs[-1])`; or None: the model itself returns the loss, or a mapping, a sequence or
+        an object with it, as those of transformers.
     inputs, kwargs: a sample of the step's arguments; what counts is their shapes and types.
     budget: bytes beyond parameters, buffers, inputs and optimizer state; gradients of parameters count. An int, "8GiB", or a
-        fraction of what the unplanned step takes ("50%", 0.5).
+        fraction of what the unplanned step takes ("50%", 0.5); a smaller batch later gets the bytes of the largest so far.
     solver, seconds, work, seed, threads: of remat-plan. With `work` in place of `seconds` the same plan comes every time.
     measure: take the operations' times on this device (else by the cost model `cost`, by default remat-plan's own).
     compile: run under torch.compile (Inductor fuses operations, so its peak is below or near what is promised, not equal).
+    compare_every: for debugging: compare every so many steps, the first included, with eager PyTorch, bit for bit, in the time of
+        three steps and eager's memory. A difference is a `PlanError`.
 
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets.
     """
-    options = _Options(budget, solver, seconds, work, seed, threads, measure and not compile, cost, compile)
+    options = _Options(budget, solver, seconds, work, seed, threads, measure and not compile, cost, compile, compare_every)
     step = PlannedStep(model, loss, options)
     step.prepare(*inputs, **(kwargs or {}))
     return step
@@ -73,9 +87,10 @@ class _Options:
     measure: bool
     cost: str | None
     compile: bool
+    compare_every: int | None
 
 
-@dataclass
+@dataclass(eq=False)
 class Plan:
     """The plan for one set of shapes. Bytes are those beyond parameters, buffers and inputs."""
 
@@ -94,51 +109,120 @@ class Plan:
         return self.schedule.peak_bytes + self.reserved_bytes
 
 
-class PlannedStep:
+class _State:
+    """What a step holds beside its parts; in no table of the module."""
+
+    def __init__(self, module, parallel):
+        self.module = module  # LossModule
+        self.parallel = parallel  # DistributedDataParallel around the model
+        self.traced = None  # GuardedStep or FrozenStep
+        self.steps = 0
+        self.by_content = {}  # graph as text -> plan
+        self.budget_bytes = 0  # the largest so far
+
+
+class PlannedStep(nn.Module):
     """A step that runs as planned. Call it with the inputs; the result is the loss, whose `backward()` follows the plan.
 
-    It plans again for inputs of other shapes, types or devices, for a model in another mode (train, eval), and under another
-    autocast; plans are kept. Without gradients (`torch.no_grad`) it runs the model as it is.
+    It plans again where a guard of torch.compile's no longer holds: for inputs of other shapes, types or devices, another mode
+    (train, eval), another autocast, other attributes of the model. Plans are kept. Without gradients (`torch.no_grad`) it runs the
+    model as it is. As a module it holds the model (and the criterion); `state_dict` is that of the model. A copy, or one
+    from a pickle, has no plans yet.
     """
 
     def __init__(self, model, loss, options):
-        self._module = LossModule(model, loss)
+        super().__init__()
+        self.model = model
+        if isinstance(loss, nn.Module):
+            self.criterion = loss
+        self.training = model.training
         self._options = options
-        self._traced = GuardedStep(self._module, self._plan, options.compile)
+        self._loss = (loss,)
+        parallel = isinstance(model, DistributedDataParallel)
+        if not parallel:
+            distributed.refuse_model_inside_ddp(model)
+        wrapped = LossModule(model.module if parallel else model, loss)
+        self._state = _State(wrapped, model if parallel else None)
+        self._state.traced = GuardedStep(wrapped, self._plan, options.compile)
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        if has_recurrent_layers(wrapped):
+            warnings.warn(
+                "recurrent layers (nn.LSTM, nn.GRU, nn.RNN) are computed cell by cell: results differ from eager PyTorch's by "
+                "rounding",
+                PlanWarning,
+                stacklevel=3,
+            )
 
-    def __call__(self, *inputs, **kwargs):
+    def forward(self, *inputs, **kwargs):
+        state = self._state
         if not torch.is_grad_enabled():
-            return self._module(*inputs, **kwargs)
-        return self._traced_by(lambda: self._traced(*inputs, **kwargs))
+            return state.module(*inputs, **kwargs)
+        every = self._options.compare_every
+        state.steps += 1
+        if every and (state.steps - 1) % every == 0:
+            compare_with_eager(state.module, self._run, inputs, kwargs, state.steps)
+        return self._run(*inputs, **kwargs)
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet; runs nothing. Returns the `Plan`."""
         with torch.enable_grad():
-            return self._traced_by(lambda: self._traced.prepare(*inputs, **kwargs))
+            return self._traced_by(lambda traced: traced.prepare(*inputs, **kwargs))
+
+    def _run(self, *inputs, **kwargs):
+        parallel = self._state.parallel
+        if parallel is not None:
+            inputs, kwargs = before_forward(parallel, inputs, kwargs)
+        loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
+        return loss if parallel is None else after_forward(parallel, loss)
 
     def _traced_by(self, call):
+        state = self._state
         try:
-            return call()
+            return call(state.traced)
         except Untraced as error:
             if self._options.compile:
                 raise CaptureError(f"torch.compile cannot trace the step: {error}") from error
             reason = str(error)
-        if self._traced.plans:  # a step that could be traced before: what it read has changed
+        if state.traced.plans:  # a step that could be traced before
             raise CaptureError(f"the step cannot be traced for these arguments, or as the model is now: {reason}")
-        self._traced = FrozenStep(self._module, self._plan, reason)
-        return call()
+        frozen = FrozenStep(state.module, self._plan, reason)
+        try:
+            result = call(frozen)
+        except CaptureError as error:
+            raise CaptureError(f"{error}\nDynamo, which traces steps first, says: {reason}") from error
+        state.traced = frozen
+        return result
+
+    def state_dict(self, *args, **kwargs):
+        """That of the model: what is saved with it loads into the model, and the other way round."""
+        return self.model.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args, **kwargs):
+        return self.model.load_state_dict(*args, **kwargs)
+
+    def __repr__(self):
+        plans = self.plans
+        text = f"{len(plans)} plan{'s' if len(plans) != 1 else ''}"
+        if plans:
+            text += f", the last takes {bytes_in_words(self.last.peak_bytes)} of {bytes_in_words(self.last.baseline_bytes)}"
+        return f"PlannedStep({type(self.model).__name__}, budget {self._options.budget}: {text})"
+
+    def __deepcopy__(self, memo):
+        return type(self)(copy.deepcopy(self.model, memo), copy.deepcopy(self._loss[0], memo), self._options)
+
+    def __reduce__(self):
+        return type(self), (self.model, self._loss[0], self._options)
 
     @property
     def plans(self):
         """All plans so far, the latest last."""
-        return list(self._traced.plans)
+        return list(self._state.traced.plans)
 
     @property
     def last(self):
         """The plan that ran last."""
-        return self._traced.last
+        return self._state.traced.last
 
     def report(self, show=True, optimizer=None, device_bytes=None):
         """Opens the page about the plan that ran last in a browser (`show`), and returns a summary as text.
@@ -150,15 +234,25 @@ class PlannedStep:
         page = found.schedule.report
         if show and page and os.path.exists(page):
             webbrowser.open("file://" + page)
-        return _summary(self._module, found, optimizer, device_bytes)
+        return _summary(self._state.module, found, optimizer, device_bytes)
 
     def _plan(self, graph, device, capture_seconds):
-        begin = time.perf_counter()
-        if not self._options.compile:
-            measure_operations(graph, device, self._options.measure, _show_measuring)
-        measure_seconds = time.perf_counter() - begin
-        found = self._solve(graph, device)
-        found.capture_seconds, found.measure_seconds = capture_seconds, measure_seconds
+        def measure_and_solve():
+            begin = time.perf_counter()
+            if not self._options.compile:
+                measure_operations(graph, device, self._options.measure, _show_measuring)
+            measure_seconds = time.perf_counter() - begin
+            found = self._solve(graph, device)
+            found.measure_seconds = measure_seconds
+            return found
+
+        # An equal graph may come from another trace, as when only a counter differs.
+        content = json.dumps({**graph.to_json(), "name": ""}) + "".join(signatures(graph))
+        found = self._state.by_content.get(content)
+        if found is None:
+            found = distributed.plan_once(graph, content, repr(self._options), measure_and_solve)
+            found.capture_seconds = capture_seconds
+            self._state.by_content[content] = found
         return found
 
     def _solve(self, graph, device):
@@ -166,6 +260,8 @@ class PlannedStep:
         options = self._options
         baseline = graph.baseline_peak()
         budget = parse_budget(options.budget, baseline)
+        if is_fraction(options.budget):
+            budget = self._state.budget_bytes = max(budget, self._state.budget_bytes)
         state = rng.CPU_STATE_BYTES if device.type == "cpu" else 0  # a GPU's generator keeps its state on the host
         most = sum(o.random for o in graph.operations) * state
         most += rng.SEED_BYTES if most else 0
@@ -208,7 +304,7 @@ class PlannedStep:
             seed=options.seed,
             work=options.work,
             threads=options.threads,
-            report=os.path.join(self._folder, f"plan-{len(self._traced.plans)}.html"),
+            report=os.path.join(self._folder, f"plan-{len(self._state.traced.plans)}.html"),
         )
 
 

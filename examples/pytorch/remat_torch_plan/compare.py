@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Compares a planned step with eager PyTorch, bit for bit: for debugging."""
+import contextlib
+import random
+import sys
+
+import torch
+
+from .errors import PlanError
+
+
+def compare_with_eager(module, planned, inputs, kwargs, number):
+    """Runs `module` and `planned` with the same state. Raises `PlanError` for the first difference; leaves all as it was."""
+    parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
+
+    def results(run):
+        with _everything_restored(module):
+            loss = run(*inputs, **kwargs)
+            gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+            found = {"the loss": loss.detach()}
+            found |= {f"the gradient of {n}": g for n, g in zip(parameters, gradients)}
+            found |= {f"the buffer {n}": b.clone() for n, b in module.named_buffers()}
+            found["the state of torch's random generator"] = torch.get_rng_state()
+            if torch.cuda.is_initialized():
+                found["the state of the GPU's random generator"] = torch.cuda.get_rng_state()
+        return found
+
+    expected, actual = results(module), results(planned)
+    for name, value in expected.items():
+        other = actual[name]
+        # A gradient that is all zeros may be missing on one side.
+        if value is None or other is None:
+            if not all(t is None or not t.any() for t in (value, other)):
+                raise PlanError(f"step {number} differs from eager PyTorch: {name} is there in one of the two alone")
+        elif not _same_bits(value, other):
+            most = (value.double() - other.double()).abs().max().item()
+            raise PlanError(
+                f"step {number} differs from eager PyTorch: {name}, by at most {most:.3g}; please report the model, or find the "
+                "operation with a smaller one. Recurrent layers and plans with seeds of their own differ as documented"
+            )
+
+
+def _same_bits(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+@contextlib.contextmanager
+def _everything_restored(module):
+    """Puts buffers, attributes of modules and random generators back as they were, at the end."""
+    buffers = [(b, b.detach().clone()) for b in module.buffers()]
+    attributes = [(m, dict(vars(m))) for m in module.modules()]
+    numpy = sys.modules.get("numpy")
+    states = random.getstate(), numpy.random.get_state() if numpy else None
+    devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, value in buffers:
+                    buffer.copy_(value)
+            for m, before in attributes:
+                for name in set(vars(m)) - set(before):
+                    vars(m).pop(name)
+                vars(m).update(before)
+            random.setstate(states[0])
+            if numpy:
+                numpy.random.set_state(states[1])

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Gradients are handed over when they are ready: to memory, hooks, other functions of autograd, and DDP."""
+import copy
+import os
+
+import pytest
+import torch
+import torch.distributed
+import torch.multiprocessing
+import torch.nn.functional as F
+from nets import Chain, classes, classify
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import remat_torch_plan
+from remat_torch_plan import AliveBytes, PlanError
+
+WORK = 200_000
+LAYERS, WIDTH = 16, 256
+WEIGHTS = 4 * WIDTH * WIDTH  # bytes of the gradient of one layer's weights
+
+
+def squares(model, x, y):
+    return F.mse_loss(model(x), y)
+
+
+def linears():
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
+    inputs = torch.randn(32, WIDTH), torch.randn(32, WIDTH)
+    return model, copy.deepcopy(model), inputs
+
+
+def plan(model, loss, inputs, budget=1.0, **options):
+    return remat_torch_plan.plan(model, loss, inputs, budget, work=WORK, measure=False, **options)
+
+
+def peak_of(run, model):
+    """The largest bytes of a step beyond parameters and the gradients that are there."""
+    with AliveBytes() as alive:
+        alive.ignore([*model.parameters()], [p.grad for p in model.parameters()])
+        run().backward()
+    return alive.peak
+
+
+def assert_equal_gradients(model, eager):
+    for p, q in zip(model.parameters(), eager.parameters(), strict=True):
+        assert (p.grad is None) == (q.grad is None)
+        assert p.grad is None or torch.equal(p.grad, q.grad)
+
+
+def test_a_second_micro_batch_takes_one_further_gradient_at_a_time():
+    model, eager, inputs = linears()
+    step = plan(model, squares, inputs)
+    first = peak_of(lambda: step(*inputs), model)
+    assert first <= step.last.peak_bytes
+    peak_of(lambda: squares(eager, *inputs), eager)
+    second, expected = peak_of(lambda: step(*inputs), model), peak_of(lambda: squares(eager, *inputs), eager)
+    assert second <= expected + 4  # the caller's copy of the loss
+    assert second < first - (LAYERS - 3) * WEIGHTS
+    assert_equal_gradients(model, eager)
+
+
+def test_an_optimizer_in_the_backward_pass():
+    model, eager, inputs = linears()
+    step = plan(model, squares, inputs)
+
+    def apply(parameter):
+        with torch.no_grad():
+            parameter -= 0.1 * parameter.grad
+        parameter.grad = None
+
+    for m in (model, eager):
+        for p in m.parameters():
+            p.register_post_accumulate_grad_hook(apply)
+    for _ in range(3):
+        # The caller's copy of the loss comes on top.
+        assert peak_of(lambda: step(*inputs), model) <= peak_of(lambda: squares(eager, *inputs), eager) + 4
+    for p, q in zip(model.parameters(), eager.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_hooks_run_once_and_in_the_order_of_eager():
+    model, eager, inputs = linears()
+    step = plan(model, squares, inputs)
+    told = {}
+    for m in (model, eager):
+        for name, p in m.named_parameters():
+            p.register_post_accumulate_grad_hook(lambda _, m=m, name=name: told.setdefault(m, []).append(name))
+    step(*inputs).backward()
+    squares(eager, *inputs).backward()
+    assert sorted(told[model]) == sorted(told[eager])
+    assert [n.split(".")[0] for n in told[model]] == [n.split(".")[0] for n in told[eager]]
+
+
+def test_gradients_of_a_function():
+    model, eager, inputs = linears()
+    step = plan(model, squares, inputs)
+    x = inputs[0].clone().requires_grad_()
+    wanted = [*model.parameters(), x]
+    found = torch.autograd.grad(step(x, inputs[1]), wanted)
+    expected = torch.autograd.grad(squares(eager, x, inputs[1]), [*eager.parameters(), x])
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_gradients_of_some_parameters():
+    model, eager, inputs = linears()
+    step = plan(model, squares, inputs)
+    step(*inputs).backward(inputs=[model[3].weight, model[7].bias])
+    squares(eager, *inputs).backward(inputs=[eager[3].weight, eager[7].bias])
+    assert_equal_gradients(model, eager)
+
+
+def test_a_backward_pass_that_runs_twice():
+    model, inputs = Chain(dropout=0.2), (torch.randn(64, 16), classes(64))
+    eager = copy.deepcopy(model)
+    step = plan(model, classify, inputs, 0.9)
+    for run, m in ((step, model), (lambda *i: classify(eager, *i), eager)):
+        torch.manual_seed(1)
+        loss = run(*inputs)
+        loss.backward(retain_graph=True)
+        loss.backward()
+    assert_equal_gradients(model, eager)
+
+
+def test_a_loss_that_other_functions_read():
+    model, eager, inputs = linears()
+    step = plan(model, squares, inputs)
+    for loss, m in ((step(*inputs), model), (squares(eager, *inputs), eager)):
+        (loss * loss + 0.1 * sum(p.square().sum() for p in m.parameters())).backward()
+    assert_equal_gradients(model, eager)
+
+
+class Parallel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        blocks = (nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.1)) for _ in range(6))
+        self.layers, self.norm, self.last = nn.Sequential(*blocks), nn.BatchNorm1d(64), nn.Linear(64, 4)
+
+    def forward(self, x):
+        return self.last(self.norm(self.layers(x)))
+
+
+def train_in_parallel(rank, folder):
+    """DDP alone, a planned DDP and DDP around a planned step: the same bits on both ranks, and one plan for both."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    models = [Parallel() for _ in range(3)]
+    for m in models[1:]:
+        m.load_state_dict(models[0].state_dict())
+    torch.manual_seed(5 + rank)
+    inputs = torch.randn(100, 64), torch.randn(100, 4)
+    buckets = {"bucket_cap_mb": 0.03}
+    alone = DistributedDataParallel(models[0], **buckets)
+    inside = remat_torch_plan.plan(DistributedDataParallel(models[1], **buckets), squares, inputs, 0.6, work=WORK)
+    planned = remat_torch_plan.plan(models[2], squares, inputs, 0.6, work=WORK)
+    around = DistributedDataParallel(planned, **buckets)
+    with pytest.raises(PlanError, match="inside a DistributedDataParallel"):
+        remat_torch_plan.plan(alone.module, squares, inputs, 0.6, work=WORK)
+    optimizers = [torch.optim.AdamW(m.parameters(), 1e-2) for m in models]
+    for i in range(4):
+        losses = []
+        for run, optimizer in zip((lambda *x: squares(alone, *x), inside, around), optimizers, strict=True):
+            optimizer.zero_grad()
+            torch.manual_seed(i + 10 * rank)
+            losses.append(run(*inputs))
+            losses[-1].backward()
+            optimizer.step()
+        assert torch.equal(losses[0], losses[1])
+        assert torch.equal(losses[0], losses[2])
+        for m in models[1:]:
+            for p, q in zip(m.state_dict().values(), models[0].state_dict().values(), strict=True):
+                assert torch.equal(p, q)
+    schedules = [None, None]
+    torch.distributed.all_gather_object(schedules, (planned.last.schedule.steps, inside.last.schedule.steps))
+    assert schedules[0] == schedules[1]
+    with open(os.path.join(folder, f"done-{rank}"), "w"):
+        pass
+    torch.distributed.destroy_process_group()
+
+
+def test_two_ranks(tmp_path):
+    torch.multiprocessing.spawn(train_in_parallel, args=(str(tmp_path),), nprocs=2)
+    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What a trace bakes in is guarded: a change between two steps is seen, or refused, as in eager PyTorch."""
+import copy
+import random
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import remat_torch_plan
+from remat_torch_plan import CaptureError, PlanWarning
+
+WORK = 200_000
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(32, 64), nn.Linear(64, 64), nn.Linear(64, 4)
+        self.dropout = nn.Dropout(0.1)
+        self.beta, self.step, self.scale_by_chance = 0.5, 0, False
+
+    def forward(self, x):
+        self.step += 1
+        h = torch.tanh(self.middle(self.dropout(torch.tanh(self.first(x))))) * self.beta
+        if self.scale_by_chance:
+            h = h * random.random()
+        return self.last(h)
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3))
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.last(self.layers(x).mean((2, 3)))
+
+
+def squares(model, x, y):
+    return F.mse_loss(model(x), y)
+
+
+def one_step(run, model, inputs, seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    model.zero_grad()
+    loss = run(*inputs)
+    loss.backward()
+    return loss.detach(), [p.grad for p in model.parameters()], torch.get_rng_state(), random.getstate()
+
+
+def assert_same(one, other):
+    assert torch.equal(one[0], other[0])
+    for a, b in zip(one[1], other[1], strict=True):
+        assert (a is None) == (b is None)
+        assert a is None or torch.equal(a, b)
+    assert torch.equal(one[2], other[2])
+    assert one[3] == other[3]
+
+
+def assert_follows(change, model=None, inputs=None, budget=0.8, steps=4, loss=squares, **options):
+    """Changes the model and its eager copy between steps; the planned step must go on as the eager one. Returns the step."""
+    model = model or Net()
+    inputs = inputs or (torch.randn(200, 32), torch.randn(200, 4))
+    eager = copy.deepcopy(model)
+    step = remat_torch_plan.plan(model, loss, inputs, budget, work=WORK, measure=False, **options)
+    for i in range(steps):
+        if i:
+            for m in (model, eager):
+                torch.manual_seed(100 + i)
+                change(m, i)
+        assert_same(one_step(step, model, inputs, i), one_step(lambda *x: loss(eager, *x), eager, inputs, i))
+        for a, b in zip(model.buffers(), eager.buffers(), strict=True):
+            assert torch.equal(a, b)
+    assert getattr(model, "step", 0) == getattr(eager, "step", 0)
+    return step
+
+
+def test_an_attribute_that_is_annealed():
+    step = assert_follows(lambda m, i: setattr(m, "beta", 0.5 - 0.1 * i), steps=5)
+    assert len(step.plans) == 2  # with the number as a constant, then as an input
+
+
+def test_an_attribute_that_is_annealed_in_half_precision():
+    inputs = torch.randn(200, 32).bfloat16(), torch.randn(200, 4).bfloat16()
+    assert_follows(lambda m, i: setattr(m, "beta", 0.5 - 0.1 * i), Net().bfloat16(), inputs)
+
+
+def test_the_probability_of_dropout():
+    step = assert_follows(lambda m, i: setattr(m.dropout, "p", 0.1 + 0.2 * i))
+    assert len(step.plans) == 4
+
+
+def test_a_submodule_that_is_replaced():
+    assert_follows(lambda m, i: setattr(m, "middle", nn.Linear(64, 64)))
+
+
+def test_another_function_in_the_place_of_a_submodule():
+    assert_follows(lambda m, i: setattr(m, "dropout", nn.Sequential(nn.Dropout(0.2), nn.Tanh())))
+
+
+def test_a_counter():
+    step = assert_follows(lambda m, i: None, steps=6)
+    assert len(step.plans) == 1
+
+
+def test_a_counter_that_the_step_reads():
+    class Counting(Net):
+        def forward(self, x):
+            return super().forward(x) * self.step
+
+    step = assert_follows(lambda m, i: None, Counting(), steps=6)
+    assert len(step.plans) == 2
+
+
+def test_a_size_that_depends_on_a_number():
+    class Growing(Net):
+        def __init__(self):
+            super().__init__()
+            self.width = 8
+
+        def forward(self, x):
+            return super().forward(torch.cat([x[:, : self.width], x[:, self.width :] * 0], 1))
+
+    assert_follows(lambda m, i: setattr(m, "width", 8 + i), Growing())
+
+
+def test_numbers_of_pythons_generator():
+    assert_follows(lambda m, i: setattr(m, "scale_by_chance", True))
+
+
+def test_layouts_of_parameters():
+    def change(model, i):
+        if i == 2:
+            model.to(memory_format=torch.channels_last)
+
+    inputs = torch.randn(8, 3, 16, 16), torch.randn(8, 4)
+    step = assert_follows(change, Images(), inputs, 0.9)
+    assert len(step.plans) == 2
+
+
+def test_a_global_and_an_attribute_of_an_object():
+    settings = types.SimpleNamespace(scale=1.0)
+
+    def loss(model, x, y):
+        return F.mse_loss(model(x) * settings.scale, y)
+
+    assert_follows(lambda m, i: setattr(settings, "scale", 1 + 0.1 * i), loss=loss)
+
+
+@pytest.mark.parametrize("kind", ["forward", "pre"])
+def test_hooks_that_come_later(kind):
+    def change(model, i):
+        if i == 1 and kind == "forward":
+            model.middle.register_forward_hook(lambda module, inputs, output: output * 0.5)
+        if i == 1 and kind == "pre":
+            model.middle.register_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+
+    assert_follows(change)
+
+
+def test_a_hook_that_notes_something_runs_in_every_step():
+    noted = []
+
+    def change(model, i):
+        if i == 1:
+            model.middle.register_forward_hook(lambda module, inputs, output: noted.append(len(inputs)))
+
+    assert_follows(change)
+    assert noted == [1] * 6  # three steps each, planned and eager
+
+
+def test_hooks_of_tensors():
+    assert_follows(lambda m, i: i == 1 and m.middle.weight.register_hook(lambda gradient: gradient * 3))
+
+
+def test_hooks_of_backward_passes_are_refused():
+    model = Net()
+    model.middle.register_full_backward_hook(lambda module, inputs, outputs: None)
+    with pytest.raises(CaptureError, match="hooks"):
+        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK)
+
+
+def test_resized_embeddings():
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.last = nn.Embedding(50, 16), nn.Linear(16, 4)
+
+        def forward(self, x):
+            return self.last(self.table(x))
+
+    def change(model, i):
+        if i == 2:
+            model.table = nn.Embedding(60, 16)
+
+    assert_follows(change, Words(), (torch.randint(0, 50, (40,)), torch.randn(40, 4)), 1.0)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_draw_the_masks_of_eager(kind):
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = kind(16, 16, 3, dropout=0.3, batch_first=True, bidirectional=True)
+            self.last = nn.Linear(32, 4)
+
+        def forward(self, x):
+            return self.last(self.layers(x)[0][:, -1])
+
+    model, inputs = Recurrent(), (torch.randn(8, 5, 16), torch.randn(8, 4))
+    eager = copy.deepcopy(model)
+    with pytest.warns(PlanWarning, match="by rounding"):
+        step = remat_torch_plan.plan(model, squares, inputs, 0.95, work=WORK, measure=False)
+    for seed in range(3):
+        one = one_step(step, model, inputs, seed)
+        other = one_step(lambda *x: squares(eager, *x), eager, inputs, seed)
+        torch.testing.assert_close(one[0], other[0])
+        for a, b in zip(one[1], other[1], strict=True):
+            torch.testing.assert_close(a, b)
+        assert torch.equal(one[2], other[2])
+
+
+class Untraceable(Net):
+    """Dynamo cannot trace a generator of sets that it does not know."""
+
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return super().forward(x) if self.scale_by_chance is None else self.last(torch.tanh(self.first(x))) * self.beta
+
+
+def test_what_dynamo_cannot_trace_is_compared_before_each_call():
+    model = Untraceable()
+    with pytest.warns(PlanWarning, match="Dynamo cannot trace this step.*frozen"):
+        step = assert_follows(lambda m, i: setattr(m, "beta", 0.5 - 0.1 * (i // 2)), model, budget=1.0)
+    assert len(step.plans) == 2
+
+
+def test_what_dynamo_cannot_trace_must_not_change_its_modules():
+    class Counting(Untraceable):
+        def forward(self, x):
+            self.step += 1
+            return super().forward(x)
+
+    inputs = torch.randn(8, 32), torch.randn(8, 4)
+    with pytest.raises(CaptureError, match="changes an attribute of a module"):
+        remat_torch_plan.plan(Counting(), squares, inputs, 0.9, work=WORK)
+
+
+def test_what_dynamo_cannot_trace_must_not_draw_from_pythons_generator():
+    class Chance(Untraceable):
+        def forward(self, x):
+            return super().forward(x) * random.random()
+
+    inputs = torch.randn(8, 32), torch.randn(8, 4)
+    state = random.getstate()
+    with pytest.raises(CaptureError, match="random generator"):
+        remat_torch_plan.plan(Chance(), squares, inputs, 0.9, work=WORK)
+    assert random.getstate() == state
+
+
+def test_what_dynamo_cannot_trace_must_have_no_hooks():
+    model = Untraceable()
+    model.first.register_forward_hook(lambda module, inputs, output: None)
+    with pytest.raises(CaptureError, match="module 'first' has hooks"):
+        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK)

@@ -6,11 +6,9 @@ import os
 import sys
 import time
 
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-
 from .errors import PlanError
 from .export import export
+from .private import FakeTensorMode
 
 
 def load(place):

@@ -11,15 +11,12 @@ import operator
 
 import torch
 from torch import fx
-from torch._functorch._aot_autograd.descriptors import SavedForBackwardsAOTOutput
-from torch._functorch.partitioners import _extract_fwd_bwd_outputs
-from torch._prims import rng_prims
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from . import gradients, rng
 from .errors import PlanError
 from .graph import is_number, is_tangent, tensors_of
+from .private import SavedForBackwardsAOTOutput, extract_outputs, pytree, rng_prims
 
 
 def first_runs_in_order(graph, steps):
@@ -200,7 +197,7 @@ class Applier:
     def run(self):
         """Returns the forward and the backward graph module, in the form that AOTAutograd's partitioners return."""
         joint = self.g.joint
-        outs = _extract_fwd_bwd_outputs(joint, num_fwd_outputs=self.g.num_forward_outputs)
+        outs = extract_outputs(joint, num_fwd_outputs=self.g.num_forward_outputs)
         forward_outputs, gradient_nodes, forward_descs, gradient_descs = outs
         forward = self.emit_forward()
         results = [forward.value(n) if isinstance(n, Node) else n for n in forward_outputs]

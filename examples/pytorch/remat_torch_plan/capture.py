@@ -15,17 +15,12 @@ from dataclasses import dataclass, field
 import torch
 import torch.fx.traceback
 from torch import nn
-from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from .eager import as_eager
 from .errors import CaptureError
-from .graph import is_tangent
-
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
-_TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__))
+from .graph import FOLDERS, is_tangent
+from .private import FakeTensor, FakeTensorMode, export_joint, pytree, renew_flat_weights
 
 
 class LossModule(nn.Module):
@@ -129,7 +124,7 @@ class _Flat(nn.Module):
 
 def _renew_flat_weights(recurrent):
     for m in recurrent:  # they keep a list of their parameters beside the table
-        m._flat_weights = [m._parameters.get(name) for name in m._flat_weights_names]
+        renew_flat_weights(m)
 
 
 class _Provenance(TorchFunctionMode):
@@ -171,7 +166,7 @@ class _Provenance(TorchFunctionMode):
 def _line_of_user(frame):
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((_TORCH_FOLDER, _OWN_FOLDER)) and not path.startswith("<"):
+        if not path.startswith(FOLDERS) and not path.startswith("<"):
             return f"{os.path.basename(path)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
@@ -181,7 +176,7 @@ def _line_of_user(frame):
 class Capture:
     """A traced step. `close()` it when the joint graph is compiled, or not needed any more."""
 
-    joint: object  # torch._functorch.aot_autograd.JointWithDescriptors
+    joint: object  # AOTAutograd's joint graph with descriptors
     module: LossModule
     flat: _Flat = field(repr=False)  # what was traced
     device: torch.device  # that the step is planned for
@@ -226,7 +221,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
             tracing.enter_context(marks)
             tracing.enter_context(as_eager(module))
             flat = _Flat(module)
-            joint = aot_export_joint_with_descriptors(stack, flat, tuple(inputs), kwargs)
+            joint = export_joint(stack, flat, tuple(inputs), kwargs)
     except CaptureError:
         stack.close()
         raise

@@ -10,6 +10,7 @@ import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from .errors import PlanError
+from .private import default_store
 
 _WAIT = timedelta(minutes=10)  # for the plan of another rank
 
@@ -32,16 +33,6 @@ def refuse_model_inside_ddp(model):
             )
 
 
-def before_forward(parallel, inputs, kwargs):
-    """What `parallel.forward` does before the model runs."""
-    return parallel._pre_forward(*inputs, **kwargs)
-
-
-def after_forward(parallel, output):
-    """What `parallel.forward` does when the model has run."""
-    return parallel._post_forward(output)
-
-
 def plan_once(graph, content, options, make):
     """`make()`, a `Plan` of `graph`; but of all ranks with this graph and these options one makes it, and the others take it.
 
@@ -52,7 +43,7 @@ def plan_once(graph, content, options, make):
     """
     if not is_parallel():
         return make()
-    store = torch.distributed.distributed_c10d._get_default_store()
+    store = default_store()
     key = "remat_torch_plan/" + hashlib.sha256((content + options).encode()).hexdigest()
     if store.add(key + "/claims", 1) == 1:
         try:

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from .private import kernels_in_python
+
 _HALF = (torch.bfloat16, torch.float16)
 
 
@@ -61,8 +63,6 @@ def _layers(function, input, state, parameters, biases, layers, dropout, both_wa
 @contextlib.contextmanager
 def as_eager(module):
     """While entered, a trace of `module` computes what eager PyTorch computes; see this module's page."""
-    operator = torch.ops.aten.dropout.default
-    before = dict(operator.py_kernels)
     with contextlib.ExitStack() as stack:
         if has_recurrent_layers(module):
             with warnings.catch_warnings():  # the flags warn of TF32 on devices that are not here
@@ -70,14 +70,8 @@ def as_eager(module):
                 stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             stack.enter_context(_LayerByLayer())
-        for key, kernel in before.items():
-            operator.py_kernels[key] = _dropout(kernel)
-        operator._dispatch_cache.clear()
-        try:
-            yield
-        finally:
-            operator.py_kernels.update(before)
-            operator._dispatch_cache.clear()
+        stack.enter_context(kernels_in_python(torch.ops.aten.dropout.default, _dropout))
+        yield
 
 
 def has_recurrent_layers(module):

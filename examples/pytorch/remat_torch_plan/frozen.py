@@ -11,12 +11,12 @@ import time
 import warnings
 
 import torch
-from torch.utils import _pytree as pytree
 
 from .apply import apply_with_gates
 from .capture import capture
 from .errors import CaptureError, PlanWarning
 from .graph import build
+from .private import pytree
 from .runner import compile_as_written
 
 _HOOKS = (

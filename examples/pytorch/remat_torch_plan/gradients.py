@@ -15,8 +15,9 @@ import threading
 import weakref
 
 import torch
-from torch.fx.graph import _BoxedCodeGen
 from torch.fx.node import has_side_effect
+
+from .private import BoxedCodeGen, DisableAutocast
 
 _CALLS = weakref.WeakValueDictionary()  # number -> call; the gates hold the calls
 _NUMBERS = itertools.count()
@@ -38,7 +39,7 @@ class _Call:
 
     def gradient(self, place):
         # As AOTAutograd does for its backward graphs: the casts of autocast are in the graph.
-        with torch._C._DisableAutocast():
+        with DisableAutocast():
             while place not in self._ready:
                 box = next(self._running)
                 self._ready[box[0]] = box.pop()
@@ -88,7 +89,7 @@ def box(place, gradient):
 
 def as_generator(module):
     """The graph of `module` as a function of its boxed arguments that yields the boxes. O(nodes)."""
-    module.graph.set_codegen(_BoxedCodeGen())
+    module.graph.set_codegen(BoxedCodeGen())
     code = module.graph.python_code("self")
     # A line `g_in_a_box = …box(3, g);  g = g_in_a_box = None`, of which the name of the box stays for one line more.
     line = r"^( +)(\w+_in_a_box) = (\S+\(.*\));  (.*)\2 = None$"

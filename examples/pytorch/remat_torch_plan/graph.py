@@ -12,12 +12,11 @@ import re
 from dataclasses import dataclass, field
 
 import torch
-import torch._inductor.inductor_prims  # noqa: F401: registers the operations named below
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
 from .errors import CaptureError
+from .private import OpOverload, pytree, storage_key
 from .rng import CPU_STATE_BYTES
 
 # Lines of code in these are not the user's.
@@ -184,7 +183,7 @@ def keep_inputs_that_change(joint, num_forward_outputs):
         copy.meta["custom"] = min(readers, key=_position(graph)).meta.get("custom")
         for reader in readers:
             reader.replace_input_with(node, copy)
-        _renew_views(copy, node.meta["val"].untyped_storage()._cdata)
+        _renew_views(copy, storage_key(node.meta["val"]))
         copies[copy] = node
     joint.recompile()
     return copies
@@ -194,7 +193,7 @@ def _renew_views(copy, storage):
     """Makes the traced values of all views of `copy`, which looked at the input with that storage, look at the copy."""
     for user in copy.users:
         value = user.meta.get("val")
-        if user.op == "call_function" and isinstance(value, torch.Tensor) and value.untyped_storage()._cdata == storage:
+        if user.op == "call_function" and isinstance(value, torch.Tensor) and storage_key(value) == storage:
             args, kwargs = _fake_arguments(user)
             user.meta["val"] = user.target(*args, **kwargs)
             _renew_views(user, storage)
@@ -241,7 +240,7 @@ def _has_tensor_users(node):
 def is_random(node):
     """True for an operation that draws from a random generator."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+    if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
     for i, argument in enumerate(target._schema.arguments):
         if argument.name == "dropout_p":  # attention without dropout draws nothing
@@ -297,7 +296,7 @@ class _Builder:
             raw = tensor.untyped_storage()
         except NotImplementedError:
             raise CaptureError(f"tensor {name} has layout {tensor.layout}; only strided tensors can be planned") from None
-        key = raw._cdata
+        key = storage_key(tensor)
         if key in self.by_key:
             return self.by_key[key][0], False
         size = max(raw.nbytes(), at_least)
@@ -385,7 +384,7 @@ class _Builder:
             return
         backward = g.tangent >= 0
         where = _where(node)
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
             raise CaptureError(f"{node.target}{where} writes into its input; such an operation cannot be planned yet")
         if "rnn" in str(node.target):
             raise CaptureError(f"{node.target}{where} keeps memory that no trace shows; write the recurrent cells out")

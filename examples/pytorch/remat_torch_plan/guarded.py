@@ -17,19 +17,25 @@ import uuid
 import weakref
 
 import torch
-import torch._dynamo
-import torch._functorch.config as functorch_config
-from torch._dynamo.backends.common import aot_autograd
-from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomPartitionerFn
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes, _pop_mode, _push_mode
 
 from .apply import apply_schedule, apply_with_gates
 from .eager import as_eager
 from .errors import CaptureError, PlanError
 from .graph import FOLDERS, build, readable_path, tensors_of
 from .gradients import through_gates
+from .private import (
+    CustomPartitionerFn,
+    DynamoError,
+    aot_autograd,
+    compile_fx,
+    disable_current_modes,
+    dynamo_config,
+    functorch_config,
+    mark_static,
+    pop_mode,
+    push_mode,
+    pytree,
+)
 from .runner import run_as_written, run_backward_as_written
 
 _NAMES = itertools.count()
@@ -50,9 +56,6 @@ _SETTINGS = {
     "skip_nnmodule_hook_guards": False,
     "suppress_errors": False,
 }
-
-
-_DYNAMO_ERRORS = (torch._dynamo.exc.TorchDynamoException,)
 
 
 class Untraced(Exception):
@@ -87,7 +90,7 @@ class GuardedStep:
     def __call__(self, *inputs, **kwargs):
         for leaf in pytree.tree_leaves((inputs, kwargs)):
             if isinstance(leaf, torch.Tensor):
-                torch._dynamo.mark_static(leaf)
+                mark_static(leaf)
         try:
             try:
                 return self._trace_and_run(inputs, kwargs)
@@ -99,7 +102,7 @@ class GuardedStep:
             own = _cause(error, PlanError)
             if own is not None and own is not error:
                 raise own from error
-            if own is None and isinstance(error, _DYNAMO_ERRORS):
+            if own is None and isinstance(error, DynamoError):
                 raise Untraced(_reason(error)) from error
             raise
 
@@ -109,7 +112,7 @@ class GuardedStep:
         logs = {f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS}
         settings["ignore_logging_functions"] = logs
         # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
-        with torch._dynamo.config.patch(_known({**_SETTINGS, **settings})), _disable_current_modes() as self._modes:
+        with dynamo_config.patch(_known({**_SETTINGS, **settings})), disable_current_modes() as self._modes:
             return self._function(self._module, *inputs, **kwargs)
 
     def prepare(self, *inputs, **kwargs):
@@ -168,7 +171,7 @@ class GuardedStep:
 
 def _known(settings):
     """Those of the settings that this version of PyTorch has."""
-    return {name: value for name, value in settings.items() if hasattr(torch._dynamo.config, name)}
+    return {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
 
 
 def _call(module, *inputs, **kwargs):
@@ -177,14 +180,14 @@ def _call(module, *inputs, **kwargs):
 
 @contextlib.contextmanager
 def _under(modes):
-    """While entered, the dispatch modes are as before `_disable_current_modes`."""
+    """While entered, the dispatch modes are as before `disable_current_modes`."""
     for mode in modes:
-        _push_mode(mode)
+        push_mode(mode)
     try:
         yield
     finally:
         for _ in modes:
-            _pop_mode()
+            pop_mode()
 
 
 def _as_written(partition):

@@ -7,10 +7,9 @@ that is larger than the one that the trace shows (mse_loss keeps its elements); 
 import time
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
 from .graph import GPU_GRANULARITY, tensors_of
+from .private import disable_current_modes, pytree, storage_key
 
 _MEASURED = {}  # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes)
 
@@ -138,7 +137,7 @@ def _measure(node, device, with_time):
         if isinstance(tensor, torch.Tensor):
             storage = tensor.untyped_storage()
             sizes.append(storage.nbytes())
-            seen.add(storage._cdata)
+            seen.add(storage_key(tensor))
     workspace = 0
     if device.type == "cuda":
         held = torch.cuda.memory_allocated(device) - before
@@ -172,7 +171,7 @@ def measure(graph, device, with_time=True, progress=None):
     states = torch.get_rng_state(), (torch.cuda.get_rng_state_all() if device.type == "cuda" else None)
     try:
         # While a capture is open, its modes make every new tensor a fake one.
-        with _disable_current_modes(), torch.no_grad():
+        with disable_current_modes(), torch.no_grad():
             for i, (key, o) in enumerate(distinct.items()):
                 if progress:
                     progress(i, len(distinct))
@@ -196,7 +195,7 @@ def measure(graph, device, with_time=True, progress=None):
         o.workspace_bytes = workspace
         fakes = tensors_of(o.node)
         for fake, size in zip(fakes, sizes):
-            index = graph.storage_by_key.get(fake.untyped_storage()._cdata)
+            index = graph.storage_by_key.get(storage_key(fake))
             if index in o.outputs:
                 size += -size % granularity
                 graph.storages[index].bytes = max(graph.storages[index].bytes, size)

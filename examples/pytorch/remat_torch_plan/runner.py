@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 """Runs a joint graph, cut into a forward and a backward graph, operation by operation, in the order in which it is written."""
-import torch._functorch.config as functorch_config
-from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
-from torch._guards import TracingContext
-from torch.fx.graph import _BoxedCodeGen
-from torch.utils import _pytree as pytree
-
 from . import gradients
+from .private import BoxedCodeGen, TracingContext, compile_joint, functorch_config, pytree
 
 
 def run_as_written(module, _):
     """A compiler for AOTAutograd that changes nothing. Each value, arguments too, is freed after its last use."""
-    module.graph.set_codegen(_BoxedCodeGen())
+    module.graph.set_codegen(BoxedCodeGen())
     module.recompile()
     forward = module.forward
 
@@ -45,7 +40,7 @@ def compile_as_written(capture, partition):
 
     # Without donated buffers `backward(retain_graph=True)` works; only Inductor has a use for them.
     with functorch_config.patch(donated_buffer=False):
-        function = aot_compile_joint_with_descriptors(
+        function = compile_joint(
             capture.joint, partition_fn=cut, fw_compiler=run_as_written, bw_compiler=run_backward_as_written
         )
     held = capture.tensors()

@@ -20,13 +20,13 @@ from . import distributed, rng
 from .apply import apply_schedule, first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule
 from .compare import compare_with_eager
-from .distributed import after_forward, before_forward
 from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanWarning
 from .frozen import FrozenStep
 from .guarded import GuardedStep, Untraced
 from .measure import measure as measure_operations
 from .measure import signatures
+from .private import after_forward, before_forward, storage_key
 from .planner import is_fraction, parse_budget, solve
 
 
@@ -322,7 +322,7 @@ def bytes_in_words(count):
 
 
 def _bytes_of(tensors):
-    seen = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}
+    seen = {storage_key(t): t.untyped_storage().nbytes() for t in tensors}
     return sum(seen.values())
 
 

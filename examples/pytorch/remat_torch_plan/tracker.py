@@ -7,9 +7,9 @@ and frees inside, nor what Inductor's compiled code allocates.
 import weakref
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from .private import FakeTensor, pytree, storage_key
 
 
 class AliveBytes(TorchDispatchMode):
@@ -43,7 +43,7 @@ class AliveBytes(TorchDispatchMode):
         if isinstance(tensor, FakeTensor) or tensor.is_meta:
             return
         storage = tensor.untyped_storage()
-        key = storage._cdata
+        key = storage_key(tensor)
         if key in self._alive:
             if not counts:  # from now on
                 size, end = self._alive[key]

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Every private name of PyTorch's that this package uses, and what for. A name that a version of PyTorch lacks is an error that
+names it; the other files of the package use PyTorch's public names alone. Tried with PyTorch 2.11 and 2.15."""
+import importlib
+
+import torch
+
+from .errors import PlanError
+
+NAMES = {}  # path -> what it is for
+
+
+def _take(path, purpose):
+    """What `path` names. Raises `PlanError` if this version of PyTorch lacks it."""
+    NAMES[path] = purpose
+    return look_up(path)
+
+
+def look_up(path):
+    """What the private name `path` names. Raises `PlanError` with a sentence if there is no such thing."""
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        try:
+            for part in parts[count:]:
+                found = getattr(found, part)
+            return found
+        except AttributeError:
+            break
+    raise PlanError(
+        f"PyTorch {torch.__version__} has no {path}, which this package needs: {NAMES.get(path, 'unknown')}. Expected a version "
+        "from 2.11 to 2.15"
+    )
+
+
+# Tracing.
+dynamo = _take("torch._dynamo", "traces a step and guards what it read")
+dynamo_config = _take("torch._dynamo.config", "settings of the trace")
+DynamoError = _take("torch._dynamo.exc.TorchDynamoException", "what Dynamo raises for a step that it cannot trace")
+mark_static = _take("torch._dynamo.mark_static", "keeps sizes of inputs constants of the graph")
+aot_autograd = _take("torch._dynamo.backends.common.aot_autograd", "makes forward and backward graph of Dynamo's graph")
+compile_fx = _take("torch._inductor.compile_fx.compile_fx", "Inductor, for compile=True")
+CustomPartitionerFn = _take("torch._inductor.custom_graph_pass.CustomPartitionerFn", "Inductor's door for a partitioner")
+export_joint = _take(
+    "torch._functorch.aot_autograd.aot_export_joint_with_descriptors", "traces a step without Dynamo: exports, frozen steps"
+)
+compile_joint = _take("torch._functorch.aot_autograd.aot_compile_joint_with_descriptors", "runs such a trace")
+functorch_config = _take("torch._functorch.config", "turns donated buffers off, so that a backward pass may run twice")
+TracingContext = _take("torch._guards.TracingContext", "the meta data of the step that is being compiled")
+FakeTensor = _take("torch._subclasses.fake_tensor.FakeTensor", "a tensor without memory")
+FakeTensorMode = _take("torch._subclasses.fake_tensor.FakeTensorMode", "makes tensors without memory")
+
+# Graphs.
+SavedForBackwardsAOTOutput = _take(
+    "torch._functorch._aot_autograd.descriptors.SavedForBackwardsAOTOutput", "marks what the forward graph saves"
+)
+extract_outputs = _take("torch._functorch.partitioners._extract_fwd_bwd_outputs", "tells forward outputs and gradients apart")
+rng_prims = _take("torch._prims.rng_prims", "random operations that run again under Inductor")
+inductor_prims = _take("torch._inductor.inductor_prims", "registers Inductor's random operations")
+BoxedCodeGen = _take("torch.fx.graph._BoxedCodeGen", "functions that free their arguments")
+OpOverload = _take("torch._ops.OpOverload", "an operation of ATen's")
+
+# Running.
+disable_current_modes = _take("torch.utils._python_dispatch._disable_current_modes", "leaves dispatch modes for a while")
+push_mode = _take("torch.utils._python_dispatch._push_mode", "enters a dispatch mode again")
+pop_mode = _take("torch.utils._python_dispatch._pop_mode", "leaves it")
+DisableAutocast = _take("torch._C._DisableAutocast", "runs a backward graph as AOTAutograd does")
+pytree = _take("torch.utils._pytree", "flattens nested arguments")
+default_store = _take(
+    "torch.distributed.distributed_c10d._get_default_store" if torch.distributed.is_available() else "torch.distributed",
+    "the store in which ranks find each other's plans",
+)
+_before_forward = _take("torch.nn.parallel.DistributedDataParallel._pre_forward", "DDP's work before the model runs")
+_after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward", "DDP's work after the model has run")
+
+
+def storage_key(tensor):
+    """The same for all tensors that share a storage, different for others that are alive."""
+    return tensor.untyped_storage()._cdata
+
+
+def before_forward(parallel, inputs, kwargs):
+    """What the forward pass of a DistributedDataParallel does before the model runs. Returns the arguments to run it with."""
+    return _before_forward(parallel, *inputs, **kwargs)
+
+
+def after_forward(parallel, output):
+    """What the forward pass of a DistributedDataParallel does when the model has run."""
+    return _after_forward(parallel, output)
+
+
+def renew_flat_weights(module):
+    """Recurrent layers keep a list of their parameters beside the table; makes it that of the table."""
+    module._flat_weights = [module._parameters.get(name) for name in module._flat_weights_names]
+
+
+class kernels_in_python:
+    """While entered, `change(kernel)` is in the place of each kernel in Python of an operation of ATen's."""
+
+    def __init__(self, operation, change):
+        self._operation = operation
+        self._before = dict(operation.py_kernels)
+        self._after = {key: change(kernel) for key, kernel in self._before.items()}
+
+    def __enter__(self):
+        self._put(self._after)
+
+    def __exit__(self, *_):
+        self._put(self._before)
+
+    def _put(self, kernels):
+        self._operation.py_kernels.update(kernels)
+        self._operation._dispatch_cache.clear()

@@ -9,12 +9,17 @@ Weights and inputs are random. All tensors are created on the default device, so
 GPU, or under FakeTensorMode. No shape and no branch depends on the values of tensors, so a training step can be traced.
 """
 import math
+import os
+import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+_PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "examples" / "remat-plan"
+os.environ.setdefault("REMAT_PLAN", str(_PROGRAM))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ if ! "$environment/bin/python" -c 'import torch, numpy, pytest, matplotlib' 2>/d
 fi
 
 if [ ! -x build/release/examples/remat-plan ]; then bash .ci/build-remat-plan; fi
+export REMAT_PLAN=${REMAT_PLAN:-$PWD/build/release/examples/remat-plan}
 
 cd examples/pytorch
 python=../../$environment/bin/python

@@ -55,7 +55,7 @@ class FrozenStep:
             if any(getattr(module, hooks, None) for hooks in _HOOKS):
                 raise CaptureError(
                     f"module '{name.removeprefix('model').removeprefix('.')}' has hooks, which would run while the step is traced "
-                    f"and never again; Dynamo, which can trace hooks, refused: {self._reason}"
+                    f"and never again; Dynamo, which traces some hooks, says: {self._reason}"
                 )
         generators = _generators()
         begin = time.perf_counter()
@@ -64,12 +64,12 @@ class FrozenStep:
             if _generators() != generators:
                 raise CaptureError(
                     "the step draws from Python's or NumPy's random generator, whose numbers a trace would freeze; draw "
-                    f"outside the step, or with torch's. Dynamo, which can trace it, refused: {self._reason}"
+                    f"outside the step, or with torch's. Dynamo, which traces some such steps, says: {self._reason}"
                 )
             if _state_of_modules(self._module) != state:
                 raise CaptureError(
                     "the step changes an attribute of a module, which a trace would do once; change it outside the step. "
-                    f"Dynamo, which can trace it, refused: {self._reason}"
+                    f"Dynamo, which traces some such steps, says: {self._reason}"
                 )
             graph = build(taken.graph_module, type(self._module.model).__name__, device=taken.device)
             plan = self._make_plan(graph, taken.device, time.perf_counter() - begin)

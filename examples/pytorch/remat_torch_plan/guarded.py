@@ -80,12 +80,7 @@ class GuardedStep:
         self._make_plan = make_plan
         self._compiled = compiled
         self._only_plan = False
-        # Dynamo keeps what it traced with the code object, and what it learned of changing numbers under its name.
-        code = _call.__code__.replace(co_name=f"planned_step_{next(_NAMES)}")
-        own = types.FunctionType(code, _call.__globals__, code.co_name)
-        # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
-        me = weakref.ref(self)
-        self._function = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
+        self._functions = {}  # layouts of parameters -> the step as Dynamo runs it
 
     def __call__(self, *inputs, **kwargs):
         for leaf in pytree.tree_leaves((inputs, kwargs)):
@@ -113,7 +108,19 @@ class GuardedStep:
         settings["ignore_logging_functions"] = logs
         # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
         with dynamo_config.patch(_known({**_SETTINGS, **settings})), disable_current_modes() as self._modes:
-            return self._function(self._module, *inputs, **kwargs)
+            return self._function()(self._module, *inputs, **kwargs)
+
+    def _function(self):
+        # PyTorch 2.11 does not guard the layouts of parameters.
+        layouts = tuple((p.stride(), p.dtype, p.device, p.requires_grad) for p in self._module.parameters())
+        if layouts not in self._functions:
+            # Dynamo keeps what it traced with the code object, and what it learned of changing numbers under its name.
+            code = _call.__code__.replace(co_name=f"planned_step_{next(_NAMES)}")
+            own = types.FunctionType(code, _call.__globals__, code.co_name)
+            # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
+            me = weakref.ref(self)
+            self._functions[layouts] = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
+        return self._functions[layouts]
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet. Runs nothing. Returns the `Plan`."""
@@ -133,7 +140,8 @@ class GuardedStep:
             raise _Symbolic
         found = []
         names = [_name_of(n) for n in module.graph.find_nodes(op="placeholder")]
-        partition = _Partition(names, self._plan, found.append, self._compiled)
+        me = weakref.ref(self)  # what Dynamo keeps must not hold this object
+        partition = _Partition(names, lambda *graph: me()._plan(*graph), found.append, self._compiled)
         with as_eager(self._module):
             if self._compiled:
                 settings = {"custom_partitioner_fn": partition, "reorder_for_peak_memory": False}
@@ -152,7 +160,6 @@ class GuardedStep:
         plan = found[-1]
         if plan not in self.plans:
             self.plans.append(plan)
-        me = weakref.ref(self)
 
         def planned(*arguments):
             step = me()

@@ -42,14 +42,14 @@ def is_fraction(budget):
 
 
 def find_program():
-    """The path of remat-plan: $REMAT_PLAN, then the project's own build, then $PATH."""
-    folder = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-    built = os.path.join(folder, "build", "release", "examples", "remat-plan")
-    for path in (os.environ.get("REMAT_PLAN"), built, shutil.which("remat-plan")):
+    """The path of remat-plan: $REMAT_PLAN, then the one that was installed with this package, then that of $PATH."""
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "remat-plan")
+    for path in (os.environ.get("REMAT_PLAN"), own, shutil.which("remat-plan")):
         if path and os.access(path, os.X_OK):
             return path
     raise PlanError(
-        "remat-plan was not found: build it with `bash examples/quickstart.sh`, or name it in the variable REMAT_PLAN"
+        "remat-plan was not found: install the package with `pip install ./examples/pytorch`, which builds it, or name it in the "
+        "variable REMAT_PLAN"
     )
 
 

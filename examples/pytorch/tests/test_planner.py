@@ -77,7 +77,7 @@ def test_the_variable_names_the_program(monkeypatch, tmp_path):
 def test_the_program_that_is_missing(monkeypatch):
     monkeypatch.delenv("REMAT_PLAN", raising=False)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PlanError, match="remat-plan was not found: build it"):
+    with pytest.raises(PlanError, match="remat-plan was not found: install"):
         planner.find_program()
 
 

@@ -26,6 +26,7 @@ from .gradients import through_gates
 from .private import (
     CustomPartitionerFn,
     DynamoError,
+    TooManyTraces,
     aot_autograd,
     compile_fx,
     disable_current_modes,
@@ -40,7 +41,6 @@ from .runner import run_as_written, run_backward_as_written
 
 _NAMES = itertools.count()
 _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
-MOST_PLANS = 64  # of one step
 
 _SETTINGS = {
     "allow_rnn": True,
@@ -52,7 +52,7 @@ _SETTINGS = {
     "error_on_recompile": False,
     "fail_on_recompile_limit_hit": True,
     "optimize_ddp": False,  # it would cut the step into pieces
-    "recompile_limit": MOST_PLANS,
+    "recompile_limit": 64,
     "skip_nnmodule_hook_guards": False,
     "suppress_errors": False,
 }
@@ -94,6 +94,11 @@ class GuardedStep:
                     raise
             return self._trace_and_run(inputs, kwargs, automatic_dynamic_shapes=False)
         except Exception as error:
+            if isinstance(error, TooManyTraces):
+                raise PlanError(
+                    f"the step has been traced {_SETTINGS['recompile_limit']} times, since something that it reads changes again and "
+                    "again, such as a probability or a size; expected a few values, or a tensor. TORCH_LOGS=recompiles names it"
+                ) from error
             own = _cause(error, PlanError)
             if own is not None and own is not error:
                 raise own from error

@@ -40,6 +40,7 @@ def look_up(path):
 dynamo = _take("torch._dynamo", "traces a step and guards what it read")
 dynamo_config = _take("torch._dynamo.config", "settings of the trace")
 DynamoError = _take("torch._dynamo.exc.TorchDynamoException", "what Dynamo raises for a step that it cannot trace")
+TooManyTraces = _take("torch._dynamo.exc.FailOnRecompileLimitHit", "what Dynamo raises when it has traced a step too often")
 mark_static = _take("torch._dynamo.mark_static", "keeps sizes of inputs constants of the graph")
 aot_autograd = _take("torch._dynamo.backends.common.aot_autograd", "makes forward and backward graph of Dynamo's graph")
 compile_fx = _take("torch._inductor.compile_fx.compile_fx", "Inductor, for compile=True")

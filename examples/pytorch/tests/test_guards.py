@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import CaptureError, PlanWarning
+from remat_torch_plan import CaptureError, PlanError, PlanWarning, guarded
 
 WORK = 200_000
 
@@ -93,6 +93,12 @@ def test_an_attribute_that_is_annealed_in_half_precision():
 def test_the_probability_of_dropout():
     step = assert_follows(lambda m, i: setattr(m.dropout, "p", 0.1 + 0.2 * i))
     assert len(step.plans) == 4
+
+
+def test_a_number_that_would_need_a_plan_in_every_step(monkeypatch):
+    monkeypatch.setitem(guarded._SETTINGS, "recompile_limit", 3)
+    with pytest.raises(PlanError, match="traced 3 times.*TORCH_LOGS=recompiles"):
+        assert_follows(lambda m, i: setattr(m.dropout, "p", 0.1 + 0.1 * i), steps=6)
 
 
 def test_a_submodule_that_is_replaced():

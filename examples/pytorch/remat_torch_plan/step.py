@@ -68,7 +68,8 @@ def plan(
     compare_every: for debugging: compare every so many steps, the first included, with eager PyTorch, bit for bit, in the time of
         three steps and eager's memory. A difference is a `PlanError`.
 
-    Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets.
+    Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
+    least budget for which one was found.
     """
     options = _Options(budget, solver, seconds, work, seed, threads, measure and not compile, cost, compile, compare_every)
     step = PlannedStep(model, loss, options)
@@ -256,12 +257,35 @@ class PlannedStep(nn.Module):
         return found
 
     def _solve(self, graph, device):
+        """The plan for `graph`. Raises a `BudgetError` that names the least budget for which one was found."""
+        baseline = graph.baseline_peak()
+        budget = parse_budget(self._options.budget, baseline)
+        if is_fraction(self._options.budget):
+            budget = self._state.budget_bytes = max(budget, self._state.budget_bytes)
+        try:
+            return self._solve_within(graph, device, budget)
+        except BudgetError as error:
+            least = self._least_budget(graph, device, budget, baseline)
+            raise BudgetError(
+                f"{error} The least budget for which a schedule was found is {least:,} bytes ({bytes_in_words(least)})."
+            ) from None
+
+    def _least_budget(self, graph, device, too_small, largest):
+        """The least peak of the schedules that a few solves find, each in a quarter of the time."""
+        for _ in range(6):
+            middle = (too_small + largest) // 2
+            if middle in (too_small, largest):
+                break
+            try:
+                largest = self._solve_within(graph, device, middle, 0.25).peak_bytes
+            except BudgetError:
+                too_small = middle
+        return largest
+
+    def _solve_within(self, graph, device, budget, share=1.0):
         """The plan for `graph`. Bytes for states of random generators are taken off the budget where they are needed."""
         options = self._options
         baseline = graph.baseline_peak()
-        budget = parse_budget(options.budget, baseline)
-        if is_fraction(options.budget):
-            budget = self._state.budget_bytes = max(budget, self._state.budget_bytes)
         state = rng.CPU_STATE_BYTES if device.type == "cpu" else 0  # a GPU's generator keeps its state on the host
         most = sum(o.random for o in graph.operations) * state
         most += rng.SEED_BYTES if most else 0
@@ -275,7 +299,7 @@ class PlannedStep(nn.Module):
         while True:
             reserve = reserves.pop(0)
             try:
-                schedule = self._schedule(graph, budget - (taken if reserve is None else reserve))
+                schedule = self._schedule(graph, budget - (taken if reserve is None else reserve), share)
             except BudgetError:
                 if not reserves or reserves[0] is None:
                     raise
@@ -288,17 +312,17 @@ class PlannedStep(nn.Module):
             if not reserves:
                 raise BudgetError(
                     f"no schedule within {budget:,} bytes was found: the states of {len(repeated)} random operations that run "
-                    f"again take {taken:,} of them; expected a larger budget, or fewer random operations"
+                    f"again take {taken:,} of them; expected a larger budget, or fewer random operations."
                 )
         schedule.budget_bytes = budget
         return Plan(graph, schedule, baseline, taken, 0.0, 0.0, time.perf_counter() - begin, seeded)
 
-    def _schedule(self, graph, budget_bytes):
+    def _schedule(self, graph, budget_bytes, share):
         options = self._options
         return solve(
             graph,
             max(0, budget_bytes),
-            seconds=options.seconds,
+            seconds=options.seconds * share,
             solver=options.solver,
             cost=options.cost,
             seed=options.seed,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The planned step against eager PyTorch: equal bit for bit, within its budget, under everything that training does."""
 import copy
+import re
 
 import pytest
 import torch
@@ -564,6 +565,9 @@ def test_a_budget_that_is_too_small():
     largest = max(int(word.strip(".,").replace(",", "")) for word in text.split() if word[0].isdigit())
     assert largest > 1000
     assert "no budget below" in text
+    # The budget that the message names can be met.
+    least = int(re.search(r"The least budget for which a schedule was found is ([0-9,]+) bytes", text)[1].replace(",", ""))
+    assert plan(model, loss, inputs, least).last.peak_bytes <= least < plan(model, loss, inputs, 1.0).last.baseline_bytes
 
 
 @pytest.mark.parametrize(

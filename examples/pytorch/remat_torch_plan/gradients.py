@@ -5,9 +5,9 @@ So a gradient that is added to an earlier one is freed at once; hooks that run w
 the backward pass) run then; and DDP's communication overlaps the rest of the backward pass.
 
 The planned backward graph is a generator that gives one gradient after the other. Each tensor that needs a gradient goes into the
-step through a gate, a node of autograd's. The node of the whole step only starts the generator, and
-gives the gates nothing. They run in the order in which the gradients become ready; each goes on with the generator until
-its own one is there. Autograd adds it to the parameter before the next gate runs.
+step through a gate, a node of autograd's. The node of the whole step only starts the generator, and gives the gates nothing. They
+run in the order in which the gradients become ready; each goes on with the generator until its own gradient is there. Autograd
+adds that to the parameter before the next gate runs.
 """
 import itertools
 import re

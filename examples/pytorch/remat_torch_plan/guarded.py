@@ -176,7 +176,6 @@ class GuardedStep:
 
         return planned
 
-
     def _plan(self, graph, device):
         return self._make_plan(graph, device, time.perf_counter() - self._begin)
 
@@ -193,7 +192,7 @@ def _call(module, *inputs, **kwargs):
 @contextlib.contextmanager
 def _under(modes):
     """While entered, the dispatch modes are as before `disable_current_modes`."""
-    for mode in modes:
+    for mode in reversed(modes):  # the innermost was left first
         push_mode(mode)
     try:
         yield

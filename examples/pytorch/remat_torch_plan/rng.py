@@ -24,13 +24,13 @@ def _set_state(device, state):
         torch.cuda.set_rng_state(state, device)
 
 
-def first_run(operation, device, *args, **kwargs):
+def first_run(operation, device, /, *args, **kwargs):
     """Runs the operation, and returns the generator's state before it with the result."""
     state = _state(device)
     return state, operation(*args, **kwargs)
 
 
-def run_again(operation, device, state, *args, **kwargs):
+def run_again(operation, device, state, /, *args, **kwargs):
     """Runs the operation from a state that `first_run` kept. The generator stays as it is."""
     now = _state(device)
     _set_state(device, state)
@@ -45,7 +45,7 @@ def draw_seed():
     return torch.randint(0, 2**62, (1,), dtype=torch.int64, device="cpu")
 
 
-def run_seeded(operation, device, seed, number, *args, **kwargs):
+def run_seeded(operation, device, seed, number, /, *args, **kwargs):
     """Runs random operation `number` of the step with `seed`. The generator stays as it is."""
     now = _state(device)
     own = (int(seed) + number) % 2**63

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from . import distributed, rng
-from .apply import apply_schedule, first_runs_in_order, random_operations_that_repeat
+from .apply import first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule
 from .compare import compare_with_eager
 from .eager import has_recurrent_layers
@@ -26,8 +26,8 @@ from .frozen import FrozenStep
 from .guarded import GuardedStep, Untraced
 from .measure import measure as measure_operations
 from .measure import signatures
-from .private import after_forward, before_forward, storage_key
 from .planner import is_fraction, parse_budget, solve
+from .private import after_forward, before_forward, storage_key
 
 
 def plan(

@@ -8,7 +8,7 @@ import torch
 from nets import Chain, Images, classes, classify
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError
+from remat_torch_plan import BudgetError
 
 pytestmark = pytest.mark.compile
 guarded = importlib.import_module("remat_torch_plan.guarded")

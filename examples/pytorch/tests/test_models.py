@@ -165,6 +165,22 @@ def test_bernoulli_with_a_probability_for_each_element():
     assert_trains_alike(Model(), squares, (torch.randn(400, 16), torch.randn(400, 4)), 0.8)
 
 
+def test_random_numbers_that_name_their_device():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(6))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = x + torch.tanh(layer(x)) * torch.rand(x.shape, device=x.device, dtype=x.dtype)
+            return x
+
+    step = assert_trains_alike(Model(), squares, (torch.randn(2000, 16), torch.randn(2000, 16)), 0.6)
+    runs = [i for kind, i in step.last.schedule.steps if kind == "compute"]
+    assert any(runs.count(o.index) > 1 for o in step.last.graph.operations if o.random)
+
+
 def test_bags_of_embeddings():
     class Model(nn.Module):
         def __init__(self):

@@ -220,20 +220,21 @@ class Applier:
         return modules
 
     def gradient_places(self):
-        """[(place of an input of the step, its gradient)]."""
+        """[(place of an input of the step, that input, its gradient)]."""
         joint = self.g.joint
         inputs = [n for n in joint.graph.find_nodes(op="placeholder") if not is_tangent(n)]
         numbered = all(type(n.meta.get("desc")).__name__ == "PlainAOTInput" for n in inputs)
-        places = {n.meta.get("desc"): n.meta["desc"].idx if numbered else i for i, n in enumerate(inputs)}
+        places = {n.meta.get("desc"): (n.meta["desc"].idx if numbered else i, n) for i, n in enumerate(inputs)}
         output = next(iter(joint.graph.find_nodes(op="output")))
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
         pairs = zip(results[self.g.num_forward_outputs :], output.meta["desc"][self.g.num_forward_outputs :])
-        return [(places[desc.grad_of], node) for node, desc in pairs if isinstance(node, Node)]
+        return [(*places[desc.grad_of], node) for node, desc in pairs if isinstance(node, Node)]
 
     def early_gradients(self):
         """{operation: [(place, gradient)]} for the gradients that are ready when that operation has run for the last time.
 
-        Nothing reads the storage of such a gradient later, not another gradient either: so autograd need not copy it.
+        Nothing reads the storage of such a gradient later, not another gradient either, and it has the layout of its parameter: so
+        autograd need not copy it, which would take memory that the plan does not have.
         """
         if not self.gates:
             return {}
@@ -246,10 +247,12 @@ class Applier:
                 writers.update(operation.outputs)
         early = collections.defaultdict(list)
         places = self.gradient_places()
-        sharing = collections.Counter(self.g.storage_of.get(node) for _, node in places)
-        for place, node in places:
+        sharing = collections.Counter(self.g.storage_of.get(node) for *_, node in places)
+        for place, tensor, node in places:
             storage = self.g.storage_of.get(node)
             if storage not in last or writers[storage] != 1 or sharing[storage] != 1:
+                continue
+            if _layout(node.meta["val"]) != _layout(tensor.meta["val"]):
                 continue
             index = last[storage][1]
             if sum(step == ("compute", index) for step in self.steps[self.cut + 1 :]) == 1:
@@ -259,7 +262,7 @@ class Applier:
 
     def late_gradients(self):
         """[(place, gradient)] for the gradients that are ready when the backward pass has ended."""
-        return [(place, node) for place, node in self.gradient_places() if place not in self.early] if self.gates else []
+        return [(place, node) for place, _, node in self.gradient_places() if place not in self.early] if self.gates else []
 
     def emit_forward(self):
         def missing(node):
@@ -321,6 +324,11 @@ class _Token:
 
     def __repr__(self):
         return self.name
+
+
+def _layout(tensor):
+    """What a gradient and its parameter must share for autograd to take the gradient as it is."""
+    return tensor.dtype, tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size != 1)
 
 
 def _placeholder(graph, node):

@@ -254,6 +254,13 @@ class PlannedStep(nn.Module):
             found = distributed.plan_once(graph, content, repr(self._options), measure_and_solve)
             found.capture_seconds = capture_seconds
             self._state.by_content[content] = found
+            if found.seeded:
+                warnings.warn(
+                    "the plan changes the order of random operations, so each has a seed of its own: their numbers differ from eager "
+                    "PyTorch's, with the same distribution",
+                    PlanWarning,
+                    stacklevel=2,
+                )
         return found
 
     def _solve(self, graph, device):

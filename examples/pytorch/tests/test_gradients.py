@@ -60,6 +60,26 @@ def test_a_second_micro_batch_takes_one_further_gradient_at_a_time():
     assert_equal_gradients(model, eager)
 
 
+def test_gradients_of_another_layout_are_copied_at_the_end():
+    # Autograd copies a gradient that has not the layout of its parameter: when the backward pass has freed all else.
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = nn.ParameterList(nn.Parameter(torch.randn(WIDTH, WIDTH).t() / WIDTH) for _ in range(6))
+
+        def forward(self, x):
+            for weight in self.weights:
+                x = torch.tanh(x @ weight.t().contiguous())
+            return x
+
+    model, inputs = Turned(), (torch.randn(32, WIDTH), torch.randn(32, WIDTH))
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs)
+    assert peak_of(lambda: step(*inputs), model) <= step.last.peak_bytes + WEIGHTS
+    squares(eager, *inputs).backward()
+    assert_equal_gradients(model, eager)
+
+
 def test_an_optimizer_in_the_backward_pass():
     model, eager, inputs = linears()
     step = plan(model, squares, inputs)

@@ -92,7 +92,6 @@ class Method:
     setting: str = ""
     prepare: object = field(default=None, repr=False)  # prepare(method) returns the function that runs a step
     run: object = field(default=None, repr=False)
-    owner: object = field(default=None, repr=False)
     peak: int | None = None
     times: list = field(default_factory=list)
     planning: float | None = None  # seconds: of the partitioner, or of remat-plan
@@ -338,9 +337,7 @@ class Bench:
         method.status = found.schedule.status + (", seeded" if found.seeded else "")
         runs = [index for kind, index in found.schedule.steps if kind == "compute"]
         method.recomputes = len(runs) - len(set(runs))
-        # The plan's own function. PlannedStep.__call__ first looks for the plan that fits; a rival does not.
-        method.owner = step  # lives as long as its function
-        return self.step(found.run)
+        return self.step(step)  # with the guards, which the rivals' functions lack
 
     # Measuring.
 

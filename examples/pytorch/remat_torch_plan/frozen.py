@@ -17,7 +17,7 @@ from .capture import capture
 from .errors import CaptureError, PlanWarning
 from .graph import build
 from .private import pytree
-from .runner import compile_as_written
+from .runner import compile_with_gates
 
 _HOOKS = (
     "_forward_hooks",
@@ -73,7 +73,7 @@ class FrozenStep:
                 )
             graph = build(taken.graph_module, type(self._module.model).__name__, device=taken.device)
             plan = self._make_plan(graph, taken.device, time.perf_counter() - begin)
-            run = compile_as_written(taken, lambda _: apply_with_gates(graph, plan.schedule.steps))
+            run = compile_with_gates(taken, lambda _: apply_with_gates(graph, plan.schedule.steps))
         finally:
             _restore(generators)
             taken.close()

@@ -28,24 +28,31 @@ def run_backward_as_written(module, _):
 
 
 def compile_as_written(capture, partition):
-    """The captured step as a function of its inputs, cut by `partition(joint)`: (forward, backward, order of gradients).
+    """The captured step as a function of its inputs, cut by `partition` (a `partition_fn` of AOTAutograd's).
 
     Reads parameters and buffers from the module at each call. The capture must be open.
     """
+    function = _compile(capture, partition, run_as_written)
+    held = capture.tensors()
+
+    def run(*inputs, **kwargs):
+        return function(*[table[name] for table, name in held], *inputs, **kwargs)
+
+    return run
+
+
+def compile_with_gates(capture, partition):
+    """The same, cut by `partition(joint)` into (forward, backward, order of gradients), as `apply_with_gates` does."""
     order = []
 
     def cut(joint, *_, **__):
         forward, backward, order[:] = partition(joint)
         return forward, backward
 
-    # Without donated buffers `backward(retain_graph=True)` works; only Inductor has a use for them.
-    with functorch_config.patch(donated_buffer=False):
-        function = compile_joint(
-            capture.joint, partition_fn=cut, fw_compiler=run_as_written, bw_compiler=run_backward_as_written
-        )
+    function = _compile(capture, cut, run_backward_as_written)
     held = capture.tensors()
 
-    def through_gates(*inputs, **kwargs):
+    def run(*inputs, **kwargs):
         leaves, spec = pytree.tree_flatten((inputs, kwargs))
         held_now = [table[name] for table, name in held]
 
@@ -55,4 +62,12 @@ def compile_as_written(capture, partition):
 
         return gradients.through_gates(call, order, [*held_now, *leaves])
 
-    return through_gates
+    return run
+
+
+def _compile(capture, partition, backward_compiler):
+    # Without donated buffers `backward(retain_graph=True)` works; only Inductor has a use for them.
+    with functorch_config.patch(donated_buffer=False):
+        return compile_joint(
+            capture.joint, partition_fn=partition, fw_compiler=run_as_written, bw_compiler=backward_compiler
+        )

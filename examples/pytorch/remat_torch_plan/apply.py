@@ -230,23 +230,21 @@ class Applier:
         pairs = zip(results[self.g.num_forward_outputs :], output.meta["desc"][self.g.num_forward_outputs :])
         return [(*places[desc.grad_of], node) for node, desc in pairs if isinstance(node, Node)]
 
-    def early_gradients(self):
-        """{operation: [(place, gradient)]} for the gradients that are ready when that operation has run for the last time.
+    def early_gradients(self, places):
+        """Of `gradient_places()`: {operation: [(place, gradient)]} for the gradients that are ready when that operation has run for the last time.
 
         Nothing reads the storage of such a gradient later, not another gradient either, and it has the layout of its parameter: so
         autograd need not copy it, which would take memory that the plan does not have.
         """
-        if not self.gates:
-            return {}
         last = {}  # storage -> place in the schedule, operation: the last that reads or writes it
-        writers = collections.Counter()
+        runs, writers = collections.Counter(), collections.Counter()
         for place, (kind, index) in enumerate(self.steps[self.cut + 1 :]):
             if kind == "compute":
                 operation = self.g.operations[index]
                 last |= {s: (place, index) for s in (*operation.inputs, *operation.outputs)}
+                runs[index] += 1
                 writers.update(operation.outputs)
         early = collections.defaultdict(list)
-        places = self.gradient_places()
         sharing = collections.Counter(self.g.storage_of.get(node) for *_, node in places)
         for place, tensor, node in places:
             storage = self.g.storage_of.get(node)
@@ -255,14 +253,9 @@ class Applier:
             if _layout(node.meta["val"]) != _layout(tensor.meta["val"]):
                 continue
             index = last[storage][1]
-            if sum(step == ("compute", index) for step in self.steps[self.cut + 1 :]) == 1:
+            if runs[index] == 1:
                 early[index].append((place, node))
-        self.early = {place for pairs in early.values() for place, _ in pairs}
         return early
-
-    def late_gradients(self):
-        """[(place, gradient)] for the gradients that are ready when the backward pass has ended."""
-        return [(place, node) for place, _, node in self.gradient_places() if place not in self.early] if self.gates else []
 
     def emit_forward(self):
         def missing(node):
@@ -304,15 +297,18 @@ class Applier:
             (numbers if number else saved).append(source)
             return copy
 
-        backward = _Emitter(self, save, self.early_gradients())
+        places = self.gradient_places() if self.gates else []
+        backward = _Emitter(self, save, self.early_gradients(places))
         node = next(n for n in self.g.joint.graph.nodes if is_tangent(n))
         tangent = backward.now[node] = _placeholder(backward.graph, node)
         first_tensor = [tangent]
         if self.gates:
             backward.value(self.call)  # the first of what is saved
         backward.follow(self.steps[self.cut + 1 :])
-        for place, gradient in self.late_gradients():
-            backward.give(place, gradient)
+        given = set(self.gradient_order)
+        for place, _, gradient in places:
+            if place not in given:
+                backward.give(place, gradient)
         return backward, saved, numbers
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares a planned step with eager PyTorch, bit for bit: for debugging."""
 import contextlib
-import random
-import sys
 
 import torch
 
+from . import rng
 from .errors import PlanError
 
 
@@ -49,8 +48,7 @@ def _everything_restored(module):
     """Puts buffers, attributes of modules and random generators back as they were, at the end."""
     buffers = [(b, b.detach().clone()) for b in module.buffers()]
     attributes = [(m, dict(vars(m))) for m in module.modules()]
-    numpy = sys.modules.get("numpy")
-    states = random.getstate(), numpy.random.get_state() if numpy else None
+    states = rng.python_states()
     devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
     with torch.random.fork_rng(devices):
         try:
@@ -63,6 +61,4 @@ def _everything_restored(module):
                 for name in set(vars(m)) - set(before):
                     vars(m).pop(name)
                 vars(m).update(before)
-            random.setstate(states[0])
-            if numpy:
-                numpy.random.set_state(states[1])
+            rng.restore_python_states(states)

@@ -5,13 +5,12 @@ What the modules hold (numbers, texts, parts, parameters, hooks) and the argumen
 state that the step reads (globals, closures, attributes of attributes) is frozen as it was, and the warning says so. Refused:
 steps whose trace changes a module's attributes or draws from Python's or NumPy's generators, and modules with hooks.
 """
-import random
-import sys
 import time
 import warnings
 
 import torch
 
+from . import rng
 from .apply import apply_with_gates
 from .capture import capture
 from .errors import CaptureError, PlanWarning
@@ -57,11 +56,11 @@ class FrozenStep:
                     f"module '{name.removeprefix('model').removeprefix('.')}' has hooks, which would run while the step is traced "
                     f"and never again; Dynamo, which traces some hooks, says: {self._reason}"
                 )
-        generators = _generators()
+        generators = rng.python_states()
         begin = time.perf_counter()
         taken = capture(self._module.model, self._module.function, inputs, kwargs)
         try:
-            if _generators() != generators:
+            if rng.python_states() != generators:
                 raise CaptureError(
                     "the step draws from Python's or NumPy's random generator, whose numbers a trace would freeze; draw "
                     f"outside the step, or with torch's. Dynamo, which traces some such steps, says: {self._reason}"
@@ -75,7 +74,7 @@ class FrozenStep:
             plan = self._make_plan(graph, taken.device, time.perf_counter() - begin)
             run = compile_with_gates(taken, lambda _: apply_with_gates(graph, plan.schedule.steps))
         finally:
-            _restore(generators)
+            rng.restore_python_states(generators)
             taken.close()
         if not self.plans:
             warnings.warn(
@@ -86,20 +85,6 @@ class FrozenStep:
             )
         self.plans.append(plan)
         return plan, run
-
-
-def _generators():
-    numpy = sys.modules.get("numpy")
-    state = numpy.random.get_state() if numpy is not None else ()
-    return random.getstate(), tuple(x.tobytes() if hasattr(x, "tobytes") else x for x in state)
-
-
-def _restore(generators):
-    random.setstate(generators[0])
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and generators[1]:
-        name, keys, *rest = generators[1]
-        numpy.random.set_state((name, numpy.frombuffer(keys, dtype="uint32"), *rest))
 
 
 def _layout(tensor):

@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import logging
 import os
-import random
 import re
 import time
 import types
@@ -18,6 +17,7 @@ import weakref
 
 import torch
 
+from . import rng
 from .apply import apply_schedule, apply_with_gates
 from .eager import as_eager
 from .errors import CaptureError, PlanError
@@ -56,6 +56,7 @@ _SETTINGS = {
     "skip_nnmodule_hook_guards": False,
     "suppress_errors": False,
 }
+_SETTINGS = {name: value for name, value in _SETTINGS.items() if hasattr(dynamo_config, name)}
 
 
 class Untraced(Exception):
@@ -112,7 +113,7 @@ class GuardedStep:
         logs = {f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS}
         settings["ignore_logging_functions"] = logs
         # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
-        with dynamo_config.patch(_known({**_SETTINGS, **settings})), disable_current_modes() as self._modes:
+        with dynamo_config.patch({**_SETTINGS, **settings}), disable_current_modes() as self._modes:
             return self._function()(self._module, *inputs, **kwargs)
 
     def _function(self):
@@ -129,7 +130,7 @@ class GuardedStep:
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet. Runs nothing. Returns the `Plan`."""
-        state = random.getstate()  # Dynamo draws what the step would draw
+        states = rng.python_states()  # Dynamo draws what the step would draw
         self._only_plan = True
         try:
             self(*inputs, **kwargs)
@@ -137,7 +138,7 @@ class GuardedStep:
             return self.last
         finally:
             self._only_plan = False
-            random.setstate(state)
+            rng.restore_python_states(states)
         raise PlanError("the step has no loss that needs a gradient; expected one scalar that depends on a parameter")
 
     def _backend(self, module, inputs):
@@ -178,11 +179,6 @@ class GuardedStep:
 
     def _plan(self, graph, device):
         return self._make_plan(graph, device, time.perf_counter() - self._begin)
-
-
-def _known(settings):
-    """Those of the settings that this version of PyTorch has."""
-    return {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
 
 
 def _call(module, *inputs, **kwargs):

@@ -11,7 +11,8 @@ import torch
 from .graph import GPU_GRANULARITY, tensors_of
 from .private import disable_current_modes, pytree, storage_key
 
-_MEASURED = {}  # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes)
+# (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes); None: it cannot run by itself
+_MEASURED = {}
 
 
 def _signature(node):
@@ -125,7 +126,7 @@ def _run_once(node, args, kwargs, device):
 def _measure(node, device, with_time):
     high = _largest_index(node)
     if high is None:
-        return None, [], 0
+        return None
     args, kwargs = _arguments(node, device, high)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -176,11 +177,11 @@ def measure(graph, device, with_time=True, progress=None):
                 if progress:
                     progress(i, len(distinct))
                 known = _MEASURED.get(key)
-                if known is None or (with_time and known[0] is None):
+                if key not in _MEASURED or (with_time and known and known[0] is None):
                     try:
                         _MEASURED[key] = _measure(o.node, device, with_time)
                     except Exception:  # a kernel that forbids the values that it was given, or has no room
-                        _MEASURED[key] = None, [], 0
+                        _MEASURED[key] = None
     finally:
         torch.set_rng_state(states[0])
         if states[1] is not None:
@@ -190,7 +191,7 @@ def measure(graph, device, with_time=True, progress=None):
         if o.node is None:
             o.time_us = 0.0 if with_time else None
             continue
-        micros, sizes, workspace = _MEASURED[_signature(o.node)]
+        micros, sizes, workspace = _MEASURED[_signature(o.node)] or (None, [], 0)
         o.time_us = micros
         o.workspace_bytes = workspace
         fakes = tensors_of(o.node)

@@ -37,8 +37,7 @@ def parse_budget(budget, baseline):
 
 def is_fraction(budget):
     """True for a budget that is a part of what the unplanned step takes."""
-    text = str(budget).strip()
-    return text.endswith("%") or (not isinstance(budget, bool) and parse_budget(budget, 10**12) != parse_budget(budget, 10**13))
+    return parse_budget(budget, 10**12) != parse_budget(budget, 10**13)
 
 
 def find_program():

@@ -7,6 +7,9 @@ operation has a seed of its own, made from one draw at the beginning of the step
 
 These functions stand in the planned graphs. Under torch.compile, PyTorch's own operations take their place.
 """
+import random
+import sys
+
 import torch
 
 SEED_BYTES = 8
@@ -22,6 +25,22 @@ def _set_state(device, state):
         torch.set_rng_state(state)
     else:
         torch.cuda.set_rng_state(state, device)
+
+
+def python_states():
+    """The states of Python's and, if it is loaded, NumPy's random generator. Equal if and only if the generators are."""
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy is not None else ()
+    return random.getstate(), tuple(x.tobytes() if hasattr(x, "tobytes") else x for x in state)
+
+
+def restore_python_states(states):
+    """Puts the generators back into `states`, from `python_states`."""
+    random.setstate(states[0])
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and states[1]:
+        name, keys, *rest = states[1]
+        numpy.random.set_state((name, numpy.frombuffer(keys, dtype="uint32"), *rest))
 
 
 def first_run(operation, device, /, *args, **kwargs):

@@ -270,29 +270,29 @@ class PlannedStep(nn.Module):
         if is_fraction(self._options.budget):
             budget = self._state.budget_bytes = max(budget, self._state.budget_bytes)
         try:
-            return self._solve_within(graph, device, budget)
+            return self._solve_within(graph, device, budget, baseline)
         except BudgetError as error:
             least = self._least_budget(graph, device, budget, baseline)
             raise BudgetError(
                 f"{error} The least budget for which a schedule was found is {least:,} bytes ({bytes_in_words(least)})."
             ) from None
 
-    def _least_budget(self, graph, device, too_small, largest):
+    def _least_budget(self, graph, device, too_small, baseline):
         """The least peak of the schedules that a few solves find, each in a quarter of the time."""
+        largest = baseline
         for _ in range(6):
             middle = (too_small + largest) // 2
             if middle in (too_small, largest):
                 break
             try:
-                largest = self._solve_within(graph, device, middle, 0.25).peak_bytes
+                largest = self._solve_within(graph, device, middle, baseline, 0.25).peak_bytes
             except BudgetError:
                 too_small = middle
         return largest
 
-    def _solve_within(self, graph, device, budget, share=1.0):
+    def _solve_within(self, graph, device, budget, baseline, share=1.0):
         """The plan for `graph`. Bytes for states of random generators are taken off the budget where they are needed."""
         options = self._options
-        baseline = graph.baseline_peak()
         state = rng.CPU_STATE_BYTES if device.type == "cpu" else 0  # a GPU's generator keeps its state on the host
         most = sum(o.random for o in graph.operations) * state
         most += rng.SEED_BYTES if most else 0

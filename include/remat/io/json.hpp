@@ -75,12 +75,21 @@ class json_value {
   [[nodiscard]] children members() const;   ///< of an object
 
   /// The member `key` of an object, if the object has it. O(members).
-  [[nodiscard]] std::optional<json_value> find(std::string_view key) const;
+  [[nodiscard]] std::optional<json_value> find(std::string_view key) const {
+    const std::uint32_t place = place_of(key);
+    return place == 0 ? std::nullopt : std::optional(json_value(*document_, place));
+  }
   /// The member `key` of an object; throws `bad_file` if it is missing. O(members).
-  [[nodiscard]] json_value at(std::string_view key) const;
+  [[nodiscard]] json_value at(std::string_view key) const {
+    const std::uint32_t place = place_of(key);
+    if (place == 0) fail_missing(key);
+    return {*document_, place};
+  }
 
  private:
   [[nodiscard]] double real() const noexcept;
+  [[nodiscard]] std::uint32_t place_of(
+      std::string_view key) const;  // of the member's value; 0, the root's, if there is none
 
   const json_document* document_;
   std::uint32_t node_;

@@ -279,17 +279,16 @@ REMAT_INLINE json_value::children json_value::members() const {
   return {*document_, node_};
 }
 
-REMAT_INLINE std::optional<json_value> json_value::find(std::string_view key) const {
+REMAT_INLINE std::uint32_t json_value::place_of(std::string_view key) const {
   if (kind() != type::object) fail_as("an object");
-  const std::uint32_t end = document_->after(node_);
-  for (std::uint32_t i = node_ + 1; i != end; i = document_->after(i + 1))
-    if (document_->text_of(i) == key) return json_value(*document_, i + 1);
-  return std::nullopt;
-}
-
-REMAT_INLINE json_value json_value::at(std::string_view key) const {
-  if (const auto value = find(key)) return *value;
-  fail_missing(key);
+  using node = json_document::node;
+  const node* const first = document_->nodes_.data();
+  const node* const end = first + document_->after(node_);
+  const char* const text = document_->text_.data();
+  const auto inside = [](const node& value) { return value.kind >= type::array ? value.extent : 0; };
+  for (const node* k = first + node_ + 1; k != end; k += 2 + inside(k[1]))
+    if (std::string_view(text + k->payload, k->extent) == key) return static_cast<std::uint32_t>(k + 1 - first);
+  return 0;
 }
 
 }  // namespace remat

@@ -18,10 +18,11 @@ template <class T, class Runs, class Weight>
 [[nodiscard]] std::vector<T> listed_order_sums(const flat_graph& g, Runs&& runs, Weight&& weight) {
   std::vector<std::uint32_t> last(g.num_tensors, 0);
   std::vector<std::uint8_t> allocated(g.num_tensors, 0);
-  for (std::uint32_t o = 0; o < g.num_operations; ++o)
-    if (runs(o))
-      for (const auto* rows : {&g.inputs, &g.outputs})
-        for (const std::uint32_t t : (*rows)[o]) last[t] = o;
+  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
+    if (!runs(o)) continue;
+    for (const std::uint32_t t : g.inputs[o]) last[t] = o;
+    for (const std::uint32_t t : g.outputs[o]) last[t] = o;
+  }
   std::vector<T> sums(g.num_operations, T{});
   T now{};
   for (std::uint32_t o = 0; o < g.num_operations; ++o) {

@@ -63,19 +63,6 @@ class row_layout {
   std::vector<std::uint32_t> lowest_;
 };
 
-/// Makes `rows` hold `count` empty rows, and polls every 2^16 rows. False if `clock` says to stop.
-template <class Row>
-[[nodiscard]] bool make_rows(std::vector<Row>& rows, std::size_t count, const run_clock& clock) {
-  constexpr std::size_t stride = std::size_t{1} << 16;
-  rows.clear();
-  rows.reserve(count);
-  while (rows.size() < count) {
-    if (clock.should_stop()) return false;
-    rows.resize(std::min(count, rows.size() + stride));
-  }
-  return true;
-}
-
 /// Fills row (s, t) on the thread of that number; the caller's thread is 0.
 using row_fill = std::function<fill_outcome(unsigned thread, std::uint32_t s, std::uint32_t t)>;
 /// Asked on the caller's thread: true to stop. `filled` is 1 after a row of that thread, and 0 while it waits.

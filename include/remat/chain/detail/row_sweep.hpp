@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "remat/chain/detail/sized_chain.hpp"
-#include "remat/core/run.hpp"
 
 namespace remat::detail {
 
@@ -67,29 +66,6 @@ class row_layout {
 using row_fill = std::function<fill_outcome(unsigned thread, std::uint32_t s, std::uint32_t t)>;
 /// Asked on the caller's thread: true to stop. `filled` is 1 after a row of that thread, and 0 while it waits.
 using sweep_poll = std::function<bool(std::uint64_t filled)>;
-
-/// Polls the clock of a sweep, and reports its progress: a `sweep_poll`. The caller's thread counts for all, since each
-/// of them fills about as many rows.
-class fill_progress {
- public:
-  /// For a sweep of `rows` rows on `threads` threads. Keeps a reference to `clock`.
-  fill_progress(run_clock& clock, unsigned threads, std::uint64_t rows) noexcept
-      : clock_(&clock), threads_(threads), rows_(rows) {}
-
-  /// Counts the rows filled, and returns true if the clock says to stop.
-  bool operator()(std::uint64_t filled) {
-    if (clock_->should_stop()) return true;
-    filled_ += filled;
-    clock_->report({.stage = "table", .done = std::min(filled_ * threads_, rows_), .total = rows_});
-    return false;
-  }
-
- private:
-  run_clock* clock_;
-  unsigned threads_;
-  std::uint64_t rows_;
-  std::uint64_t filled_ = 0;
-};
 
 /// A sweep on several threads.
 class parallel_sweep {

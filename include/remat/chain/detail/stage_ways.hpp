@@ -12,6 +12,7 @@
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/detail/place_frees.hpp"
 
 namespace remat::detail {
 
@@ -33,13 +34,6 @@ struct measured_way {
 
 namespace ways {
 
-/// Operations in order, read from the last to the first.
-struct stretch {
-  std::vector<std::uint8_t> runs{};                 ///< of an operation: a result of it is wanted
-  std::vector<std::vector<std::uint32_t>> drops{};  ///< of an operation: the tensors that are free after it
-  std::vector<std::uint32_t> first{};               ///< tensors that must be there at the start
-};
-
 /// Measures the ways of all stages, one after another.
 class measurer {
  public:
@@ -49,10 +43,9 @@ class measurer {
         ways_(ways),
         needed_producers_(g.num_tensors, 0),
         lowest_reader_(g.num_tensors, stage_chain::nowhere),
-        live_(g.num_tensors, 0),
+        place_(g.inputs, g.outputs, needed_producers_),
         there_(g.num_tensors, 0),
-        mark_(g.num_tensors, 0),
-        met_(g.num_tensors) {
+        mark_(g.num_tensors, 0) {
     for (std::uint32_t t = 0; t < g.num_tensors; ++t)
       for (const std::uint32_t o : g.producers[t]) needed_producers_[t] += g.needed[o];
   }
@@ -60,12 +53,12 @@ class measurer {
   /// [stage][way].
   [[nodiscard]] std::vector<std::vector<measured_way>> measure() {
     const std::uint32_t length = chain_.length();
-    std::vector<std::vector<stretch>> backward(std::size_t{length} + 1);
+    std::vector<std::vector<placed_frees>> backward(std::size_t{length} + 1);
     for (std::uint32_t s = 1; s <= length; ++s) {
       const std::vector<std::uint32_t> wanted = wanted_behind_backward(s);
       for (const stage_way& w : ways_[s]) {
-        backward[s].push_back(look(w.backward, wanted));
-        for (const std::uint32_t t : backward[s].back().first)
+        backward[s].push_back(place_(w.backward, wanted));
+        for (const std::uint32_t t : backward[s].back().at_start)
           if (const std::uint32_t made = chain_.use_of(t).made_in; made != stage_chain::nowhere && made != s)
             lowest_reader_[t] = std::min(lowest_reader_[t], s);
       }
@@ -85,51 +78,6 @@ class measurer {
     std::vector<std::uint32_t> counted{};      ///< those of the stage that its backward finds
     std::vector<std::int64_t> saved{};         ///< [t], t = s … L: bytes
   };
-
-  /// Reads `operations` from the last to the first, with `wanted` at the end. `effects`: operations without outputs
-  /// run, too; they have run already when a stage runs again.
-  [[nodiscard]] stretch look(std::span<const std::uint32_t> operations, std::span<const std::uint32_t> wanted,
-                             bool effects = true) {
-    stretch out;
-    out.runs.assign(operations.size(), 0);
-    out.drops.resize(operations.size());
-    touched_.clear();
-    const auto add = [&](std::uint32_t t) {
-      live_[t] = 1;
-      met_[t].clear();
-      touched_.push_back(t);
-    };
-    for (const std::uint32_t t : wanted) add(t);
-    for (std::size_t i = operations.size(); i-- > 0;) {
-      const std::uint32_t o = operations[i];
-      const auto open = [&](std::uint32_t t) {
-        return live_[t] && std::find(met_[t].begin(), met_[t].end(), o) == met_[t].end();
-      };
-      bool useful = effects && graph_.has_effect(o);
-      for (const std::uint32_t t : graph_.outputs[o]) useful = useful || open(t);
-      out.runs[i] = useful;
-      if (!useful) continue;
-      for (const std::uint32_t t : graph_.outputs[o]) {
-        if (open(t)) {
-          met_[t].push_back(o);
-          if (met_[t].size() == needed_producers_[t]) live_[t] = 0;
-        } else if (!live_[t]) {
-          out.drops[i].push_back(t);
-        }
-      }
-      for (const std::uint32_t t : graph_.inputs[o])
-        if (!live_[t]) {
-          add(t);
-          out.drops[i].push_back(t);
-        }
-    }
-    for (const std::uint32_t t : touched_)
-      if (live_[t]) {
-        out.first.push_back(t);
-        live_[t] = 0;
-      }
-    return out;
-  }
 
   /// The tensors that must be there after the backward of a stage: gradients that lower stages read, final outputs, and
   /// tensors of the forward that the backward of a lower stage reads.
@@ -173,26 +121,26 @@ class measurer {
     return out;
   }
 
-  [[nodiscard]] measured_way measure_way(std::uint32_t s, const stage_way& way, const stretch& backward) {
+  [[nodiscard]] measured_way measure_way(std::uint32_t s, const stage_way& way, const placed_frees& backward) {
     const kept_tensors kept = find_kept(s, backward);
     measured_way out;
     out.saved = kept.saved;
     double time = 0, last = 0, again = 0, first_last = 0;
-    out.forward_peak = run_forward(s, way.forward, look(way.forward, kept.wanted), time);
-    out.last_forward_peak = run_forward(s, way.forward, look(way.forward, kept.wanted_last), first_last);
+    out.forward_peak = run_forward(s, way.forward, place_(way.forward, kept.wanted), time);
+    out.last_forward_peak = run_forward(s, way.forward, place_(way.forward, kept.wanted_last), first_last);
     // The first forward of the stage runs the operations that only an effect needs: they are in `standing_time`.
-    run_forward(s, way.forward, look(way.forward, kept.wanted_last, false), last);
+    run_forward(s, way.forward, place_(way.forward, kept.wanted_last, false), last);
     out.backward_peak = run_backward(s, way.backward, backward, kept.counted, out.saved[s], again);
     out.time = time + again;
     out.last_time = (s == chain_.length() ? time : last) + again;  // as in `stage_chain::last_time`
     return out;
   }
 
-  [[nodiscard]] kept_tensors find_kept(std::uint32_t s, const stretch& backward) {
+  [[nodiscard]] kept_tensors find_kept(std::uint32_t s, const placed_frees& backward) {
     const std::uint32_t length = chain_.length();
     kept_tensors out;
     std::vector<std::int64_t> ends(std::size_t{length} + 1, 0);  // [t]: bytes that are kept from t on
-    for (const std::uint32_t t : backward.first) {
+    for (const std::uint32_t t : backward.at_start) {
       const tensor_use& use = chain_.use_of(t);
       const bool is_counted = use.made_in != stage_chain::nowhere && !use.stands;
       mark_[t] = is_counted;
@@ -218,7 +166,7 @@ class measurer {
         if (from != stage_chain::nowhere) ends[std::max(s, from)] += graph_.bytes[t];
       }
     for (const std::uint32_t t : seen) mark_[t] = 0;
-    for (const std::uint32_t t : backward.first) mark_[t] = 0;
+    for (const std::uint32_t t : backward.at_start) mark_[t] = 0;
     out.saved.assign(std::size_t{length} + 1, 0);
     for (std::uint32_t t = s; t <= length; ++t) out.saved[t] = ends[t] + (t == s ? 0 : out.saved[t - 1]);
     std::sort(out.wanted.begin(), out.wanted.end());
@@ -228,30 +176,30 @@ class measurer {
 
   /// The peak of a forward, with the transient part of its input until that is free, without gradients. Adds to `time`
   /// that of the operations that may run again.
-  std::int64_t run_forward(std::uint32_t s, std::span<const std::uint32_t> operations, const stretch& order,
+  std::int64_t run_forward(std::uint32_t s, std::span<const std::uint32_t> operations, const placed_frees& order,
                            double& time) {
     touched_.clear();
     for (const std::uint32_t o : operations)
       for (const std::uint32_t t : graph_.inputs[o])
         if (const tensor_use& use = chain_.use_of(t); use.made_in < s && use.last_read == s && use.transient) put(t);
-    return run(operations, order, chain_[s - 1].transient_bytes, 0, time, [](std::uint32_t) { return false; });
+    return run(order, chain_[s - 1].transient_bytes, 0, time, [](std::uint32_t) { return false; });
   }
 
   /// The peak of a backward, with the `saved` bytes and the waiting gradients. `counted`: the saved tensors of the
   /// stage itself. Adds to `time` that of the operations that may run again.
   [[nodiscard]] std::int64_t run_backward(std::uint32_t s, std::span<const std::uint32_t> operations,
-                                          const stretch& order, const std::vector<std::uint32_t>& counted,
+                                          const placed_frees& order, const std::vector<std::uint32_t>& counted,
                                           std::int64_t saved, double& time) {
     touched_.clear();
     for (const std::uint32_t t : counted) put(t);
     const auto put_gradient = [&](std::uint32_t t) {
       if (chain_.use_of(t).made_in == stage_chain::nowhere && made_above(s, t)) put(t);
     };
-    for (const std::uint32_t t : order.first) put_gradient(t);
+    for (const std::uint32_t t : order.at_start) put_gradient(t);
     for (const std::uint32_t o : operations)
       for (const std::uint32_t t : graph_.outputs[o]) put_gradient(t);
     const std::int64_t memory = saved + chain_[s].gradient_bytes;
-    return run(operations, order, memory, memory, time,
+    return run(order, memory, memory, time,
                [&](std::uint32_t t) { return graph_.final_output[t] || read_below(s, t); });
   }
 
@@ -261,26 +209,25 @@ class measurer {
     touched_.push_back(t);
   }
 
-  /// Runs `operations` from `memory` bytes on, and returns the larger of `peak` and their peak. A tensor is freed when
-  /// no operation reads it any more, unless `stays(t)`. Adds to `time` that of the operations that may run again.
+  /// Runs the steps of `order` from `memory` bytes on, and returns the larger of `peak` and their peak. A freed tensor
+  /// stays if `stays(t)`. Adds to `time` that of the operations that may run again.
   template <class Stays>
-  std::int64_t run(std::span<const std::uint32_t> operations, const stretch& order, std::int64_t memory,
-                   std::int64_t peak, double& time, Stays&& stays) {
-    for (std::size_t i = 0; i < operations.size(); ++i) {
-      if (!order.runs[i]) continue;
-      const std::uint32_t o = operations[i];
-      if (!chain_.is_forward(o) || !chain_.runs_once(o)) time += graph_.time[o];
-      for (const std::uint32_t t : graph_.outputs[o])
+  std::int64_t run(const placed_frees& order, std::int64_t memory, std::int64_t peak, double& time, Stays&& stays) {
+    for (const std::uint32_t k : order.steps) {
+      if (k & placed_frees::is_free) {
+        const std::uint32_t t = k & ~placed_frees::is_free;
+        if (!there_[t] || stays(t)) continue;
+        there_[t] = 0;
+        memory -= graph_.bytes[t];
+        continue;
+      }
+      if (!chain_.is_forward(k) || !chain_.runs_once(k)) time += graph_.time[k];
+      for (const std::uint32_t t : graph_.outputs[k])
         if (!there_[t] && !chain_.use_of(t).stands) {
           put(t);
           memory += graph_.bytes[t];
         }
-      peak = std::max(peak, memory + graph_.workspace[o]);
-      for (const std::uint32_t t : order.drops[i])
-        if (there_[t] && !stays(t)) {
-          there_[t] = 0;
-          memory -= graph_.bytes[t];
-        }
+      peak = std::max(peak, memory + graph_.workspace[k]);
     }
     for (const std::uint32_t t : touched_) there_[t] = 0;
     return peak;
@@ -299,9 +246,9 @@ class measurer {
   // [tensor]
   std::vector<std::uint32_t> needed_producers_;
   std::vector<std::uint32_t> lowest_reader_;  // the lowest other stage whose backward reads it, by any way
-  // While a way is measured; [tensor].
-  std::vector<std::uint8_t> live_, there_, mark_;
-  std::vector<std::vector<std::uint32_t>> met_;  // producers that have been met
+  // While a way is measured.
+  free_placer place_;
+  std::vector<std::uint8_t> there_, mark_;
   std::vector<std::uint32_t> touched_;
 };
 

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
 #include "remat/chain/detail/row_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"

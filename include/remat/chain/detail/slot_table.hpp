@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
 #include "remat/chain/detail/row_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"

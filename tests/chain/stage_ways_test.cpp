@@ -93,7 +93,7 @@ TEST_CASE("the first way of each stage is what the chain says, to the byte") {
       CAPTURE(s);
       ++stages;
       REQUIRE(ways.ways(s).size() == 1);
-      const staged_ways::measured_way& m = ways.measured(s, 0);
+      const measured_way& m = ways.measured(s, 0);
       const double last = s == chain.length() ? chain[s].forward_time : chain[s].last_forward_time;
       CHECK(m.time == doctest::Approx(chain[s].forward_time + chain[s].backward_time));
       CHECK(m.last_time == doctest::Approx(last + chain[s].backward_time));

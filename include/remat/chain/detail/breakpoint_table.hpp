@@ -10,10 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
+#include "remat/chain/detail/row_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
-#include "remat/chain/detail/traceback.hpp"
 #include "remat/core/run.hpp"
 
 namespace remat::detail {
@@ -28,6 +27,19 @@ struct breakpoint {
   double excess = 0;        ///< the time beyond what every schedule spends
 };
 
+/// D(s, t, ·) of a `breakpoint_table`.
+struct breakpoint_row {
+  std::vector<breakpoint> steps{};
+  std::int64_t run = 0;  ///< run_need(s, t)
+
+  /// D(s, t, m); infinite before the first breakpoint. O(log breakpoints) time.
+  [[nodiscard]] double at(std::int64_t m) const noexcept {
+    const auto after = std::upper_bound(steps.begin(), steps.end(), m,
+                                        [](std::int64_t memory, const breakpoint& b) { return memory < b.memory; });
+    return after == steps.begin() ? std::numeric_limits<double>::infinity() : std::prev(after)->excess;
+  }
+};
+
 /// The table of the dynamic program without slots: the recurrence of `slot_table`, with memory in any unit, for
 /// instance bytes. Each D(s, t, ·) is a falling step function. The table holds it as the list of its breakpoints, the
 /// Pareto-optimal pairs of memory and time, up to the memory `room`.
@@ -36,16 +48,12 @@ struct breakpoint {
 /// merged list by list, over the range of memory in which a lower bound of the candidate is below the best so far. A
 /// list can grow exponentially with t − s, but it holds only what `bound` and `room` allow, which is little if the
 /// bound is tight. `fill` counts the breakpoints that it visits, and gives up at a limit of them.
-class breakpoint_table {
+class breakpoint_table : public row_table<breakpoint_row> {
  public:
   /// `c` in any unit. Keeps references to `c` and `bound`.
   breakpoint_table(const sized_chain& c, std::int64_t room, const excess_bound& bound)
-      : c_(&c), bound_(&bound), room_(room), n_(c.length), layout_(bound) {}
+      : row_table(c, bound), room_(room) {}
 
-  /// Rows (s, t) to fill.
-  [[nodiscard]] std::uint64_t rows() const noexcept { return layout_.rows(); }
-  /// Bytes of the table so far.
-  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   /// Breakpoints visited so far, about 4 ns each.
   [[nodiscard]] std::uint64_t visits() const noexcept { return work_.load(std::memory_order_relaxed); }
 
@@ -56,31 +64,14 @@ class breakpoint_table {
 
   /// D(1, n, ·): memory ascending, excess falling. Empty: no schedule within the bound. Precondition of this and the
   /// rest: filled.
-  [[nodiscard]] std::span<const breakpoint> frontier() const { return rows_[layout_.place(1, n_)].steps; }
+  [[nodiscard]] std::span<const breakpoint> frontier() const { return whole().steps; }
   /// C(1, n, ·) at a breakpoint of the frontier.
   [[nodiscard]] double cost(const breakpoint& b) const { return b.excess + bound_->least[n_]; }
-
-  /// The steps behind C(1, n, m). O(steps · (stages + options of a stage)) look-ups of O(log breakpoints) time.
-  /// Precondition: C(1, n, m) is finite.
-  [[nodiscard]] std::vector<chain_step> steps(std::int64_t m) const;
 
  private:
   friend class breakpoints::row_filler;
 
-  static constexpr double infinite = std::numeric_limits<double>::infinity();
-
-  struct row {
-    std::vector<breakpoint> steps{};
-    std::int64_t run = 0;  ///< run_need(s, t)
-  };
-
-  const sized_chain* c_;
-  const excess_bound* bound_;
   std::int64_t room_;
-  std::uint32_t n_;
-  row_layout layout_;
-  std::vector<row> rows_{};
-  std::atomic<std::int64_t> bytes_{0};
   std::atomic<std::uint64_t> work_{0};
 };
 
@@ -88,13 +79,6 @@ namespace breakpoints {
 
 /// The breakpoints of a falling step function, memory ascending.
 using list = std::vector<breakpoint>;
-
-/// The value at m; infinite before the first breakpoint. O(log steps) time.
-[[nodiscard]] inline double value(const list& steps, std::int64_t m) noexcept {
-  const auto after = std::upper_bound(steps.begin(), steps.end(), m,
-                                      [](std::int64_t memory, const breakpoint& b) { return memory < b.memory; });
-  return after == steps.begin() ? std::numeric_limits<double>::infinity() : std::prev(after)->excess;
-}
 
 /// Fills rows of a table on one thread.
 class row_filler {
@@ -110,21 +94,10 @@ class row_filler {
   /// incomplete: the fill ends.
   std::size_t fill(std::uint32_t s, std::uint32_t t, std::uint64_t max_visits, const run_clock& clock) {
     const sized_chain& c = *table_->c_;
-    breakpoint_table::row& out = table_->rows_[table_->layout_.place(s, t)];
-    frame f;
-    f.s = s;
-    f.t = t;
-    f.last_before = s == t ? 0 : table_->layout_.before(s, t);
-    f.before = table_->rows_.data() + table_->layout_.begin(s);
-    const bool follows = s < t && f.last_before + 1 == t;  // there is a row (s, t − 1)
-    out.run = s == t    ? c.stages[s].fast_need
-              : follows ? std::max(f.before[t - 1 - s].run, c.x(s, t - 1) + c.stages[t].fast_need)
-                        : c.run_need(s, t);
-    f.beside = s < t ? c.stages[t].gradient + c.stages[s - 1].transient : std::int64_t{0};
-    f.base = 0;
-    if (s < t && c.strict()) f.base = f.beside + (follows ? f.before[t - 1 - s].run : c.run_need(s, t - 1));
-    f.max_excess = table_->bound_->max_excess(s, t);
+    breakpoint_row& out = table_->rows_[table_->layout_.place(s, t)];
+    frame f(*table_, s, t);
     f.end = table_->room_ + 1;
+    out.run = f.run;
 
     work_ = 0;
     stopped_ = false;
@@ -140,15 +113,9 @@ class row_filler {
   }
 
  private:
-  /// The values of one row that all its choices need.
-  struct frame {
-    std::uint32_t s, t;
-    std::uint32_t last_before;            ///< the last t' < t with a row (s, t')
-    const breakpoint_table::row* before;  ///< [t' − s]: row (s, t')
-    std::int64_t beside;                  ///< memory beside the forwards that keep nothing
-    std::int64_t base;                    ///< the least memory of all choices
-    double max_excess;                    ///< the largest D to store
-    std::int64_t end;                     ///< the memory from which on nothing is stored
+  struct frame : breakpoint_table::row_frame {
+    using row_frame::row_frame;
+    std::int64_t end = 0;  ///< the memory from which on nothing is stored
   };
 
   /// Keeps s whole by one of its options.
@@ -276,7 +243,7 @@ class row_filler {
 
   breakpoint_table* table_;
   list best_{}, offered_{}, merged_{};
-  std::vector<const breakpoint_table::row*> column_;  // [j]: row (j, t)
+  std::vector<const breakpoint_row*> column_;  // [j]: row (j, t)
   std::uint64_t work_ = 0;
   bool stopped_ = false;
 };
@@ -284,31 +251,14 @@ class row_filler {
 }  // namespace breakpoints
 
 inline fill_outcome breakpoint_table::fill(run_clock& clock, std::int64_t max_bytes, std::uint64_t max_visits) {
-  bytes_ = static_cast<std::int64_t>(layout_.rows() * sizeof(row));
-  if (bytes() > max_bytes) return fill_outcome::too_large;
-  if (!make_rows(rows_, layout_.rows(), clock)) return fill_outcome::stopped;
   const double cells = static_cast<double>(rows()) * n_;
-  const unsigned threads = std::clamp(clock.control().thread_count(), 1U, cells < 2e5 ? 1 : n_ / 4 + 1);
-  std::vector<breakpoints::row_filler> fillers;
-  for (unsigned k = 0; k < threads; ++k) fillers.emplace_back(*this);
-  return sweep_rows(
-      layout_, threads,
-      [&](unsigned thread, std::uint32_t s, std::uint32_t t) {
-        breakpoints::row_filler& own = fillers[thread];
-        const auto size = static_cast<std::int64_t>(own.fill(s, t, max_visits, clock) * sizeof(breakpoint));
-        const std::int64_t bytes = bytes_.fetch_add(size, std::memory_order_relaxed) + size;
-        const std::uint64_t visited = work_.fetch_add(own.work(), std::memory_order_relaxed) + own.work();
-        if (own.stopped()) return fill_outcome::stopped;
-        return bytes > max_bytes || visited > max_visits ? fill_outcome::too_large : fill_outcome::filled;
-      },
-      fill_progress(clock, threads, rows()));
-}
-
-inline std::vector<chain_step> breakpoint_table::steps(std::int64_t m) const {
-  const auto at = [this](std::uint32_t s, std::uint32_t t, std::int64_t memory) {
-    return layout_.stored(s, t) ? breakpoints::value(rows_[layout_.place(s, t)].steps, memory) : infinite;
-  };
-  return traceback(*c_, *bound_, layout_, at).steps(m);
+  return fill_rows(clock, max_bytes, cells < 2e5, breakpoints::row_filler(*this),
+                   [&](breakpoints::row_filler& own, std::uint32_t s, std::uint32_t t) {
+                     const std::int64_t bytes = add_bytes(own.fill(s, t, max_visits, clock) * sizeof(breakpoint));
+                     const std::uint64_t visited = work_.fetch_add(own.work(), std::memory_order_relaxed) + own.work();
+                     if (own.stopped()) return fill_outcome::stopped;
+                     return bytes > max_bytes || visited > max_visits ? fill_outcome::too_large : fill_outcome::filled;
+                   });
 }
 
 }  // namespace remat::detail

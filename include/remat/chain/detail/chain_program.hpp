@@ -123,9 +123,7 @@ class chain_program {
     return table_->cost(m) - flat_time_;
   }
   /// The schedule of an entry. O(steps · (stages + ways of a stage)) time.
-  [[nodiscard]] std::vector<chain_step> steps(const entry& e) const {
-    return table_->steps(static_cast<std::uint32_t>(e.slots));
-  }
+  [[nodiscard]] std::vector<chain_step> steps(const entry& e) const { return table_->steps(e.slots); }
 
   /// The operations of a schedule of the chain, in order, for `schedule_computes`: each forward for its purpose, or
   /// (`whole`) each with all of its operations. Either may need less memory.

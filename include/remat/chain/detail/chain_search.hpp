@@ -26,11 +26,8 @@ enum class chain_expansion : std::uint8_t {
   both          ///< both are tried
 };
 
-/// Options of `search_chain`.
-struct chain_search_options {
-  std::uint32_t slots = 500;                         ///< `chain_program_options::slots`
-  std::int64_t slot_bytes = 0;                       ///< `chain_program_options::slot_bytes`
-  std::int64_t table_bytes = std::int64_t{1} << 30;  ///< `chain_program_options::table_bytes`
+/// Options of `search_chain`. It sets `max_bytes` and `max_lost` itself.
+struct chain_search_options : chain_program_options {
   /// Tries schedules whose memory, in the chain's count, is at most this multiple of the budget. The tensors of a
   /// schedule of operations are freed early, so it needs less than the chain counts. Tuned on the bundled graphs: no
   /// schedule over 1.27 fitted; no other data was held out.
@@ -66,10 +63,7 @@ chain_search_end search_chain(const problem& p, chain_program& program, const ch
     const double best = best_time();
     return best < infinite ? (best - p.graph().needed_time) * options.allowance : std::numeric_limits<double>::max();
   };
-  chain_program_options filling;
-  filling.slots = options.slots;
-  filling.slot_bytes = options.slot_bytes;
-  filling.table_bytes = options.table_bytes;
+  chain_program_options filling = options;
   filling.max_lost = max_lost();
   if (const double max_bytes = static_cast<double>(p.budget()) * options.max_memory; max_bytes < 9e18)
     filling.max_bytes = static_cast<std::int64_t>(max_bytes);

@@ -24,16 +24,17 @@ struct forward_line {
   std::vector<std::uint32_t> operations;  ///< the needed ones before the turn, each behind the producers of its inputs
   std::vector<std::uint32_t> rest;        ///< the needed ones after the turn, as listed
   std::vector<std::int64_t> crossing;     ///< [i]: bytes made before operations[i] that it or a later forward reads
-  std::vector<std::int64_t> made;         ///< [i]: bytes of the outputs of operations[i] that are not final outputs
+  std::vector<std::int64_t> made;         ///< [i]: bytes of the outputs of operations[i]
 };
 
 /// Places where a forward line is cut, ascending. A cut at i stands before operations[i]; 0 < i < operations.size().
 using cut_list = std::vector<std::uint32_t>;
 
 /// The line of `operations` in the given order. Precondition: they are the needed operations before the turn, each
-/// behind the producers of its inputs; `rest` are the others. O(operations + reads and writes) time.
+/// behind the producers of its inputs; `rest` are the others. The bytes of final outputs count only if `count_final`:
+/// they stay wherever the line is cut. O(operations + reads and writes) time.
 [[nodiscard]] inline forward_line make_forward_line(const flat_graph& g, std::vector<std::uint32_t> operations,
-                                                    std::vector<std::uint32_t> rest) {
+                                                    std::vector<std::uint32_t> rest, bool count_final = false) {
   constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
   forward_line line;
   line.operations = std::move(operations);
@@ -47,7 +48,7 @@ using cut_list = std::vector<std::uint32_t>;
   line.crossing.assign(forwards + std::size_t{1}, 0);
   line.made.assign(forwards, 0);
   for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
-    if (first[t] == nowhere || g.final_output[t]) continue;
+    if (first[t] == nowhere || (g.final_output[t] && !count_final)) continue;
     line.made[first[t]] += g.bytes[t];
     if (last[t] <= first[t]) continue;
     line.crossing[first[t] + 1] += g.bytes[t];
@@ -165,19 +166,20 @@ class narrow_order {
   return out;
 }
 
-/// The line in the listed order, up to `turn`.
-[[nodiscard]] inline forward_line listed_line(const flat_graph& g, std::uint32_t turn) {
+}  // namespace lines
+
+/// The line in the listed order, of the needed operations for which `is_forward(o)` is true (`make_forward_line`).
+template <class IsForward>
+[[nodiscard]] forward_line listed_line(const flat_graph& g, const IsForward& is_forward, bool count_final = false) {
   std::vector<std::uint32_t> operations, rest;
   for (std::uint32_t o = 0; o < g.num_operations; ++o)
-    if (g.needed[o]) (o < turn ? operations : rest).push_back(o);
-  return make_forward_line(g, std::move(operations), std::move(rest));
+    if (g.needed[o]) (is_forward(o) ? operations : rest).push_back(o);
+  return make_forward_line(g, std::move(operations), std::move(rest), count_final);
 }
-
-}  // namespace lines
 
 /// The line in the listed order. O(operations + reads and writes) time.
 [[nodiscard]] inline forward_line find_forward_line(const flat_graph& g) {
-  return lines::listed_line(g, find_forward_end(g));
+  return listed_line(g, [turn = find_forward_end(g)](std::uint32_t o) { return o < turn; });
 }
 
 /// The lines in the listed order up to each place that may serve as the turn: `find_forward_end`, and
@@ -187,9 +189,10 @@ class narrow_order {
 /// tensors and make none, and a chain that runs them with its last stage can take less time than a chain that ends at
 /// the true turn. O(operations + reads and writes) time.
 [[nodiscard]] inline std::vector<forward_line> find_forward_lines(const flat_graph& g) {
-  const std::uint32_t turn = find_forward_end(g), estimate = estimate_forward_end(g);
-  std::vector<forward_line> lines{lines::listed_line(g, turn)};
-  if (estimate != turn) lines.push_back(lines::listed_line(g, estimate));
+  const std::uint32_t estimate = estimate_forward_end(g);
+  std::vector<forward_line> lines{find_forward_line(g)};
+  if (estimate != find_forward_end(g))
+    lines.push_back(listed_line(g, [estimate](std::uint32_t o) { return o < estimate; }));
   return lines;
 }
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "remat/chain/detail/sized_chain.hpp"
-#include "remat/core/run.hpp"
 
 namespace remat::detail {
 
@@ -63,46 +62,10 @@ class row_layout {
   std::vector<std::uint32_t> lowest_;
 };
 
-/// Makes `rows` hold `count` empty rows, and polls every 2^16 rows. False if `clock` says to stop.
-template <class Row>
-[[nodiscard]] bool make_rows(std::vector<Row>& rows, std::size_t count, const run_clock& clock) {
-  constexpr std::size_t stride = std::size_t{1} << 16;
-  rows.clear();
-  rows.reserve(count);
-  while (rows.size() < count) {
-    if (clock.should_stop()) return false;
-    rows.resize(std::min(count, rows.size() + stride));
-  }
-  return true;
-}
-
 /// Fills row (s, t) on the thread of that number; the caller's thread is 0.
 using row_fill = std::function<fill_outcome(unsigned thread, std::uint32_t s, std::uint32_t t)>;
 /// Asked on the caller's thread: true to stop. `filled` is 1 after a row of that thread, and 0 while it waits.
 using sweep_poll = std::function<bool(std::uint64_t filled)>;
-
-/// Polls the clock of a sweep, and reports its progress: a `sweep_poll`. The caller's thread counts for all, since each
-/// of them fills about as many rows.
-class fill_progress {
- public:
-  /// For a sweep of `rows` rows on `threads` threads. Keeps a reference to `clock`.
-  fill_progress(run_clock& clock, unsigned threads, std::uint64_t rows) noexcept
-      : clock_(&clock), threads_(threads), rows_(rows) {}
-
-  /// Counts the rows filled, and returns true if the clock says to stop.
-  bool operator()(std::uint64_t filled) {
-    if (clock_->should_stop()) return true;
-    filled_ += filled;
-    clock_->report({.stage = "table", .done = std::min(filled_ * threads_, rows_), .total = rows_});
-    return false;
-  }
-
- private:
-  run_clock* clock_;
-  unsigned threads_;
-  std::uint64_t rows_;
-  std::uint64_t filled_ = 0;
-};
 
 /// A sweep on several threads.
 class parallel_sweep {

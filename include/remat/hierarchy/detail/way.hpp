@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/detail/place_frees.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace remat::detail {
@@ -80,15 +82,18 @@ class sub_graph_runs {
     while (num_forward_ < n && g.operation[num_forward_].forward) ++num_forward_;
     role_.assign(tensors_, 0);
     inside_.assign(tensors_, 0);
-    inside_forward_.assign(tensors_, 0);
+    forward_makers_.assign(tensors_, 0);
     for (std::uint32_t o = 0; o < n; ++o) {
       for (const std::uint32_t t : g.reads[o]) role_[t] |= o < num_forward_ ? read_by_forward : read_by_backward;
       for (const std::uint32_t t : g.writes[o]) {
         role_[t] |= o < num_forward_ ? made_by_forward : made_by_backward;
         ++inside_[t];
-        if (o < num_forward_) ++inside_forward_[t];
+        if (o < num_forward_) ++forward_makers_[t];
       }
     }
+    makers_ = inside_;
+    for (std::uint32_t t = 0; t < tensors_; ++t)
+      if (is_gradient_input(t) || is_forward_sum(t)) makers_[t] = forward_makers_[t] = 0;
     once_.assign(n, 0);
     for (std::uint32_t o = 0; o < n; ++o) {
       once_[o] = g.operation[o].once != 0;
@@ -147,32 +152,28 @@ class sub_graph_runs {
   [[nodiscard]] std::optional<sub_graph_way> measure(std::span<const std::uint32_t> forward,
                                                      std::span<const std::uint32_t> backward) const {
     sub_graph_way out;
-    std::vector<std::uint8_t> wanted(tensors_, 0);
-    if (!backward.empty())
-      for (std::uint32_t t = 0; t < tensors_; ++t) wanted[t] = is_gradient_output(t);
-    const events second = place_frees(backward, wanted, inside_);
-    std::vector<std::uint8_t> kept(tensors_, 0);
-    for (std::uint32_t t = 0; t < tensors_; ++t) {
-      wanted[t] = is_output(t);
-      if (!second.at_start[t]) continue;
-      if (role_[t] & made_by_forward) {
-        wanted[t] = 1;
-        if (!is_output(t)) {
-          kept[t] = 1;
-          out.kept.push_back(t);
-          out.saved_bytes += sub_graph_.tensor[t].bytes;
-        }
-      } else if (!is_gradient_input(t) && inside_[t] > 0) {
-        return std::nullopt;
-      }
-      if (!kept[t]) out.backward_reads.push_back(t);
-    }
-    const events first = place_frees(forward, wanted, inside_forward_);
+    std::vector<std::uint32_t> wanted;
+    for (std::uint32_t t = 0; t < tensors_ && !backward.empty(); ++t)
+      if (is_gradient_output(t)) wanted.push_back(t);
+    const placed_frees second = free_placer(sub_graph_.reads, sub_graph_.writes, makers_)(backward, wanted);
+    wanted.clear();
     for (std::uint32_t t = 0; t < tensors_; ++t)
-      if (first.at_start[t]) {
-        if (inside_[t] > 0 && !is_forward_sum(t)) return std::nullopt;
-        out.forward_reads.push_back(t);
+      if (is_output(t)) wanted.push_back(t);
+    for (const std::uint32_t t : second.at_start) {
+      const bool made = (role_[t] & made_by_forward) != 0;
+      if (!made && !is_gradient_input(t) && inside_[t] > 0) return std::nullopt;
+      if (!made || is_output(t)) {
+        out.backward_reads.push_back(t);
+        continue;
       }
+      wanted.push_back(t);
+      out.kept.push_back(t);
+      out.saved_bytes += sub_graph_.tensor[t].bytes;
+    }
+    const placed_frees first = free_placer(sub_graph_.reads, sub_graph_.writes, forward_makers_)(forward, wanted);
+    for (const std::uint32_t t : first.at_start)
+      if (inside_[t] > 0 && !is_forward_sum(t)) return std::nullopt;
+    out.forward_reads = first.at_start;
     std::vector<std::uint8_t> there(tensors_, 0);
     out.forward_peak_bytes = replay(first, false, there, &out.forward_stretches);
     out.backward_peak_bytes = replay(second, true, there, &out.backward_stretches);
@@ -187,13 +188,14 @@ class sub_graph_runs {
     return out;
   }
 
-  /// The way that runs every operation once, in the listed order.
-  [[nodiscard]] sub_graph_way keep_everything() const {
-    std::vector<std::uint32_t> forward(num_forward_), backward(sub_graph_.operations.size() - num_forward_);
-    for (std::uint32_t o = 0; o < num_forward_; ++o) forward[o] = o;
-    for (std::uint32_t o = 0; o < backward.size(); ++o) backward[o] = num_forward_ + o;
-    return *measure(forward, backward);
+  /// The way that runs every operation once, in the listed order; nothing if the sub-graph cannot run by itself.
+  [[nodiscard]] std::optional<sub_graph_way> listed_order() const {
+    std::vector<std::uint32_t> all(sub_graph_.operations.size());
+    std::iota(all.begin(), all.end(), 0U);
+    return measure(std::span(all).first(num_forward_), std::span(all).subspan(num_forward_));
   }
+  /// The same. Precondition: the sub-graph can run by itself.
+  [[nodiscard]] sub_graph_way keep_everything() const { return *listed_order(); }
   /// The way without a backward: those of the given operations that make the outputs.
   [[nodiscard]] sub_graph_way keep_nothing(std::span<const std::uint32_t> forward) const {
     return *measure(forward, {});
@@ -280,65 +282,14 @@ class sub_graph_runs {
  private:
   // The roles of a tensor inside the sub-graph.
   static constexpr std::uint8_t made_by_forward = 1, made_by_backward = 2, read_by_forward = 4, read_by_backward = 8;
-  static constexpr std::uint32_t is_free = 1U << 31U;
-
-  /// Computes (operation) and frees (tensor | is_free) in order, and the tensors that must be resident at the start.
-  struct events {
-    std::vector<std::uint32_t> steps{};
-    std::vector<std::uint8_t> at_start{};
-  };
 
   [[nodiscard]] std::uint8_t others(std::uint32_t t) const noexcept { return sub_graph_.tensor[t].roles; }
 
-  /// As `schedule_computes`, for operations that end with the tensors of `wanted` resident.
-  /// `makers`: for each tensor the number of operations that make it; when all of them run, it need not be resident at
-  /// the start.
-  [[nodiscard]] events place_frees(std::span<const std::uint32_t> operations, const std::vector<std::uint8_t>& wanted,
-                                   const std::vector<std::uint32_t>& makers) const {
-    events out;
-    out.at_start.assign(tensors_, 0);
-    std::vector<std::uint8_t>& live = out.at_start;
-    // For each live tensor the producers that have been met. Few tensors have several producers.
-    std::vector<std::vector<std::uint32_t>> met(tensors_);
-    const auto want = [&](std::uint32_t t) {
-      live[t] = 1;
-      met[t].clear();
-    };
-    for (std::uint32_t t = 0; t < tensors_; ++t)
-      if (wanted[t]) want(t);
-    for (std::size_t i = operations.size(); i-- > 0;) {
-      const std::uint32_t o = operations[i];
-      bool useful = sub_graph_.writes[o].empty();
-      const auto open = [&](std::uint32_t t) {
-        return live[t] && std::find(met[t].begin(), met[t].end(), o) == met[t].end();
-      };
-      for (const std::uint32_t t : sub_graph_.writes[o]) useful = useful || open(t);
-      if (!useful) continue;
-      for (const std::uint32_t t : sub_graph_.writes[o]) {
-        if (open(t)) {
-          met[t].push_back(o);
-          // A sum with contributions of others stays live.
-          if (met[t].size() == makers[t] && !is_gradient_input(t) && !is_forward_sum(t)) live[t] = 0;
-        } else if (!live[t]) {
-          out.steps.push_back(t | is_free);
-        }
-      }
-      for (const std::uint32_t t : sub_graph_.reads[o])
-        if (!live[t]) {
-          want(t);
-          out.steps.push_back(t | is_free);
-        }
-      out.steps.push_back(o);
-    }
-    std::reverse(out.steps.begin(), out.steps.end());
-    return out;
-  }
-
   /// Appends the operations of `what` to `operations`. Returns their time.
-  double append_computes(const events& what, std::vector<std::uint32_t>& operations) const {
+  double append_computes(const placed_frees& what, std::vector<std::uint32_t>& operations) const {
     double time = 0;
     for (const std::uint32_t k : what.steps) {
-      if (k & is_free) continue;
+      if (k & placed_frees::is_free) continue;
       operations.push_back(k);
       time += sub_graph_.operation[k].time;
     }
@@ -346,14 +297,13 @@ class sub_graph_runs {
   }
 
   /// The peak of `what`, if others hold the tensors of `there`.
-  [[nodiscard]] std::int64_t replay(const events& what, bool backward, std::vector<std::uint8_t> there,
+  [[nodiscard]] std::int64_t replay(const placed_frees& what, bool backward, std::vector<std::uint8_t> there,
                                     std::vector<sub_graph_way::stretch>* stretches = nullptr) const {
     std::int64_t memory = 0, peak = 0;
-    // Tensors that others hold in any case.
-    std::vector<std::uint8_t> held(there);
-    for (std::uint32_t t = 0; t < tensors_; ++t) {
-      if (!what.at_start[t]) continue;
-      there[t] = 1;
+    // Tensors that others hold in any case; those that are there at the start.
+    std::vector<std::uint8_t> held(there), at_start(tensors_, 0);
+    for (const std::uint32_t t : what.at_start) {
+      there[t] = at_start[t] = 1;
       const bool own = (role_[t] & made_by_forward) != 0
                            ? !is_output(t)
                            : is_gradient_input(t) && others(t) < sub_graph::read_by_forward;
@@ -362,16 +312,16 @@ class sub_graph_runs {
     std::vector<std::uint32_t> writes(stretches ? tensors_ : 0, 0);  // to come
     if (stretches)
       for (const std::uint32_t k : what.steps)
-        if (!(k & is_free))
+        if (!(k & placed_frees::is_free))
           for (const std::uint32_t t : sub_graph_.writes[k]) ++writes[t];
     std::vector<std::uint32_t> gone;
     for (const std::uint32_t k : what.steps) {
-      if (k & is_free) {
-        const std::uint32_t t = k & ~is_free;
+      if (k & placed_frees::is_free) {
+        const std::uint32_t t = k & ~placed_frees::is_free;
         if (there[t] && !held[t]) {
           there[t] = 0;
           memory -= sub_graph_.tensor[t].bytes;
-        } else if (stretches && what.at_start[t] && writes[t] == 0) {
+        } else if (stretches && at_start[t] && writes[t] == 0) {
           gone.push_back(t);
         }
         continue;
@@ -401,8 +351,9 @@ class sub_graph_runs {
   std::size_t tensors_;
   std::uint32_t num_forward_ = 0;
   std::vector<std::uint8_t> role_, once_;
-  // For each tensor the number of operations of the sub-graph that make it, and of forward ones among them.
-  std::vector<std::uint32_t> inside_, inside_forward_;
+  std::vector<std::uint32_t> inside_;  // of a tensor: operations of the sub-graph that make it
+  // The same, and of forward operations alone. A sum with contributions of others is never complete.
+  std::vector<std::uint32_t> makers_, forward_makers_;
   bool forward_once_ = false, backward_once_ = false;
 };
 

@@ -91,10 +91,12 @@ class arranger {
     const std::vector<std::uint32_t> listed = first_operations();
     std::vector<std::uint8_t> read_outside(std::size_t{root_} + 1, 0);
     const std::vector<edge> edges = find_edges(read_outside);
-    std::vector<edge> inside;
-    for (std::uint32_t node = 0; node < root_; ++node)
-      if (listed[node] != none) inside.emplace_back(above(node), node);
-    const index_rows users = rows_of(edges), members = rows_of(inside);
+    index_rows groups;  // node → the group above it
+    for (std::uint32_t node = 0; node < root_; ++node) {
+      if (listed[node] != none) groups.values.push_back(above(node));
+      groups.end_row();
+    }
+    const index_rows users = ends_of(edges), members = groups.transposed(std::size_t{root_} + 1);
 
     children_.assign(std::size_t{groups_} + 1, {});
     sequence_.assign(std::size_t{groups_} + 1, 0);
@@ -150,24 +152,15 @@ class arranger {
     return edges;
   }
 
-  /// `for_each(visit)` calls visit(row, value) for each value, the same way each time. The values of a row keep their
-  /// order.
-  template <class ForEach>
-  [[nodiscard]] static index_rows rows_of(std::size_t count, const ForEach& for_each) {
+  /// Node → the ends of the edges from it. `edges` is sorted.
+  [[nodiscard]] index_rows ends_of(const std::vector<edge>& edges) const {
     index_rows rows;
-    rows.begin.assign(count + 1, 0);
-    for_each([&](std::uint32_t row, std::uint32_t) { ++rows.begin[row + 1]; });
-    for (std::size_t i = 0; i < count; ++i) rows.begin[i + 1] += rows.begin[i];
-    rows.values.resize(rows.begin.back());
-    std::vector<std::uint32_t> next(rows.begin.begin(), rows.begin.end() - 1);
-    for_each([&](std::uint32_t row, std::uint32_t value) { rows.values[next[row]++] = value; });
+    auto e = edges.begin();
+    for (std::uint32_t node = 0; node <= root_; ++node) {
+      for (; e != edges.end() && e->first == node; ++e) rows.values.push_back(e->second);
+      rows.end_row();
+    }
     return rows;
-  }
-  /// Node → the ends of the edges from it, in their order.
-  [[nodiscard]] index_rows rows_of(const std::vector<edge>& edges) const {
-    return rows_of(std::size_t{root_} + 1, [&](const auto& visit) {
-      for (const auto& [from, to] : edges) visit(from, to);
-    });
   }
 
   /// The nodes of `group` in topological order, without those on a cycle. Counts `missing` down: node → its makers that
@@ -271,11 +264,15 @@ class arranger {
 
   /// Tensor → where it is made or read in the forward part, ascending.
   [[nodiscard]] index_rows forward_touches() const {
-    return rows_of(graph_.num_tensors, [&](const auto& visit) {
-      for (std::uint32_t i = 0; i < out_.num_forward; ++i)
-        for (const auto* rows : {&graph_.inputs, &graph_.outputs})
-          for (const std::uint32_t t : (*rows)[out_.order[i]]) visit(t, i);
-    });
+    index_rows touched;  // place → tensors
+    for (std::uint32_t i = 0; i < out_.num_forward; ++i) {
+      for (const auto* rows : {&graph_.inputs, &graph_.outputs}) {
+        const auto row = (*rows)[out_.order[i]];
+        touched.values.insert(touched.values.end(), row.begin(), row.end());
+      }
+      touched.end_row();
+    }
+    return touched.transposed(graph_.num_tensors);
   }
 
   /// The place in the order of the anchor of backward operation o: the forward operation that touches most of what o

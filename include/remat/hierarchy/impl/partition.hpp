@@ -41,37 +41,16 @@ inline std::vector<std::uint8_t> checked_forward(const flat_graph& graph, const 
   return forward_or_found(graph, options.forward);
 }
 
-/// The needed forward operations as listed, and the bytes that cross each place: crossing[i] are made before the i-th
-/// and read by it or a later one.
-struct listed_forward {
-  std::vector<std::uint32_t> operations;
-  std::vector<std::int64_t> crossing;
-
-  listed_forward(const flat_graph& graph, const std::vector<std::uint8_t>& forward) {
-    std::vector<std::uint32_t> place(graph.num_operations, operation_hierarchy::none);
-    for (std::uint32_t o = 0; o < graph.num_operations; ++o)
-      if (graph.needed[o] && forward[o]) {
-        place[o] = static_cast<std::uint32_t>(operations.size());
-        operations.push_back(o);
-      }
-    crossing.assign(operations.size() + 1, 0);
-    for (std::uint32_t t = 0; t < graph.num_tensors; ++t) {
-      std::uint32_t from = operation_hierarchy::none, to = 0;
-      for (const std::uint32_t o : graph.producers[t]) from = std::min(from, place[o]);
-      for (const std::uint32_t o : graph.consumers[t])
-        if (place[o] != operation_hierarchy::none) to = std::max(to, place[o]);
-      if (from == operation_hierarchy::none || to <= from) continue;
-      crossing[from + 1] += graph.bytes[t];
-      crossing[to + 1] -= graph.bytes[t];
-    }
-    for (std::size_t i = 1; i < crossing.size(); ++i) crossing[i] += crossing[i - 1];
-  }
-};
+/// The needed forward operations as listed, and the bytes that cross each place, those of final outputs too.
+inline forward_line listed_forward(const flat_graph& graph, const std::vector<std::uint8_t>& forward) {
+  return listed_line(
+      graph, [&](std::uint32_t o) { return forward[o] != 0; }, true);
+}
 
 /// The hierarchy whose lowest groups are given sections [begin, end) of the listed forward operations, ascending and
 /// apart. Each section is partitioned if it is large, and then what there is of sections and operations between them.
 inline operation_hierarchy partition_sections(const flat_graph& graph, const std::vector<std::uint8_t>& forward,
-                                              const partition_options& options, const listed_forward& line,
+                                              const partition_options& options, const forward_line& line,
                                               const std::vector<std::pair<std::size_t, std::size_t>>& sections) {
   grouping groups(graph.num_operations);
   node_merger merging(graph, forward, options.max_group, options.alpha, groups);
@@ -106,7 +85,7 @@ REMAT_INLINE operation_hierarchy h_partition(const flat_graph& graph, const part
 
 REMAT_INLINE operation_hierarchy partition_at_cuts(const flat_graph& graph, const partition_options& options) {
   const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
-  const detail::partitioning::listed_forward line(graph, forward);
+  const detail::forward_line line = detail::partitioning::listed_forward(graph, forward);
   const std::size_t n = line.operations.size();
   using cost = std::pair<double, std::size_t>;  // bytes, cuts
   std::vector<cost> best(n + 1, cost{std::numeric_limits<double>::infinity(), 0});
@@ -128,7 +107,7 @@ REMAT_INLINE operation_hierarchy partition_at_cuts(const flat_graph& graph, cons
 
 REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, const partition_options& options) {
   const std::vector<std::uint8_t> forward = detail::partitioning::checked_forward(graph, options);
-  const detail::partitioning::listed_forward line(graph, forward);
+  const detail::forward_line line = detail::partitioning::listed_forward(graph, forward);
   const std::size_t n = line.operations.size();
 
   // The same number for operations that are alike. Measured times of equal operations differ, so they do not count.
@@ -163,10 +142,7 @@ REMAT_INLINE operation_hierarchy partition_at_repeats(const flat_graph& graph, c
 REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::vector<std::uint8_t> forward) {
   constexpr std::uint32_t none = operation_hierarchy::none;
   forward = detail::partitioning::forward_or_found(g, forward);
-  std::vector<std::uint32_t> first, second;
-  for (std::uint32_t o = 0; o < g.num_operations; ++o)
-    if (g.needed[o]) (forward[o] ? first : second).push_back(o);
-  const detail::forward_line line = detail::make_forward_line(g, std::move(first), std::move(second));
+  const detail::forward_line line = detail::listed_line(g, [&](std::uint32_t o) { return forward[o] != 0; });
   const auto n = static_cast<std::uint32_t>(line.operations.size());
   std::vector<std::uint32_t> group_of(g.num_operations, none), parent;
   // From the coarsest level down: the innermost group so far of each place of the line, and its segment.

@@ -20,6 +20,16 @@ namespace remat::detail {
 
 namespace safe_separators {
 
+/// The graph on `n` vertices whose rows are those of a symmetric matrix.
+[[nodiscard]] inline undirected_graph graph_of(const bit_matrix& rows, std::size_t n) {
+  std::vector<undirected_graph::edge> edges;
+  for (std::uint32_t u = 0; u < n; ++u)
+    rows.for_each(u, [&](std::uint32_t v) {
+      if (u < v) edges.emplace_back(u, v);
+    });
+  return {n, edges};
+}
+
 /// A filled graph: a graph with the edges that make each bag of a tree decomposition a clique. Removes fill edges,
 /// those that the graph itself lacks, as long as the filled graph stays chordal.
 class filled_graph {
@@ -38,7 +48,10 @@ class filled_graph {
   /// Removes fill edges until none can go, or until `stop` ends it. Returns true if it removed one.
   bool reduce(stop_function stop) {
     stop_poll poll(stop);
-    for_each_edge([&](std::uint32_t u, std::uint32_t v) { enqueue(u, v); });
+    for (std::uint32_t u = 0; u < graph_.num_vertices(); ++u)
+      filled_.for_each(u, [&](std::uint32_t v) {
+        if (u < v) enqueue(u, v);
+      });
     bool removed = false;
     while (!open_.empty()) {
       const auto [u, v] = open_.back();
@@ -59,22 +72,9 @@ class filled_graph {
     return removed;
   }
 
-  [[nodiscard]] undirected_graph graph() const {
-    std::vector<undirected_graph::edge> edges;
-    for_each_edge([&](std::uint32_t u, std::uint32_t v) { edges.emplace_back(u, v); });
-    return {graph_.num_vertices(), edges};
-  }
+  [[nodiscard]] undirected_graph graph() const { return graph_of(filled_, graph_.num_vertices()); }
 
  private:
-  /// Calls `visit(u, v)` for each edge of the filled graph, with u < v.
-  template <class Visit>
-  void for_each_edge(const Visit& visit) const {
-    for (std::uint32_t u = 0; u < graph_.num_vertices(); ++u)
-      filled_.for_each(u, [&](std::uint32_t v) {
-        if (u < v) visit(u, v);
-      });
-  }
-
   /// Puts {u, v} among the edges to look at, unless it is there or the graph has it.
   void enqueue(std::uint32_t u, std::uint32_t v) {
     if (u > v) std::swap(u, v);
@@ -300,12 +300,7 @@ struct torso {
       for (const std::uint32_t v : shared) mask.reset(0, number[v]);
     }
   }
-  std::vector<undirected_graph::edge> edges;
-  for (std::uint32_t u = 0; u < k; ++u)
-    joined.for_each(u, [&](std::uint32_t v) {
-      if (u < v) edges.emplace_back(u, v);
-    });
-  out.graph = undirected_graph(k, edges);
+  out.graph = safe_separators::graph_of(joined, k);
   for (const std::uint32_t v : out.vertices) number[v] = undirected_graph::none;
   return out;
 }

@@ -67,7 +67,8 @@ class searcher {
       const auto turn = static_cast<std::int64_t>(turns < 2 ? 0 : static_cast<double>(most) * k / (turns - 1));
       // The difference between the budgets is what the turn needs; the peak budget itself is the table's.
       const problem p = runs_.problem_within(turn + runs_.gradient_input_bytes(), 0).with_budget(problem::unlimited);
-      const forward_line line = line_of_sub_graph(p);
+      // The forward operations and *take*; behind the line *turn* and the backward operations.
+      const forward_line line = listed_line(p.graph(), [&](std::uint32_t o) { return o <= runs_.num_forward(); });
       for (const cut_list& cuts : chains(line)) {
         solve(p, line, cuts);
         if (clock_.should_stop()) out_.whole = false;
@@ -80,14 +81,6 @@ class searcher {
   }
 
  private:
-  /// The forward operations and *take*; behind the line *turn* and the backward operations.
-  [[nodiscard]] forward_line line_of_sub_graph(const problem& p) const {
-    std::vector<std::uint32_t> first, rest;
-    for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
-      if (p.graph().needed[o]) (o <= runs_.num_forward() ? first : rest).push_back(o);
-    return make_forward_line(p.graph(), std::move(first), std::move(rest));
-  }
-
   [[nodiscard]] std::vector<cut_list> chains(const forward_line& line) const {
     const auto last = static_cast<std::uint32_t>(line.operations.size()) - 1;  // the place of take
     std::vector<cut_list> out;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "remat/chain/detail/chain_search.hpp"
@@ -233,11 +232,7 @@ class hierarchy_chains {
     stage s;
     s.sub_graph = extract(operations);
     s.key = fingerprint(s.sub_graph, way_cache::likeness());
-    const sub_graph_runs runs(s.sub_graph);
-    std::vector<std::uint32_t> all(s.sub_graph.operations.size());
-    std::iota(all.begin(), all.end(), 0U);
-    const std::span<const std::uint32_t> every(all);
-    s.stands_alone = runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
+    s.stands_alone = sub_graph_runs(s.sub_graph).listed_order().has_value();
     stages_.push_back(std::move(s));
     stage_index_.emplace(std::move(operations), stages_.size() - 1);
     return stages_.size() - 1;

@@ -92,16 +92,15 @@ inline constexpr double columns_squared_per_work = 12.5;
 /// `sub_graph_runs::problem_within(peak, save)`.
 class group_level {
  public:
-  /// Keeps references to its arguments. O(size of the level + operations · log) time.
+  /// Keeps references to its arguments. O(size of the level + operations of the graph) time.
   group_level(const flat_graph& g, std::span<const level_child> children, const sub_graph_runs& runs,
               std::int64_t peak_bytes, std::int64_t save_bytes)
       : runs_(runs),
         builder_(g, children, &runs, peak_bytes, save_bytes),
-        flat_(runs.problem_within(peak_bytes, save_bytes)) {
+        flat_(runs.problem_within(peak_bytes, save_bytes)),
+        place_(g.num_operations, 0) {
     const std::vector<std::uint32_t>& operations = runs.sub_graph().operations;
-    for (std::uint32_t i = 0; i < operations.size(); ++i)
-      place_.emplace_back(operations[i], i < runs.num_forward() ? i : i + 2);
-    std::sort(place_.begin(), place_.end());
+    for (std::uint32_t i = 0; i < operations.size(); ++i) place_[operations[i]] = i < runs.num_forward() ? i : i + 2;
   }
 
   /// The builder of the level.
@@ -129,14 +128,13 @@ class group_level {
 
  private:
   void append(std::span<const level_problem::choice> choices, std::vector<std::uint32_t>& order) const {
-    for (const std::uint32_t o : builder_.expand(choices))
-      order.push_back(std::lower_bound(place_.begin(), place_.end(), std::pair{o, std::uint32_t{0}})->second);
+    for (const std::uint32_t o : builder_.expand(choices)) order.push_back(place_[o]);
   }
 
   const sub_graph_runs& runs_;
   level_builder builder_;
   problem flat_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> place_;  // operation of the graph, operation of `flat_`
+  std::vector<std::uint32_t> place_;  // operation of the graph → of `flat_`
 };
 
 namespace sub_graph_ways {

@@ -51,6 +51,5 @@
 #include "remat/schedule/impl/streams.hpp"
 #include "remat/solver/impl/accept.hpp"
 #include "remat/solver/impl/frontier.hpp"
-#include "remat/solver/impl/solution.hpp"
 #include "remat/treewidth/impl/decompose.hpp"
 #include "remat/treewidth/impl/tree_decomposition.hpp"

@@ -80,6 +80,14 @@ class internal_error : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+namespace detail {
+
+/// The length in bytes of the UTF-8 character at the start of `text`; 0 if the bytes are not UTF-8. Precondition: not
+/// empty.
+[[nodiscard]] std::size_t utf8_length(std::string_view text);
+
+}  // namespace detail
+
 /// `text` for a message of one line: control characters and bytes that are not UTF-8 become a backslash, an x and two
 /// hexadecimal digits, and the text is cut after `longest` bytes. O(min(|text|, longest)).
 [[nodiscard]] std::string printable(std::string_view text, std::size_t longest = 60);

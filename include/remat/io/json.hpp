@@ -54,8 +54,6 @@ class json_value {
   [[noreturn]] void fail_as(const std::string& expected) const;
   /// Throws `bad_file` with the file, `pointer()` and `message`.
   [[noreturn]] void fail(const std::string& message) const;
-  /// Throws `bad_file`: this object lacks the key.
-  [[noreturn]] void fail_missing(std::string_view key) const;
 
   /// An integer from `min` to `max`. `what` describes the allowed values, for the message.
   [[nodiscard]] std::int64_t integer(std::int64_t min, std::int64_t max, const char* what) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -65,13 +66,22 @@ class figures {
   /// \overload
   ///
   /// Infinity and NaN mean an unknown figure: it is not set, and a figure of this name is removed.
-  void set(std::string_view name, double value);
+  void set(std::string_view name, double value) {
+    if (std::isfinite(value))
+      put(name, value);
+    else
+      std::erase_if(items_, [&](const item& i) { return i.first == name; });
+  }
   /// \overload
   void set(std::string_view name, std::string_view value) { put(name, std::string(value)); }
   /// \overload
   void set(std::string_view name, const char* value) { put(name, std::string(value)); }
   /// \overload
   void set(std::string_view name, group_list value) { put(name, std::move(value)); }
+  /// Sets all figures of `others`, in their order.
+  void set_all(const figures& others) {
+    for (const item& i : others.items_) put(i.first, i.second);
+  }
 
   /// The figure `name` if it has the type `T`, an alternative of `value_type`; otherwise null. O(figures) time.
   template <class T>
@@ -87,7 +97,14 @@ class figures {
   [[nodiscard]] bool empty() const noexcept { return items_.empty(); }
 
  private:
-  void put(std::string_view name, value_type value);
+  void put(std::string_view name, value_type value) {
+    for (item& i : items_)
+      if (i.first == name) {
+        i.second = std::move(value);
+        return;
+      }
+    items_.emplace_back(std::string(name), std::move(value));
+  }
 
   std::vector<item> items_{};
 };
@@ -142,7 +159,3 @@ struct chain_solution {
 };
 
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/solver/impl/solution.hpp"
-#endif

@@ -223,10 +223,6 @@ REMAT_INLINE void json_value::fail(const std::string& message) const {
   throw bad_file(document_->file_, pointer(), message);
 }
 
-REMAT_INLINE void json_value::fail_missing(std::string_view key) const {
-  fail("the key \"" + std::string(key) + "\" is missing");
-}
-
 REMAT_INLINE void json_value::fail_as(const std::string& expected) const {
   fail("is " + describe() + "; it must be " + expected);
 }
@@ -289,7 +285,7 @@ REMAT_INLINE std::optional<json_value> json_value::find(std::string_view key) co
 
 REMAT_INLINE json_value json_value::at(std::string_view key) const {
   if (const auto value = find(key)) return *value;
-  fail_missing(key);
+  fail("the key \"" + std::string(key) + "\" is missing");
 }
 
 }  // namespace remat

@@ -375,6 +375,17 @@ class timeline {
     }
   }
 
+  /// Changes the gaps for a write of `t` by node `x` that comes (`bytes` > 0) or goes (`bytes` < 0), if the event at
+  /// place `i` of the others, the next one, reads it: an event before supplies the read without that write.
+  void change_supply(std::uint32_t t, std::size_t i, node x, std::int64_t bytes) {
+    const auto& list = events_[t];
+    if (i == list.size() || list[i].write) return;
+    if (i > 0)
+      add(list[i - 1].at, x, -bytes);
+    else
+      add(x, list[i].at, bytes);  // nothing else supplies that read
+  }
+
   void put_in(node x, node after) {
     const std::uint32_t o = op_[x];
     const node before = next_[after];
@@ -394,12 +405,7 @@ class timeline {
     for (const std::uint32_t t : graph_->outputs[o]) {
       auto& list = events_[t];
       const std::size_t i = first_event_from(t, x);
-      if (i < list.size() && !list[i].write) {
-        if (i > 0)
-          add(list[i - 1].at, x, -graph_->bytes[t]);
-        else
-          add(x, list[i].at, graph_->bytes[t]);  // no write supplied that read so far
-      }
+      change_supply(t, i, x, graph_->bytes[t]);
       list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), event{x, true});
     }
   }
@@ -410,12 +416,7 @@ class timeline {
       auto& list = events_[t];
       const std::size_t i = first_event_from(t, x);
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
-      if (i < list.size() && !list[i].write) {
-        if (i > 0)
-          add(list[i - 1].at, x, graph_->bytes[t]);
-        else
-          add(x, list[i].at, -graph_->bytes[t]);
-      }
+      change_supply(t, i, x, -graph_->bytes[t]);
     }
     for (const std::uint32_t t : graph_->inputs[o]) {
       auto& list = events_[t];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "remat/chain/chain.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/schedule/schedule.hpp"
 
@@ -24,24 +26,18 @@ namespace remat {
 /// any schedule. `error`: the solver cannot be applied to the problem; `solution::message` says why.
 enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout, cancelled, error };
 
-/// Returns the name of the enumerator.
-[[nodiscard]] constexpr std::string_view to_string(solve_status s) noexcept {
-  switch (s) {
-    case solve_status::optimal:
-      return "optimal";
-    case solve_status::feasible:
-      return "feasible";
-    case solve_status::infeasible:
-      return "infeasible";
-    case solve_status::timeout:
-      return "timeout";
-    case solve_status::cancelled:
-      return "cancelled";
-    case solve_status::error:
-      return "error";
-  }
-  return "unknown";
-}
+/// The names of the values.
+template <>
+struct enum_names<solve_status> {
+  /// Value and name.
+  static constexpr std::array<std::pair<solve_status, std::string_view>, 6> all{
+      {{solve_status::optimal, "optimal"},
+       {solve_status::feasible, "feasible"},
+       {solve_status::infeasible, "infeasible"},
+       {solve_status::timeout, "timeout"},
+       {solve_status::cancelled, "cancelled"},
+       {solve_status::error, "error"}}};
+};
 
 /// Named figures of a solve, in the order in which they were set: what each part of a solver did.
 ///

@@ -198,9 +198,6 @@ class timeline {
     }
   }
 
-  using mark = std::size_t;  ///< A state to which `undo` can return.
-  /// The present state, for `undo`.
-  [[nodiscard]] mark now() const noexcept { return journal_.size(); }
   /// Makes all edits final: clears the journal.
   void keep() {
     for (const change& c : journal_)
@@ -211,9 +208,9 @@ class timeline {
     free_.erase(std::unique(free_.begin(), free_.end()), free_.end());
   }
 
-  /// Undoes all edits after `m`.
-  void undo(mark m) {
-    while (journal_.size() > m) {
+  /// Undoes all edits since the last call of `keep` or `load`.
+  void undo() {
+    while (!journal_.empty()) {
       const change c = journal_.back();
       journal_.pop_back();
       if (c.inserted) {

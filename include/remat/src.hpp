@@ -39,7 +39,6 @@
 #include "remat/mip/impl/command.hpp"
 #include "remat/mip/impl/model.hpp"
 #include "remat/problem/impl/problem.hpp"
-#include "remat/refine/impl/least_peak.hpp"
 #include "remat/refine/impl/refine.hpp"
 #include "remat/render/impl/dot.hpp"
 #include "remat/render/impl/table.hpp"

@@ -117,7 +117,6 @@ class launch_memory {
     throw bad_argument(plan_->label(t) + " is no output of the step");
   }
 
-  /// The arena that the constructor was given.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
 
  protected:
@@ -213,11 +212,9 @@ class launch_calls : public launch_memory {
     }
   }
 
-  /// The number of calls: one for each launch of the plan.
   [[nodiscard]] std::size_t size() const noexcept { return calls_.size(); }
   /// The call of a launch. An executor may set its stream and its seed.
   [[nodiscard]] kernel_call<Stream>& operator[](std::size_t launch) noexcept { return calls_[launch]; }
-  /// The call of a launch.
   [[nodiscard]] const kernel_call<Stream>& operator[](std::size_t launch) const noexcept { return calls_[launch]; }
   /// Calls `visit(bytes)` for each output in the caller's memory of which the launch must write all bytes.
   template <class Visit>

@@ -42,11 +42,9 @@ class retention {
     build_tree(read_events(plan));
   }
 
-  /// The number of places.
   [[nodiscard]] std::size_t size() const noexcept { return op_.size(); }
   /// The operation of the compute at place x, also after its removal.
   [[nodiscard]] std::uint32_t operation(std::uint32_t x) const noexcept { return op_[x]; }
-  /// The largest memory at any place.
   [[nodiscard]] std::int64_t peak() const noexcept { return max_[1]; }
 
   /// Whether the compute at place x is present and could be removed: every read of its outputs has an earlier write.

@@ -120,7 +120,6 @@ class timeline {
   /// The bytes by which node `x` exceeds the budget, at least 0. Precondition: it is not the head.
   [[nodiscard]] std::int64_t over_budget(node x) const noexcept { return over(x, gap_[prev_[x]]); }
 
-  /// One read or write of a tensor.
   struct event {
     node at;     ///< the compute; the tail for a final output
     bool write;  ///< true: the compute writes the tensor; false: reads it
@@ -133,7 +132,6 @@ class timeline {
   [[nodiscard]] std::uint32_t operation(node x) const noexcept { return op_[x]; }
   /// Whether node `x` stands before node `y`. O(1) time.
   [[nodiscard]] bool precedes(node x, node y) const noexcept { return label_[x] < label_[y]; }
-  /// Whether node `x` is in the list.
   [[nodiscard]] bool alive(node x) const noexcept { return next_[x] != none; }
   /// All nodes have smaller numbers.
   [[nodiscard]] std::size_t node_limit() const noexcept { return op_.size(); }
@@ -145,7 +143,6 @@ class timeline {
   [[nodiscard]] bool rerunnable(std::uint32_t o) const noexcept { return rerunnable_[o] != 0; }
   /// The reads and writes of tensor `t`, in the order of the schedule. An edit makes the span invalid.
   [[nodiscard]] std::span<const event> events(std::uint32_t t) const noexcept { return events_[t]; }
-  /// The graph of the problem.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
 
   /// The index of the first event of `t` at or after node `x`. O(log events) time.

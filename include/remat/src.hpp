@@ -10,7 +10,6 @@
 #include "remat/chain/impl/slot_table.hpp"
 #include "remat/chain/impl/stage_chain.hpp"
 #include "remat/chain/impl/stage_ways.hpp"
-#include "remat/core/impl/error.hpp"
 #include "remat/cost/impl/models.hpp"
 #include "remat/execute/impl/fit_arena.hpp"
 #include "remat/execute/impl/launch_plan.hpp"

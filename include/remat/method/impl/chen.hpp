@@ -27,23 +27,20 @@ namespace detail::chen_solve {
 /// first, the forward runs again and keeps everything, and the backward follows.
 [[nodiscard]] inline std::vector<chain_step> make_steps(std::uint32_t length, std::span<const std::uint32_t> begins) {
   std::vector<chain_step> out;
-  for (std::size_t g = 0; g < begins.size(); ++g) {
-    const bool last = g + 1 == begins.size();
-    const std::uint32_t end = last ? length + 1 : begins[g + 1];
-    for (std::uint32_t i = begins[g]; i < end; ++i)
-      out.push_back({last             ? chain_action::forward_all
+  const auto is_last = [&](std::size_t g) { return g + 1 == begins.size(); };
+  const auto end = [&](std::size_t g) { return is_last(g) ? length + 1 : begins[g + 1]; };
+  for (std::size_t g = 0; g < begins.size(); ++g)
+    for (std::uint32_t i = begins[g]; i < end(g); ++i)
+      out.push_back({is_last(g)       ? chain_action::forward_all
                      : i == begins[g] ? chain_action::forward_checkpoint
                                       : chain_action::forward_none,
                      i});
-  }
   out.push_back({chain_action::forward_all, length + 1});
   out.push_back({chain_action::backward, length + 1});
   for (std::size_t g = begins.size(); g-- > 0;) {
-    const bool last = g + 1 == begins.size();
-    const std::uint32_t end = last ? length + 1 : begins[g + 1];
-    if (!last)
-      for (std::uint32_t i = begins[g]; i < end; ++i) out.push_back({chain_action::forward_all, i});
-    for (std::uint32_t i = end; i-- > begins[g];) out.push_back({chain_action::backward, i});
+    if (!is_last(g))
+      for (std::uint32_t i = begins[g]; i < end(g); ++i) out.push_back({chain_action::forward_all, i});
+    for (std::uint32_t i = end(g); i-- > begins[g];) out.push_back({chain_action::backward, i});
   }
   return out;
 }

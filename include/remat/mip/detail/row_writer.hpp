@@ -32,7 +32,6 @@ class row_writer {
   static constexpr std::uint32_t none = mip_model::none;   ///< stands for "no column"
   static constexpr double infinite = mip_model::infinite;  ///< as a bound (with either sign): no bound
 
-  /// The model as it has been built so far.
   [[nodiscard]] const mip_model& model() const noexcept { return model_; }
   [[nodiscard]] bool is_impossible() const noexcept { return impossible_; }
 

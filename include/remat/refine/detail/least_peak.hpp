@@ -41,7 +41,6 @@ namespace remat::detail {
 ///     const std::vector<std::uint32_t> order = sequence.least_peak_order(500);
 class operation_sequence {
  public:
-  /// A tensor of the sequence.
   struct tensor {
     std::int64_t bytes = 0;        ///< its size
     std::uint32_t touchers = 0;    ///< operations that read or write it

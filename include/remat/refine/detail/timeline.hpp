@@ -84,7 +84,6 @@ class timeline {
     measure_gaps();
   }
 
-  /// The operations of the computes, in order.
   [[nodiscard]] std::vector<std::uint32_t> computes() const {
     std::vector<std::uint32_t> operations;
     for (node x = next_[head]; x != tail; x = next_[x]) operations.push_back(op_[x]);

@@ -24,7 +24,6 @@ class json_writer {
   json_writer(const json_writer&) = delete;
   json_writer& operator=(const json_writer&) = delete;
 
-  /// Begins an object or an array.
   json_writer& open(char bracket) {
     separate();
     is_first_ = true;

@@ -97,7 +97,6 @@ class graph_search {
     return stop_reason::none;
   }
 
-  /// The bytes of a slot.
   [[nodiscard]] std::int64_t slot_bytes_of(const stage_chain& stages, counting how, std::uint32_t slots) const {
     if (how == counting::near) return 0;
     // More slots than the promise is for: half a slot each, which is never worse than a whole one.

@@ -183,7 +183,6 @@ class tree_search {
                          report.violations[0]);
   }
 
-  /// Runs the method.
   void run() {
     if (options_.by_width) choose_by_width();
     for (std::uint32_t i = 0; !is_over(i); ++i) {

@@ -4,7 +4,6 @@
 /// \file
 /// The definitions of every declaration that needs nlohmann-json. In the compiled form (docs/compiled.md) exactly one
 /// source file of a program includes this.
-#include "remat/io/impl/chain_json.hpp"
 #include "remat/io/impl/json.hpp"
 #include "remat/io/impl/schedule_json.hpp"
 #include "remat/io/impl/training_graph_json.hpp"

@@ -353,7 +353,7 @@ class cuda_executor {
       if (self.options_.debug >= cuda_debug::poison) {
         for (const std::uint32_t a : self.plan_.begins(i)) self.fill(a, l.stream);
         self.fill(self.plan_.workspace(i), l.stream);
-        self.fill_bound_outputs(i);
+        self.calls_.for_each_fresh_output(i, [&](std::span<std::byte> out) { self.fill(out, l.stream); });
       }
       if (self.writes_) self.writes_->before(i, self.stream(l.stream));
       if (self.options_.timing) self.stamp(2 * std::size_t{i}, self.stream(l.stream));
@@ -542,13 +542,6 @@ class cuda_executor {
                         "filling memory that holds nothing");
   }
   void fill(std::uint32_t a, std::uint32_t s) const { fill(detail::bytes_of(plan_, arena_.bytes(), a), s); }
-  /// Fills the outputs in the caller's memory that launch `i` writes anew.
-  void fill_bound_outputs(std::uint32_t i) const {
-    const launch& l = plan_.launches()[i];
-    const std::span<const launch_argument> outputs = plan_.outputs(l);
-    for (std::size_t x = 0; x < outputs.size(); ++x)
-      if (outputs[x].allocation == launch_argument::bound && outputs[x].adds == 0) fill(calls_[i].outputs[x], l.stream);
-  }
 
   launch_plan plan_;
   Kernels kernels_;

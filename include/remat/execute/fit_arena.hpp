@@ -97,12 +97,8 @@ struct arena_solution : solution {
 template <class Solver>
 requires solver_for<Solver, problem>
 [[nodiscard]] arena_solution fit_arena(const problem& p, const Solver& solver, const fit_arena_options& options = {},
-                                       typename Solver::options_type solving = {}) {
-  const auto solve = [&](const problem& q, const run_control& part) {
-    solving.run = part;
-    return solver(q, solving);
-  };
-  return fit_arena_by(p, solve, options);
+                                       const typename Solver::options_type& solving = {}) {
+  return fit_arena_by(p, detail::solve_with(solver, solving), options);
 }
 
 }  // namespace remat

@@ -7,8 +7,7 @@
 #include <mutex>
 #include <stop_token>
 
-#include "remat/execute/detail/host_memory.hpp"
-#include "remat/execute/detail/worker_threads.hpp"
+#include "remat/execute/detail/host_parts.hpp"
 
 namespace remat {
 

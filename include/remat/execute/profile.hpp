@@ -52,7 +52,13 @@ enum class time_statistic : std::uint8_t {
 };
 
 /// The statistic of some times; NaN if there are none. Reorders the times. O(n) time.
-[[nodiscard]] double summarize(std::span<double> times, time_statistic statistic);
+[[nodiscard]] inline double summarize(std::span<double> times, time_statistic statistic) {
+  if (times.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (statistic == time_statistic::least) return *std::min_element(times.begin(), times.end());
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return times.size() % 2 == 1 ? *middle : (*std::max_element(times.begin(), middle) + *middle) / 2;
+}
 
 /// Times of launches, gathered over any number of runs, of any executor and any schedules of one graph.
 class launch_times {
@@ -62,9 +68,21 @@ class launch_times {
 
   /// Adds one time of operation `o`. Throws `bad_argument` if the graph has no operation `o`, `bad_cost` if `seconds`
   /// is negative or not finite.
-  void add(op_id o, double seconds);
+  void add(op_id o, double seconds) {
+    if (index(o) >= of_.size())
+      throw bad_argument("there is no operation " + std::to_string(index(o)) + "; there are " +
+                         std::to_string(of_.size()));
+    if (!(seconds >= 0) || !std::isfinite(seconds))
+      throw bad_cost("operation " + std::to_string(index(o)) + " took " + std::to_string(seconds) +
+                     " seconds; a time must be finite and not negative");
+    of_[index(o)].push_back(seconds);
+  }
   /// The statistic of each operation's times.
-  [[nodiscard]] measured_times summary(time_statistic statistic = time_statistic::median) const;
+  [[nodiscard]] measured_times summary(time_statistic statistic = time_statistic::median) const {
+    measured_times out;
+    for (std::vector<double> times : of_) out.seconds.push_back(summarize(times, statistic));
+    return out;
+  }
 
  private:
   std::vector<std::vector<double>> of_;
@@ -178,9 +196,23 @@ struct planned_step {
 namespace detail {
 
 /// Solves `instance` within the budget of the options. If that is the arena's, the answer has an arena.
-[[nodiscard]] arena_solution solve_measured(const problem& instance,
-                                            const std::function<solution(const problem&, const run_control&)>& solve,
-                                            const planning_options& options);
+[[nodiscard]] inline arena_solution solve_measured(
+    const problem& instance, const std::function<solution(const problem&, const run_control&)>& solve,
+    const planning_options& options) {
+  if (!options.arena_within_budget) {
+    arena_solution out{solve(instance, {})};
+    out.solves = 1;
+    out.solved_budget = options.budget;
+    return out;
+  }
+  const launch_options outputs{.bound_outputs = options.bound_outputs,
+                               .accumulated_outputs = options.accumulated_outputs};
+  return fit_arena_by(instance, solve,
+                      {.budget = options.budget,
+                       .elsewhere = outputs.outputs_elsewhere(),
+                       .memory = options.memory,
+                       .solves = std::max(1U, options.attempts)});
+}
 
 /// Measures operations under the listed order, or a schedule within `measuring_budget`. That schedule's executor and
 /// arena are destroyed before this returns.
@@ -298,7 +330,3 @@ template <sized_graph G, kernels_for<host_stream> Kernels, class Solve>
 }
 
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/execute/impl/profile.hpp"
-#endif

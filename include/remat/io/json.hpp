@@ -54,8 +54,6 @@ class json_value {
   [[noreturn]] void fail_as(const std::string& expected) const;
   /// Throws `bad_file` with the file, `pointer()` and `message`.
   [[noreturn]] void fail(const std::string& message) const;
-  /// Throws `bad_file`: this object lacks the key.
-  [[noreturn]] void fail_missing(std::string_view key) const;
 
   /// An integer from `min` to `max`. `what` describes the allowed values, for the message.
   [[nodiscard]] std::int64_t integer(std::int64_t min, std::int64_t max, const char* what) const;
@@ -80,16 +78,12 @@ class json_value {
     return place == 0 ? std::nullopt : std::optional(json_value(*document_, place));
   }
   /// The member `key` of an object; throws `bad_file` if it is missing. O(members).
-  [[nodiscard]] json_value at(std::string_view key) const {
-    const std::uint32_t place = place_of(key);
-    if (place == 0) fail_missing(key);
-    return {*document_, place};
-  }
+  [[nodiscard]] json_value at(std::string_view key) const;
 
  private:
   [[nodiscard]] double real() const noexcept;
-  [[nodiscard]] std::uint32_t place_of(
-      std::string_view key) const;  // of the member's value; 0, the root's, if there is none
+  /// The place of the member's value; 0, the root's, if there is none.
+  [[nodiscard]] std::uint32_t place_of(std::string_view key) const;
 
   const json_document* document_;
   std::uint32_t node_;

@@ -26,12 +26,9 @@ struct automatic_part {
 /// `solver` with its options but for `run` as a part of `automatic`.
 template <class Solver>
 requires solver_for<Solver, problem>
-[[nodiscard]] automatic_part automatic_part_of(const Solver& solver, typename Solver::options_type options = {}) {
-  return {std::string(Solver::name), [solver, options](const problem& p, const run_control& run) {
-            typename Solver::options_type now = options;
-            now.run = run;
-            return solver(p, now);
-          }};
+[[nodiscard]] automatic_part automatic_part_of(const Solver& solver,
+                                               const typename Solver::options_type& options = {}) {
+  return {std::string(Solver::name), detail::solve_with(solver, options)};
 }
 
 /// Options of `automatic`.

@@ -21,10 +21,10 @@
 
 namespace remat {
 
-namespace detail::frontier {
+namespace detail::on_chain {
 struct solved_table;
 class frontier_solve;
-}  // namespace detail::frontier
+}  // namespace detail::on_chain
 
 /// How `rotor` counts memory on a chain.
 enum class rotor_form : std::uint8_t {
@@ -165,11 +165,11 @@ class chain_frontier {
   [[nodiscard]] std::vector<chain_step> steps(std::size_t k) const;
 
  private:
-  friend class detail::frontier::frontier_solve;
+  friend class detail::on_chain::frontier_solve;
 
   std::vector<point> points_;
   std::vector<std::int64_t> at_;  // of a point: the memory beside the input, in the table's unit
-  std::shared_ptr<const detail::frontier::solved_table> table_;
+  std::shared_ptr<const detail::on_chain::solved_table> table_;
   bool exact_ = false;
   solve_status status_ = solve_status::timeout;
 };

@@ -68,4 +68,18 @@ concept solver_for = solver_options<typename S::options_type> &&
   requires solver_solution<solution_of<P>>;
 };
 
+namespace detail {
+
+/// `solver` as a function of a problem and the `run` of its options. The other options are those of `solving`.
+template <class Solver>
+[[nodiscard]] auto solve_with(const Solver& solver, const typename Solver::options_type& solving) {
+  return [solver, solving](const auto& p, const run_control& run) {
+    typename Solver::options_type now = solving;
+    now.run = run;
+    return solver(p, now);
+  };
+}
+
+}  // namespace detail
+
 }  // namespace remat

@@ -106,12 +106,8 @@ template <class Solver>
 requires solver_for<Solver, problem>
 [[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
                                              const Solver& solver, const run_control& run = {},
-                                             typename Solver::options_type solving = {}) {
-  const auto solve = [&](const problem& q, const run_control& part) {
-    solving.run = part;
-    return solver(q, solving);
-  };
-  return frontier_by(p, budgets, solve, run);
+                                             const typename Solver::options_type& solving = {}) {
+  return frontier_by(p, budgets, detail::solve_with(solver, solving), run);
 }
 
 /// `least_memory_by` with a solver, and its options but for `run`.
@@ -119,12 +115,8 @@ template <class Solver>
 requires solver_for<Solver, problem>
 [[nodiscard]] solution least_memory_for(const problem& p, double max_time, const Solver& solver,
                                         const trade_off_options& options = {},
-                                        typename Solver::options_type solving = {}) {
-  const auto solve = [&](const problem& q, const run_control& part) {
-    solving.run = part;
-    return solver(q, solving);
-  };
-  return least_memory_by(p, max_time, solve, options);
+                                        const typename Solver::options_type& solving = {}) {
+  return least_memory_by(p, max_time, detail::solve_with(solver, solving), options);
 }
 
 }  // namespace remat

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -13,6 +15,7 @@
 
 #include "remat/chain/chain.hpp"
 #include "remat/core/id.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/schedule/schedule.hpp"
 
@@ -23,24 +26,18 @@ namespace remat {
 /// any schedule. `error`: the solver cannot be applied to the problem; `solution::message` says why.
 enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout, cancelled, error };
 
-/// Returns the name of the enumerator.
-[[nodiscard]] constexpr std::string_view to_string(solve_status s) noexcept {
-  switch (s) {
-    case solve_status::optimal:
-      return "optimal";
-    case solve_status::feasible:
-      return "feasible";
-    case solve_status::infeasible:
-      return "infeasible";
-    case solve_status::timeout:
-      return "timeout";
-    case solve_status::cancelled:
-      return "cancelled";
-    case solve_status::error:
-      return "error";
-  }
-  return "unknown";
-}
+/// The names of the values.
+template <>
+struct enum_names<solve_status> {
+  /// Value and name.
+  static constexpr std::array<std::pair<solve_status, std::string_view>, 6> all{
+      {{solve_status::optimal, "optimal"},
+       {solve_status::feasible, "feasible"},
+       {solve_status::infeasible, "infeasible"},
+       {solve_status::timeout, "timeout"},
+       {solve_status::cancelled, "cancelled"},
+       {solve_status::error, "error"}}};
+};
 
 /// Named figures of a solve, in the order in which they were set: what each part of a solver did.
 ///
@@ -65,13 +62,22 @@ class figures {
   /// \overload
   ///
   /// Infinity and NaN mean an unknown figure: it is not set, and a figure of this name is removed.
-  void set(std::string_view name, double value);
+  void set(std::string_view name, double value) {
+    if (std::isfinite(value))
+      put(name, value);
+    else
+      std::erase_if(items_, [&](const item& i) { return i.first == name; });
+  }
   /// \overload
   void set(std::string_view name, std::string_view value) { put(name, std::string(value)); }
   /// \overload
   void set(std::string_view name, const char* value) { put(name, std::string(value)); }
   /// \overload
   void set(std::string_view name, group_list value) { put(name, std::move(value)); }
+  /// Sets all figures of `others`, in their order.
+  void set_all(const figures& others) {
+    for (const item& i : others.items_) put(i.first, i.second);
+  }
 
   /// The figure `name` if it has the type `T`, an alternative of `value_type`; otherwise null. O(figures) time.
   template <class T>
@@ -87,7 +93,14 @@ class figures {
   [[nodiscard]] bool empty() const noexcept { return items_.empty(); }
 
  private:
-  void put(std::string_view name, value_type value);
+  void put(std::string_view name, value_type value) {
+    for (item& i : items_)
+      if (i.first == name) {
+        i.second = std::move(value);
+        return;
+      }
+    items_.emplace_back(std::string(name), std::move(value));
+  }
 
   std::vector<item> items_{};
 };
@@ -142,7 +155,3 @@ struct chain_solution {
 };
 
 }  // namespace remat
-
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/solver/impl/solution.hpp"
-#endif

@@ -125,9 +125,7 @@ class cuda_arena {
       static_cast<void>(cudaEventSynchronize(used_.get()));
   }
 
-  /// The memory.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
-  /// The number of events that it uses.
   [[nodiscard]] std::size_t num_events() const noexcept { return allocated_ ? 2 : 0; }
 
   /// Work that is given to `stream` from now on may use the memory. Throws `cuda_error`.

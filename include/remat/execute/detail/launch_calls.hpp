@@ -117,7 +117,6 @@ class launch_memory {
     throw bad_argument(plan_->label(t) + " is no output of the step");
   }
 
-  /// The arena that the constructor was given.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
 
  protected:
@@ -125,6 +124,7 @@ class launch_memory {
     return arena_.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length));
   }
 
+  const launch_plan* plan_;
   // Of each argument of the plan: its memory, empty for a tensor that must be bound and is not; `kernel_call::adds`.
   std::vector<std::span<const std::byte>> reads_;
   std::vector<std::span<std::byte>> writes_;
@@ -176,7 +176,6 @@ class launch_memory {
     changed_.push_back(t);
   }
 
-  const launch_plan* plan_;
   std::span<std::byte> arena_;
   std::vector<std::vector<std::uint32_t>> uses_;   // tensor in the caller's memory → its arguments
   std::vector<std::span<const std::byte>> bound_;  // of each tensor
@@ -213,12 +212,17 @@ class launch_calls : public launch_memory {
     }
   }
 
-  /// The number of calls: one for each launch of the plan.
   [[nodiscard]] std::size_t size() const noexcept { return calls_.size(); }
   /// The call of a launch. An executor may set its stream and its seed.
   [[nodiscard]] kernel_call<Stream>& operator[](std::size_t launch) noexcept { return calls_[launch]; }
-  /// The call of a launch.
   [[nodiscard]] const kernel_call<Stream>& operator[](std::size_t launch) const noexcept { return calls_[launch]; }
+  /// Calls `visit(bytes)` for each output in the caller's memory of which the launch must write all bytes.
+  template <class Visit>
+  void for_each_fresh_output(std::size_t launch, Visit&& visit) const {
+    const auto outputs = plan_->outputs(plan_->launches()[launch]);
+    for (std::size_t x = 0; x < outputs.size(); ++x)
+      if (outputs[x].allocation == launch_argument::bound && outputs[x].adds == 0) visit(calls_[launch].outputs[x]);
+  }
 
  private:
   std::vector<kernel_call<Stream>> calls_;

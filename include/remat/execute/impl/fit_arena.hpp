@@ -11,6 +11,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/solver/accept.hpp"
 
 namespace remat {
 
@@ -139,12 +140,7 @@ class arena_search {
   void keep(candidate c, memory_plan memory) {
     const memory_check_report placed = check_memory(c.intervals, memory.offsets, memory.arena_bytes, alignment_);
     if (!placed.valid()) throw internal_error("memory plan: " + placed.message());
-    best_.plan = std::move(c.answer.plan);
-    best_.by = std::move(c.answer.by);
-    best_.peak_bytes = c.report.peak_bytes;
-    best_.time = c.report.time;
-    best_.statistics.computes = c.report.computes;
-    best_.statistics.recomputes = c.report.recomputes;
+    keep_if_better(best_, *std::move(c.answer.plan), c.report, c.answer.by);
     best_.message = std::move(c.answer.message);
     best_.memory = std::move(memory);
     best_.solved_budget = c.budget;

@@ -223,10 +223,6 @@ REMAT_INLINE void json_value::fail(const std::string& message) const {
   throw bad_file(document_->file_, pointer(), message);
 }
 
-REMAT_INLINE void json_value::fail_missing(std::string_view key) const {
-  fail("the key \"" + std::string(key) + "\" is missing");
-}
-
 REMAT_INLINE void json_value::fail_as(const std::string& expected) const {
   fail("is " + describe() + "; it must be " + expected);
 }
@@ -289,6 +285,12 @@ REMAT_INLINE std::uint32_t json_value::place_of(std::string_view key) const {
   for (const node* k = first + node_ + 1; k != end; k += 2 + inside(k[1]))
     if (std::string_view(text + k->payload, k->extent) == key) return static_cast<std::uint32_t>(k + 1 - first);
   return 0;
+}
+
+REMAT_INLINE json_value json_value::at(std::string_view key) const {
+  const std::uint32_t place = place_of(key);
+  if (place == 0) fail("the key \"" + std::string(key) + "\" is missing");
+  return {*document_, place};
 }
 
 }  // namespace remat

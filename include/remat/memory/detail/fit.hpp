@@ -114,7 +114,6 @@ class fit_search {
   [[nodiscard]] static std::uint64_t restart_work(const packing_component& c) noexcept {
     return 8 * std::uint64_t{c.blocks()} * c.blocks();
   }
-  /// The nodes of all calls.
   [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
 
  private:

@@ -65,7 +65,6 @@ class squeezer {
 
   /// The work of one move that pushes.
   [[nodiscard]] std::uint64_t push_work() const noexcept { return covered_ + 8 * std::uint64_t{c_.blocks()}; }
-  /// The moves of all calls.
   [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
 
  private:

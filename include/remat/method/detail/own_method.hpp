@@ -30,15 +30,11 @@ struct method_end {
 /// and `own_by`, of the schedule that `best` holds. Nothing if it holds none, or if that has been noted before.
 void record_own_method(solution& best);
 
-/// Rounds of retention over the schedules of a method: at least 3 if they are to be improved afterwards.
-[[nodiscard]] inline std::uint32_t retain_rounds_of(std::uint32_t rounds, bool improves) noexcept {
-  return improves && rounds < 3 ? 3 : rounds;
-}
-
 /// Spends the memory that each of `plans` leaves free in `rounds` rounds (`retain`), and offers the results to `best`
-/// as the part "SOLVER/retain". Polls before each schedule.
-void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, run_clock& clock,
-                solution& best, std::string_view solver);
+/// as the part "SOLVER/retain". Polls before each schedule. If the schedules are to be improved afterwards, there are
+/// at least 3 rounds, and what the method has found before them is noted (`record_own_method`).
+void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, bool improves,
+                run_clock& clock, solution& best, std::string_view solver);
 
 /// Runs the last part of a solver with the option `improve`, after its own method: `refined`, which evicts and refines,
 /// starts from `starts` and from the schedule of `best`, with what is left of the limits of `clock`. Polls before it

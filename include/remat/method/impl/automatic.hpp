@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <type_traits>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"

@@ -27,23 +27,20 @@ namespace detail::chen_solve {
 /// first, the forward runs again and keeps everything, and the backward follows.
 [[nodiscard]] inline std::vector<chain_step> make_steps(std::uint32_t length, std::span<const std::uint32_t> begins) {
   std::vector<chain_step> out;
-  for (std::size_t g = 0; g < begins.size(); ++g) {
-    const bool last = g + 1 == begins.size();
-    const std::uint32_t end = last ? length + 1 : begins[g + 1];
-    for (std::uint32_t i = begins[g]; i < end; ++i)
-      out.push_back({last             ? chain_action::forward_all
+  const auto is_last = [&](std::size_t g) { return g + 1 == begins.size(); };
+  const auto end = [&](std::size_t g) { return is_last(g) ? length + 1 : begins[g + 1]; };
+  for (std::size_t g = 0; g < begins.size(); ++g)
+    for (std::uint32_t i = begins[g]; i < end(g); ++i)
+      out.push_back({is_last(g)       ? chain_action::forward_all
                      : i == begins[g] ? chain_action::forward_checkpoint
                                       : chain_action::forward_none,
                      i});
-  }
   out.push_back({chain_action::forward_all, length + 1});
   out.push_back({chain_action::backward, length + 1});
   for (std::size_t g = begins.size(); g-- > 0;) {
-    const bool last = g + 1 == begins.size();
-    const std::uint32_t end = last ? length + 1 : begins[g + 1];
-    if (!last)
-      for (std::uint32_t i = begins[g]; i < end; ++i) out.push_back({chain_action::forward_all, i});
-    for (std::uint32_t i = end; i-- > begins[g];) out.push_back({chain_action::backward, i});
+    if (!is_last(g))
+      for (std::uint32_t i = begins[g]; i < end(g); ++i) out.push_back({chain_action::forward_all, i});
+    for (std::uint32_t i = end(g); i-- > begins[g];) out.push_back({chain_action::backward, i});
   }
   return out;
 }
@@ -99,8 +96,6 @@ class cut_search {
   cut_search(const problem& p, forward_line line, std::string_view solver, run_clock& clock, solution& best)
       : p_(p), solver_(solver), clock_(clock), best_(best), line_(std::move(line)) {}
 
-  [[nodiscard]] const forward_line& line() const noexcept { return line_; }
-
   /// Takes the schedule of `cuts` if it fits and is faster than the best. Returns why the search must stop.
   stop_reason attempt(const cut_list& cuts) {
     if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
@@ -112,6 +107,13 @@ class cut_search {
     accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan, true)), solver_);
     accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)), solver_);
     clock_.report({.stage = "segments", .done = clock_.work_done()});
+    return stop_reason::none;
+  }
+
+  /// Tries about √n of the n stages of every level of cuts. Returns why the search must stop.
+  stop_reason attempt_sqrt() {
+    for (const cut_list& level : cut_levels(line_, line_.operations.size()))
+      if (const stop_reason why = attempt(every_sqrt(level)); why != stop_reason::none) return why;
     return stop_reason::none;
   }
 
@@ -137,19 +139,25 @@ class cut_search {
   forward_line line_;
 };
 
+/// Calls `attempt_on(search)` for each line of the graph, until one call returns a reason to stop.
+template <class Attempt>
+[[nodiscard]] solution solve_lines(const problem& p, std::string_view solver, const run_control& run,
+                                   Attempt&& attempt_on) {
+  return solve_by_own_method(p, solver, run, false, true, [&](run_clock& clock, solution& best) -> method_end {
+    for (forward_line& line : find_forward_lines(p.graph())) {
+      cut_search search(p, std::move(line), solver, clock, best);
+      if (const stop_reason why = attempt_on(search); why != stop_reason::none) return {why};
+    }
+    return {};
+  });
+}
+
 }  // namespace detail::chen_solve
 
 REMAT_INLINE solution chen_sqrt_solver::operator()(const problem& p, const chen_sqrt_options& options) const {
-  return detail::solve_by_own_method(
-      p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
-        for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
-          detail::chen_solve::cut_search search(p, std::move(line), name, clock, best);
-          for (const detail::cut_list& level : cut_levels(search.line(), search.line().operations.size()))
-            if (const stop_reason why = search.attempt(detail::chen_solve::every_sqrt(level)); why != stop_reason::none)
-              return {why};
-        }
-        return {};
-      });
+  using detail::chen_solve::cut_search;
+  return detail::chen_solve::solve_lines(p, name, options.run,
+                                         [](cut_search& search) { return search.attempt_sqrt(); });
 }
 
 REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
@@ -173,14 +181,8 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
 
 REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const chen_greedy_options& options) const {
   require_valid_options(name, options);
-  return detail::solve_by_own_method(
-      p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
-        for (detail::forward_line& line : detail::find_forward_lines(p.graph())) {
-          detail::chen_solve::cut_search search(p, std::move(line), name, clock, best);
-          if (const stop_reason why = search.attempt_all(options.sizes); why != stop_reason::none) return {why};
-        }
-        return {};
-      });
+  return detail::chen_solve::solve_lines(
+      p, name, options.run, [&](detail::chen_solve::cut_search& search) { return search.attempt_all(options.sizes); });
 }
 
 }  // namespace remat

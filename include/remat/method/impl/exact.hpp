@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -87,7 +86,12 @@ class state_table {
 class backward_search {
  public:
   backward_search(const problem& p, const exact_options& options, double incumbent)
-      : s_(p.graph()), budget_(p.budget()), options_(options), limit_(cut_off(incumbent)), sub_(p.graph()), cut_(sub_) {
+      : s_(p.graph()),
+        budget_(p.budget()),
+        options_(options),
+        limit_(incumbent * (1 - rounding_error)),
+        sub_(p.graph()),
+        cut_(sub_) {
     number_bits();
     collect_ancestors();
   }
@@ -102,7 +106,7 @@ class backward_search {
     for (const std::uint32_t t : s_.final_outputs) open_writes(work_, t);
     for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
     const std::uint32_t root = table_.insert(work_).first;
-    table_[root].remaining = closure_time(close(work_));
+    table_[root].remaining = closure_time(close(work_, closure_));
     at_least_ = at_least;
     bound_ = std::max(at_least, table_[root].remaining);
     push(root);
@@ -159,7 +163,6 @@ class backward_search {
     if (a.spent != b.spent) return a.spent < b.spent;
     return a.state < b.state;
   }
-  static double cut_off(double incumbent) noexcept { return incumbent * (1 - rounding_error); }
 
   static bool has(const bits& b, std::uint32_t i) noexcept { return (b[i >> 6] >> (i & 63) & 1) != 0; }
   static void set(bits& b, std::uint32_t i) noexcept { b[i >> 6] |= std::uint64_t{1} << (i & 63); }
@@ -226,17 +229,11 @@ class backward_search {
   [[nodiscard]] std::uint32_t num_producers(std::uint32_t t) const {
     return s_.producers.begin[t + 1] - s_.producers.begin[t];
   }
-  [[nodiscard]] bool has_open_write(const bits& state, std::uint32_t t) const {
-    const std::uint32_t first = first_bit_[t];
-    if (first == none) return false;
-    for (std::uint32_t i = 0, n = num_producers(t); i < n; ++i)
-      if (has(state, first + i)) return true;
-    return false;
-  }
-  [[nodiscard]] bool is_all_open(const bits& state, std::uint32_t t) const {
-    for (std::uint32_t i = 0, n = num_producers(t); i < n; ++i)
-      if (!has(state, first_bit_[t] + i)) return false;
-    return true;
+  /// The number of open writes of `t`, which has bits.
+  [[nodiscard]] std::uint32_t num_open(const bits& state, std::uint32_t t) const {
+    std::uint32_t open = 0;
+    for (std::uint32_t i = 0, n = num_producers(t); i < n; ++i) open += has(state, first_bit_[t] + i);
+    return open;
   }
   [[nodiscard]] std::uint32_t write_bit(std::uint32_t o, std::uint32_t t) const {
     const auto row = s_.producers[t];
@@ -246,7 +243,7 @@ class backward_search {
     for (std::uint32_t i = 0, n = num_producers(t); i < n; ++i) set(state, first_bit_[t] + i);
   }
 
-  /// The operations that must run before `state`: its closure. Written to `into`, or to `closure_`.
+  /// Writes the operations that must run before `state`, its closure, to `into`, and returns that.
   const bits& close(const bits& state, bits& into) const {
     std::fill(into.begin(), into.end(), 0);
     each(state, [&](std::uint32_t b) {
@@ -256,7 +253,6 @@ class backward_search {
     });
     return into;
   }
-  const bits& close(const bits& state) { return close(state, closure_); }
   [[nodiscard]] double closure_time(const bits& closure) const {
     double sum = 0;
     for (std::size_t w = 0; w < operation_words_; ++w)
@@ -296,16 +292,16 @@ class backward_search {
     m.forced = true;
     for (std::size_t w = 0; w < operation_words_ && m.forced; ++w) m.forced = (closure_[w] & readers_[o][w]) == 0;
     for (const std::uint32_t t : s_.inputs[o]) {
-      if (!has_open_write(state, t)) {
+      if (const std::uint32_t open = num_open(state, t); open == 0) {
         opened += s_.bytes[t];
         m.forced = m.forced && num_producers(t) == 1;
-      } else if (!is_all_open(state, t)) {
+      } else if (open != num_producers(t)) {
         return {};  // it would read a tensor before its last contribution
       }
     }
     running += opened;
     for (const std::uint32_t t : s_.outputs[o]) {
-      if (first_bit_[t] == none || !has_open_write(state, t)) {
+      if (first_bit_[t] == none || num_open(state, t) == 0) {
         running += s_.bytes[t];
         continue;
       }
@@ -326,13 +322,13 @@ class backward_search {
       if (first_bit_[t] != none) clear(state, write_bit(o, t));
     if (effect_bit_[o] != none) clear(state, effect_bit_[o]);
     for (const std::uint32_t t : s_.inputs[o])
-      if (!has_open_write(state, t)) open_writes(state, t);
+      if (num_open(state, t) == 0) open_writes(state, t);
   }
 
   void expand(std::uint32_t i) {
     table_[i].done = 1;
     state_.assign(table_.key(i), table_.key(i) + key_words_);
-    close(state_);
+    close(state_, closure_);
     const std::int64_t bytes = open_bytes(state_);
     moves_.clear();
     seen_.assign(operation_words_, 0);
@@ -383,7 +379,7 @@ class backward_search {
   bool raise(std::uint32_t i, const run_clock& clock) {
     state_table::node& x = table_[i];
     x.cut = 1;
-    close(work_);
+    close(work_, closure_);
     const double once = closure_time(closure_);
     const double before = x.remaining;
     // The part before the state is a problem of its own: its outputs are the tensors whose writes are all open.
@@ -391,7 +387,7 @@ class backward_search {
     std::fill(sub_.final_output.begin(), sub_.final_output.end(), std::uint8_t{0});
     each(work_, [&](std::uint32_t b) {
       const std::uint32_t t = bit_tensor_[b];
-      if (t == none || b != first_bit_[t] || !is_all_open(work_, t)) return;
+      if (t == none || b != first_bit_[t] || num_open(work_, t) != num_producers(t)) return;
       sub_.final_outputs.push_back(t);
       sub_.final_output[t] = 1;
     });

@@ -3,9 +3,7 @@
 
 #include "remat/method/no_remat.hpp"
 
-#include <limits>
 #include <string>
-#include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/linkage.hpp"

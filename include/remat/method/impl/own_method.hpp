@@ -16,8 +16,12 @@ REMAT_INLINE void record_own_method(solution& best) {
   best.statistics.own.set("own_by", best.by);
 }
 
-REMAT_INLINE void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, run_clock& clock,
-                             solution& best, std::string_view solver) {
+REMAT_INLINE void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, bool improves,
+                             run_clock& clock, solution& best, std::string_view solver) {
+  if (improves) {
+    record_own_method(best);
+    rounds = std::max(rounds, 3U);
+  }
   if (rounds == 0) return;
   for (const schedule& plan : plans) {
     if (clock.should_stop()) return;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "remat/bound/turnaround.hpp"
@@ -53,9 +52,6 @@ class refinement_solve {
   [[nodiscard]] bool is_timed() const noexcept {
     return options_.run.work_limit == run_control::no_work_limit &&
            options_.run.time_limit != std::chrono::nanoseconds::max();
-  }
-  [[nodiscard]] bool is_within(double factor) const noexcept {
-    return best_.plan && best_.time <= best_.lower_bound * factor;
   }
   [[nodiscard]] bool meets_bound() const noexcept { return best_.is_within(options_.gap); }
 
@@ -123,7 +119,7 @@ class refinement_solve {
       }
       run_eviction(std::move(guided), guided_share);
     }
-    if (!best_.plan || is_within(1.005)) return;
+    if (!best_.plan || best_.is_within(0.005)) return;
     evict_options wider;
     wider.random_passes = is_timed() ? std::numeric_limits<std::uint64_t>::max() : 200;
     run_eviction(std::move(wider), random_share);
@@ -131,7 +127,7 @@ class refinement_solve {
 
   /// Runs `exact` for a part of the limits, if the graph is small enough for that. True: the problem is solved.
   bool search_exactly() {
-    if (problem_.graph().num_operations > refined_solver::medium_step || is_within(1.001)) return false;
+    if (problem_.graph().num_operations > refined_solver::medium_step || best_.is_within(0.001)) return false;
     exact_options searching;
     searching.start_from_heuristic = !is_small();
     run_clock part = clock_.part(is_small() ? small_share : exact_share, exact_solver::name);

@@ -69,7 +69,6 @@ class best_values {
     return result.objective - std::max(options_.relative_gap * size, 1e-6 * std::max(1.0, size));
   }
 
-  /// Reports progress of the backend.
   void report() {
     clock.report(
         {.solver = backend_, .best_objective = result.objective, .lower_bound = result.bound, .done = result.nodes});

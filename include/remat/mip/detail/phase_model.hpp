@@ -8,7 +8,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -74,7 +73,6 @@ class phase_uses {
     return std::uint64_t{phase} * (std::uint64_t{runs_} + 1) + run;
   }
 
-  /// Forgets all reads and outputs.
   void clear() {
     std::fill(last_read_.begin(), last_read_.end(), std::uint64_t{0});
     std::fill(used_.begin(), used_.end(), std::uint8_t{0});
@@ -173,7 +171,6 @@ class phase_model : public row_writer {
   /// False if building was stopped, or the model has more than `max_columns` columns: `may_continue` has said so.
   [[nodiscard]] bool is_complete() const noexcept { return complete_; }
 
-  /// The units in which the model counts bytes.
   [[nodiscard]] const size_units& sizes() const noexcept { return sizes_; }
   /// The size of tensor x as a number of the model.
   [[nodiscard]] double tensor_size(std::uint32_t x) const { return sizes_.size(bytes_[x]); }
@@ -181,12 +178,10 @@ class phase_model : public row_writer {
   [[nodiscard]] double time_scale() const noexcept { return time_scale_; }
   /// The time of the schedule of a solution with this objective, in the unit of the given times.
   [[nodiscard]] double time(double objective) const noexcept { return objective / time_scale_; }
-  /// The number of columns that are decisions R.
   [[nodiscard]] std::size_t decisions() const noexcept { return decisions_; }
 
   /// Whether tensor x is held at the point that the construction has reached.
   [[nodiscard]] const mip_value& held(std::uint32_t x) const { return held_[x]; }
-  /// `held(x)` of every tensor x.
   [[nodiscard]] const std::vector<mip_value>& all_held() const noexcept { return held_; }
   /// The size of all tensors that are held for certain.
   [[nodiscard]] double certain_memory() const noexcept { return certain_memory_; }

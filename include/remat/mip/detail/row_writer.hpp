@@ -16,11 +16,8 @@ struct mip_value {
   std::uint32_t column = mip_model::none;  ///< the column; `mip_model::none` for a constant
   double constant = 0;                     ///< the value, if there is no column
 
-  /// The constant 1.
   [[nodiscard]] static constexpr mip_value one() noexcept { return {mip_model::none, 1}; }
-  /// True when the value is a constant.
   [[nodiscard]] bool is_constant() const noexcept { return column == mip_model::none; }
-  /// True when the value is the constant `c`.
   [[nodiscard]] bool is_constant(double c) const noexcept { return is_constant() && constant == c; }
   friend bool operator==(const mip_value&, const mip_value&) = default;
 };
@@ -35,9 +32,7 @@ class row_writer {
   static constexpr std::uint32_t none = mip_model::none;   ///< stands for "no column"
   static constexpr double infinite = mip_model::infinite;  ///< as a bound (with either sign): no bound
 
-  /// The model as it has been built so far.
   [[nodiscard]] const mip_model& model() const noexcept { return model_; }
-  /// True when some row cannot hold.
   [[nodiscard]] bool is_impossible() const noexcept { return impossible_; }
 
   /// A new column from 0 to 1 that costs nothing.

@@ -27,7 +27,6 @@ struct mip_solution_file {
 
 namespace solution_file {
 
-/// Splits a line into its words.
 inline std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> out;
   constexpr std::string_view blanks = " \t\r";

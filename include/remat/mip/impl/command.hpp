@@ -181,18 +181,15 @@ class command_run {
   }
 
   mip_result conclude(const std::filesystem::path& answer, bool in_time, const std::string& ending) {
-    const std::optional<std::string> text = read_text(answer);
     mip_solution_file said;
     std::string wrong;
-    if (!text) {
-      wrong = "the command wrote no solution file";
-    } else {
-      try {
-        std::istringstream in(*text);
-        said = read_mip_solution(in, model_.num_columns(), "solution file");
-      } catch (const bad_argument& e) {
-        wrong = e.what();
-      }
+    try {
+      const std::optional<std::string> text = read_text(answer);
+      if (!text) throw bad_argument("the command wrote no solution file");
+      std::istringstream in(*text);
+      said = read_mip_solution(in, model_.num_columns(), "solution file");
+    } catch (const bad_argument& e) {
+      wrong = e.what();
     }
     const bool meets = !said.values.empty() && best_.take(said.values);
     if (!in_time) return best_.finish(best_.stopped_status());

@@ -61,7 +61,7 @@ class refine_moves {
     plan_.remove(x);
     remove_unread_inputs(o);
     if (!repair(allowed) || plan_.time() > allowed) {
-      plan_.undo(0);
+      plan_.undo();
       return false;
     }
     plan_.keep();
@@ -219,7 +219,7 @@ class refine_moves {
       plan_.keep();
       return true;
     }
-    plan_.undo(0);
+    plan_.undo();
     return false;
   }
 

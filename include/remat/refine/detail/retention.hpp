@@ -42,11 +42,9 @@ class retention {
     build_tree(read_events(plan));
   }
 
-  /// The number of places.
   [[nodiscard]] std::size_t size() const noexcept { return op_.size(); }
   /// The operation of the compute at place x, also after its removal.
   [[nodiscard]] std::uint32_t operation(std::uint32_t x) const noexcept { return op_[x]; }
-  /// The largest memory at any place.
   [[nodiscard]] std::int64_t peak() const noexcept { return max_[1]; }
 
   /// Whether the compute at place x is present and could be removed: every read of its outputs has an earlier write.
@@ -238,9 +236,22 @@ namespace retaining {
 /// A recomputation and its rank, the least first: minus the time that its removal saves per byte and step.
 using ranked_compute = std::pair<double, std::uint32_t>;
 
-/// Counts work. Returns true if the search must stop.
-inline bool count_work(run_clock& clock, std::uint64_t work) {
-  clock.work(work);
+/// Removes computes in the order of their ranks, each if its tensors fit into free memory. Counts a `work_of::visit`
+/// and polls before each. Returns whether one was removed.
+inline bool remove_ranked(retention& line, std::vector<ranked_compute> computes, run_clock& clock) {
+  std::sort(computes.begin(), computes.end());
+  bool changed = false;
+  for (const ranked_compute& compute : computes) {
+    clock.work(work_of::visit);
+    if (clock.should_stop()) break;
+    changed = (line.removable(compute.second) && line.try_remove(compute.second)) || changed;
+  }
+  return changed;
+}
+
+/// Counts a move. Returns true if the search must stop.
+inline bool count_move(run_clock& clock) {
+  clock.work(work_of::move);
   return clock.should_stop();
 }
 
@@ -250,13 +261,7 @@ inline schedule fill_free_memory(const problem& p, schedule start, run_clock& cl
   std::vector<ranked_compute> computes;
   for (std::uint32_t x = 0; x < line.size(); ++x)
     if (line.removable(x)) computes.emplace_back(-p.graph().time[line.operation(x)] / (1 + line.area(x)), x);
-  std::sort(computes.begin(), computes.end());
-  bool changed = false;
-  for (const ranked_compute& compute : computes) {
-    if (count_work(clock, work_of::visit)) break;
-    changed = (line.removable(compute.second) && line.try_remove(compute.second)) || changed;
-  }
-  return changed ? schedule_computes(p, line.computes()) : std::move(start);
+  return remove_ranked(line, std::move(computes), clock) ? schedule_computes(p, line.computes()) : std::move(start);
 }
 
 /// The removable computes of a timeline that was just loaded.
@@ -291,13 +296,13 @@ inline std::vector<ranked_compute> rank_computes(const timeline& plan) {
   if (rounds < 2) return start;
   timeline plan(p);
   refine_moves moves(plan, 0);
-  moves.must_stop = [&clock] { return retaining::count_work(clock, work_of::move); };
+  moves.must_stop = [&clock] { return retaining::count_move(clock); };
   for (std::uint32_t round = 1; round < rounds && !clock.should_stop(); ++round) {
     plan.load(start);
     if (is_optimal(plan.time(), p.graph().needed_time)) break;
     bool changed = false;
     for (const auto& compute : retaining::rank_computes(plan)) {
-      if (retaining::count_work(clock, work_of::move)) break;
+      if (retaining::count_move(clock)) break;
       changed = moves.retain(compute.second) || changed;
     }
     if (!changed) break;

@@ -84,7 +84,6 @@ class timeline {
     measure_gaps();
   }
 
-  /// The operations of the computes, in order.
   [[nodiscard]] std::vector<std::uint32_t> computes() const {
     std::vector<std::uint32_t> operations;
     for (node x = next_[head]; x != tail; x = next_[x]) operations.push_back(op_[x]);
@@ -120,7 +119,6 @@ class timeline {
   /// The bytes by which node `x` exceeds the budget, at least 0. Precondition: it is not the head.
   [[nodiscard]] std::int64_t over_budget(node x) const noexcept { return over(x, gap_[prev_[x]]); }
 
-  /// One read or write of a tensor.
   struct event {
     node at;     ///< the compute; the tail for a final output
     bool write;  ///< true: the compute writes the tensor; false: reads it
@@ -133,7 +131,6 @@ class timeline {
   [[nodiscard]] std::uint32_t operation(node x) const noexcept { return op_[x]; }
   /// Whether node `x` stands before node `y`. O(1) time.
   [[nodiscard]] bool precedes(node x, node y) const noexcept { return label_[x] < label_[y]; }
-  /// Whether node `x` is in the list.
   [[nodiscard]] bool alive(node x) const noexcept { return next_[x] != none; }
   /// All nodes have smaller numbers.
   [[nodiscard]] std::size_t node_limit() const noexcept { return op_.size(); }
@@ -145,7 +142,6 @@ class timeline {
   [[nodiscard]] bool rerunnable(std::uint32_t o) const noexcept { return rerunnable_[o] != 0; }
   /// The reads and writes of tensor `t`, in the order of the schedule. An edit makes the span invalid.
   [[nodiscard]] std::span<const event> events(std::uint32_t t) const noexcept { return events_[t]; }
-  /// The graph of the problem.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
 
   /// The index of the first event of `t` at or after node `x`. O(log events) time.
@@ -198,9 +194,6 @@ class timeline {
     }
   }
 
-  using mark = std::size_t;  ///< A state to which `undo` can return.
-  /// The present state, for `undo`.
-  [[nodiscard]] mark now() const noexcept { return journal_.size(); }
   /// Makes all edits final: clears the journal.
   void keep() {
     for (const change& c : journal_)
@@ -211,9 +204,9 @@ class timeline {
     free_.erase(std::unique(free_.begin(), free_.end()), free_.end());
   }
 
-  /// Undoes all edits after `m`.
-  void undo(mark m) {
-    while (journal_.size() > m) {
+  /// Undoes all edits since the last call of `keep` or `load`.
+  void undo() {
+    while (!journal_.empty()) {
       const change c = journal_.back();
       journal_.pop_back();
       if (c.inserted) {
@@ -375,6 +368,17 @@ class timeline {
     }
   }
 
+  /// Changes the gaps for a write of `t` by node `x` that comes (`bytes` > 0) or goes (`bytes` < 0), if the event at
+  /// place `i` of the others, the next one, reads it: an event before supplies the read without that write.
+  void change_supply(std::uint32_t t, std::size_t i, node x, std::int64_t bytes) {
+    const auto& list = events_[t];
+    if (i == list.size() || list[i].write) return;
+    if (i > 0)
+      add(list[i - 1].at, x, -bytes);
+    else
+      add(x, list[i].at, bytes);  // nothing else supplies that read
+  }
+
   void put_in(node x, node after) {
     const std::uint32_t o = op_[x];
     const node before = next_[after];
@@ -394,12 +398,7 @@ class timeline {
     for (const std::uint32_t t : graph_->outputs[o]) {
       auto& list = events_[t];
       const std::size_t i = first_event_from(t, x);
-      if (i < list.size() && !list[i].write) {
-        if (i > 0)
-          add(list[i - 1].at, x, -graph_->bytes[t]);
-        else
-          add(x, list[i].at, graph_->bytes[t]);  // no write supplied that read so far
-      }
+      change_supply(t, i, x, graph_->bytes[t]);
       list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), event{x, true});
     }
   }
@@ -410,12 +409,7 @@ class timeline {
       auto& list = events_[t];
       const std::size_t i = first_event_from(t, x);
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
-      if (i < list.size() && !list[i].write) {
-        if (i > 0)
-          add(list[i - 1].at, x, graph_->bytes[t]);
-        else
-          add(x, list[i].at, -graph_->bytes[t]);
-      }
+      change_supply(t, i, x, -graph_->bytes[t]);
     }
     for (const std::uint32_t t : graph_->inputs[o]) {
       auto& list = events_[t];

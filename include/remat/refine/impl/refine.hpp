@@ -41,7 +41,6 @@ class annealing_search {
     best_time_ = plan_.time();
     best_ = plan_.computes();
   }
-  void start(std::span<const std::uint32_t> computes) { start(schedule_computes(plan_.graph(), computes)); }
 
   /// Makes at most `moves` moves. The temperature falls from `hot` (in units of the mean time per recomputation) to 0
   /// while `fraction(moves made)` rises from 0 to 1, which ends the round.
@@ -216,7 +215,7 @@ class refinement {
     const std::vector<std::uint32_t> leader = (*std::min_element(all_.begin(), all_.end(), is_faster))->best();
     const auto worst = std::max_element(all_.begin(), all_.end(), is_faster);
     for (auto search = all_.begin(); search != all_.end(); ++search)
-      (*search)->start(search == worst ? leader : (*search)->best());
+      (*search)->start(schedule_computes(p_, search == worst ? leader : (*search)->best()));
   }
 
   static bool is_faster(const std::unique_ptr<annealing_search>& a, const std::unique_ptr<annealing_search>& b) {

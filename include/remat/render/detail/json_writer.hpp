@@ -6,31 +6,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <ostream>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
-namespace remat::detail {
+#include "remat/core/error.hpp"
 
-/// The length in bytes of the UTF-8 character at the start of `text`; 0 if the bytes are not UTF-8. Precondition: not
-/// empty.
-[[nodiscard]] inline std::size_t utf8_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  if (first < 0x80) return 1;
-  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-  if (length == 0 || text.size() < length) return 0;
-  std::uint32_t code = first & (0x7FU >> length);
-  for (const char c : text.substr(1, length - 1)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xC0U) != 0x80) return 0;
-    code = code << 6U | (byte & 0x3FU);
-  }
-  const bool is_overlong = code < (length == 2 ? 0x80U : length == 3 ? 0x800U : 0x10000U);
-  const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
-  return is_overlong || is_surrogate || code > 0x10FFFF ? 0 : length;
-}
+namespace remat::detail {
 
 /// Writes JSON text to a stream through a buffer, and sets the commas. Numbers do not depend on the stream's locale.
 ///
@@ -41,7 +24,6 @@ class json_writer {
   json_writer(const json_writer&) = delete;
   json_writer& operator=(const json_writer&) = delete;
 
-  /// Begins an object or an array.
   json_writer& open(char bracket) {
     separate();
     is_first_ = true;

@@ -93,11 +93,8 @@ REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
 }
 
 REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver) {
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
-    if (p.graph().needed[o]) order.push_back(o);
-  if (accept(p, best, schedule_computes(p.graph(), order),
-             solver == "no_remat" ? std::string(solver) : by_part(solver, "no_remat"))) {
+  const std::string by = solver == "no_remat" ? std::string(solver) : by_part(solver, "no_remat");
+  if (accept(p, best, simplify(p, listed_order(p)), by)) {
     best.lower_bound = p.graph().needed_time;
     best.proven = true;
     return true;

@@ -453,7 +453,6 @@ class checkmate_model : private phase_model {
     }
   }
 
-  /// Lists all events, in order.
   void plan_events() {
     for (std::uint32_t t = phases_.first(); t < phases_.size(); ++t)
       for (std::uint32_t k = 0; k <= t; ++k) {
@@ -518,7 +517,6 @@ class checkmate_model : private phase_model {
     return n == need::never ? mip_value{} : n == need::certainly ? mip_value::one() : new_column(integer);
   }
 
-  /// Writes the rows of an event.
   void add_event(event& e) {
     const std::uint32_t o = phases_.operation(e.position);
     const bool first = e.phase == e.position;

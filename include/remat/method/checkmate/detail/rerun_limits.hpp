@@ -136,7 +136,6 @@ class rerun_limits {
   }
   /// The highest turnaround bound that was found, on the time of what runs again.
   [[nodiscard]] double recomputation() const noexcept { return recomputation_; }
-  /// The number of flows.
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
   /// False if a limit or a stop request ended the search.
   [[nodiscard]] bool is_complete() const noexcept { return complete_; }

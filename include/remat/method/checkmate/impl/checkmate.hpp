@@ -71,7 +71,6 @@ class rerun_table {
     const std::vector<std::uint32_t>& row = again_[index(phase)];
     return std::binary_search(row.begin(), row.end(), static_cast<std::uint32_t>(index(o)));
   }
-  /// The time of all runs again.
   [[nodiscard]] double time() const noexcept { return time_; }
 
  private:
@@ -107,7 +106,6 @@ class near_table {
       }
     }
   }
-  /// True when `o` is near before `a`.
   [[nodiscard]] bool contains(op_id a, op_id o) const { return near_[index(a) * size_ + index(o)] != 0; }
 
  private:

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "remat/chain/detail/chain_program.hpp"
@@ -87,8 +86,7 @@ class chain_search {
     own.set("solves", solves_);
     own.set("ways_found", ways_found_);
     own.set("ways_kept", ways_kept_);
-    for (const figures::item& i : of_best_.items())
-      std::visit([&](const auto& value) { own.set(i.first, value); }, i.second);
+    own.set_all(of_best_);
   }
 
  private:
@@ -279,10 +277,8 @@ REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockma
         detail::rockmate_blocks::chain_search search(p, options, clock, best);
         detail::method_end end{search.run(), {}};
         search.record(best.statistics.own);
-        if (options.improve) detail::record_own_method(best);
         end.starts = search.best_schedules();
-        detail::retain_all(p, end.starts, detail::retain_rounds_of(options.retain_rounds, options.improve), clock, best,
-                           name);
+        detail::retain_all(p, end.starts, options.retain_rounds, options.improve, clock, best, name);
         return end;
       });
 }

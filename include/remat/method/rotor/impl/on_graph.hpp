@@ -64,16 +64,7 @@ class graph_search {
     own.set("lines", lines_);
     own.set("chains", chains_);
     own.set("tables_refused", tables_refused_);
-    if (origin_.stages == 0) return;
-    own.set("line", origin_.line == 0 ? "listed" : "narrow");
-    own.set("count", origin_.how == counting::near ? "near" : "safe");
-    own.set("stages", origin_.stages);
-    own.set("distinct_stages", origin_.distinct_stages);
-    own.set("slots", origin_.slots);
-    own.set("table_time", origin_.of_table.time);
-    own.set("flat_time", origin_.flat_time);
-    own.set("table_bytes", origin_.of_table.bytes);
-    own.set("flat_peak_bytes", origin_.flat_peak_bytes);
+    own.set_all(of_best_);
   }
 
  private:
@@ -81,16 +72,6 @@ class graph_search {
     double time = 0;
     std::int64_t peak_bytes = 0;
     schedule plan{};
-  };
-  /// The chain of a schedule, what its table says of it, and what the checker says. Without stages: none.
-  struct origin {
-    std::size_t line = 0;
-    counting how = counting::near;
-    std::uint32_t stages = 0, slots = 0;
-    std::size_t distinct_stages = 0;
-    chain_program::entry of_table{};
-    double flat_time = 0;
-    std::int64_t flat_peak_bytes = 0;
   };
 
   /// The listed line, and the narrow one if it is another one and the graph is not too large for it.
@@ -116,7 +97,6 @@ class graph_search {
     return stop_reason::none;
   }
 
-  /// The bytes of a slot.
   [[nodiscard]] std::int64_t slot_bytes_of(const stage_chain& stages, counting how, std::uint32_t slots) const {
     if (how == counting::near) return 0;
     // More slots than the promise is for: half a slot each, which is never worse than a whole one.
@@ -138,15 +118,16 @@ class graph_search {
       const chain_search_end end = search_chain(
           p_, program, searching, clock_, [&] { return best_.time; },
           [&](schedule plan, const check_report& r, const chain_program::entry& e) {
-            if (offer(std::move(plan), r, how))
-              origin_ = {line,
-                         how,
-                         program.chain().length(),
-                         program.slots(),
-                         count_distinct_stages(program.chain()),
-                         e,
-                         r.time,
-                         r.peak_bytes};
+            if (!offer(std::move(plan), r, how)) return;
+            of_best_.set("line", line == 0 ? "listed" : "narrow");
+            of_best_.set("count", how == counting::near ? "near" : "safe");
+            of_best_.set("stages", program.chain().length());
+            of_best_.set("distinct_stages", count_distinct_stages(program.chain()));
+            of_best_.set("slots", program.slots());
+            of_best_.set("table_time", e.time);
+            of_best_.set("flat_time", r.time);
+            of_best_.set("table_bytes", e.bytes);
+            of_best_.set("flat_peak_bytes", r.peak_bytes);
           });
       chains_ += end.is_filled ? 1U : 0U;
       if (end.table == fill_outcome::stopped) return clock_.poll();
@@ -179,7 +160,7 @@ class graph_search {
   std::array<std::vector<candidate>, 2> found_{};  // by the way of counting; fastest first
   std::size_t lines_ = 0;
   std::uint64_t chains_ = 0, tables_refused_ = 0;
-  origin origin_{};  // of the best schedule
+  figures of_best_{};  // of the chain of the best schedule
 };
 
 }  // namespace remat::detail::on_graph

@@ -4,11 +4,9 @@
 #include "remat/method/rotor.hpp"
 
 #include <cmath>
-#include <string>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/rotor/impl/frontier.hpp"
 #include "remat/method/rotor/impl/on_chain.hpp"
 #include "remat/method/rotor/impl/on_graph.hpp"
 
@@ -22,9 +20,7 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
         detail::on_graph::graph_search search(p, options, clock, best);
         detail::method_end end{search.run(), {}};
         search.record(best.statistics.own);
-        if (options.improve) detail::record_own_method(best);
-        const std::uint32_t rounds = detail::retain_rounds_of(options.retain_rounds, options.improve);
-        if (rounds > 0) detail::retain_all(p, search.best_schedules(all), rounds, clock, best, name);
+        detail::retain_all(p, search.best_schedules(all), options.retain_rounds, options.improve, clock, best, name);
         if (options.improve) end.starts = search.best_schedules(max_starts);
         return end;
       });
@@ -53,7 +49,7 @@ REMAT_INLINE std::vector<chain_step> chain_frontier::steps(std::size_t k) const 
 REMAT_INLINE chain_frontier rotor_frontier(const chain& c, const rotor_options& options, double max_time) {
   require_valid_options(rotor_solver::name, options);
   if (std::isnan(max_time)) throw bad_argument("max_time is not a number");
-  return detail::frontier::frontier_solve(c, options, max_time).run();
+  return detail::on_chain::frontier_solve(c, options, max_time).run();
 }
 
 REMAT_INLINE std::int64_t least_budget(const chain& c) {

@@ -44,20 +44,13 @@ class separator_recursion {
   separator_recursion(const flat_graph& graph, separator_tree tree) : graph_(graph), tree_(std::move(tree)) {
     const std::size_t n = graph.num_operations, m = graph.num_tensors;
     ran_at_.assign(graph.outputs.values.size(), 0);
-    allocation_.assign(m, 0);
-    written_.assign(m, 0);
+    for (auto* of_tensors : {&allocation_, &written_, &held_, &uses_, &trial_, &trial_uses_, &held_here_, &hold_of_})
+      of_tensors->assign(m, 0);
+    for (auto* of_operations : {&wanted_, &in_closure_}) of_operations->assign(n, 0);
     there_.assign(m, 0);
-    held_.assign(m, 0);
-    uses_.assign(m, 0);
-    trial_.assign(m, 0);
-    trial_uses_.assign(m, 0);
-    done_.assign(n, 0);
-    wanted_.assign(n, 0);
-    kept_.assign(n, 0);
-    in_closure_.assign(n, 0);
-    held_here_.assign(m, 0);
-    hold_of_.assign(m, 0);
     hold_kind_.assign(m, until_last_reader);
+    done_.assign(n, 0);
+    kept_.assign(n, 0);
     hold_all();
   }
 

@@ -147,17 +147,10 @@ inline schedule retain_by(const problem& p, schedule plan, double exponent, std:
   for (std::uint32_t round = 0; round < rounds && !clock.should_stop(); ++round) {
     retention line(p, plan);
     const std::vector<double> saved = times_saved(p.graph(), line);
-    std::vector<std::pair<double, std::uint32_t>> ranked;
+    std::vector<retaining::ranked_compute> ranked;
     for (std::uint32_t x = 0; x < line.size(); ++x)
       if (line.removable(x)) ranked.emplace_back(-saved[x] / std::pow(1 + line.area(x), exponent), x);
-    std::sort(ranked.begin(), ranked.end());
-    bool changed = false;
-    for (const auto& [rank, x] : ranked) {
-      clock.work();
-      if (clock.should_stop()) break;
-      changed = (line.removable(x) && line.try_remove(x)) || changed;
-    }
-    if (!changed) break;
+    if (!retaining::remove_ranked(line, std::move(ranked), clock)) break;
     plan = schedule_computes(p, line.computes());
   }
   return plan;
@@ -190,7 +183,6 @@ class tree_search {
                          report.violations[0]);
   }
 
-  /// Runs the method.
   void run() {
     if (options_.by_width) choose_by_width();
     for (std::uint32_t i = 0; !is_over(i); ++i) {
@@ -395,11 +387,10 @@ class tree_search {
   }
 
   void record_critical_paths(figures& own) const {
-    std::vector<std::uint32_t> order(problem_.graph().num_operations);
-    for (std::uint32_t o = 0; o < order.size(); ++o) order[o] = o;
     const problem unlimited = problem_.with_budget(problem::unlimited);
     own.set("critical_path", assign_streams(problem_, *best_.plan).critical_path);
-    own.set("listed_critical_path", assign_streams(unlimited, schedule_computes(unlimited, order)).critical_path);
+    own.set("listed_critical_path",
+            assign_streams(unlimited, simplify(unlimited, listed_order(unlimited))).critical_path);
   }
 
   const problem& problem_;

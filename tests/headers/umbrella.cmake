@@ -3,7 +3,8 @@
 # execute.hpp together include every public header that needs the standard library alone, and no other; solvers.hpp has
 # those of bound/, refine/, treewidth/, hierarchy/, mip/, method/ and solver/ (but for what describes solvers and
 # solutions), execute.hpp those of memory/ and execute/. src.hpp includes every definition in impl/ that needs the standard
-# library alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link.
+# library alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link;
+# the headers to which docs/CHANGELOG.md sends users of earlier ones are there.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
 
@@ -70,4 +71,15 @@ set(extra ${listed})
 list(REMOVE_ITEM extra ${public})
 foreach(header IN LISTS extra)
   message(SEND_ERROR "docs/README.md lists ${header}, which is no public header")
+endforeach()
+
+file(STRINGS "${INCLUDE}/../../docs/CHANGELOG.md" rows REGEX "^\\| `[^`]+\\.(hpp|cuh)` \\|")
+foreach(row IN LISTS rows)
+  string(REGEX REPLACE "^\\|[^|]*\\|" "" now "${row}")
+  string(REGEX MATCHALL "[a-z0-9_/]+\\.(hpp|cuh)" now "${now}")
+  foreach(header IN LISTS now)
+    if(NOT EXISTS "${INCLUDE}/${header}")
+      message(SEND_ERROR "docs/CHANGELOG.md names ${header} as a header of today, which it is not")
+    endif()
+  endforeach()
 endforeach()

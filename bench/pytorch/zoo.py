@@ -8,6 +8,9 @@ gradients, buffers and the random generator's state to the last bit; and the pea
 Ends with status 1 if a model trains otherwise than eager PyTorch, or takes more than its budget.
 
     python bench/pytorch/zoo.py [--models gpt2,resnet18] [--budgets 0.8,0.6,0.4] [--seconds 1] [--csv zoo.csv]
+
+`--curve 20` trains for twenty steps instead, with AdamW and gradients clipped to a norm of 1: the loss of each step, and at the
+end parameters and buffers, to the last bit.
 """
 import argparse
 import copy
@@ -252,17 +255,68 @@ def check(name, budgets, seconds):
         yield row
 
 
+def train(run, model, inputs, kwargs, steps):
+    """(losses, parameters, buffers) of that many steps."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    torch.manual_seed(1)
+    losses, values = [], (inputs, kwargs)
+    for _ in range(steps):
+        optimizer.zero_grad(set_to_none=True)
+        loss = run(*values[0], **values[1])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.detach())
+        values = other_values(*values)
+    return [*losses, *model.parameters(), *model.buffers()]
+
+
+def curve(name, budgets, seconds, steps):
+    """Yields a row, a dict, for each budget."""
+    torch.manual_seed(0)
+    model, loss, inputs, kwargs = MODELS[name]()
+    model.train()
+    eager = copy.deepcopy(model)
+    expected = train(remat_torch_plan.capture.LossModule(eager, loss), eager, inputs, kwargs, steps)
+    for budget in budgets:
+        ours = copy.deepcopy(model)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                step = remat_torch_plan.plan(ours, loss, inputs, budget, kwargs=kwargs, seconds=seconds)
+                found = train(step, ours, inputs, kwargs, steps)
+        except remat_torch_plan.PlanError as error:
+            yield {"model": name, "budget": budget, "result": type(error).__name__, "reason": " ".join(str(error).split())}
+            continue
+        wrong = differences(found, expected)
+        yield {
+            "model": name,
+            "budget": budget,
+            "result": "WRONG" if wrong else "equal",
+            "steps": steps,
+            "dropout": sum(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in model.modules()),
+            "first loss": found[0].item(),
+            "last loss": found[steps - 1].item(),
+            "tensors that differ": wrong,
+        }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS), help="names, with commas; all without it")
     parser.add_argument("--budgets", default="0.8,0.6,0.4", help="parts of what the unplanned step takes")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each plan")
+    parser.add_argument("--curve", type=int, metavar="STEPS", help="train for so many steps, beside eager PyTorch")
     parser.add_argument("--csv", help="file for the rows")
     arguments = parser.parse_args()
-    rows = []
+    rows, budgets = [], [float(b) for b in arguments.budgets.split(",")]
     for name in arguments.models.split(","):
         try:
-            for row in check(name, [float(b) for b in arguments.budgets.split(",")], arguments.seconds):
+            if arguments.curve:
+                found = curve(name, budgets, arguments.seconds, arguments.curve)
+            else:
+                found = check(name, budgets, arguments.seconds)
+            for row in found:
                 rows.append(row)
                 text = "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{v}" for k, v in list(row.items())[1:])
                 print(f"{name:<20} {text[:200]}", flush=True)

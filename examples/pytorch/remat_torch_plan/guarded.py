@@ -102,7 +102,7 @@ class GuardedStep:
                 ) from error
             own = _cause(error, PlanError)
             if own is not None and own is not error:
-                raise own from error
+                raise own.with_traceback(None) from own.__cause__  # not the forty frames of Dynamo's on the way here
             if own is None and isinstance(error, DynamoError):
                 raise Untraced(_reason(error)) from error
             raise

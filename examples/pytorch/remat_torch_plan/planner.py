@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Calls `remat-plan`, the program of this project that finds the schedules."""
+import functools
 import json
 import os
 import re
@@ -52,6 +53,13 @@ def find_program():
     )
 
 
+@functools.cache
+def writes_reports(program):
+    """False for a remat-plan that was built without Chart.js, which its reports need."""
+    command = [program, "no graph", "--budget", "0.5", "--report", os.devnull]
+    return "Chart.js" not in subprocess.run(command, capture_output=True, text=True).stderr
+
+
 @dataclass
 class Schedule:
     """What remat-plan found. Times are seconds by the cost model."""
@@ -64,7 +72,7 @@ class Schedule:
     gap: float | None
     seconds: float
     message: str
-    report: str | None  # path of the page in HTML
+    report: str | None  # path of the page in HTML; None if remat-plan writes none
 
 
 def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0, work=None, threads=None, report=None):
@@ -77,7 +85,9 @@ def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0,
         file, out = os.path.join(folder, "graph.json"), os.path.join(folder, "schedule.json")
         with open(file, "w") as f:
             json.dump(graph.to_json(), f)
-        command = [find_program(), file, "--budget", str(budget_bytes), "--solver", solver, "--json", "--out", out]
+        program = find_program()
+        report = report if report and writes_reports(program) else None
+        command = [program, file, "--budget", str(budget_bytes), "--solver", solver, "--json", "--out", out]
         command += ["--seed", str(seed)]
         command += ["--work", str(work)] if work is not None else ["--seconds", str(seconds)]
         command += ["--threads", str(threads)] if threads else []

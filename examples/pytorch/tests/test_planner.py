@@ -143,6 +143,17 @@ def test_a_solver_by_name_and_its_report(tmp_path):
     assert "<html" in page.read_text().lower()
 
 
+def test_a_program_without_reports(monkeypatch, tmp_path):
+    own = planner.find_program()
+    refusal = "remat-plan: --report: this program was built without Chart.js"
+    text = f'for a; do [ "$a" != --report ] || {{ echo "{refusal}" >&2; exit 2; }}; done\nexec {own} "$@"\n'
+    program(tmp_path, monkeypatch, text)
+    graph, _ = traced(*chain())
+    found = planner.solve(graph, graph.baseline_peak(), solver="no_remat", work=10, report=str(tmp_path / "page.html"))
+    assert found.overhead == 0
+    assert found.report is None
+
+
 def test_an_unknown_solver():
     graph, _ = traced(*chain())
     with pytest.raises(PlanError, match="no_such_solver"):

@@ -59,7 +59,8 @@ def plan(
     loss: `loss(model, *inputs)` returns a scalar; or a criterion, a module: then the loss is
         `criterion(model(*inputs[:-1]), inputs[-1])`; or None: the model itself returns the loss, or a mapping, a sequence or
         an object with it, as those of transformers.
-    inputs, kwargs: a sample of the step's arguments; what counts is their shapes and types.
+    inputs, kwargs: a sample of the step's arguments; what counts is their shapes and types. With None for `inputs` the first call
+        plans, as for a model that a trainer moves to its device.
     budget: bytes beyond parameters, buffers, inputs and optimizer state; gradients of parameters count. An int, "8GiB", or a
         fraction of what the unplanned step takes ("50%", 0.5); a smaller batch later gets the bytes of the largest so far.
     solver, seconds, work, seed, threads: of remat-plan. With `work` in place of `seconds` the same plan comes every time.
@@ -73,8 +74,17 @@ def plan(
     """
     options = _Options(budget, solver, seconds, work, seed, threads, measure and not compile, cost, compile, compare_every)
     step = PlannedStep(model, loss, options)
-    step.prepare(*inputs, **(kwargs or {}))
+    if inputs is not None:
+        step.prepare(*inputs, **(kwargs or {}))
     return step
+
+
+def _load_as_model(step, state, prefix, *_):
+    """Before a module around the step loads its state: the names that `state_dict` gives become those of the step's parts."""
+    for name in [n for n in state if n.startswith(prefix)]:
+        state[f"{prefix}model.{name.removeprefix(prefix)}"] = state.pop(name)
+    if hasattr(step, "criterion"):  # its state is not saved
+        step.criterion.state_dict(destination=state, prefix=f"{prefix}criterion.")
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,7 @@ class PlannedStep(nn.Module):
         if isinstance(loss, nn.Module):
             self.criterion = loss
         self.training = model.training
+        self.register_load_state_dict_pre_hook(_load_as_model)
         self._options = options
         self._loss = (loss,)
         parallel = isinstance(model, DistributedDataParallel)

@@ -12,6 +12,7 @@ from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .export import export
 from .step import Plan, PlannedStep, plan
 from .tracker import AliveBytes, measure_peak
+from .trainers import plan_trainer
 
 __all__ = [
     "AliveBytes",
@@ -24,4 +25,5 @@ __all__ = [
     "export",
     "measure_peak",
     "plan",
+    "plan_trainer",
 ]

@@ -17,8 +17,8 @@ import torch.fx.traceback
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .eager import as_eager
-from .errors import CaptureError
+from .eager import as_eager, refuse_packed_sequences
+from .errors import CaptureError, PlanError
 from .graph import FOLDERS, is_tangent
 from .private import FakeTensor, FakeTensorMode, export_joint, pytree, renew_flat_weights
 
@@ -206,6 +206,8 @@ def capture(model, loss, inputs, kwargs=None, device=None):
     begin = time.perf_counter()
     module = LossModule(model, loss)
     kwargs = kwargs or {}
+    if any(map(_is_packed, pytree.tree_leaves((inputs, kwargs), is_leaf=_is_packed))):
+        refuse_packed_sequences()
     stack = contextlib.ExitStack()
     marks = _Provenance(module)
     target = torch.device(device) if device is not None else _device_of(module, inputs, kwargs)
@@ -222,7 +224,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
             tracing.enter_context(as_eager(module))
             flat = _Flat(module)
             joint = export_joint(stack, flat, tuple(inputs), kwargs)
-    except CaptureError:
+    except PlanError:
         stack.close()
         raise
     except Exception as error:
@@ -234,6 +236,10 @@ def capture(model, loss, inputs, kwargs=None, device=None):
         if target_name in flat.names:
             node.meta["qualified_name"] = flat.names[target_name]
     return Capture(joint, module, flat, target, traced_on, time.perf_counter() - begin, stack)
+
+
+def _is_packed(value):
+    return isinstance(value, nn.utils.rnn.PackedSequence)
 
 
 def _device_of(module, inputs, kwargs):

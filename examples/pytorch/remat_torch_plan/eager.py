@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .private import kernels_in_python
+from .errors import PlanError
+from .private import kernels_in_python, pack_sequence
 
 _HALF = (torch.bfloat16, torch.float16)
 
@@ -34,9 +35,16 @@ class _LayerByLayer(TorchFunctionMode):
             input, state, parameters, biases, layers, dropout, train, both_ways, batch_first = args
             if dropout and train and layers > 1:
                 return _layers(function, input, state, parameters, biases, layers, dropout, both_ways, batch_first)
-        elif function in _RECURRENT and len(args) == 9 and args[6] and args[7] and args[5] > 1:
-            raise NotImplementedError("a packed sequence through recurrent layers with dropout between them")
+        elif function is pack_sequence or function in _RECURRENT and len(args) == 9:
+            refuse_packed_sequences()
         return function(*args, **(kwargs or {}))
+
+
+def refuse_packed_sequences():
+    raise PlanError(
+        "packed sequences cannot be planned, since their shapes depend on their lengths; run the recurrent layer on the padded "
+        "batch, and mask what it returns"
+    )
 
 
 _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)

@@ -19,6 +19,7 @@ import torch
 
 from . import rng
 from .apply import apply_schedule, apply_with_gates
+from .distributed import refuse_subclass
 from .eager import as_eager
 from .errors import CaptureError, PlanError
 from .graph import FOLDERS, build, readable_path, tensors_of
@@ -86,6 +87,7 @@ class GuardedStep:
     def __call__(self, *inputs, **kwargs):
         for leaf in pytree.tree_leaves((inputs, kwargs)):
             if isinstance(leaf, torch.Tensor):
+                refuse_subclass(leaf, "an input")
                 mark_static(leaf)
         try:
             try:

@@ -54,6 +54,8 @@ TracingContext = _take("torch._guards.TracingContext", "the meta data of the ste
 FakeTensor = _take("torch._subclasses.fake_tensor.FakeTensor", "a tensor without memory")
 FakeTensorMode = _take("torch._subclasses.fake_tensor.FakeTensorMode", "makes tensors without memory")
 
+pack_sequence = _take("torch._pack_padded_sequence", "packs a sequence, which a step refuses")
+
 # Graphs.
 SavedForBackwardsAOTOutput = _take(
     "torch._functorch._aot_autograd.descriptors.SavedForBackwardsAOTOutput", "marks what the forward graph saves"
@@ -81,6 +83,11 @@ _after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward"
 def storage_key(tensor):
     """The same for all tensors that share a storage, different for others that are alive."""
     return tensor.untyped_storage()._cdata
+
+
+def is_managed_by_fsdp(module):
+    """True for a module that fully_shard or a FullyShardedDataParallel around it shards: both mark it for Dynamo."""
+    return getattr(module, "_is_fsdp_managed_module", False)
 
 
 def before_forward(parallel, inputs, kwargs):

@@ -21,7 +21,7 @@ from .apply import first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule
 from .compare import compare_with_eager
 from .eager import has_recurrent_layers
-from .errors import BudgetError, CaptureError, PlanWarning
+from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .frozen import FrozenStep
 from .guarded import GuardedStep, Untraced
 from .measure import measure as measure_operations
@@ -59,7 +59,8 @@ def plan(
     loss: `loss(model, *inputs)` returns a scalar; or a criterion, a module: then the loss is
         `criterion(model(*inputs[:-1]), inputs[-1])`; or None: the model itself returns the loss, or a mapping, a sequence or
         an object with it, as those of transformers.
-    inputs, kwargs: a sample of the step's arguments; what counts is their shapes and types.
+    inputs, kwargs: a sample of the step's arguments; what counts is their shapes and types. With None for `inputs` the first call
+        plans, as for a model that a trainer moves to its device.
     budget: bytes beyond parameters, buffers, inputs and optimizer state; gradients of parameters count. An int, "8GiB", or a
         fraction of what the unplanned step takes ("50%", 0.5); a smaller batch later gets the bytes of the largest so far.
     solver, seconds, work, seed, threads: of remat-plan. With `work` in place of `seconds` the same plan comes every time.
@@ -73,8 +74,17 @@ def plan(
     """
     options = _Options(budget, solver, seconds, work, seed, threads, measure and not compile, cost, compile, compare_every)
     step = PlannedStep(model, loss, options)
-    step.prepare(*inputs, **(kwargs or {}))
+    if inputs is not None:
+        step.prepare(*inputs, **(kwargs or {}))
     return step
+
+
+def _load_as_model(step, state, prefix, *_):
+    """Before a module around the step loads its state: the names that `state_dict` gives become those of the step's parts."""
+    for name in [n for n in state if n.startswith(prefix)]:
+        state[f"{prefix}model.{name.removeprefix(prefix)}"] = state.pop(name)
+    if hasattr(step, "criterion"):  # its state is not saved
+        step.criterion.state_dict(destination=state, prefix=f"{prefix}criterion.")
 
 
 @dataclass(frozen=True)
@@ -137,12 +147,14 @@ class PlannedStep(nn.Module):
         if isinstance(loss, nn.Module):
             self.criterion = loss
         self.training = model.training
+        self.register_load_state_dict_pre_hook(_load_as_model)
         self._options = options
         self._loss = (loss,)
         parallel = isinstance(model, DistributedDataParallel)
         if not parallel:
             distributed.refuse_model_inside_ddp(model)
         wrapped = LossModule(model.module if parallel else model, loss)
+        distributed.refuse_sharded(wrapped)
         self._state = _State(wrapped, model if parallel else None)
         self._state.traced = GuardedStep(wrapped, self._plan, options.compile)
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
@@ -157,6 +169,7 @@ class PlannedStep(nn.Module):
 
     def forward(self, *inputs, **kwargs):
         state = self._state
+        self._refuse_model_that_was_replaced()
         if not torch.is_grad_enabled():
             return state.module(*inputs, **kwargs)
         every = self._options.compare_every
@@ -185,6 +198,7 @@ class PlannedStep(nn.Module):
             if self._options.compile:
                 raise CaptureError(f"torch.compile cannot trace the step: {error}") from error
             reason = str(error)
+        distributed.refuse_sharded(state.module)
         if state.traced.plans:  # a step that could be traced before
             raise CaptureError(f"the step cannot be traced for these arguments, or as the model is now: {reason}")
         frozen = FrozenStep(state.module, self._plan, reason)
@@ -194,6 +208,15 @@ class PlannedStep(nn.Module):
             raise CaptureError(f"{error}\nDynamo, which traces steps first, says: {reason}") from error
         state.traced = frozen
         return result
+
+    def _refuse_model_that_was_replaced(self):
+        state = self._state
+        if self.model is not (state.parallel or state.module.model):
+            raise PlanError(
+                "this step was planned for another model, as when DataParallel makes replicas of it or its model is replaced; plan "
+                "the new model, and use DistributedDataParallel(step) in place of DataParallel"
+            )
+        distributed.refuse_flat_parameters(state.module.model)
 
     def state_dict(self, *args, **kwargs):
         """That of the model: what is saved with it loads into the model, and the other way round."""
@@ -238,6 +261,8 @@ class PlannedStep(nn.Module):
         return _summary(self._state.module, found, optimizer, device_bytes)
 
     def _plan(self, graph, device, capture_seconds):
+        distributed.refuse_sharded(self._state.module)  # again: the model may be sharded since
+
         def measure_and_solve():
             begin = time.perf_counter()
             if not self._options.compile:

@@ -4,6 +4,9 @@ import os
 import re
 
 import pytest
+import torch
+import torch.distributed
+from torch import nn
 
 from remat_torch_plan import PlanError, private
 
@@ -27,6 +30,23 @@ def test_a_name_that_has_moved_is_told(path):
             private.look_up(name)
     finally:
         del private.NAMES[name]
+
+
+def test_sharded_modules_are_marked(tmp_path):
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        inside = nn.Linear(4, 4)
+        assert not private.is_managed_by_fsdp(inside)
+        with pytest.warns(UserWarning, match="NO_SHARD"):
+            FullyShardedDataParallel(nn.Sequential(inside), device_id=torch.device("cpu"))
+        assert private.is_managed_by_fsdp(inside)
+        inside = nn.Linear(4, 4)
+        fully_shard(nn.Sequential(inside), mesh=torch.distributed.init_device_mesh("cpu", (1,)))
+        assert private.is_managed_by_fsdp(inside)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("file", sorted(f for f in os.listdir(FOLDER) if f.endswith(".py") and f != "private.py"))

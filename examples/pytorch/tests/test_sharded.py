@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Sharded models, tensors that are made of others, replicas and packed sequences: equal to eager PyTorch, or refused in a sentence."""
+import copy
+import os
+
+import pytest
+import torch
+import torch.distributed
+import torch.multiprocessing
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import remat_torch_plan
+from remat_torch_plan import PlanError
+
+WORK = 100_000
+
+
+def squares(model, x, y):
+    return F.mse_loss(model(x), y)
+
+
+class Squares(nn.Module):
+    """The unplanned step as a module, which is sharded as the planned one is."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x, y):
+        return squares(self.model, x, y)
+
+
+def blocks(width=33):  # an odd number, so that the ranks' shards differ in size
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Dropout(0.1)) for _ in range(6)))
+
+
+def data(width=33):
+    return torch.randn(100, width), torch.randn(100, width)
+
+
+def plan(model, loss=squares, inputs=None, budget=0.8, **options):
+    return remat_torch_plan.plan(model, loss, inputs or data(), budget, work=WORK, measure=False, **options)
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """One rank by itself."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield torch.distributed.init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+def assert_equal(a, b):
+    for p, q in zip(a.parameters(), b.parameters(), strict=True):
+        p, q = p.detach(), q.detach()
+        assert torch.equal(p.to_local(), q.to_local()) if hasattr(p, "to_local") else torch.equal(p, q)
+
+
+def train_sharded(rank, folder):
+    """fully_shard around the planned step: the bits of fully_shard around the unplanned one."""
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    for options in (
+        {},
+        {"reshard_after_forward": True},
+        {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)},
+    ):
+        torch.manual_seed(5 + rank)
+        inputs = data()
+        step, eager = plan(blocks(), inputs=inputs), Squares(blocks())
+        optimizers = []
+        for module in (step, eager):
+            fully_shard(module, mesh=mesh, **options)
+            optimizers.append(torch.optim.AdamW(module.parameters(), 1e-2))
+        for i in range(4):
+            losses = []
+            for module, optimizer in zip((step, eager), optimizers, strict=True):
+                torch.manual_seed(i + 10 * rank)
+                for last in (False, True) if i == 2 else (True,):  # two micro-batches in one of the steps
+                    module.set_requires_gradient_sync(last)
+                    losses.append(module(*inputs))
+                    losses[-1].backward()
+                nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+            assert losses[: len(losses) // 2] == losses[len(losses) // 2 :]
+            assert_equal(step, eager)
+    for original in (False, True):
+        around = FullyShardedDataParallel(plan(blocks()), device_id=torch.device("cpu"), use_orig_params=original)
+        with pytest.raises(PlanError, match=r"FullyShardedDataParallel shards this step.* fully_shard\(step\)$"):
+            around(*data())
+    with open(os.path.join(folder, f"done-{rank}"), "w"):
+        pass
+    torch.distributed.destroy_process_group()
+
+
+def test_fully_shard_around_a_step_on_two_ranks(tmp_path):
+    torch.multiprocessing.spawn(train_sharded, args=(str(tmp_path),), nprocs=2)
+    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
+
+
+def test_a_model_that_is_sharded_is_refused(alone):
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    model = blocks()
+    fully_shard(model[2], mesh=alone)
+    with pytest.raises(PlanError, match=r"^'2' of the model is sharded by fully_shard; .* fully_shard\(step\)$"):
+        plan(model)
+    with pytest.warns(UserWarning, match="NO_SHARD"):
+        model = FullyShardedDataParallel(blocks(), device_id=torch.device("cpu"))
+    with pytest.raises(PlanError, match=r"^the model is sharded by FullyShardedDataParallel; .* fully_shard\(step\)$"):
+        plan(model)
+
+
+def test_a_model_that_is_sharded_later_is_refused(alone):
+    from torch.distributed.fsdp import fully_shard
+
+    model = blocks()
+    step = plan(model)
+    step(*data())
+    fully_shard(model, mesh=alone)
+    with pytest.raises(PlanError, match="^the model is sharded by fully_shard"):
+        step(*data())
+
+
+def test_distributed_tensors_are_refused(alone):
+    from torch.distributed.tensor import distribute_module, distribute_tensor
+
+    step = plan(blocks())
+    x, y = data()
+    with pytest.raises(PlanError, match="^an input is a DTensor"):
+        step(distribute_tensor(x, alone), y)
+    with pytest.raises(PlanError, match=r"^'0.0.weight' of the model is a DTensor; .* fully_shard\(step\)$"):
+        plan(distribute_module(blocks(), alone))
+
+
+def test_a_part_with_its_own_synchronisation_is_refused(alone):
+    model = blocks()
+    model[1] = DistributedDataParallel(model[1])
+    with pytest.raises(PlanError, match="^'1' of the model is a DistributedDataParallel"):
+        plan(model)
+
+
+def test_tensors_made_of_others_are_refused():
+    nested = torch.nested.nested_tensor([torch.randn(3, 33), torch.randn(5, 33)], layout=torch.jagged)
+    with pytest.raises(PlanError, match="^an input is a NestedTensor, .*expected a plain tensor$"):
+        plan(blocks(), lambda model, x: model(x).values().sum(), (nested,))
+
+
+def test_data_parallel_on_one_device_is_equal():
+    inputs = data()
+    models = [nn.DataParallel(blocks()), blocks(), blocks()]
+    steps = [plan(models[0], inputs=inputs), nn.DataParallel(plan(models[1], inputs=inputs)), Squares(models[2])]
+    losses = []
+    for step in steps:
+        torch.manual_seed(1)
+        losses.append(step(*inputs))
+        losses[-1].backward()
+    assert losses[0] == losses[1] == losses[2]
+    for model in models[:2]:
+        for p, q in zip(model.parameters(), models[2].parameters(), strict=True):
+            assert torch.equal(p.grad, q.grad)
+
+
+def test_data_parallel_on_several_devices_is_refused():
+    model = nn.DataParallel(blocks())
+    model.device_ids = [0, 1]
+    with pytest.raises(PlanError, match=r"^the model is a DataParallel, .*DistributedDataParallel\(step\)$"):
+        plan(model)
+    step = plan(blocks())
+    replica = copy.copy(step)  # as DataParallel makes them: the tables of the module are new, all else is shared
+    replica._modules = {"model": copy.deepcopy(step.model)}
+    with pytest.raises(PlanError, match=r"planned for another model.*DistributedDataParallel\(step\)"):
+        replica(*data())
+    step.model = blocks()
+    with pytest.raises(PlanError, match="planned for another model"):
+        step(*data())
+
+
+class Packing(nn.Module):
+    def __init__(self, kind, dropout):
+        super().__init__()
+        self.layers, self.last = kind(8, 16, 2, batch_first=True, dropout=dropout), nn.Linear(16, 1)
+
+    def forward(self, x, lengths=None):
+        packed = x if lengths is None else pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.last(pad_packed_sequence(self.layers(packed)[0], batch_first=True)[0]).square().mean()
+
+
+@pytest.mark.filterwarnings("ignore:recurrent layers")
+@pytest.mark.parametrize("dropout", (0.0, 0.3))
+@pytest.mark.parametrize("kind", (nn.LSTM, nn.GRU, nn.RNN))
+def test_packed_sequences_are_refused_in_one_sentence(kind, dropout):
+    x, lengths = torch.randn(4, 7, 8), torch.tensor([7, 5, 3, 2])
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    for inputs in ((x, lengths), (packed,)):
+        with pytest.raises(PlanError, match="^packed sequences cannot be planned, [^\n]*, and mask what it returns$"):
+            plan(Packing(kind, dropout), None, inputs)
+
+
+@pytest.mark.filterwarnings("ignore:recurrent layers")
+def test_the_padded_batch_with_a_mask_is_a_packed_sequence():
+    # What the refusal advises, for layers of one direction.
+    torch.manual_seed(0)
+    model = nn.GRU(8, 16, 2, batch_first=True)
+    eager = copy.deepcopy(model)
+    x, lengths = torch.randn(4, 7, 8), torch.tensor([7, 5, 3, 2])
+
+    def masked(model, x, lengths):
+        mask = torch.arange(x.shape[1]) < lengths[:, None]
+        return (model(x)[0] * mask[:, :, None]).square().sum()
+
+    step = plan(model, masked, (x, lengths))
+    step(x, lengths).backward()
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    pad_packed_sequence(eager(packed)[0], batch_first=True)[0].square().sum().backward()
+    for p, q in zip(model.parameters(), eager.parameters(), strict=True):
+        assert torch.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-6)

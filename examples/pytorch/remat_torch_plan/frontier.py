@@ -78,12 +78,15 @@ def schedules(partition, budgets, work):
         yield choice
 
 
-def find(partition, starts=(), *, budgets=6, work=100_000, visits=3_000_000):
+def find(partition, starts=(), *, budgets=8, work=100_000, visits=None):
     """The frontier of `partition`: points by rising bytes and falling time.
 
     starts: further choices to begin with. budgets: the number of remat-plan's solves, each with `work` elementary moves.
-    visits: nodes that the search looks at, which decides its time. O(budgets · work + visits).
+    visits: nodes that the search looks at, which decides its time; by default for about a thousand choices, and more of a small
+        graph. O(budgets · work + visits).
     """
+    if visits is None:
+        visits = 1_000_000 + 1_000 * len(partition.nodes)
     everything = partition.cost(partition.all)
     archive = _Archive(partition, everything.peak_bytes)
     for choice in (partition.all, 0, *starts):
@@ -119,13 +122,24 @@ def _search(partition, archive, visits):
 
 
 def _classes(partition):
-    """The bits of operations that are alike: the same operation on the same shapes, as in each layer of a network."""
+    """The bits of operations that are alike, as those of each layer of a network."""
+    known = {}
+
+    def likeness(node, depth):
+        """What the operation is, on which shapes, and what made its inputs; views count as what they look at."""
+        if (node, depth) not in known:
+            reads = node.all_input_nodes
+            if node.op == "call_function" and node not in partition.bit and reads:
+                return likeness(reads[0], depth)
+            shape = str(tuple(getattr(node.meta.get("val"), "shape", ())))
+            below = tuple(likeness(a, depth - 1) for a in reads) if depth else ()
+            known[node, depth] = hash((str(node.target) if node.op == "call_function" else node.op, shape, below))
+        return known[node, depth]
+
     groups = {}
     for bit, node in enumerate(partition.chosen):
         if not partition.always >> bit & 1:
-            reads = tuple(str(a.target) if a.op == "call_function" else a.op for a in node.all_input_nodes)
-            shape = str(tuple(getattr(node.meta.get("val"), "shape", ())))
-            groups.setdefault((str(node.target), shape, reads), []).append(bit)
+            groups.setdefault(likeness(node, 3), []).append(bit)
     return list(groups.values())
 
 

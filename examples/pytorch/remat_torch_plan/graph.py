@@ -194,7 +194,7 @@ def _renew_views(copy, storage):
     for user in copy.users:
         value = user.meta.get("val")
         if user.op == "call_function" and isinstance(value, torch.Tensor) and storage_key(value) == storage:
-            args, kwargs = _fake_arguments(user)
+            args, kwargs = fake_arguments(user)
             user.meta["val"] = user.target(*args, **kwargs)
             _renew_views(user, storage)
 
@@ -511,7 +511,7 @@ def _title(node):
 def _flops(node, results):
     """PyTorch's count where it has one; else one for each element of the largest tensor that is read or written."""
     packet = getattr(node.target, "overloadpacket", None)
-    args, kwargs = _fake_arguments(node)
+    args, kwargs = fake_arguments(node)
     if packet in flop_registry:
         value = node.meta["val"]
         return int(flop_registry[packet](*args, **kwargs, out_val=value))
@@ -545,7 +545,7 @@ _LOOK_UPS = {
 }
 
 
-def _fake_arguments(node):
+def fake_arguments(node):
     take = lambda a: a.meta.get("val") if isinstance(a, Node) else a  # noqa: E731
     return pytree.tree_map(take, node.args), pytree.tree_map(take, dict(node.kwargs))
 
@@ -561,7 +561,7 @@ def _bytes(tensor):
 
 def _bytes_accessed(node, results):
     written = sum(_bytes(t) for t in results)
-    args, kwargs = _fake_arguments(node)
+    args, kwargs = fake_arguments(node)
     read = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     total = sum(_bytes(t) for t in read)
     if node.target in _LOOK_UPS and read:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
+from torch.utils.flop_counter import flop_registry
 
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .frontier import Point, find, pareto
-from .graph import is_number, read, tensors_of
+from .graph import fake_arguments, is_number, read, tensors_of
 from .measure import measure as measure_operations
 from .partition import Partition, set_times
 from .planner import is_fraction, parse_budget
@@ -31,6 +32,7 @@ _FRONTIERS = {}  # graph and options as a hash -> [_Found], so that all budgets 
 # torch.compile takes a cheaper cut without asking the solver where a budget is above that cut's part of the saved bytes. No comparison
 # with this number holds, so the solver is always asked.
 _ALWAYS_ASK = float("nan")
+_OWN = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.8)  # fractions of its own solver with which the search begins
 
 
 @functools.cache
@@ -60,8 +62,8 @@ class use_in_torch_compile:
         model = torch.compile(model)
 
     budget: the bytes that a step of each compiled graph may have at once beyond parameters, buffers and inputs; gradients count. An
-        int above 1, "8 GiB", or a fraction: 1 is the peak of torch.compile's default, 0 the least that was found. None: the fraction
-        that PyTorch's own setting, `activation_memory_budget`, has when a graph is compiled.
+        int above 1, "8 GiB", or a fraction: 1 is the peak of torch.compile's default, 0 the least that was found. A budget that the
+        default meets changes nothing. None: the fraction that PyTorch's own setting, `activation_memory_budget`, has when a graph is compiled.
     work: of remat-plan, in elementary moves for each of a few solves. The same graph gets the same answer every time.
     measure: take the operations' times on this device, not from a cost model. Then two processes may choose differently.
 
@@ -122,7 +124,7 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
         except CaptureError as error:
             return self._without_a_plan(error, budget, memory, max_memory, all_recomputable_banned_nodes)
         partition = Partition(graph)
-        cut = _Cut(self, partition, joint_graph, node_info, all_recomputable_banned_nodes)
+        cut = _Cut(self, partition, joint_graph, node_info, memory, all_recomputable_banned_nodes)
         found = self._frontier(partition, cut)
         point, limit = self._choose(found, budget)
         self.choices.append(
@@ -162,11 +164,16 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
 
     def _search(self, partition, cut):
         default = cut.default()
-        starts = [partition.choice_of(nodes) for nodes in (default, cut.saved(0), cut.saved(partition.all))]
+        # torch.compile's own answers are among the starts, so that ours are no worse at an equal peak.
+        saved = [default, cut.saved(0), cut.saved(partition.all), *cut.of_own_knapsack(_OWN)]
+        starts = [partition.choice_of(nodes) for nodes in saved]
         points = find(partition, starts, work=self.work)
         # What the minimum cut makes of a choice is what counts.
-        points = [Point(p.choice, cut.cost(p.choice)) for p in points]
-        return _Found(pareto(points), partition.cost_of_saved({partition.place[n] for n in default}))
+        points = pareto(Point(p.choice, cut.cost(p.choice)) for p in points)
+        # Where there is room for torch.compile's default, that is the answer: it knows best what Inductor fuses.
+        last = Point(starts[0], cut.cost(starts[0]))
+        points = [p for p in points if p.cost.peak_bytes < last.cost.peak_bytes]
+        return _Found([*points, last], partition.cost_of_saved({partition.place[n] for n in default}))
 
     def _choose(self, found, budget):
         """(the point, the limit in bytes)."""
@@ -190,7 +197,7 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
             raise PlanError(f"this graph cannot be planned for a number of bytes: {error}") from error
         fraction = parse_budget(budget, 10**6) / 10**6 if budget else 0.0
         warnings.warn(f"torch.compile's own solver chooses what this graph saves, since {error}", PlanWarning, stacklevel=2)
-        _, saved, again = self._torch.dp_knapsack(memory, [self._torch.estimate_runtime(n) for n in candidates], fraction)
+        _, saved, again = self._torch.dp_knapsack(memory, [_flops(n) for n in candidates], fraction)
         return saved, again
 
 
@@ -203,8 +210,9 @@ class _Found:
 class _Cut:
     """The minimum cut that torch.compile makes when the solver has answered: so the solver knows what its answer comes to."""
 
-    def __init__(self, solver, partition, joint_graph, node_info, candidates):
+    def __init__(self, solver, partition, joint_graph, node_info, memory, candidates):
         self._solver = solver
+        self._memory = memory
         self._partition = partition
         self._arguments = joint_graph, node_info
         self.candidates = candidates
@@ -224,6 +232,14 @@ class _Cut:
             config.ban_recompute_reductions,
         )
         return self._solver._torch.solve_min_cut(*self._arguments, options)[0]
+
+    def of_own_knapsack(self, fractions):
+        """The nodes that torch.compile saves with its own solver, for each fraction."""
+        torch_names = self._solver._torch
+        runtimes = [_flops(n) for n in self.candidates]
+        for fraction in fractions:
+            again = {self.candidates[i] for i in torch_names.dp_knapsack(self._memory, runtimes, fraction)[2]}
+            yield torch_names.solve_min_cut(*self._arguments, self._options, again)[0]
 
     def _tags(self, choice):
         """{node: tag} that say for each operation what the choice says."""
@@ -273,3 +289,18 @@ class _Cut:
     def _put(tags):
         for node, tag in tags.items():
             node.meta["recompute"] = tag
+
+
+def _flops(node):
+    """The cost of a node for torch.compile's own solver: the operations that PyTorch counts, 1 where it counts none.
+
+    PyTorch's own function for it would run the kernel, while a solver is asked on memory that nobody has filled.
+    """
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet not in flop_registry:
+        return 1
+    args, kwargs = fake_arguments(node)
+    count = flop_registry[packet](*args, **kwargs, out_val=node.meta["val"])
+    if isinstance(count, torch.SymInt):
+        count = count.node.hint
+    return max(1, count or 1)

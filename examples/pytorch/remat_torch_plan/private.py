@@ -69,8 +69,7 @@ LATER |= {
     "torch._functorch.config.activation_memory_budget_solver": "the door for solvers",
     "torch._functorch.config.ban_recompute_reductions": "an option of the minimum cut",
     "torch._functorch.partitioners.MinCutOptions": "options of the minimum cut",
-    "torch._functorch.partitioners.dp_knapsack": "torch.compile's own choice, for graphs that cannot be planned",
-    "torch._functorch.partitioners.estimate_runtime": "the times of that choice",
+    "torch._functorch.partitioners.dp_knapsack": "torch.compile's own solver",
     "torch._functorch.partitioners.solve_min_cut": "which values torch.compile saves when a solver has answered",
 }
 try:

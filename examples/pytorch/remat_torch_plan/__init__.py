@@ -6,10 +6,12 @@
     value.backward()
 
 `plan` traces forward and backward pass into one graph, asks remat-plan which tensors to keep and which to compute again, and
-runs the schedule. `export` writes the graph. docs/pytorch.md is the page about it.
+runs the schedule. `export` writes the graph. `use_in_torch_compile` lets remat-plan decide what torch.compile saves.
+docs/pytorch.md is the page about it.
 """
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .export import export
+from .knapsack import RematKnapsackSolver, use_in_torch_compile
 from .step import Plan, PlannedStep, plan
 from .tracker import AliveBytes, measure_peak
 from .trainers import plan_trainer
@@ -22,8 +24,10 @@ __all__ = [
     "PlanError",
     "PlanWarning",
     "PlannedStep",
+    "RematKnapsackSolver",
     "export",
     "measure_peak",
     "plan",
     "plan_trainer",
+    "use_in_torch_compile",
 ]

@@ -194,7 +194,7 @@ def _renew_views(copy, storage):
     for user in copy.users:
         value = user.meta.get("val")
         if user.op == "call_function" and isinstance(value, torch.Tensor) and storage_key(value) == storage:
-            args, kwargs = _fake_arguments(user)
+            args, kwargs = fake_arguments(user)
             user.meta["val"] = user.target(*args, **kwargs)
             _renew_views(user, storage)
 
@@ -267,7 +267,8 @@ def tensors_of(node):
 
 
 class _Builder:
-    def __init__(self, joint, name, num_forward_outputs, device, copies, loss):
+    def __init__(self, joint, name, num_forward_outputs, device, copies, loss, several=False):
+        self.several = several  # several outputs may need a gradient
         self.g = TrainingGraph(name, joint, loss=loss, snapshots=copies, num_forward_outputs=num_forward_outputs)
         self.g.writes = [n for n in joint.graph.nodes if n.op == "call_function" and _writes_input(n)]
         self.granularity = GPU_GRANULARITY if device.type == "cuda" else 1
@@ -327,21 +328,26 @@ class _Builder:
                     if isinstance(value, torch.Tensor):
                         node.meta["val"] = value
                 self.resident(node, "input")
-        if len(tangents) != 1:
+        if len(tangents) != 1 and not (self.several and tangents):
             raise CaptureError(f"one loss can be planned; the graph has {len(tangents)} outputs that need a gradient")
-        for node in self.order(tangents[0]):
+        for node in self.order(tangents):
             if node is tangents[0]:
-                self.add_tangent(node)
+                self.add_tangent(tangents)
             else:
                 self.add(node)
         self.finish()
         return self.g
 
-    def order(self, tangent):
-        """All nodes that compute, in the order of the trace, but for the tangent: after everything that it reads."""
+    def order(self, tangents):
+        """All nodes that compute, in the order of the trace, but for the first tangent: after everything that it reads.
+
+        It stands for all tangents.
+        """
+        tangent = tangents[0]
         nodes = [n for n in self.g.joint.graph.nodes if n.op == "call_function" and n not in self.g.writes]
         place = {n: i for i, n in enumerate(nodes)}
-        needs = {n: {a for a in n.all_input_nodes if a in place or a is tangent} for n in nodes}
+        first = dict.fromkeys(tangents, tangent)
+        needs = {n: {first.get(a, a) for a in n.all_input_nodes if a in place or a in first} for n in nodes}
         needs[tangent] = {n for n in self.forward_outputs if n in place}
         after_all = max((place[n] for n in needs[tangent]), default=-1)
         place[tangent] = after_all + 0.5
@@ -364,16 +370,16 @@ class _Builder:
             raise CaptureError("the loss depends on its own gradient: such a graph cannot be planned")
         return order
 
-    def add_tangent(self, node):
+    def add_tangent(self, nodes):
         g = self.g
         reads = sorted({g.storage_of[n] for n in self.forward_outputs if n in g.storage_of})
-        out, _ = self.storage(node.meta["val"], "tangent of the loss", "gradient")
-        g.storage_of[node] = out
         g.tangent = len(g.operations)
-        g.operation_of[node] = g.tangent
-        g.operations.append(
-            Operation(g.tangent, None, "tangent", "backward", reads, [out], 0, g.storages[out].bytes, once=True)
-        )
+        for node in nodes:
+            g.storage_of[node], _ = self.storage(node.meta["val"], "tangent of the loss", "gradient")
+            g.operation_of[node] = g.tangent
+        outputs = sorted({g.storage_of[n] for n in nodes})
+        size = sum(g.storages[s].bytes for s in outputs)
+        g.operations.append(Operation(g.tangent, None, "tangent", "backward", reads, outputs, 0, size, once=True))
 
     def add(self, node):
         g = self.g
@@ -438,8 +444,8 @@ class _Builder:
                 if o.phase == "forward" and s not in read_forward:
                     g.storages[s].kind = "saved"
         kept = []
-        tangent = g.operations[g.tangent].outputs[0]  # autograd holds it until the backward pass ends
-        for s in [*(g.storage_of.get(n) for n in self.losses + self.gradients), tangent]:
+        tangents = g.operations[g.tangent].outputs  # autograd holds them until the backward pass ends
+        for s in [*(g.storage_of.get(n) for n in self.losses + self.gradients), *tangents]:
             if s is not None and s not in kept and not g.always_resident(s):
                 kept.append(s)
         for s in kept:
@@ -505,7 +511,7 @@ def _title(node):
 def _flops(node, results):
     """PyTorch's count where it has one; else one for each element of the largest tensor that is read or written."""
     packet = getattr(node.target, "overloadpacket", None)
-    args, kwargs = _fake_arguments(node)
+    args, kwargs = fake_arguments(node)
     if packet in flop_registry:
         value = node.meta["val"]
         return int(flop_registry[packet](*args, **kwargs, out_val=value))
@@ -539,7 +545,7 @@ _LOOK_UPS = {
 }
 
 
-def _fake_arguments(node):
+def fake_arguments(node):
     take = lambda a: a.meta.get("val") if isinstance(a, Node) else a  # noqa: E731
     return pytree.tree_map(take, node.args), pytree.tree_map(take, dict(node.kwargs))
 
@@ -555,7 +561,7 @@ def _bytes(tensor):
 
 def _bytes_accessed(node, results):
     written = sum(_bytes(t) for t in results)
-    args, kwargs = _fake_arguments(node)
+    args, kwargs = fake_arguments(node)
     read = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     total = sum(_bytes(t) for t in read)
     if node.target in _LOOK_UPS and read:
@@ -580,3 +586,11 @@ def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu
     copies = keep_inputs_that_change(joint, num_forward_outputs)
     loss = give_the_loss_away(joint, num_forward_outputs)
     return _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss).run()
+
+
+def read(joint, device=torch.device("cpu")):
+    """Makes the training graph of a joint graph that stays as it is, whatever number of outputs need a gradient.
+
+    Its schedules cannot be applied: inputs that the step changes have no copies. O(nodes log nodes). Raises `CaptureError`.
+    """
+    return _Builder(joint, "step", count_forward_outputs(joint), torch.device(device), {}, None, several=True).run()

@@ -2,18 +2,27 @@
 """Every private name of PyTorch's that this package uses, and what for. A name that a version of PyTorch lacks is an error that
 names it; the other files of the package use PyTorch's public names alone. Tried with PyTorch 2.11 and 2.15."""
 import importlib
+import types
 
 import torch
 
 from .errors import PlanError
 
 NAMES = {}  # path -> what it is for
+LATER = {}  # the same, of names that are looked up when they are used
 
 
 def _take(path, purpose):
     """What `path` names. Raises `PlanError` if this version of PyTorch lacks it."""
     NAMES[path] = purpose
     return look_up(path)
+
+
+def knapsack_names():
+    """The names of `LATER`, by their last parts. Raises `PlanError` where PyTorch has no such door, or has moved a name."""
+    if CustomKnapsackSolver is None:
+        raise PlanError(f"use_in_torch_compile needs PyTorch 2.15; this is PyTorch {torch.__version__}, which has no door for it")
+    return types.SimpleNamespace(**{path.rpartition(".")[2]: look_up(path) for path in LATER})
 
 
 def look_up(path):
@@ -31,7 +40,7 @@ def look_up(path):
         except AttributeError:
             break
     raise PlanError(
-        f"PyTorch {torch.__version__} has no {path}, which this package needs: {NAMES.get(path, 'unknown')}. Expected a version "
+        f"PyTorch {torch.__version__} has no {path}, which this package needs: {NAMES.get(path) or LATER.get(path, 'unknown')}. Expected a version "
         "from 2.11 to 2.15"
     )
 
@@ -55,6 +64,20 @@ FakeTensor = _take("torch._subclasses.fake_tensor.FakeTensor", "a tensor without
 FakeTensorMode = _take("torch._subclasses.fake_tensor.FakeTensorMode", "makes tensors without memory")
 
 pack_sequence = _take("torch._pack_padded_sequence", "packs a sequence, which a step refuses")
+
+# torch.compile's own partitioner. PyTorch before 2.15 has no door for a solver.
+LATER |= {
+    "torch._functorch.config.activation_memory_budget": "how much torch.compile saves",
+    "torch._functorch.config.activation_memory_budget_solver": "the door for solvers",
+    "torch._functorch.config.ban_recompute_reductions": "an option of the minimum cut",
+    "torch._functorch.partitioners.MinCutOptions": "options of the minimum cut",
+    "torch._functorch.partitioners.dp_knapsack": "torch.compile's own solver",
+    "torch._functorch.partitioners.solve_min_cut": "which values torch.compile saves when a solver has answered",
+}
+try:
+    CustomKnapsackSolver = look_up("torch._inductor.custom_graph_pass.CustomKnapsackSolver")
+except PlanError:
+    CustomKnapsackSolver = None
 
 # Graphs.
 SavedForBackwardsAOTOutput = _take(

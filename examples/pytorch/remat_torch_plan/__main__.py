@@ -53,7 +53,11 @@ def check():
     print(f"GPU             {device}")
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     print(f"C++ compiler    {compiler or 'missing: compile=True needs one; all else works'}")
-    for name, use in (("numpy", "its random generator is followed"), ("transformers", "its models are planned with loss=None")):
+    for name, use in (
+        ("numpy", "its random generator is followed"),
+        ("tqdm", "shows progress while operations are measured"),
+        ("transformers", "its models are planned with loss=None"),
+    ):
         found = importlib.util.find_spec(name) is not None
         print(f"{name:<15} {'here' if found else 'not here'}: {use}")
     print("ready" if works else "not ready: see above")

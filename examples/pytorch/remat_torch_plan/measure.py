@@ -157,12 +157,21 @@ def _measure(node, device, with_time):
     return times[len(times) // 2], sizes, workspace
 
 
-def measure(graph, device, with_time=True, progress=None):
+def _shown(items):
+    """The items, with a progress bar where tqdm is installed and standard error is a terminal."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return items
+    return tqdm(items, desc="measuring operations", leave=False, disable=None)
+
+
+def measure(graph, device, with_time=True):
     """Sets the times (if `with_time`), the workspaces and the real sizes of `graph`'s operations and storages.
 
-    `progress(done, all)` is called between operations. The state of the random generators stays as it is. Takes at most
-    some 50 ms for each distinct operation, more where one run takes more than 10 ms. An operation that cannot be run by itself, or
-    that reads indices whose bounds are not known, gets the time that its bytes take at the median rate of the others.
+    The state of the random generators stays as it is. Takes at most some 50 ms for each distinct operation, more where one run
+    takes more than 10 ms. An operation that cannot be run by itself, or that reads indices whose bounds are not known, gets the
+    time that its bytes take at the median rate of the others.
     """
     device = torch.device(device)
     distinct = {}
@@ -173,9 +182,7 @@ def measure(graph, device, with_time=True, progress=None):
     try:
         # While a capture is open, its modes make every new tensor a fake one.
         with disable_current_modes(), torch.no_grad():
-            for i, (key, o) in enumerate(distinct.items()):
-                if progress:
-                    progress(i, len(distinct))
+            for key, o in _shown(distinct.items()):
                 known = _MEASURED.get(key)
                 if key not in _MEASURED or (with_time and known and known[0] is None):
                     try:

@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 import warnings
@@ -266,7 +265,7 @@ class PlannedStep(nn.Module):
         def measure_and_solve():
             begin = time.perf_counter()
             if not self._options.compile:
-                measure_operations(graph, device, self._options.measure, _show_measuring)
+                measure_operations(graph, device, self._options.measure)
             measure_seconds = time.perf_counter() - begin
             found = self._solve(graph, device)
             found.measure_seconds = measure_seconds
@@ -362,12 +361,6 @@ class PlannedStep(nn.Module):
             threads=options.threads,
             report=os.path.join(self._folder, f"plan-{len(self._state.traced.plans)}.html"),
         )
-
-
-def _show_measuring(done, count):
-    if sys.stderr.isatty():
-        end = "\r" if done + 1 < count else "\r\033[K"
-        print(f"measuring operation {done + 1} of {count}", end=end, file=sys.stderr, flush=True)
 
 
 def bytes_in_words(count):

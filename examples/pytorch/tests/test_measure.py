@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 """Times and real sizes of the operations. No test looks at how large a time is."""
+import contextlib
+import fcntl
 import os
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 import torch
@@ -104,12 +108,50 @@ def test_sizes_first_then_times():
     assert graph.operations[0].time_us > 0
 
 
-def test_progress_is_told():
-    told = []
-    graph, _ = traced(Chain(layers=1), classify, (torch.randn(4, 16), classes(4)))
-    measuring.measure(graph, "cpu", with_time=False, progress=lambda *counts: told.append(counts))
-    assert [done for done, _ in told] == list(range(len(told)))
-    assert {count for _, count in told} == {len(told)}
+PLANNING = """
+import sys
+if "without" in sys.argv:
+    sys.modules["tqdm"] = None  # as if it were not installed
+import torch
+import remat_torch_plan
+model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(99, 99), torch.nn.GELU()) for _ in range(8)))
+remat_torch_plan.plan(model, torch.nn.MSELoss(), (torch.randn(300, 99), torch.randn(300, 99)), 0.7, seconds=1)
+"""
+
+
+def planning_shows(terminal, *arguments):
+    """What is written to standard error, a terminal or not, while a step is planned."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 120, 0, 0))  # a terminal without columns shows nothing
+    path = os.pathsep.join(p for p in sys.path if p)
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", PLANNING, *arguments],
+        stderr=theirs if terminal else subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path, "TERM": "xterm"},
+    ) as run:
+        os.close(theirs)
+        shown = b""
+        if not terminal:
+            shown = run.stderr.read()
+        else:
+            with contextlib.suppress(OSError):  # the end of a terminal is an error
+                while some := os.read(ours, 4096):
+                    shown += some
+    os.close(ours)
+    assert run.returncode == 0, shown
+    return shown.decode()
+
+
+def test_progress_in_a_terminal():
+    pytest.importorskip("tqdm")
+    shown = planning_shows(True)
+    assert "measuring operations: " in shown
+    assert " s left: auto within " in shown[shown.index("measuring") :]  # that of remat-plan
+    assert "measuring" not in planning_shows(True, "without")
+
+
+def test_no_progress_elsewhere():
+    assert planning_shows(False) == ""
 
 
 def test_an_operation_that_fails_gets_the_time_of_its_bytes(monkeypatch):

@@ -263,12 +263,11 @@ def times(name, budgets, measure):
         }
 
 
-def inductor(name):
+def inductor(name, budgets):
     """Yields a row for each way to compile: what is promised without fusion, and what the allocator gave out."""
     from torch._inductor.compile_fx import compile_fx
 
     made = make(name)
-    budgets = (0.9, 0.6, 0.3, 0.0)
     ways = {"default": unchanged} | ways_of(remat_torch_plan.use_in_torch_compile, budgets)
     written, fused = Compiled(made, ways).steps, Compiled(made, ways, compile_fx).steps
     default = fused["default"]
@@ -286,20 +285,20 @@ def inductor(name):
         }
     module, inputs, kwargs, _ = made
     for budget in (0.8, 0.6):
-        steps = [
-            remat_torch_plan.plan(module, None, inputs, budget, kwargs=kwargs, work=200_000, compile=c, measure=False) for c in (False, True)
-        ]
-        one, two = (Planned(step, made) for step in steps)
+        row = {"model": name, "way": f"plan(budget={budget}, compile=True)", "wrong": False}
+        plan = functools.partial(remat_torch_plan.plan, module, None, inputs, budget, kwargs=kwargs, work=200_000, measure=False)
+        try:
+            one, two = Planned(plan(), made), Planned(plan(compile=True), made)
+        except remat_torch_plan.PlanError as error:
+            yield row | {"reason": " ".join(str(error).split())[:200]}
+            continue
         count, largest = difference(two.found, default.found)
-        yield {
-            "model": name,
-            "way": f"plan(budget={budget}, compile=True)",
-            "promised": steps[1].last.peak_bytes,
+        yield row | {
+            "promised": two.run.last.peak_bytes,
             "as written": one.allocated(),
             "fused": two.allocated(),
             "bits of the fused default": count == 0,
             "largest difference": largest,
-            "wrong": False,
         }
 
 
@@ -310,6 +309,14 @@ class Planned(Step):
         self.module, self.inputs, self.kwargs, self.state = made
         self.run = step
         self.found = self.once()
+
+
+def write(rows, path):
+    columns = [c for c in dict.fromkeys(k for r in rows for k in r) if c != "wrong"]
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def main():
@@ -323,14 +330,14 @@ def main():
     torch.set_num_threads(1)
     torch_config.enable_autograd_cache = False  # what comes from there is not planned
     models = arguments.models.split(",") if arguments.models else {"issue": ["issue"]}.get(arguments.what, TWENTY)
-    budgets = {"issue": ISSUE_BUDGETS, "times": (0.05, 0.35, 0.65, 0.95)}.get(arguments.what, BUDGETS)
+    budgets = {"issue": ISSUE_BUDGETS, "times": (0.05, 0.35, 0.65, 0.95), "inductor": (0.9, 0.6, 0.3, 0.0)}.get(arguments.what, BUDGETS)
     if arguments.budgets:
         budgets = [float(b) for b in arguments.budgets.split(",")]
     measured = {
         "peaks": lambda name: peaks(name, budgets),
         "issue": lambda name: peaks(name, budgets),
         "times": lambda name: times(name, budgets, arguments.measure),
-        "inductor": inductor,
+        "inductor": lambda name: inductor(name, budgets),
     }[arguments.what]
     rows = []
     for name in models:
@@ -341,11 +348,8 @@ def main():
         except Exception as error:
             rows.append({"model": name, "reason": " ".join(repr(error).split())[:300], "wrong": True})
             print(name, "FAILED", rows[-1]["reason"], flush=True)
-    if arguments.csv:
-        with open(arguments.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, [c for c in dict.fromkeys(k for r in rows for k in r) if c != "wrong"], extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(rows)
+        if arguments.csv:
+            write(rows, arguments.csv)
     wrong = [r["model"] for r in rows if r["wrong"]]
     print(f"{len(rows)} rows" + (f"; WRONG: {', '.join(dict.fromkeys(wrong))}" if wrong else ""))
     return 1 if wrong else 0

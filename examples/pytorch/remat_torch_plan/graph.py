@@ -16,7 +16,7 @@ from torch.fx import Node
 from torch.utils.flop_counter import flop_registry
 
 from .errors import CaptureError
-from .private import OpOverload, pytree, storage_key
+from .private import OpOverload, is_view_operation, pytree, storage_key
 from .rng import CPU_STATE_BYTES
 
 # Lines of code in these are not the user's.
@@ -385,8 +385,14 @@ class _Builder:
         g = self.g
         if node.target is operator.getitem:
             g.folded.add(node)
-            if isinstance(node.meta.get("val"), torch.Tensor):
+            whole = g.views.get(node.args[0], ())
+            if len(whole) == 1:
+                g.storage_of[node] = whole[0]
+            elif isinstance(node.meta.get("val"), torch.Tensor):
                 g.storage_of[node] = self.storage(node.meta["val"], node.name, "activation")[0]
+            return
+        if is_view_operation(node.target) and node.args[0] in g.storage_of:
+            self.add_view(node, g.storage_of[node.args[0]])
             return
         backward = g.tangent >= 0
         where = _where(node)
@@ -435,6 +441,18 @@ class _Builder:
                 line=mark.get("line", ""),
             )
         )
+
+    def add_view(self, node, storage):
+        """Not by the traced storages: Inductor may have put another node in the place of what the view looked at."""
+        g = self.g
+        g.folded.add(node)
+        for tensor in tensors_of(node):
+            self.by_key.setdefault(storage_key(tensor), (storage, tensor))
+            g.storage_by_key.setdefault(storage_key(tensor), storage)
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            g.storage_of[node] = storage
+        else:
+            g.views[node] = [storage]
 
     def finish(self):
         g = self.g

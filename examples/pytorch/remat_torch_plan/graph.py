@@ -227,6 +227,47 @@ def give_the_loss_away(joint, num_forward_outputs):
     return None
 
 
+def give_gradients_their_layout(joint, num_forward_outputs):
+    """Inserts a copy of every gradient of a parameter that has not the parameter's strides.
+
+    Autograd would copy it, too, but at the end of the backward pass and beyond the plan's bytes.
+    """
+    graph = joint.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    descs = output.meta.get("desc") or [None] * len(results)
+    parameters = {n.meta["desc"]: n.meta["val"] for n in graph.find_nodes(op="placeholder") if "desc" in n.meta and is_parameter(n)}
+    for i in range(num_forward_outputs, len(results)):
+        gradient, parameter = results[i], parameters.get(getattr(descs[i], "grad_of", None))
+        if not isinstance(gradient, Node) or parameter is None or gradient.meta["val"].layout != torch.strided:
+            continue
+        if layout_of(gradient.meta["val"]) == layout_of(parameter):
+            continue
+        order = sorted(range(parameter.dim()), key=parameter.stride, reverse=True)  # in memory, the outermost first
+        if not parameter.permute(order).is_contiguous():
+            continue  # autograd's own copy is contiguous, and not of the parameter's strides either
+        back = [order.index(d) for d in range(parameter.dim())]
+        steps = (torch.ops.aten.permute.default, order), (torch.ops.aten.clone.default,), (torch.ops.aten.permute.default, back)
+        for target, *arguments in steps:
+            options = {"memory_format": torch.contiguous_format} if target is torch.ops.aten.clone.default else {}
+            with graph.inserting_after(gradient):
+                node = graph.call_function(target, (gradient, *arguments), options)
+            node.meta = {"val": target(gradient.meta["val"], *arguments, **options), "custom": gradient.meta.get("custom")}
+            gradient = node
+        results[i] = gradient
+    output.args = (tuple(results),)
+    joint.recompile()
+
+
+def layout_of(tensor):
+    """What a gradient and its parameter must share for autograd to take the gradient as it is."""
+    return tensor.dtype, tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size != 1)
+
+
+def is_parameter(placeholder):
+    return placeholder.meta.get("is_parameter", "Param" in type(placeholder.meta.get("desc")).__name__)
+
+
 def _position(graph):
     order = {n: i for i, n in enumerate(graph.nodes)}
     return order.__getitem__
@@ -320,8 +361,7 @@ class _Builder:
             if is_tangent(node):
                 tangents.append(node)
             elif node.op == "placeholder":
-                is_parameter = node.meta.get("is_parameter", "Param" in type(node.meta.get("desc")).__name__)
-                self.resident(node, "parameter" if is_parameter else "input")
+                self.resident(node, "parameter" if is_parameter(node) else "input")
             elif node.op == "get_attr":
                 if "val" not in node.meta:
                     value = getattr(self.g.joint, node.target)
@@ -603,6 +643,7 @@ def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu
         num_forward_outputs = count_forward_outputs(joint)
     copies = keep_inputs_that_change(joint, num_forward_outputs)
     loss = give_the_loss_away(joint, num_forward_outputs)
+    give_gradients_their_layout(joint, num_forward_outputs)
     return _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss).run()
 
 

@@ -115,6 +115,8 @@ def checkpointed(model):
                     count += 1
 
     visit(model)
+    if hasattr(getattr(model, "config", None), "use_cache"):
+        model.config.use_cache = False  # as transformers' own checkpointing: a part that runs again would add to the cache again
     return model, count
 
 

@@ -9,10 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <iostream>
 #include <limits>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -22,14 +20,11 @@
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/schedule/streams.hpp"
+#include "shared/program.hpp"
 
 namespace remat_plan {
 
-/// Unusable arguments: the program prints one line and ends with status 2.
-class usage_error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using shared::usage_error;
 
 /// The command line, parsed as far as possible without the graph.
 struct arguments {
@@ -53,6 +48,7 @@ struct arguments {
   std::string intervals{};
   std::string report{};
   std::string trace{};
+  std::string dot{};
   bool bind_arena = false;
   bool json = false;
 };
@@ -96,6 +92,19 @@ template <class T>
   return value;
 }
 
+/// Throws for budgets such as "0,5", which a decimal comma has cut in two.
+inline void refuse_decimal_comma(const std::string& list, const std::vector<std::string>& budgets) {
+  constexpr const char* digits = "0123456789";
+  for (std::size_t i = 1; i < budgets.size(); ++i) {
+    const std::string &before = budgets[i - 1], &after = budgets[i];
+    if (before.find_first_not_of('0') != std::string::npos || after.find_first_of(digits) != 0) continue;
+    const std::size_t end = after.find_first_not_of(digits);
+    if (end != std::string::npos && after[end] == '.') continue;
+    throw usage_error("--budget " + list + ": commas separate budgets, so this asks for " + before + " and " + after +
+                      "; write a fraction with a decimal point: " + before + "." + after);
+  }
+}
+
 /// Throws if it is clear, before writing, that no file can be made at `path`.
 inline void check_writable(const std::string& option, const std::string& path) {
   namespace fs = std::filesystem;
@@ -114,11 +123,17 @@ struct option_texts {
 };
 
 inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
-  app.set_help_flag("-h,--help", "Print this and leave");
   app.footer(
-      "Exit status: 0 every solve gave a schedule, 1 some gave none, 2 unusable arguments or input.\n"
+      "Examples:\n"
+      "  remat-plan gpt2.json --budget 50%\n"
+      "  remat-plan gpt2.json --budget 0.8,0.5,12GiB --solver all --report report.html\n"
+      "  remat-plan gpt2.json --max-overhead 0.1 --out schedule.json\n"
+      "  python3 export.py | remat-plan - --budget 8GiB --json\n\n"
+      "Exit status: 0 every solve gave a schedule, 1 some gave none or a file could not be written, 2 unusable "
+      "arguments or input, 130 after Ctrl-C.\n"
       "Ctrl-C ends the solves and prints the best found; a second one ends the program.");
-  app.add_option("graph", out.graph, "A training graph or a chain, as JSON")->type_name("GRAPH.json");
+  app.add_option("graph", out.graph, "A training graph or a chain, as JSON; - reads it from standard input")
+      ->type_name("GRAPH.json");
   const auto option = [&](const char* name, std::string& to, const char* type, const char* text) {
     return app.add_option(name, to, text)->type_name(type);
   };
@@ -129,7 +144,8 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
          "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
          "auto (the default), or all (those that apply)");
   option("--cost", out.cost, "SPEC",
-         "measured, roofline[:flops=156e12,bandwidth=1.555e12,latency=4e-6], flops, linear:flops=0.1,bytes=1, unit");
+         "measured, flops, unit, linear:flops=0.1,bytes=1, or roofline:flops=F,bandwidth=B,latency=S (by default "
+         "156e12, 1.555e12 and 4e-6)");
   option("--seconds", texts.seconds, "S", "Wall clock of each solve, 10 by default");
   option("--threads", texts.threads, "N", "Threads of each solve; 0, the default: one for each processor");
   option("--max-overhead", texts.overhead, "X",
@@ -158,6 +174,9 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   option("--report", out.report, "REPORT.html", "Write a report to look at in a browser");
   option("--trace", out.trace, "TRACE.json",
          "Write the schedule over time, to look at in ui.perfetto.dev or chrome://tracing (one solver, one "
+         "budget)");
+  option("--dot", out.dot, "PICTURE.dot",
+         "Write the graph as a picture for Graphviz; what the schedule runs again says how often (one solver, one "
          "budget)");
   app.add_flag("--json", out.json, "Print one JSON object a line, and nothing else");
 }
@@ -190,7 +209,10 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
     throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; expected one of them"
                                         : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
                                           "--max-overhead 0.3 for the least memory)");
-  if (given("--budget")) out.budgets = split("--budget", texts.budget);
+  if (given("--budget")) {
+    out.budgets = split("--budget", texts.budget);
+    refuse_decimal_comma(texts.budget, out.budgets);
+  }
   if (given("--max-overhead"))
     out.max_overhead =
         real("--max-overhead", texts.overhead, "a number from 0, such as 0.3 for 1.3 times the baseline's time");
@@ -219,6 +241,7 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
   if (given("--out")) check_writable("--out", out.out);
   if (given("--intervals")) check_writable("--intervals", out.intervals);
   if (given("--trace")) check_writable("--trace", out.trace);
+  if (given("--dot")) check_writable("--dot", out.dot);
   if (given("--report")) {
 #ifndef REMAT_HAVE_REPORT
     throw usage_error(
@@ -234,22 +257,12 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
 [[nodiscard]] inline std::optional<arguments> parse_arguments(int argc, const char* const* argv) {
   arguments out;
   reading::option_texts texts;
-  CLI::App app(
+  shared::command_line app(
       "Decides which tensors of a training step to keep and which to compute again, so that the step fits a "
       "memory budget and takes the least time.",
       "remat-plan");
   reading::define_options(app, out, texts);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return std::nullopt;
-  } catch (const CLI::ParseError& e) {
-    std::string what = e.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    throw usage_error(what + " (remat-plan --help names all arguments)");
-  }
-
+  if (!app.read(argc, argv)) return std::nullopt;
   reading::read_options(app, texts, out);
   return out;
 }

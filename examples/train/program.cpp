@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstddef>
-#include <exception>
 #include <iostream>
 #include <string_view>
 #include <type_traits>
@@ -16,6 +15,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/solver/solution.hpp"
+#include "shared/program.hpp"
 
 namespace train {
 namespace {
@@ -140,28 +140,26 @@ int compare_runs(std::string_view program, const training_task& task, const prog
 
 int train_main(int argc, char** argv, const std::string& what, float rate, const std::vector<program_option>& own,
                const std::function<training_task()>& make) {
-  CLI::App app(what);
-  program_options options;
-  options.rate = rate;
-  options.add_to(app);
-  for (const program_option& o : own) {
-    if (auto* const size = std::get_if<std::int64_t*>(&o.value))
-      app.add_option(o.name, **size, o.help)->check(CLI::Range(1, 1'000'000))->capture_default_str();
-    else if (auto* const fraction = std::get_if<float*>(&o.value))
-      app.add_option(o.name, **fraction, o.help)->check(CLI::Range(0.0, 0.9))->capture_default_str();
-    else
-      app.add_option(o.name, *std::get<std::string*>(o.value), o.help)->check(CLI::ExistingFile);
-  }
-  CLI11_PARSE(app, argc, argv);
   const std::string path = argv[0];
-  try {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return shared::run_program(name, [&] {
+    shared::command_line app(what, name);
+    program_options options;
+    options.rate = rate;
+    options.add_to(app);
+    for (const program_option& o : own) {
+      if (auto* const size = std::get_if<std::int64_t*>(&o.value))
+        app.add_option(o.name, **size, o.help)->check(CLI::Range(1, 1'000'000))->capture_default_str();
+      else if (auto* const fraction = std::get_if<float*>(&o.value))
+        app.add_option(o.name, **fraction, o.help)->check(CLI::Range(0.0, 0.9))->capture_default_str();
+      else
+        app.add_option(o.name, *std::get<std::string*>(o.value), o.help)->check(CLI::ExistingFile);
+    }
+    if (!app.read(argc, argv)) return 0;
     training_task task = make();
     task.rate = options.rate;
-    return compare_runs(path.substr(path.rfind('/') + 1), task, options);
-  } catch (const std::exception& e) {
-    std::cerr << e.what() << '\n';
-    return 2;
-  }
+    return compare_runs(name, task, options);
+  });
 }
 
 }  // namespace train

@@ -331,9 +331,14 @@ TEST_CASE("structure: producers, order, cycles") {
     CHECK(contains(message, "/tensors/2: tensor 2 (y)"));
   }
   SUBCASE("an activation with two") {
-    const std::string message = error_of(with("/operations/1/outputs", "[4, 2]"));
+    const std::string message = error_of(with("/operations/1/outputs", "[4, 3]"));
     CAPTURE(message);
-    CHECK(contains(message, "operations 0 and 1 both write tensor 2 (y)"));
+    CHECK(contains(message, "operations 0 and 1 both write tensor 3 (mask)"));
+  }
+  SUBCASE("an operation that works in place") {
+    CHECK(error_of(with("/operations/1/outputs", "[4, 2]")) ==
+          "g.json: /operations/1/outputs/1: operation 1 (loss) reads and writes tensor 2 (y), which is a cycle; an "
+          "operation that works in place must write a tensor of its own, of the same bytes");
   }
   SUBCASE("an output listed twice") {
     const std::string message = error_of(with("/operations/1/outputs", "[4, 4]"));

@@ -3,6 +3,7 @@
 
 #include "remat/io/training_graph_json.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -104,7 +105,7 @@ class reader {
     spec.inputs.reserve(inputs.size());
     for (const json_value::member& m : inputs.elements()) spec.inputs.push_back(tensor_of(m.value));
     spec.outputs.reserve(outputs.size());
-    for (const json_value::member& m : outputs.elements()) spec.outputs.push_back(written(m.value));
+    for (const json_value::member& m : outputs.elements()) spec.outputs.push_back(written(m.value, spec));
     if (const auto phase = element.find("phase")) spec.phase = phase_of(*phase);
     if (const auto flops = element.find("flops")) spec.flops = flops->amount();
     if (const auto bytes = element.find("bytes_accessed")) spec.bytes_accessed = static_cast<double>(bytes->bytes());
@@ -121,10 +122,14 @@ class reader {
     graph_.add_operation(std::move(spec));
   }
 
-  /// Returns the tensor `at`, which the present operation writes.
-  tensor_id written(const json_value& at) {
+  /// Returns the tensor `at`, which the present operation writes; `spec` has its name and its inputs.
+  tensor_id written(const json_value& at, const operation_spec& spec) {
     const auto operation = static_cast<std::uint32_t>(graph_.num_operations());
     const tensor_id t = tensor_of(at);
+    if (std::find(spec.inputs.begin(), spec.inputs.end(), t) != spec.inputs.end() && !graph_.always_resident(t))
+      at.fail("operation " + std::to_string(operation) + " (" + printable(spec.name) + ") reads and writes " +
+              shown(t) +
+              ", which is a cycle; an operation that works in place must write a tensor of its own, of the same bytes");
     if (graph_.always_resident(t))
       at.fail(shown(t) + " is a parameter or an input and has no producer, but operation " + std::to_string(operation) +
               " writes it");

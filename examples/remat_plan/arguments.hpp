@@ -125,13 +125,16 @@ struct option_texts {
 inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   app.footer(
       "Examples:\n"
-      "  remat-plan gpt2.json --budget 50%\n"
-      "  remat-plan gpt2.json --budget 0.8,0.5,12GiB --solver all --report report.html\n"
-      "  remat-plan gpt2.json --max-overhead 0.1 --out schedule.json\n"
+      "  remat-plan gpt2.json --budget 50%\n\n"
+      "  remat-plan gpt2.json --budget 0.8,0.5,12GiB --solver all --report report.html\n\n"
+      "  remat-plan gpt2.json --max-overhead 0.1 --out schedule.json\n\n"
       "  python3 export.py | remat-plan - --budget 8GiB --json\n\n"
-      "Exit status: 0 every solve gave a schedule, 1 some gave none or a file could not be written, 2 unusable "
-      "arguments or input, 130 after Ctrl-C.\n"
-      "Ctrl-C ends the solves and prints the best found; a second one ends the program.");
+      "Exit status:\n"
+      "  0    every solve gave a schedule\n"
+      "  1    some gave none, or output could not be written\n"
+      "  2    unusable arguments or input; one line on standard error says why\n"
+      "  130  Ctrl-C ended the solves; the best found is printed\n\n"
+      "A second Ctrl-C ends the program.");
   app.add_option("graph", out.graph, "A training graph or a chain, as JSON; - reads it from standard input")
       ->type_name("GRAPH.json");
   const auto option = [&](const char* name, std::string& to, const char* type, const char* text) {

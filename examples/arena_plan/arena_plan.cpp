@@ -9,7 +9,6 @@
 // line on standard error.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -94,17 +93,19 @@ int run(int argc, char** argv) {
   app.add_option("intervals", args.in, "Lines id,lower,upper,size under such a header; lifetimes are [lower, upper)")
       ->type_name("IN.csv")
       ->required();
-  app.add_option("--capacity", args.capacity, "Of the arena, bytes: ask whether the intervals fit")->type_name("N");
-  app.add_option("--alignment", args.options.alignment, "Of every offset, bytes, 256 by default")->type_name("N");
-  app.add_option("--seconds", args.seconds, "Wall clock of the search; without it, a fixed amount of work")
+  std::int64_t capacity = 0;
+  shared::add_number(app, "--capacity", capacity, "Of the arena, bytes: ask whether the intervals fit");
+  shared::add_number(app, "--alignment", args.options.alignment, "Of every offset, bytes, 256 by default");
+  shared::add_number(app, "--seconds", args.seconds, "Wall clock of the search; without it, a fixed amount of work",
+                     0.0, 1e9)
       ->type_name("S");
-  app.add_option("--seed", args.options.run.seed, "Of all random choices, 0 by default")->type_name("N");
+  shared::add_number(app, "--seed", args.options.run.seed, "Of all random choices, 0 by default");
   app.add_option("--out", args.out, "Write the intervals with their offsets, whether they fit or not")
       ->type_name("OUT.csv");
   if (!app.read(argc, argv)) return 0;
-  if (!(args.seconds >= 0)) throw shared::usage_error("--seconds: expected a number from 0");
+  if (app.count("--capacity") != 0) args.capacity = capacity;
   if (app.count("--seconds") != 0)
-    args.options.run.time_limit = std::chrono::nanoseconds(std::llround(std::min(args.seconds, 1e9) * 1e9));
+    args.options.run.time_limit = std::chrono::nanoseconds(std::llround(args.seconds * 1e9));
   return run(args);
 }
 

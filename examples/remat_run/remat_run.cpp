@@ -58,20 +58,16 @@ std::optional<arguments> parse(int argc, char** argv) {
       ->required();
   app.add_option("--solver", out.solver, "As of remat-plan; auto by default")->type_name("NAME");
   app.add_option("--cost", out.cost, "As of remat-plan")->type_name("SPEC");
-  app.add_option("--seconds", out.seconds, "Wall clock of the solve, 10 by default")
-      ->type_name("S")
-      ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--threads", out.threads, "Operations that may run at a time, 1 by default")
-      ->type_name("K")
-      ->check(CLI::Range(1U, remat::stream_options::max_streams));
-  app.add_option("--burn", out.burn, "Seconds that kernels take for each unit of planned time; 0 (the default): none")
-      ->type_name("SCALE")
-      ->check(CLI::Range(0.0, 1e9));
-  app.add_option("--steps", out.steps, "Steps to run, 1 by default; the fastest is shown")
-      ->type_name("N")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
-  app.add_option("--seed", out.seed, "Of the solver's random choices, and of what parameters and inputs hold")
-      ->type_name("N");
+  using shared::add_number;
+  add_number(app, "--seconds", out.seconds, "Wall clock of the solve, 10 by default", 0.0, 1e6)->type_name("S");
+  add_number(app, "--threads", out.threads, "Operations that may run at a time, 1 by default", 1U,
+             remat::stream_options::max_streams);
+  add_number(app, "--burn", out.burn, "Seconds that kernels take for each unit of planned time; 0 (the default): none",
+             0.0, 1e9)
+      ->type_name("SCALE");
+  add_number(app, "--steps", out.steps, "Steps to run, 1 by default; the fastest is shown", std::uint64_t{1},
+             std::uint64_t{1'000'000'000});
+  add_number(app, "--seed", out.seed, "Of the solver's random choices, and of what parameters and inputs hold");
   if (!app.read(argc, argv)) return std::nullopt;
   return out;
 }

@@ -10,16 +10,20 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 
 #include "remat/core/error.hpp"
 #include "remat/render/table.hpp"
@@ -110,6 +114,49 @@ class command_line : public CLI::App {
     return false;
   }
 };
+
+/// Reads the whole number of an option: digits alone. Throws `usage_error`.
+///
+/// CLI11 reads "-1" as 2^64 - 1, "010" as 8, and takes "nan" for a number in any range.
+template <class T>
+[[nodiscard]] T whole(const std::string& option, const std::string& text, T least, T most) {
+  T value{};
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || value < least || value > most)
+    throw usage_error(option + " " + text + ": expected a whole number from " + std::to_string(least) + " to " +
+                      std::to_string(most));
+  return value;
+}
+
+/// Reads the number of an option, which is finite and at least 0. Throws `usage_error`.
+[[nodiscard]] inline double real(const std::string& option, const std::string& text, const char* expected) {
+  double value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    throw usage_error(option + " " + text + ": expected " + expected);
+  return value;
+}
+
+/// Adds an option with a whole number from `least` to `most`, or any number from 0 if `Number` is double.
+template <class Number>
+CLI::Option* add_number(CLI::App& app, const std::string& name, Number& to, const std::string& help, Number least = 0,
+                        Number most = std::numeric_limits<Number>::max()) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &to](const std::string& text) {
+            if constexpr (std::is_floating_point_v<Number>) {
+              to = static_cast<Number>(real(name, text, "a number from 0"));
+              if (to < least || to > most)
+                throw usage_error(name + " " + text + ": expected a number from " + remat::format_number(least) +
+                                  " to " + remat::format_number(most));
+            } else {
+              to = whole(name, text, least, most);
+            }
+          },
+          help)
+      ->type_name("N");
+}
 
 /// Writes a file with `fill`. Throws `bad_file` if that fails.
 template <class Fill>

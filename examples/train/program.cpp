@@ -38,13 +38,13 @@ struct program_options {
         ->delimiter(',')
         ->check(CLI::IsMember({"evict", "refined", "auto"}))
         ->capture_default_str();
-    app.add_option("--steps", steps, "steps of training")->check(CLI::Range(2, 1'000'000))->capture_default_str();
-    app.add_option("--threads", threads, "streams that the operations of a step run on")
-        ->check(CLI::Range(1, 64))
-        ->capture_default_str();
-    app.add_option("--seconds", seconds, "for each solve")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--rate", rate, "of learning")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--seed", seed, "of the parameters and of dropout")->capture_default_str();
+    using shared::add_number;
+    add_number(app, "--steps", steps, "steps of training, 100 by default", std::uint64_t{2}, std::uint64_t{1'000'000});
+    add_number(app, "--threads", threads, "streams that the operations of a step run on, 1 by default", 1U, 64U);
+    add_number(app, "--seconds", seconds, "for each solve, 0.2 by default", 1e-9, 1e6);
+    add_number(app, "--rate", rate, "of learning", 1e-30F, 1e9F)
+        ->default_str(remat::format_number(static_cast<double>(rate)));
+    add_number(app, "--seed", seed, "of the parameters and of dropout, 1 by default");
   }
 };
 

@@ -41,10 +41,10 @@ int run(int argc, char** argv) {
                            "treewidth");
   app.add_option("graph", in, "A graph in PACE's format, or a training graph")->type_name("GRAPH.gr|.json")->required();
   app.add_option("--out", out, "Write the decomposition in PACE's format")->type_name("TREE.td");
-  app.add_option("--seconds", seconds, "Wall clock of the search, 10 by default")->check(CLI::Range(0.0, 1e8));
-  app.add_option("--work", work, "Elementary steps, in place of --seconds: the same answer every time")
-      ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max() - 1));
-  app.add_option("--seed", seed, "Of all random choices, 0 by default");
+  shared::add_number(app, "--seconds", seconds, "Wall clock of the search, 10 by default", 0.0, 1e8)->type_name("S");
+  shared::add_number(app, "--work", work, "Elementary steps, in place of --seconds: the same answer every time",
+                     std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max() - 1);
+  shared::add_number(app, "--seed", seed, "Of all random choices, 0 by default");
   app.add_option("--edges", edges, "Of a training graph's operations: moral (the default) or reads")
       ->check(CLI::IsMember({"moral", "reads"}));
   app.footer("Exit status: 0 a decomposition was found, 2 unusable arguments or input.");

@@ -75,6 +75,9 @@ TEST_CASE("no schedule is status 1, unusable arguments or input are status 2, ea
   CHECK(run(toy + "--budget 1.0 --threads 0").status == 2);
   CHECK(run(toy + "--budget 1.0 --burn -1").status == 2);
   CHECK(run(toy + "--budget 1.0 --steps 0").status == 2);
+  CHECK(run(toy + "--budget 1.0 --seed -1").status == 2);
+  CHECK(run(toy + "--budget 1.0 --seconds nan").status == 2);
+  CHECK(run(toy + "--budget 1.0 --burn nan").status == 2);
   const result unknown = run(toy + "--budget 1.0 --solver magic");
   CHECK(unknown.status == 2);
   CHECK(unknown.says("--solver magic: there is no such solver; expected no_remat, "));

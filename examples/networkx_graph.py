@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: BSL-1.0
 """Training graphs as networkx graphs, and back, as node-link JSON.
 
@@ -111,8 +110,10 @@ def main():
             json.dump(from_networkx(graph), sys.stdout)
         print()
     except (OSError, ValueError, KeyError, networkx.NetworkXException) as e:
-        print(f"networkx_graph.py: {args.file}: {e!r}" if isinstance(e, KeyError) else f"networkx_graph.py: {args.file}: {e}",
-              file=sys.stderr)
+        print(
+            f"networkx_graph.py: {args.file}: {e!r}" if isinstance(e, KeyError) else f"networkx_graph.py: {args.file}: {e}",
+            file=sys.stderr,
+        )
         return 2
     return 0
 

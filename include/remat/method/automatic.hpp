@@ -62,11 +62,11 @@ struct automatic_options {
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, its
-/// own `figures`, and the `message` of one that failed. The answer is never slower than that of a part within its share. Its work is the sum of the parts'
-/// (figure `work` of each), and of nothing else. For a seed and a work limit the
-/// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and
-/// for one of `extra_solvers` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the
-/// name of `auto`, the part as the stage.
+/// own `figures`, and the `message` of one that failed. The answer is never slower than that of a part within its
+/// share. Its work is the sum of the parts' (figure `work` of each), and of nothing else. For a seed and a work limit
+/// the answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and for
+/// one of `extra_solvers` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the name
+/// of `auto`, the part as the stage.
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
 struct automatic_solver {

@@ -186,7 +186,7 @@ MODELS = {
     "timm_vision_transformer": _timm(
         "vit_tiny_patch16_224", 32, img_size=32, patch_size=8, depth=3, embed_dim=64, num_heads=4, proj_drop_rate=0.1
     ),
-    "mixer": _timm("mixer_s32_224", 64, img_size=64, patch_size=8, embed_dim=64, num_blocks=3),
+    "mixer": _timm("mixer_s32_224", 64, img_size=64, drop_rate=0.1),
     "mobilevit": _timm("mobilevit_xs"),
     "nfnet": _timm("nfnet_l0"),
     "ghostnet": _timm("ghostnet_100", drop_rate=0.2),

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import flop_registry
 from .errors import CaptureError
 from .private import OpOverload, is_view_operation, pytree, storage_key
 from .rng import CPU_STATE_BYTES
+from .views import drop_needless_views
 
 # Lines of code in these are not the user's.
 FOLDERS = (os.path.dirname(os.path.abspath(torch.__file__)), os.path.dirname(os.path.abspath(__file__)))
@@ -635,12 +636,13 @@ def count_forward_outputs(joint):
 
 
 def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu")):
-    """Makes the training graph of a joint graph. May insert copies into it, of inputs that the step changes.
+    """Makes the training graph of a joint graph. Changes it: views that show nothing new go, copies of inputs that the step changes come.
 
     O(nodes log nodes). Raises `CaptureError` for operations that cannot be planned.
     """
     if num_forward_outputs is None:
         num_forward_outputs = count_forward_outputs(joint)
+    drop_needless_views(joint, num_forward_outputs)
     copies = keep_inputs_that_change(joint, num_forward_outputs)
     loss = give_the_loss_away(joint, num_forward_outputs)
     give_gradients_their_layout(joint, num_forward_outputs)

@@ -78,6 +78,8 @@ try:
     CustomKnapsackSolver = look_up("torch._inductor.custom_graph_pass.CustomKnapsackSolver")
 except PlanError:
     CustomKnapsackSolver = None
+# Dynamo of PyTorch 2.11 does not guard the strides of parameters; that of 2.15 does.
+guards_layouts = torch.__version__ >= (2, 15)
 
 # Graphs.
 SavedForBackwardsAOTOutput = _take(

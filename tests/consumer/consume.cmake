@@ -24,7 +24,7 @@ endif()
 file(WRITE "${SCRATCH}/lists.cmake" "set(COMPONENTS \"${COMPONENTS}\" CACHE STRING \"\")
 set(HEADERS \"${HEADERS}\" CACHE STRING \"\")
 ")
-run("${CMAKE_COMMAND}" -C "${SCRATCH}/lists.cmake" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${SCRATCH}/build"
+run("${CMAKE_COMMAND}" -Werror=dev -C "${SCRATCH}/lists.cmake" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${SCRATCH}/build"
   -G "${GENERATOR}" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=$ENV{CMAKE_CXX_COMPILER_LAUNCHER}" ${settings})
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/build" --parallel 1)
 run("${SCRATCH}/build/consumer")

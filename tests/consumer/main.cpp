@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <cstdio>
+#include <string>
 
 #include "every_header.hpp"
 
@@ -9,5 +10,8 @@ int main() {
   const double time = time_of_one_operation();
   std::printf("remat %d.%d.%d\n", remat::library_version.major, remat::library_version.minor,
               remat::library_version.patch);
+#ifdef CONSUMER_HAS_json  // the definition of a component, beside those of the core
+  std::printf("%s\n", remat::to_json(remat::schedule_file{}).c_str());
+#endif
   return time == 1.0 ? 0 : 1;
 }

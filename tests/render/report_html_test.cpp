@@ -180,6 +180,20 @@ TEST_CASE("the highlighted solver comes first, and wins of those that the table 
   CHECK(best == 2);
 }
 
+TEST_CASE("the bound of a larger budget holds for smaller ones, and nothing is best alone") {
+  html_report report({.name = "g", .baseline_peak = 100, .baseline_time = 10});
+  report.add(
+      {.solver = "a", .status = "feasible", .budget_bytes = 60, .peak_bytes = 60, .time = 13, .lower_bound = 11});
+  report.add(
+      {.solver = "b", .status = "feasible", .budget_bytes = 50, .peak_bytes = 50, .time = 13, .lower_bound = 10});
+  const std::string html = text_of(report);
+  const nlohmann::json data = data_of(html);
+  CHECK(data["budgets"][0]["bound"] == 10);
+  CHECK(data["budgets"][1]["bound"] == 10);
+  CHECK(html.find("<tr class=\"best\">") == std::string::npos);
+  CHECK(html.find("<tr class=\"next\">") != std::string::npos);
+}
+
 TEST_CASE("solves without a schedule that tell the same share a row") {
   html_report report({.name = "g", .baseline_peak = 100, .baseline_time = 1});
   for (const char* name : {"one", "two", "three"})

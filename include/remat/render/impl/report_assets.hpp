@@ -404,7 +404,7 @@ inline constexpr std::string_view script = R"js(
         pointRadius: c => radius(c.chart) + 2, pointBackgroundColor: 'transparent', pointBorderWidth: 2, order: 1 })),
       line('data', css('--soft'), inner, Object.assign({ order: 98, tension: 0.4, borderWidth: 1 }, aside)),
       line('data from forward to backward', hue(4), across, Object.assign({ order: 99, borderWidth: 0.7 }, aside))];
-    const short = p => p.count > 1 ? p.label : nameOf(p.first).replace(/^[\w.]+: /, '').replace(/ \(.*\)$/, '').replace(/^aten\./, '').replace(/\.default$/, '');
+    const short = p => p.count > 1 ? p.label.replace(/^.*operations? /, '').replace(' to ', '–') : nameOf(p.first).replace(/^[\w.]+: /, '').replace(/ \(.*\)$/, '').replace(/^aten\./, '').replace(/\.default$/, '');
     const names = { id: 'names', afterDatasetsDraw: chart => {
       const step = chart.scales.x.getPixelForValue(1) - chart.scales.x.getPixelForValue(0), pen = chart.ctx, area = chart.chartArea;
       const lines = chart.scales.y.getPixelForValue(0) - chart.scales.y.getPixelForValue(1);

@@ -228,8 +228,10 @@ same groups stand in the table of groups."></canvas></div>
       }
       const bool gap = s.time && s.lower_bound && *s.lower_bound > 0;
       if (next) fastest = overhead_text(s.time);
+      const bool compared =
+          s.time && (!next || (end < rows_.size() && rows_[end]->solve.budget_bytes == s.budget_bytes));
       const char* marks[] = {"", " class=\"best\"", " class=\"next\"", " class=\"next best\""};
-      out_ << "<tr" << marks[(s.time && overhead_text(s.time) == fastest ? 1 : 0) + (next && i != 0 ? 2 : 0)]
+      out_ << "<tr" << marks[(compared && overhead_text(s.time) == fastest ? 1 : 0) + (next && i != 0 ? 2 : 0)]
            << "><th scope=\"row\" class=\"" << (end - i > 1 ? "several" : "solver") << "\">" << escape(names)
            << "</th>";
       write_numbers({format_bytes(s.budget_bytes), format_percent(share(s.budget_bytes))});
@@ -546,8 +548,8 @@ window.addEventListener('error', function (e) {
     json.key("least").value(
         number(subject_.least_bytes.value_or(0) > 0 ? 100 * share(*subject_.least_bytes) : no_number));
     json.key("budgets").open('[');
+    std::optional<double> bound;  // what is proven for a larger budget holds for a smaller one, too
     for (const std::int64_t budget : budgets_) {
-      std::optional<double> bound;
       for (const entry& e : solves_)
         if (e.solve.budget_bytes == budget) bound = std::max(bound, e.solve.lower_bound);
       json.line().open('{').member("text", budget_text(budget)).member("exact", budget);

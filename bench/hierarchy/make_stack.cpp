@@ -11,71 +11,18 @@
 #include <cstdint>
 #include <exception>
 #include <iostream>
-#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "remat/core/error.hpp"
-#include "remat/cost/models.hpp"
-#include "remat/graph/training_graph.hpp"
-#include "remat/problem/problem.hpp"
+#include "remat/io/training_graph_json.hpp"
 #include "support/block_stack.hpp"
 
 namespace {
 
 using namespace remat;
-
-/// Writes `graph` in the format training-graph, version 1. Names are written as they are: they hold no character that
-/// JSON escapes.
-class graph_writer {
- public:
-  graph_writer(std::ostream& out, const training_graph& graph) : out_(out), graph_(graph) {}
-
-  void run() {
-    out_ << "{\"format\": \"training-graph\", \"version\": 1, \"name\": \"" << graph_.name()
-         << "\",\n \"source\": {\"note\": \"generated\"},\n \"tensors\": [";
-    for (std::size_t t = 0; t < graph_.num_tensors(); ++t) tensor(static_cast<tensor_id>(t));
-    out_ << "],\n \"operations\": [";
-    for (std::size_t o = 0; o < graph_.num_operations(); ++o) operation(static_cast<op_id>(o));
-    out_ << "],\n \"outputs\": ";
-    list(graph_.final_outputs());
-    const problem p(graph_, roofline_cost{});
-    out_ << ",\n \"baseline\": {\"peak_bytes\": " << p.graph().baseline_peak << "}}\n";
-  }
-
- private:
-  void tensor(tensor_id t) {
-    constexpr const char* kinds[] = {"parameter", "input", "activation", "gradient", "saved"};
-    out_ << (index(t) == 0 ? "\n  " : ",\n  ") << "{\"id\": " << index(t) << ", \"name\": \"" << graph_.name(t)
-         << "\", \"bytes\": " << graph_.bytes(t) << ", \"kind\": \"" << kinds[static_cast<std::size_t>(graph_.kind(t))]
-         << "\"}";
-  }
-
-  void operation(op_id o) {
-    const op_phase phase = graph_.phase(o);
-    const char* name = phase == op_phase::forward ? "forward" : phase == op_phase::loss ? "loss" : "backward";
-    out_ << (index(o) == 0 ? "\n  " : ",\n  ") << "{\"id\": " << index(o) << ", \"name\": \"" << graph_.name(o)
-         << "\", \"phase\": \"" << name << "\", \"inputs\": ";
-    list(graph_.inputs(o));
-    out_ << ", \"outputs\": ";
-    list(graph_.outputs(o));
-    out_ << ", \"flops\": " << whole(graph_.flops(o)) << ", \"bytes_accessed\": " << whole(graph_.bytes_accessed(o))
-         << ", \"deterministic\": " << (graph_.deterministic(o) ? "true" : "false") << "}";
-  }
-
-  static std::int64_t whole(double figure) { return static_cast<std::int64_t>(figure); }
-
-  void list(std::span<const tensor_id> ids) {
-    out_ << "[";
-    for (std::size_t i = 0; i < ids.size(); ++i) out_ << (i == 0 ? "" : ", ") << index(ids[i]);
-    out_ << "]";
-  }
-
-  std::ostream& out_;
-  const training_graph& graph_;
-};
 
 std::int64_t number(std::string_view text) {
   std::int64_t n = 0;
@@ -106,7 +53,7 @@ void run(std::span<char*> arguments) {
     if (!size) throw bad_argument(std::string(argument) + " is none of batch=, tokens=, width=, picture=, channels=");
     *size = number(argument.substr(at + 1));
   }
-  graph_writer(std::cout, test::make_stack(*kind, options)).run();
+  std::cout << to_json(test::make_stack(*kind, options));
 }
 
 }  // namespace

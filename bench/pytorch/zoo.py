@@ -2,158 +2,48 @@
 # SPDX-License-Identifier: BSL-1.0
 """Plans and runs models that this project did not write, beside eager PyTorch: one line for each model.
 
-Names are those of PyTorch's own benchmark lists (torchbench, and its lists of transformers and of image models): small
-configurations, random weights, each with its own loss, in training mode. For each budget two steps of different values: loss,
-gradients, buffers and the random generator's state to the last bit; and the peak by a tracker that is not the package's.
-Ends with status 1 if a model trains otherwise than eager PyTorch, or takes more than its budget.
+The models are those of zoo_models.py, in training mode. For each budget two steps of different values: loss, gradients, buffers and
+the random generator's state to the last bit; and the peak by a tracker that is not the package's.
 
     python bench/pytorch/zoo.py [--models gpt2,resnet18] [--budgets 0.8,0.6,0.4] [--seconds 1] [--csv zoo.csv]
+    python bench/pytorch/zoo.py --times 11                     # and how long a step takes, beside eager and beside checkpointing
+    python bench/pytorch/zoo.py --curve 20 --budgets 0.6 --models bert,gpt2,t5 [--ranks 2]
 
-`--curve 20` trains for twenty steps instead, with AdamW and gradients clipped to a norm of 1: the loss of each step, and at the
-end parameters and buffers, to the last bit.
+--times: medians of the processor time of so many steps, ways taking turns. Checkpointing is torch.utils.checkpoint on every part of
+the model's lists of modules; one more plan gets the peak that it came to as its budget.
+
+--curve: each model trains for so many steps, at the first budget, with AdamW and gradients that are clipped by their norm; all
+losses, then parameters and buffers, are compared with eager PyTorch's. --ranks: in so many processes, each with data of its own,
+DistributedDataParallel alone beside the plan of a DistributedDataParallel.
+
+Ends with status 1 if a model trains otherwise than eager PyTorch, or takes more than its budget.
 """
 import argparse
 import copy
 import csv
+import functools
 import pathlib
+import pickle
+import statistics
 import sys
+import tempfile
 import time
 import warnings
 import weakref
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import CheckpointError, checkpoint
 
 import networks  # noqa: F401: names remat-plan
+from zoo_models import MODELS
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
 import remat_torch_plan  # noqa: E402
 
-WORDS, LENGTH, BATCH, IMAGES = 100, 32, 4, 24
-
-
-def _image_model(name, size=64, **options):
-    def make():
-        import torchvision
-
-        model = torchvision.models.get_model(name, num_classes=10, **options)
-        images, labels = torch.randn(IMAGES, 3, size, size), torch.randint(0, 10, (IMAGES,))
-
-        def loss(model, images, labels):
-            scores = model(images)
-            if not isinstance(scores, torch.Tensor):  # with auxiliary heads
-                parts = scores.values() if isinstance(scores, dict) else scores
-                return sum(torch.nn.functional.cross_entropy(s, labels) for s in parts if s is not None)
-            return torch.nn.functional.cross_entropy(scores, labels)
-
-        return model, loss, (images, labels), {}
-
-    return make
-
-
-SMALL = {
-    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": WORDS,
-    "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
-GPT = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": WORDS, "bos_token_id": 1, "eos_token_id": 2}
-SEQ2SEQ = {
-    "d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "vocab_size": WORDS, "max_position_embeddings": 64, "pad_token_id": 0,
-    "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": None,
-}  # fmt: skip
-T5 = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4, "vocab_size": WORDS, "decoder_start_token_id": 0}
-VISION = {**{k: v for k, v in SMALL.items() if "token" not in k and k != "vocab_size"}, "image_size": 32, "patch_size": 8}
-
-
-def _text(config, model, sizes, labels="words"):
-    def make():
-        import transformers
-
-        network = getattr(transformers, model)(getattr(transformers, config)(**sizes))
-        ids, mask = torch.randint(3, WORDS, (BATCH, LENGTH)), torch.ones(BATCH, LENGTH, dtype=torch.long)
-        mask[1:, LENGTH - 4 :] = 0
-        wanted = ids.clone() if labels == "words" else torch.randint(0, 2, (BATCH,))
-        return network, None, (), {"input_ids": ids, "attention_mask": mask, "labels": wanted}
-
-    return make
-
-
-def _vision(config, model, sizes):
-    def make():
-        import transformers
-
-        network = getattr(transformers, model)(getattr(transformers, config)(**sizes))
-        return network, None, (), {"pixel_values": torch.randn(IMAGES, 3, 32, 32), "labels": torch.randint(0, 2, (IMAGES,))}
-
-    return make
-
-
-MODELS = {
-    **{
-        name: _image_model(name)
-        for name in (
-            "alexnet vgg11 resnet18 resnet50 resnext50_32x4d wide_resnet50_2 densenet121 squeezenet1_1 mobilenet_v2 "
-            "mobilenet_v3_large mnasnet1_0 shufflenet_v2_x1_0 efficientnet_b0 regnet_y_400mf convnext_tiny swin_t"
-        ).split()
-    },
-    "googlenet": _image_model("googlenet", init_weights=False),
-    "inception_v3": _image_model("inception_v3", 75, init_weights=False),
-    "vit_b_16": _image_model("vit_b_16", image_size=64),
-    "gpt2": _text("GPT2Config", "GPT2LMHeadModel", GPT),
-    "gpt_neo": _text(
-        "GPTNeoConfig", "GPTNeoForCausalLM",
-        {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "vocab_size": WORDS, "attention_types": [[["global", "local"], 1]]},
-    ),
-    "gpt_neox": _text("GPTNeoXConfig", "GPTNeoXForCausalLM", SMALL),
-    "gptj": _text("GPTJConfig", "GPTJForCausalLM", {**GPT, "rotary_dim": 8}),
-    "codegen": _text("CodeGenConfig", "CodeGenForCausalLM", {**GPT, "rotary_dim": 8}),
-    "llama": _text("LlamaConfig", "LlamaForCausalLM", SMALL),
-    "mistral": _text("MistralConfig", "MistralForCausalLM", {**SMALL, "num_key_value_heads": 2}),
-    "qwen2": _text("Qwen2Config", "Qwen2ForCausalLM", {**SMALL, "num_key_value_heads": 2}),
-    "gemma": _text("GemmaConfig", "GemmaForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16}),
-    "phi": _text("PhiConfig", "PhiForCausalLM", SMALL),
-    "opt": _text("OPTConfig", "OPTForCausalLM", {**SMALL, "ffn_dim": 128, "word_embed_proj_dim": 64}),
-    "bloom": _text("BloomConfig", "BloomForCausalLM", {"hidden_size": 64, "n_layer": 3, "n_head": 4, "vocab_size": WORDS}),
-    "falcon": _text("FalconConfig", "FalconForCausalLM", SMALL),
-    "xglm": _text(
-        "XGLMConfig", "XGLMForCausalLM", {"d_model": 64, "ffn_dim": 128, "num_layers": 2, "attention_heads": 4, "vocab_size": WORDS}
-    ),
-    "bert": _text("BertConfig", "BertForMaskedLM", SMALL),
-    "bert_classification": _text("BertConfig", "BertForSequenceClassification", SMALL, "classes"),
-    "distilbert": _text(
-        "DistilBertConfig", "DistilBertForMaskedLM", {"dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 128, "vocab_size": WORDS}
-    ),
-    "roberta": _text("RobertaConfig", "RobertaForMaskedLM", SMALL),
-    "camembert": _text("CamembertConfig", "CamembertForMaskedLM", SMALL),
-    "albert": _text("AlbertConfig", "AlbertForMaskedLM", {**SMALL, "embedding_size": 32}),
-    "electra": _text("ElectraConfig", "ElectraForMaskedLM", {**SMALL, "embedding_size": 32}),
-    "deberta_v2": _text("DebertaV2Config", "DebertaV2ForMaskedLM", SMALL),
-    "mpnet": _text("MPNetConfig", "MPNetForMaskedLM", SMALL),
-    "megatron_bert": _text("MegatronBertConfig", "MegatronBertForMaskedLM", SMALL),
-    "layoutlm": _text("LayoutLMConfig", "LayoutLMForMaskedLM", SMALL),
-    "mobilebert": _text(
-        "MobileBertConfig", "MobileBertForMaskedLM",
-        {**SMALL, "embedding_size": 32, "intra_bottleneck_size": 32, "true_hidden_size": 32},
-    ),
-    "xlnet": _text("XLNetConfig", "XLNetLMHeadModel", {"vocab_size": WORDS, "d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 128}),
-    "t5": _text("T5Config", "T5ForConditionalGeneration", T5),
-    "mt5": _text("MT5Config", "MT5ForConditionalGeneration", T5),
-    "bart": _text("BartConfig", "BartForConditionalGeneration", SEQ2SEQ),
-    "mbart": _text("MBartConfig", "MBartForConditionalGeneration", SEQ2SEQ),
-    "pegasus": _text("PegasusConfig", "PegasusForConditionalGeneration", SEQ2SEQ),
-    "blenderbot": _text("BlenderbotConfig", "BlenderbotForConditionalGeneration", SEQ2SEQ),
-    "m2m_100": _text("M2M100Config", "M2M100ForConditionalGeneration", SEQ2SEQ),
-    "plbart": _text("PLBartConfig", "PLBartForConditionalGeneration", SEQ2SEQ),
-    "vit": _vision("ViTConfig", "ViTForImageClassification", VISION),
-    "deit": _vision("DeiTConfig", "DeiTForImageClassification", VISION),
-    "beit": _vision("BeitConfig", "BeitForImageClassification", VISION),
-    "convnext": _vision("ConvNextConfig", "ConvNextForImageClassification", {"hidden_sizes": [16, 32, 64, 64], "depths": [1, 1, 2, 1]}),
-    "swin": _vision(
-        "SwinConfig", "SwinForImageClassification",
-        {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4},
-    ),
-}  # fmt: skip
+CLIP = 0.5  # the norm of a training step's gradients
 
 
 class Tracker(TorchDispatchMode):
@@ -209,20 +99,69 @@ def other_values(inputs, kwargs):
     return pytree.tree_map(one, inputs), pytree.tree_map(one, kwargs)
 
 
-def check(name, budgets, seconds):
-    """Yields a row, a dict, for each budget."""
+def checkpointed(model):
+    """The model with torch.utils.checkpoint on every part of its outermost lists of modules, and the number of those parts."""
+    count = 0
+
+    def visit(module):
+        nonlocal count
+        for child in module.children():
+            if not isinstance(child, (torch.nn.ModuleList, torch.nn.Sequential)):
+                visit(child)
+                continue
+            for part in child:
+                if any(p.requires_grad for p in part.parameters()):
+                    part.forward = functools.partial(checkpoint, part.forward, use_reentrant=False)
+                    count += 1
+
+    visit(model)
+    if hasattr(getattr(model, "config", None), "use_cache"):
+        model.config.use_cache = False  # as transformers' own checkpointing: a part that runs again would add to the cache again
+    return model, count
+
+
+def medians(ways, inputs, kwargs, rounds):
+    """Seconds of the processor that a step takes, by way: {name: (what to call, its model)}."""
+    seconds = {name: [] for name in ways}
+    for turn in range(rounds + 1):
+        for name, (run, model) in ways.items():
+            model.zero_grad(set_to_none=True)
+            begin = time.process_time()
+            run(*inputs, **kwargs).backward()
+            if turn:  # the first is for what is made once
+                seconds[name].append(time.process_time() - begin)
+    return {name: statistics.median(found) for name, found in seconds.items()}
+
+
+def make_plan(model, loss, inputs, kwargs, budget, seconds):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return remat_torch_plan.plan(model, loss, inputs, budget, kwargs=kwargs, seconds=seconds)
+
+
+def check(name, budgets, seconds, rounds):
+    """Yields a row, a dict, for each budget; with `rounds` one more, for the peak of checkpointing."""
     torch.manual_seed(0)
     model, loss, inputs, kwargs = MODELS[name]()
     model.train()
+    whole = remat_torch_plan.capture.LossModule
+    ways = {}
+    if rounds:
+        rival, parts = checkpointed(copy.deepcopy(model))
+        eager = copy.deepcopy(model)
+        ways = {"eager": (whole(eager, loss), eager)}
+        if parts:
+            try:
+                budgets = [*budgets, one_step(whole(rival, loss), rival, inputs, kwargs, 0)[1]]
+                ways["checkpointing"] = whole(rival, loss), rival
+            except CheckpointError as error:
+                print(f"{name}: without checkpointing, since {str(error).splitlines()[0]}")
     for budget in budgets:
-        row = {"model": name, "budget": budget, "result": "accepted"}
+        row = {"model": name, "budget": budget if budget <= 1 else "checkpointing's", "result": "accepted"}
         ours, eager = copy.deepcopy(model), copy.deepcopy(model)
-        whole = remat_torch_plan.capture.LossModule(eager, loss)
         begin = time.perf_counter()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                step = remat_torch_plan.plan(ours, loss, inputs, budget, kwargs=kwargs, seconds=seconds)
+            step = make_plan(ours, loss, inputs, kwargs, budget, seconds)
         except remat_torch_plan.BudgetError as error:
             yield row | {"result": "no schedule", "reason": str(error).splitlines()[0]}
             continue
@@ -232,12 +171,12 @@ def check(name, budgets, seconds):
         row["planning, s"] = time.perf_counter() - begin
         wrong, peak, values = 0, 0, (inputs, kwargs)
         for seed in range(2):
-            expected, _ = one_step(whole, eager, *values, seed)
+            expected, _ = one_step(whole(eager, loss), eager, *values, seed)
             found, own_peak = one_step(step, ours, *values, seed)
             wrong, peak = wrong + differences(found, expected), max(peak, own_peak)
             values = other_values(*values)
         plan = step.last
-        limit = int(budget * plan.baseline_bytes)
+        limit = budget if budget > 1 else int(budget * plan.baseline_bytes)
         row |= {
             "operations": len(plan.graph.operations),
             "promised / unplanned": plan.peak_bytes / plan.baseline_bytes,
@@ -246,6 +185,11 @@ def check(name, budgets, seconds):
             "above the bound": plan.schedule.gap,
             "own seeds": plan.seeded,
         }
+        if rounds:
+            took = medians(ways | {"ours": (step, ours)}, inputs, kwargs, rounds)
+            row["time / eager's"] = took["ours"] / took["eager"]
+            if budget > 1:
+                row |= {"checkpointed parts": parts, "time / checkpointing's": took["ours"] / took["checkpointing"]}
         if wrong and plan.seeded:
             row["result"] = "own seeds"
         elif wrong:
@@ -255,50 +199,100 @@ def check(name, budgets, seconds):
         yield row
 
 
-def train(run, model, inputs, kwargs, steps):
-    """(losses, parameters, buffers) of that many steps."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    torch.manual_seed(1)
-    losses, values = [], (inputs, kwargs)
-    for _ in range(steps):
-        optimizer.zero_grad(set_to_none=True)
-        loss = run(*values[0], **values[1])
+def batches(inputs, kwargs, count, seed):
+    """As many arguments of the same shapes: tensors of numbers are drawn, those of integers shuffled."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def one(t):
+        if not isinstance(t, torch.Tensor):
+            return t
+        if t.is_floating_point():
+            return torch.randn(t.shape, dtype=t.dtype, generator=generator)
+        return t.flatten()[torch.randperm(t.numel(), generator=generator)].view_as(t)
+
+    return [(pytree.tree_map(one, inputs), pytree.tree_map(one, kwargs)) for _ in range(count)]
+
+
+def train(run, model, data, seed):
+    """Trains with AdamW and clipped gradients. Returns losses, norms, then parameters, buffers and the generator's state."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    torch.manual_seed(seed)
+    losses, norms = [], []
+    for inputs, kwargs in data:
+        optimizer.zero_grad()
+        loss = run(*inputs, **kwargs)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP))
         optimizer.step()
         losses.append(loss.detach())
-        values = other_values(*values)
-    return [*losses, *model.parameters(), *model.buffers()]
+    return losses, norms, [*model.parameters(), *model.buffers(), torch.get_rng_state()]
 
 
-def curve(name, budgets, seconds, steps):
-    """Yields a row, a dict, for each budget."""
+def compare_curves(name, budget, seconds, steps, rank=None):
+    """The row of a model that trains for so many steps; in a process group if there is a rank."""
     torch.manual_seed(0)
     model, loss, inputs, kwargs = MODELS[name]()
     model.train()
-    eager = copy.deepcopy(model)
-    expected = train(remat_torch_plan.capture.LossModule(eager, loss), eager, inputs, kwargs, steps)
-    for budget in budgets:
-        ours = copy.deepcopy(model)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                step = remat_torch_plan.plan(ours, loss, inputs, budget, kwargs=kwargs, seconds=seconds)
-                found = train(step, ours, inputs, kwargs, steps)
-        except remat_torch_plan.PlanError as error:
-            yield {"model": name, "budget": budget, "result": type(error).__name__, "reason": " ".join(str(error).split())}
-            continue
-        wrong = differences(found, expected)
-        yield {
-            "model": name,
-            "budget": budget,
-            "result": "WRONG" if wrong else "equal",
-            "steps": steps,
-            "dropout": sum(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in model.modules()),
-            "first loss": found[0].item(),
-            "last loss": found[steps - 1].item(),
-            "tensors that differ": wrong,
-        }
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+    if rank is not None:
+        ours, eager = DistributedDataParallel(ours), DistributedDataParallel(eager)
+    data = batches(inputs, kwargs, steps, 100 + (rank or 0))
+    row = {"model": name, "budget": budget, "result": "equal"}
+    try:
+        step = make_plan(ours, loss, *data[0], budget, seconds)
+    except remat_torch_plan.BudgetError as error:
+        return row | {"result": "no schedule", "reason": str(error).splitlines()[0]}
+    except remat_torch_plan.PlanError as error:
+        return row | {"result": "refused", "reason": " ".join(str(error).split())}
+    expected = train(remat_torch_plan.capture.LossModule(eager, loss), eager, data, 1 + (rank or 0))
+    found = train(step, ours, data, 1 + (rank or 0))
+    plan = step.last
+    computes = [i for kind, i in plan.schedule.steps if kind == "compute"]
+    again = [i for i in set(computes) if computes.count(i) > 1]
+    row |= {
+        "plans": len(step.plans),
+        "random operations": sum(o.random for o in plan.graph.operations),
+        "of them run again": sum(plan.graph.operations[i].random for i in again),
+        "first loss": expected[0][0].item(),
+        "last loss": expected[0][-1].item(),
+        "steps clipped": sum(bool(n > CLIP) for n in expected[1]),
+        "own seeds": plan.seeded,
+    }
+    wrong = [differences(a, b) for a, b in zip(found, expected, strict=True)]
+    if any(wrong):
+        row["reason"] = f"{wrong[0]} of {steps} losses, {wrong[1]} norms, {wrong[2]} of {len(found[2])} tensors"
+        row["result"] = "own seeds" if plan.seeded else "WRONG"
+    return row
+
+
+def on_each_rank(rank, ranks, folder, names, budget, seconds, steps):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
+    for name in names:
+        row = compare_curves(name, budget, seconds, steps, rank)
+        rows = [None] * ranks
+        torch.distributed.all_gather_object(rows, row)
+        if rank == 0:
+            worst = next((r for r in rows if r["result"] != "equal"), row)
+            with open(pathlib.Path(folder) / "rows", "ab") as file:
+                pickle.dump(worst, file)
+            show(worst)
+    torch.distributed.destroy_process_group()
+
+
+def curves_of_ranks(ranks, *arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(on_each_rank, args=(ranks, folder, *arguments), nprocs=ranks)
+        rows = []
+        with open(pathlib.Path(folder) / "rows", "rb") as file:
+            while file.peek(1):
+                rows.append(pickle.load(file))
+        return rows
+
+
+def show(row):
+    text = "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in list(row.items())[1:])
+    print(f"{row['model']:<24} {text[:300]}", flush=True)
 
 
 def main():
@@ -306,26 +300,38 @@ def main():
     parser.add_argument("--models", default=",".join(MODELS), help="names, with commas; all without it")
     parser.add_argument("--budgets", default="0.8,0.6,0.4", help="parts of what the unplanned step takes")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each plan")
-    parser.add_argument("--curve", type=int, metavar="STEPS", help="train for so many steps, beside eager PyTorch")
     parser.add_argument("--csv", help="file for the rows")
+    parser.add_argument("--times", type=int, default=0, metavar="STEPS", help="the medians of so many steps, too")
+    parser.add_argument("--curve", type=int, metavar="STEPS", help="train for so many steps, at the first budget")
+    parser.add_argument("--ranks", type=int, help="with --curve: in so many processes")
     arguments = parser.parse_args()
-    rows, budgets = [], [float(b) for b in arguments.budgets.split(",")]
-    for name in arguments.models.split(","):
+    if arguments.ranks and not arguments.curve:
+        parser.error("--ranks needs --curve")
+    budgets, names = [float(b) for b in arguments.budgets.split(",")], arguments.models.split(",")
+    if arguments.times:
+        torch.set_num_threads(1)
+    if arguments.ranks:
+        rows = curves_of_ranks(arguments.ranks, names, budgets[0], arguments.seconds, arguments.curve)
+    else:
+        rows = []
+    for name in names if not arguments.ranks else ():
         try:
             if arguments.curve:
-                found = curve(name, budgets, arguments.seconds, arguments.curve)
+                found = [compare_curves(name, budgets[0], arguments.seconds, arguments.curve)]
             else:
-                found = check(name, budgets, arguments.seconds)
+                found = check(name, budgets, arguments.seconds, arguments.times)
             for row in found:
                 rows.append(row)
-                text = "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{v}" for k, v in list(row.items())[1:])
-                print(f"{name:<20} {text[:200]}", flush=True)
+                show(row)
+        except ModuleNotFoundError as error:
+            rows.append({"model": name, "result": "skipped", "reason": str(error)})
+            show(rows[-1])
         except Exception as error:  # of the model itself, or a fault of the package
-            rows.append({"model": name, "result": "FAILED", "reason": repr(error)})
-            print(f"{name:<20} FAILED {' '.join(repr(error).split())[:300]}", flush=True)
+            rows.append({"model": name, "result": "FAILED", "reason": " ".join(repr(error).split())})
+            show(rows[-1])
         torch._dynamo.reset()
     results = [r["result"] for r in rows]
-    accepted = {r["model"] for r in rows if r["result"] not in ("refused", "FAILED")}
+    accepted = {r["model"] for r in rows if r["result"] not in ("refused", "FAILED", "skipped")}
     counts = {r: results.count(r) for r in sorted(set(results))}
     print(f"{len({r['model'] for r in rows})} models, {len(accepted)} traced; rows: {counts}")
     if arguments.csv:

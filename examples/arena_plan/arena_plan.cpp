@@ -9,11 +9,9 @@
 // line on standard error.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -27,6 +25,7 @@
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/render/table.hpp"
+#include "shared/program.hpp"
 
 namespace {
 
@@ -58,13 +57,6 @@ const char* in_words(remat::memory_fit_status status) {
   return "not known whether the intervals fit; a larger --seconds searches longer";
 }
 
-void write(const remat::intervals_file& file, const std::string& path) {
-  std::ofstream out(path, std::ios::binary);
-  out << remat::to_csv(file);
-  out.close();
-  if (!out) throw remat::bad_file(path, "", "cannot be written");
-}
-
 int run(const arguments& args) {
   remat::intervals_file file = remat::parse_intervals(slurp(args.in), args.in);
   remat::memory_fit fit{remat::memory_fit_status::fits, {}};
@@ -86,16 +78,14 @@ int run(const arguments& args) {
             << '\n';
   if (!args.out.empty()) {
     file.offsets = plan.offsets;
-    write(file, args.out);
+    shared::write_file(args.out, [&](std::ostream& out) { out << remat::to_csv(file); });
   }
   return fit.status == remat::memory_fit_status::fits ? 0 : 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   arguments args;
-  CLI::App app(
+  shared::command_line app(
       "Gives each interval of memory an offset in one arena.\n"
       "Without --capacity, makes the arena small. With it, looks for an arena of at most that size, or for a proof "
       "that there is none; exit status 1 if no such arena was found.",
@@ -103,26 +93,24 @@ int main(int argc, char** argv) {
   app.add_option("intervals", args.in, "Lines id,lower,upper,size under such a header; lifetimes are [lower, upper)")
       ->type_name("IN.csv")
       ->required();
-  app.add_option("--capacity", args.capacity, "Of the arena, bytes: ask whether the intervals fit")->type_name("N");
-  app.add_option("--alignment", args.options.alignment, "Of every offset, bytes, 256 by default")->type_name("N");
-  app.add_option("--seconds", args.seconds, "Wall clock of the search; without it, a fixed amount of work")
+  std::int64_t capacity = 0;
+  shared::add_number(app, "--capacity", capacity, "Of the arena, bytes: ask whether the intervals fit");
+  shared::add_number(app, "--alignment", args.options.alignment, "Of every offset, bytes, 256 by default");
+  shared::add_number(app, "--seconds", args.seconds, "Wall clock of the search; without it, a fixed amount of work",
+                     0.0, 1e9)
       ->type_name("S");
-  app.add_option("--seed", args.options.run.seed, "Of all random choices, 0 by default")->type_name("N");
+  shared::add_number(app, "--seed", args.options.run.seed, "Of all random choices, 0 by default");
   app.add_option("--out", args.out, "Write the intervals with their offsets, whether they fit or not")
       ->type_name("OUT.csv");
-  try {
-    app.parse(argc, argv);
-    if (!(args.seconds >= 0)) throw remat::bad_argument("--seconds: expected a number from 0");
-    if (app.count("--seconds") != 0)
-      args.options.run.time_limit = std::chrono::nanoseconds(std::llround(std::min(args.seconds, 1e9) * 1e9));
-    return run(args);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const std::exception& e) {
-    std::string what = e.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    std::cerr << "arena-plan: " << what << '\n';
-    return 2;
-  }
+  if (!app.read(argc, argv)) return 0;
+  if (app.count("--capacity") != 0) args.capacity = capacity;
+  if (app.count("--seconds") != 0)
+    args.options.run.time_limit = std::chrono::nanoseconds(std::llround(args.seconds * 1e9));
+  return run(args);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("arena-plan", [&] { return run(argc, argv); });
 }

@@ -6,20 +6,19 @@
 //
 // Groups that are equal up to renaming are counted once in the column "distinct".
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/partition.hpp"
@@ -27,14 +26,15 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/dot.hpp"
 #include "remat/render/table.hpp"
+#include "shared/program.hpp"
 
 namespace {
 
 int run(int argc, char** argv) {
   std::string in, dot, cost, method = "h-partition";
   remat::partition_options options;
-  CLI::App app("Divides the operations of a training graph into nested groups with few bytes at their borders.",
-               "hierarchy");
+  shared::command_line app(
+      "Divides the operations of a training graph into nested groups with few bytes at their borders.", "hierarchy");
   app.add_option("graph", in, "A training graph")->type_name("GRAPH.json")->required();
   app.add_option("--cost", cost,
                  "Cost model: roofline, measured, flops, unit, …; by default the one for which the graph has figures")
@@ -47,17 +47,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1U, most));
   app.add_option("--dot", dot, "Write a picture for Graphviz")->type_name("FILE");
   app.footer("Exit status: 0 done, 2 unusable arguments or input.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& e) {
-    std::string what = e.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    std::cerr << "hierarchy: " << what << " (hierarchy --help names all arguments)\n";
-    return 2;
-  }
+  if (!app.read(argc, argv)) return 0;
 
   const remat::training_graph graph = remat::read_training_graph(in);
   const remat::cost_spec model = cost.empty() ? remat::default_cost(graph) : remat::parse_cost(cost);
@@ -104,15 +94,12 @@ int run(int argc, char** argv) {
             << " backward operations in " << h.groups.size() << " groups, " << classes.sub_graphs.size()
             << " distinct (" << seconds(begun, grouped) << " to group, " << seconds(grouped, ended)
             << " to compare)\n\n";
-  table.write(std::cout);
+  table.write(std::cout, shared::line_width(STDOUT_FILENO), 1);
 
   if (!dot.empty()) {
-    std::ofstream file(dot, std::ios::binary);
     remat::dot_options picture;
     picture.class_of = classes.class_of;
-    remat::write_dot(file, graph, g, h, picture);
-    file.close();
-    if (!file) throw remat::bad_file(dot, "", "cannot be written");
+    shared::write_file(dot, [&](std::ostream& file) { remat::write_dot(file, graph, g, h, picture); });
   }
   return 0;
 }
@@ -120,10 +107,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    std::cerr << "hierarchy: " << e.what() << "\n";
-    return 2;
-  }
+  return shared::run_program("hierarchy", [&] { return run(argc, argv); });
 }

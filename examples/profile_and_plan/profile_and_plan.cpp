@@ -291,6 +291,7 @@ int main(int argc, char** argv) try {
   }
   std::cout << "\nbatch " << batch << " as predicted from batches " << batch / 4 << " and " << batch / 2 << ":\n\n";
   predict_batch(name, batch);
+  if (!std::cout.flush()) throw std::runtime_error("standard output: cannot be written");
 } catch (const std::exception& e) {
   std::cerr << "profile-and-plan: " << e.what() << '\n';
   return 1;

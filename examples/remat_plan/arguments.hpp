@@ -3,16 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <iostream>
 #include <limits>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -22,14 +19,13 @@
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/schedule/streams.hpp"
+#include "shared/program.hpp"
 
 namespace remat_plan {
 
-/// Unusable arguments: the program prints one line and ends with status 2.
-class usage_error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using shared::real;
+using shared::usage_error;
+using shared::whole;
 
 /// The command line, parsed as far as possible without the graph.
 struct arguments {
@@ -53,6 +49,7 @@ struct arguments {
   std::string intervals{};
   std::string report{};
   std::string trace{};
+  std::string dot{};
   bool bind_arena = false;
   bool json = false;
 };
@@ -78,22 +75,17 @@ namespace reading {
   return items;
 }
 
-template <class T>
-[[nodiscard]] T whole(const std::string& option, const std::string& text, T least, T most) {
-  T value{};
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || value < least || value > most)
-    throw usage_error(option + " " + text + ": expected a whole number from " + std::to_string(least) + " to " +
-                      std::to_string(most));
-  return value;
-}
-
-[[nodiscard]] inline double real(const std::string& option, const std::string& text, const char* expected) {
-  double value = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    throw usage_error(option + " " + text + ": expected " + expected);
-  return value;
+/// Throws for budgets such as "0,5", which a decimal comma has cut in two.
+inline void refuse_decimal_comma(const std::string& list, const std::vector<std::string>& budgets) {
+  constexpr const char* digits = "0123456789";
+  for (std::size_t i = 1; i < budgets.size(); ++i) {
+    const std::string &before = budgets[i - 1], &after = budgets[i];
+    if (before.find_first_not_of('0') != std::string::npos || after.find_first_of(digits) != 0) continue;
+    const std::size_t end = after.find_first_not_of(digits);
+    if (end != std::string::npos && after[end] == '.') continue;
+    throw usage_error("--budget " + list + ": commas separate budgets, so this asks for " + before + " and " + after +
+                      "; write a fraction with a decimal point: " + before + "." + after);
+  }
 }
 
 /// Throws if it is clear, before writing, that no file can be made at `path`.
@@ -106,60 +98,6 @@ inline void check_writable(const std::string& option, const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, ignored))
     throw usage_error(option + " " + path + ": there is no directory " + folder.string() + " to write it to");
-}
-
-/// Options as they were written.
-struct option_texts {
-  std::string budget, solver, overhead, seconds, work, seed, threads, slots, streams, bind, gap, preset;
-};
-
-inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
-  app.set_help_flag("-h,--help", "Print this and leave");
-  app.footer(
-      "Exit status: 0 every solve gave a schedule, 1 some gave none, 2 unusable arguments or input.\n"
-      "Ctrl-C ends the solves and prints the best found; a second one ends the program.");
-  app.add_option("graph", out.graph, "A training graph or a chain, as JSON")->type_name("GRAPH.json");
-  const auto option = [&](const char* name, std::string& to, const char* type, const char* text) {
-    return app.add_option(name, to, text)->type_name(type);
-  };
-  option("--budget", texts.budget, "B[,B...]",
-         "Memory budgets: fractions of the baseline's peak, or with --bind arena of its arena (0.5, 50%), or bytes "
-         "(123456, 12GiB, 12GB)");
-  option("--solver", texts.solver, "NAME[,NAME...]",
-         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
-         "auto (the default), or all (those that apply)");
-  option("--cost", out.cost, "SPEC",
-         "measured, roofline[:flops=156e12,bandwidth=1.555e12,latency=4e-6], flops, linear:flops=0.1,bytes=1, unit");
-  option("--seconds", texts.seconds, "S", "Wall clock of each solve, 10 by default");
-  option("--threads", texts.threads, "N", "Threads of each solve; 0, the default: one for each processor");
-  option("--max-overhead", texts.overhead, "X",
-         "In place of a budget: the least memory whose time is at most 1 + X times the baseline's");
-  option("--bind", texts.bind, "peak|arena",
-         "What the budget binds: the peak (the default) or the arena, alignment and fragmentation included");
-  option("--preset", texts.preset, "fast|balanced|paper",
-         "Options of all solvers: less effort, the defaults, or each method as its paper has it (--list-options)");
-  option("--slots", texts.slots, "N", "rotor, rockmate: count memory in N slots");
-  option("--gap", texts.gap, "G",
-         "auto: end when the schedule is proven to be within G of the least time, 0.001 by default");
-  app.add_flag(
-      "--improve", out.improve,
-      "The named solvers are helped by eviction and refinement, as auto is; without it each runs its own method "
-      "alone");
-  app.add_option("--option", out.settings, "An option of a solver, any number of times")
-      ->type_name("SOLVER.NAME=VALUE")
-      ->allow_extra_args(false);
-  app.add_flag("--list-options", out.list_options, "Print the options of all solvers, and leave");
-  option("--streams", texts.streams, "K", "show the makespan on K streams, and the critical path");
-  option("--seed", texts.seed, "N", "Of all random choices, 0 by default");
-  option("--work", texts.work, "N",
-         "Units of work of each solve, 0.05 to 1.4 µs each, in place of --seconds: the same answer every time");
-  option("--out", out.out, "SCHEDULE.json", "Write the schedule (one solver, one budget)");
-  option("--intervals", out.intervals, "FILE.csv", "Write lifetimes and offsets in the arena (one solver, one budget)");
-  option("--report", out.report, "REPORT.html", "Write a report to look at in a browser");
-  option("--trace", out.trace, "TRACE.json",
-         "Write the schedule over time, to look at in ui.perfetto.dev or chrome://tracing (one solver, one "
-         "budget)");
-  app.add_flag("--json", out.json, "Print one JSON object a line, and nothing else");
 }
 
 /// The names of a list of solvers, each once.
@@ -175,57 +113,129 @@ inline void define_options(CLI::App& app, arguments& out, option_texts& texts) {
   return solvers;
 }
 
-/// Checks the options that were given and puts their values into `out`.
-inline void read_options(const CLI::App& app, const option_texts& texts, arguments& out) {
-  const auto given = [&](const char* name) { return app.count(name) != 0; };
-  if (out.list_options) return;
-  if (out.graph.empty())
+/// Defines the options; each reads its own text into `out`.
+inline void define_options(CLI::App& app, arguments& out) {
+  using text = const std::string&;
+  const auto option = [&](const std::string& name, const char* type, const char* help, const auto& read) {
+    app.add_option_function<std::string>(
+           name, [name, read](text value) { read(name, value); }, help)
+        ->type_name(type);
+  };
+  const auto file = [&](const std::string& name, const char* type, const char* help, std::string& to) {
+    option(name, type, help, [&to](text option_name, text path) {
+      check_writable(option_name, path);
+      to = path;
+    });
+  };
+  app.footer(
+      "Examples:\n"
+      "  remat-plan gpt2.json --budget 50%\n\n"
+      "  remat-plan gpt2.json --budget 0.8,0.5,12GiB --solver all --report report.html\n\n"
+      "  remat-plan gpt2.json --max-overhead 0.1 --out schedule.json\n\n"
+      "  python3 export.py | remat-plan - --budget 8GiB --json\n\n"
+      "Exit status:\n"
+      "  0    every solve gave a schedule\n"
+      "  1    some gave none, or output could not be written\n"
+      "  2    unusable arguments or input; one line on standard error says why\n"
+      "  130  Ctrl-C ended the solves; the best found is printed\n\n"
+      "A second Ctrl-C ends the program.");
+  app.add_option("graph", out.graph, "A training graph or a chain, as JSON; - reads it from standard input")
+      ->type_name("GRAPH.json");
+  option("--budget", "B[,B...]",
+         "Memory budgets: fractions of the baseline's peak, or with --bind arena of its arena (0.5, 50%), or bytes "
+         "(123456, 12GiB, 12GB)",
+         [&](text name, text value) {
+           out.budgets = split(name, value);
+           refuse_decimal_comma(value, out.budgets);
+         });
+  option("--solver", "NAME[,NAME...]",
+         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
+         "auto (the default), or all (those that apply)",
+         [&](text, text value) { out.solvers = read_solvers(value); });
+  option("--cost", "SPEC",
+         "measured, flops, unit, linear:flops=0.1,bytes=1, or roofline:flops=F,bandwidth=B,latency=S (by default "
+         "156e12, 1.555e12 and 4e-6)",
+         [&](text name, text value) {
+           if (value.empty()) throw usage_error(name + ": the cost model is missing");
+           out.cost = value;
+         });
+  option("--seconds", "S", "Wall clock of each solve, 10 by default", [&](text name, text value) {
+    const double s = real(name, value, "a number of seconds from 0, such as 2.5");
+    out.time_limit = s < 1e9 ? std::chrono::nanoseconds(std::llround(s * 1e9)) : std::chrono::nanoseconds::max();
+  });
+  option("--threads", "N", "Threads of each solve; 0, the default: one for each processor",
+         [&](text name, text value) { out.threads = whole<unsigned>(name, value, 0, 1024); });
+  option("--max-overhead", "X",
+         "In place of a budget: the least memory whose time is at most 1 + X times the baseline's",
+         [&](text name, text value) {
+           out.max_overhead = real(name, value, "a number from 0, such as 0.3 for 1.3 times the baseline's time");
+         });
+  option("--bind", "peak|arena",
+         "What the budget binds: the peak (the default) or the arena, alignment and fragmentation included",
+         [&](text name, text value) {
+           if (value != "peak" && value != "arena") throw usage_error(name + " " + value + ": expected peak or arena");
+           out.bind_arena = value == "arena";
+         });
+  option("--preset", "fast|balanced|paper",
+         "Options of all solvers: less effort, the defaults, or each method as its paper has it (--list-options)",
+         [&](text name, text value) {
+           const std::optional<remat::preset> named = remat::enum_value<remat::preset>(value);
+           if (!named) throw usage_error(name + " " + value + ": expected fast, balanced or paper");
+           out.preset = *named;
+         });
+  option("--slots", "N", "rotor, rockmate: count memory in N slots",
+         [&](text name, text value) { out.slots = whole<std::uint32_t>(name, value, 1, 10'000'000); });
+  option("--gap", "G", "auto: end when the schedule is proven to be within G of the least time, 0.001 by default",
+         [&](text name, text value) {
+           out.gap = real(name, value, "a number from 0, such as 0.01 for 1 % of the least time");
+         });
+  app.add_flag(
+      "--improve", out.improve,
+      "The named solvers are helped by eviction and refinement, as auto is; without it each runs its own method "
+      "alone");
+  app.add_option("--option", out.settings, "An option of a solver, any number of times")
+      ->type_name("SOLVER.NAME=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--list-options", out.list_options, "Print the options of all solvers, and leave");
+  option("--streams", "K", "Show the makespan on K streams, and the critical path", [&](text name, text value) {
+    out.streams = whole<std::uint32_t>(name, value, 1, remat::stream_options::max_streams);
+  });
+  option("--seed", "N", "Of all random choices, 0 by default", [&](text name, text value) {
+    out.seed = whole<std::uint64_t>(name, value, 0, std::numeric_limits<std::uint64_t>::max());
+  });
+  option("--work", "N",
+         "Units of work of each solve, 0.05 to 1.4 µs each, in place of --seconds: the same answer every time",
+         [&](text name, text value) {  // read after --seconds
+           out.work_limit = whole<std::uint64_t>(name, value, 1, remat::run_control::no_work_limit - 1);
+           out.time_limit = std::chrono::nanoseconds::max();
+         });
+  file("--out", "SCHEDULE.json", "Write the schedule (one solver, one budget)", out.out);
+  file("--intervals", "FILE.csv", "Write lifetimes and offsets in the arena (one solver, one budget)", out.intervals);
+  file("--report", "REPORT.html", "Write a report to look at in a browser", out.report);
+  file("--trace", "TRACE.json",
+       "Write the schedule over time, to look at in ui.perfetto.dev or chrome://tracing (one solver, one budget)",
+       out.trace);
+  file(
+      "--dot", "PICTURE.dot",
+      "Write the graph as a picture for Graphviz; what the schedule runs again says how often (one solver, one budget)",
+      out.dot);
+  app.add_flag("--json", out.json, "Print one JSON object a line, and nothing else");
+}
+
+/// Throws for arguments that do not belong together.
+inline void check_together(const arguments& args) {
+  if (args.list_options) return;
+  if (args.graph.empty())
     throw usage_error("GRAPH.json, the file to plan, is missing (remat-plan --help names all arguments)");
-  if (given("--bind")) {
-    if (texts.bind != "peak" && texts.bind != "arena")
-      throw usage_error("--bind " + texts.bind + ": expected peak or arena");
-    out.bind_arena = texts.bind == "arena";
-  }
-  if (given("--budget") == given("--max-overhead"))
-    throw usage_error(given("--budget") ? "--budget and --max-overhead ask opposite questions; expected one of them"
+  if (args.budgets.empty() != args.max_overhead.has_value())
+    throw usage_error(args.max_overhead ? "--budget and --max-overhead ask opposite questions; expected one of them"
                                         : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
                                           "--max-overhead 0.3 for the least memory)");
-  if (given("--budget")) out.budgets = split("--budget", texts.budget);
-  if (given("--max-overhead"))
-    out.max_overhead =
-        real("--max-overhead", texts.overhead, "a number from 0, such as 0.3 for 1.3 times the baseline's time");
-  if (given("--solver")) out.solvers = read_solvers(texts.solver);
-  if (given("--seconds")) {
-    const double s = real("--seconds", texts.seconds, "a number of seconds from 0, such as 2.5");
-    out.time_limit = s < 1e9 ? std::chrono::nanoseconds(std::llround(s * 1e9)) : std::chrono::nanoseconds::max();
-  }
-  if (given("--work")) {
-    out.work_limit = whole<std::uint64_t>("--work", texts.work, 1, remat::run_control::no_work_limit - 1);
-    out.time_limit = std::chrono::nanoseconds::max();
-  }
-  if (given("--seed"))
-    out.seed = whole<std::uint64_t>("--seed", texts.seed, 0, std::numeric_limits<std::uint64_t>::max());
-  if (given("--threads")) out.threads = whole<unsigned>("--threads", texts.threads, 0, 1024);
-  if (given("--streams"))
-    out.streams = whole<std::uint32_t>("--streams", texts.streams, 1, remat::stream_options::max_streams);
-  if (given("--gap")) out.gap = real("--gap", texts.gap, "a number from 0, such as 0.01 for 1 % of the least time");
-  if (given("--preset")) {
-    const std::optional<remat::preset> named = remat::enum_value<remat::preset>(texts.preset);
-    if (!named) throw usage_error("--preset " + texts.preset + ": expected fast, balanced or paper");
-    out.preset = *named;
-  }
-  if (given("--slots")) out.slots = whole<std::uint32_t>("--slots", texts.slots, 1, 10'000'000);
-  if (given("--cost") && out.cost.empty()) throw usage_error("--cost: the cost model is missing");
-  if (given("--out")) check_writable("--out", out.out);
-  if (given("--intervals")) check_writable("--intervals", out.intervals);
-  if (given("--trace")) check_writable("--trace", out.trace);
-  if (given("--report")) {
 #ifndef REMAT_HAVE_REPORT
+  if (!args.report.empty())
     throw usage_error(
         "--report: this program was built without Chart.js (Debian: libjs-chart.js), so it has no report");
 #endif
-    check_writable("--report", out.report);
-  }
 }
 
 }  // namespace reading
@@ -233,24 +243,13 @@ inline void read_options(const CLI::App& app, const option_texts& texts, argumen
 /// Reads the command line. Empty for `--help`, which this function prints. Throws `usage_error`.
 [[nodiscard]] inline std::optional<arguments> parse_arguments(int argc, const char* const* argv) {
   arguments out;
-  reading::option_texts texts;
-  CLI::App app(
+  shared::command_line app(
       "Decides which tensors of a training step to keep and which to compute again, so that the step fits a "
       "memory budget and takes the least time.",
       "remat-plan");
-  reading::define_options(app, out, texts);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return std::nullopt;
-  } catch (const CLI::ParseError& e) {
-    std::string what = e.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    throw usage_error(what + " (remat-plan --help names all arguments)");
-  }
-
-  reading::read_options(app, texts, out);
+  reading::define_options(app, out);
+  if (!app.read(argc, argv)) return std::nullopt;
+  reading::check_together(out);
   return out;
 }
 

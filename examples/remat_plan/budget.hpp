@@ -67,17 +67,19 @@ struct decimal {
   }
 };
 
-/// A budget in bytes; or, in `wrong`, the reason why the text is not a budget.
+/// A budget in bytes; or, in `wrong`, the reason why the text is not a budget. `hint` is for the user if the text may
+/// mean something else; it may be empty.
 struct parsed_budget {
   std::int64_t bytes = 0;
-  std::string wrong{};
+  std::string wrong{}, hint{};
 };
 
 /// `text` as bytes. With a decimal point or a percent sign and at most 1, a fraction of `baseline_bytes`, the
 /// peak or arena of the baseline, rounded down; otherwise bytes, with a unit or without.
 [[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_bytes) {
   constexpr const char* expected = "expected a fraction of the baseline (0.5, 50%) or bytes (123456, 12GiB, 12GB)";
-  const auto wrong = [&](const std::string& why) { return parsed_budget{0, why + "; " + expected}; };
+  const auto wrong = [&](const std::string& why) { return parsed_budget{0, why + "; " + expected, {}}; };
+  if (text.find(',') != std::string_view::npos) return wrong("has a comma; write a decimal point");
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view suffix = text.substr(end);
   const std::optional<decimal> number = decimal::parse(text.substr(0, end));
@@ -85,7 +87,7 @@ struct parsed_budget {
 
   if (suffix == "%" || (suffix.empty() && number->point)) {
     const decimal fraction = suffix == "%" ? number->percent() : *number;
-    if (fraction.at_most_one()) return {fraction.times(baseline_bytes).value_or(baseline_bytes), {}};
+    if (fraction.at_most_one()) return {fraction.times(baseline_bytes).value_or(baseline_bytes), {}, {}};
     return wrong(suffix == "%" ? "is more than 100 %" : "has a decimal point but is more than 1");
   }
 
@@ -107,7 +109,13 @@ struct parsed_budget {
     if (unit.second == 1 && !number->fraction.empty()) return wrong("is not a whole number of bytes");
     const std::optional<std::int64_t> bytes = number->times(unit.second);
     if (!bytes) return wrong("is over 2^63 - 1 bytes");
-    return {*bytes, {}};
+    constexpr std::int64_t percents = 100;
+    if (!suffix.empty() || *bytes > percents) return {*bytes, {}, {}};
+    return {*bytes,
+            {},
+            "means " + std::to_string(*bytes) + (*bytes == 1 ? " byte; " : " bytes; ") +
+                "for a part of the baseline write " + std::to_string(*bytes == 1 ? percents : *bytes) + "% or " +
+                (*bytes == 1 ? "1.0" : "a number with a decimal point")};
   }
   return wrong("ends in '" + std::string(suffix) + "', which is not a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)");
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <stop_token>
@@ -29,12 +30,14 @@ class interrupt {
       char byte = 0;
       while (read(read_end_, &byte, 1) < 0 && errno == EINTR) {
       }
-      if (byte != 0) source_.request_stop();
+      if (byte == 0) return;
+      signal_ = byte;
+      source_.request_stop();
     });
     struct sigaction action {};
-    action.sa_handler = [](int) {
+    action.sa_handler = [](int number) {
       const int saved = errno;
-      const char byte = 1;
+      const char byte = static_cast<char>(number);
       [[maybe_unused]] const auto written = write(write_end(), &byte, 1);
       errno = saved;
     };
@@ -54,6 +57,8 @@ class interrupt {
   }
 
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+  /// The signal that requested the stop; 0 if none came.
+  [[nodiscard]] int signal() const { return signal_; }
 
  private:
   static int& write_end() {
@@ -62,6 +67,7 @@ class interrupt {
   }
 
   int read_end_ = -1;
+  std::atomic<int> signal_ = 0;
   std::stop_source source_;
   std::jthread watcher_;
   struct sigaction before_int_ {};

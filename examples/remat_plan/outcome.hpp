@@ -22,6 +22,7 @@ namespace remat_plan {
 /// The input file: what all of its solves have in common.
 struct subject {
   std::string name{};
+  std::string file{};       ///< the name of the file, for messages
   std::string cost{};       ///< the cost model in words
   std::string time_unit{};  ///< "s", or empty: the model's own
   std::int64_t baseline_peak = 0;

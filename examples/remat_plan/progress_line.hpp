@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,24 +9,35 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "remat/core/run.hpp"
 #include "remat/render/table.hpp"
+#include "shared/program.hpp"
 
 namespace remat_plan {
 
-/// One line on standard error with the progress of the current solve. Nothing if standard error is not a terminal.
+/// True for a terminal on which a line may be drawn over: neither TERM=dumb nor NO_COLOR asks for plain text.
+[[nodiscard]] inline bool is_drawable_terminal(int file) {
+  const char *const term = std::getenv("TERM"), *const plain = std::getenv("NO_COLOR");
+  return isatty(file) == 1 && (term == nullptr || std::string_view(term) != "dumb") &&
+         (plain == nullptr || *plain == '\0');
+}
+
+/// One line on standard error with the progress of the current solve. Nothing if standard error is no drawable
+/// terminal.
 ///
 /// A thread draws the line five times a second, so the time left counts down also while a solver reports nothing.
 class progress_line {
  public:
   progress_line(double baseline_time, std::stop_token stop)
-      : shown_(isatty(STDERR_FILENO) == 1), baseline_time_(baseline_time), stop_(std::move(stop)) {
+      : shown_(is_drawable_terminal(STDERR_FILENO)), baseline_time_(baseline_time), stop_(std::move(stop)) {
     if (shown_) drawer_ = std::jthread([this](const std::stop_token& end) { draw(end); });
   }
   progress_line(const progress_line&) = delete;
@@ -124,9 +134,7 @@ class progress_line {
 
   /// Cuts `line` to the width of the terminal, in code points, so that it never wraps.
   static void cut(std::string& line) {
-    winsize size{};
-    std::size_t columns = 80;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) columns = size.ws_col;
+    const std::size_t columns = shared::line_width(STDERR_FILENO);
     std::size_t points = 0;
     for (std::size_t i = 0; i < line.size(); ++i) {
       if ((static_cast<unsigned char>(line[i]) & 0xC0U) == 0x80U) continue;

@@ -6,18 +6,18 @@
 //
 // Its arguments, output and exit status are a contract: `remat-plan --help`.
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <new>
 #include <optional>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -26,9 +26,12 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
+#include "remat/hierarchy/hierarchy.hpp"
 #include "remat/io/chain_json.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/io/unknown_keys_json.hpp"
+#include "remat/render/dot.hpp"
 #include "remat/render/trace_json.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/schedule/streams.hpp"
@@ -36,13 +39,14 @@
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
-#include "remat_plan/command_line.hpp"
+#include "remat_plan/command_text.hpp"
 #include "remat_plan/interrupt.hpp"
 #include "remat_plan/outcome.hpp"
 #include "remat_plan/progress_line.hpp"
 #include "remat_plan/search.hpp"
 #include "remat_plan/solver_options.hpp"
 #include "remat_plan/solvers.hpp"
+#include "shared/program.hpp"
 
 #ifdef REMAT_HAVE_REPORT
 #include "remat_plan/report.hpp"
@@ -58,6 +62,7 @@ struct input {
   std::optional<remat::chain_problem> stages{};
   subject what{};
   std::vector<named_solver> solvers{};
+  std::vector<remat::unknown_key> unknown{};  ///< keys of the file that are ignored
 };
 
 /// Throws for options that have no meaning for a chain.
@@ -71,6 +76,7 @@ void refuse_graph_options(const arguments& args) {
   if (!args.intervals.empty())
     refuse("--intervals " + args.intervals, "and arenas are of training graphs; leave it out");
   if (!args.trace.empty()) refuse("--trace " + args.trace, "and traces are of training graphs; leave it out");
+  if (!args.dot.empty()) refuse("--dot " + args.dot, "and pictures are of training graphs; leave it out");
   if (args.streams != 0)
     refuse("--streams " + std::to_string(args.streams), "which runs one stage after the other; leave it out");
 }
@@ -141,7 +147,10 @@ void read_graph(input& in, const remat::json_document& document, const arguments
 std::unique_ptr<input> read_input(const arguments& args) {
   auto in = std::make_unique<input>();
   in->what.streams = args.streams;
-  const remat::json_document document = remat::json_document::read(args.graph);
+  const remat::json_document document = args.graph == "-" ? remat::json_document::read(std::cin, "standard input")
+                                                          : remat::json_document::read(args.graph);
+  in->what.file = document.file();
+  in->unknown = remat::unknown_keys(document);
   if (document.format() == "remat-chain")
     read_chain(*in, document, args);
   else
@@ -183,32 +192,25 @@ std::vector<std::int64_t> read_budgets(const input& in, const arguments& args) {
 
 void print_head(const input& in) {
   const subject& s = in.what;
-  std::cout << remat::printable(s.name, 200) << ": ";
+  std::ostringstream line;
+  line << remat::printable(s.name, 200) << ": ";
   if (in.step)
-    std::cout << in.step->graph.num_operations() << " operations, " << in.step->graph.num_tensors() << " tensors";
+    line << in.step->graph.num_operations() << " operations, " << in.step->graph.num_tensors() << " tensors";
   else
-    std::cout << "a chain of " << in.stages->stages().length() << " stages";
-  std::cout << "; baseline peak " << remat::format_bytes(s.baseline_peak);
-  if (s.baseline_bytes != s.baseline_peak) std::cout << ", arena " << remat::format_bytes(s.baseline_bytes);
-  std::cout << ", time " << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost << "\n";
+    line << "a chain of " << in.stages->stages().length() << " stages";
+  line << "; baseline peak " << remat::format_bytes(s.baseline_peak);
+  if (s.baseline_bytes != s.baseline_peak) line << ", arena " << remat::format_bytes(s.baseline_bytes);
+  line << ", time " << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost;
+  std::cout << shared::fit(line.str(), STDOUT_FILENO) << '\n';
   if (in.step && s.streams != 0) {
     const remat::stream_assignment a =
         remat::assign_streams(in.step->instance, remat::listed_order(in.step->instance), {s.streams, {}});
-    std::cout << "the listed order, by data alone: makespan " << remat::format_time(a.makespan, s.time_unit) << " on "
-              << s.streams << " streams, critical path " << remat::format_time(a.critical_path, s.time_unit) << "\n";
+    std::ostringstream overlapped;
+    overlapped << "the listed order, by data alone: makespan " << remat::format_time(a.makespan, s.time_unit) << " on "
+               << s.streams << " streams, critical path " << remat::format_time(a.critical_path, s.time_unit);
+    std::cout << shared::fit(overlapped.str(), STDOUT_FILENO) << '\n';
   }
   std::cout << "\n";
-}
-
-/// Writes a file with `fill`. Where that fails, prints a line on standard error and returns false.
-template <class Fill>
-bool write_file(const std::string& path, const Fill& fill) {
-  std::ofstream file(path, std::ios::binary);
-  if (file) fill(file);
-  file.close();
-  if (file) return true;
-  std::cerr << "remat-plan: " << path << ": cannot be written\n";
-  return false;
 }
 
 void write_trace(std::ostream& out, const input& in, const outcome& o) {
@@ -221,6 +223,32 @@ void write_trace(std::ostream& out, const input& in, const outcome& o) {
   }
   remat::write_trace(out, p, in.step->graph, *o.plan, options);
 }
+
+/// The graph as a picture. Operations that the schedule runs several times say how often.
+void write_picture(std::ostream& out, const input& in, const outcome& o) {
+  const remat::flat_graph& g = in.step->instance.graph();
+  std::vector<std::size_t> runs(g.num_operations, 0);
+  for (const remat::step& s : o.plan->steps)
+    if (s.is_compute()) ++runs[remat::index(s.operation())];
+  const auto name_of = [&](remat::op_id id) {
+    const std::size_t count = runs[remat::index(id)];
+    return std::string(in.step->graph.name(id)) + (count > 1 ? "\nruns " + std::to_string(count) + " times" : "");
+  };
+  const remat::operation_hierarchy no_groups =
+      remat::make_hierarchy(g, remat::forward_operations(g),
+                            std::vector<std::uint32_t>(g.num_operations, remat::operation_hierarchy::none), {});
+  remat::write_dot(out, name_of, g, no_groups);
+}
+
+#ifdef REMAT_HAVE_REPORT
+void write_report(std::ostream& out, const input& in, const arguments& args, const std::string& command,
+                  const std::vector<outcome>& all) {
+  remat::report_subject head = report_head(in.what, args, command, report_date());
+  const remat::html_report report =
+      in.step ? make_report(std::move(head), *in.step, all) : make_report(std::move(head), *in.stages, all);
+  report.write(out);
+}
+#endif
 
 /// Throws for options of solvers that do not run.
 void require_used_options(const arguments& args, const std::vector<named_solver>& solvers) {
@@ -250,6 +278,7 @@ void require_one_solve(const arguments& args, std::size_t solvers, std::size_t b
   require("--out", args.out);
   require("--intervals", args.intervals);
   require("--trace", args.trace);
+  require("--dot", args.dot);
 }
 
 /// Plans the arena of a schedule, and its streams with --streams.
@@ -269,8 +298,7 @@ void plan_execution(const input& in, const arguments& args, const std::stop_toke
 
 /// All solves, each printed as a line of JSON with --json.
 std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
-                               const std::vector<named_solver>& solvers) {
-  interrupt on_interrupt;
+                               const std::vector<named_solver>& solvers, const interrupt& on_interrupt) {
   progress_line line(in.what.baseline_time, on_interrupt.token());
   solving common{&in.what, {}, &line};
   common.run.stop = on_interrupt.token();
@@ -298,31 +326,44 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
   return all;
 }
 
-/// Writes the files that the arguments ask for. Returns false if one cannot be written.
-bool write_files(const input& in, const arguments& args, const std::string& command, const std::vector<outcome>& all) {
+/// Writes the files that the arguments ask for. One that cannot be written has a line on standard error; returns false
+/// then.
+bool write_files(const input& in, const arguments& args, [[maybe_unused]] const std::string& command,
+                 const std::vector<outcome>& all) {
   bool written = true;
+  const auto write = [&](const std::string& path, bool known, const auto& fill) {
+    if (path.empty() || !known) return false;
+    try {
+      shared::write_file(path, fill);
+      return true;
+    } catch (const remat::bad_file& e) {
+      std::cerr << "remat-plan: " << e.what() << '\n';
+      return written = false;
+    }
+  };
   const outcome& first = all.front();
-  if (!args.out.empty() && first.plan)
-    written &= write_file(args.out, [&](std::ostream& file) {
-      file << remat::to_json({in.what.name, first.solver, first.budget, first.peak, *first.plan});
-    });
-  if (!args.intervals.empty() && first.memory) {
-    const std::string text = remat::to_csv(to_intervals(in.step->instance, first));
-    written &= write_file(args.intervals, [&](std::ostream& file) { file << text; });
-  }
-  if (!args.trace.empty() && first.plan)
-    written &= write_file(args.trace, [&](std::ostream& file) { write_trace(file, in, first); });
+  const bool planned = first.plan.has_value();
+  write(args.out, planned, [&](std::ostream& file) {
+    file << remat::to_json({in.what.name, first.solver, first.budget, first.peak, *first.plan});
+  });
+  write(args.intervals, first.memory.has_value(),
+        [&](std::ostream& file) { file << remat::to_csv(to_intervals(in.step->instance, first)); });
+  write(args.trace, planned, [&](std::ostream& file) { write_trace(file, in, first); });
+  write(args.dot, planned, [&](std::ostream& file) { write_picture(file, in, first); });
 #ifdef REMAT_HAVE_REPORT
-  if (!args.report.empty()) {
-    remat::report_subject head = report_head(in.what, args, command, report_date());
-    const remat::html_report report =
-        in.step ? make_report(std::move(head), *in.step, all) : make_report(std::move(head), *in.stages, all);
-    const bool reported = write_file(args.report, [&](std::ostream& file) { report.write(file); });
-    if (reported && !args.json) std::cout << "\nreport: " << args.report << '\n';
-    written &= reported;
-  }
+  if (write(args.report, true, [&](std::ostream& file) { write_report(file, in, args, command, all); }) && !args.json)
+    std::cout << "\nreport: " << args.report << '\n';
 #endif
   return written;
+}
+
+/// Says on standard error what may be meant otherwise: budgets, and keys of the file that its format does not know.
+void print_notes(const input& in, const arguments& args) {
+  const auto note = [](const std::string& text) { std::cerr << "remat-plan: " << text << '\n'; };
+  for (const std::string& text : args.budgets)
+    if (const std::string hint = parse_budget(text, in.what.baseline_bytes).hint; !hint.empty())
+      note("--budget " + text + ": " + hint);
+  for (const remat::unknown_key& unknown : in.unknown) note(unknown.message(in.what.file));
 }
 
 /// Runs the program and returns its exit status. `command` is its command line, for the report.
@@ -330,7 +371,7 @@ int run(const arguments& args, const std::string& command) {
   if (args.list_options) {
     option_table table;
     graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });
-    table.table().write(std::cout);
+    table.table().write(std::cout, shared::line_width(STDOUT_FILENO), 1);
     return 0;
   }
   const std::unique_ptr<input> in = read_input(args);
@@ -338,9 +379,16 @@ int run(const arguments& args, const std::string& command) {
   const std::vector<named_solver> solvers = choose_solvers(*in, args);
   require_used_options(args, solvers);
   require_one_solve(args, solvers.size(), budgets.size());
-  const std::vector<outcome> all = solve_all(*in, args, budgets, solvers);
+  print_notes(*in, args);
+  std::vector<outcome> all;
+  int signal = 0;
+  {
+    const interrupt on_interrupt;
+    all = solve_all(*in, args, budgets, solvers, on_interrupt);
+    signal = on_interrupt.signal();
+  }
   if (!args.json) {
-    to_table(in->what, all).write(std::cout);
+    to_table(in->what, all).write(std::cout, shared::line_width(STDOUT_FILENO), 2);
     std::cout.flush();
   }
   int status = 0;
@@ -350,30 +398,15 @@ int run(const arguments& args, const std::string& command) {
     if (o.status == remat::solve_status::error)
       std::cerr << "remat-plan: " << o.solver << " within " << o.budget << " bytes: " << o.message << '\n';
   }
-  return write_files(*in, args, command, all) ? status : 1;
+  if (!write_files(*in, args, command, all)) status = 1;
+  return signal == 0 ? status : 128 + signal;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto refuse = [](const std::string& what) {
-    std::cerr << "remat-plan: " << what << '\n';
-    return 2;
-  };
-  try {
+  return shared::run_program("remat-plan", [&] {
     const std::optional<arguments> args = parse_arguments(argc, argv);
-    return args ? run(*args, command_line(argc, argv)) : 0;
-  } catch (const usage_error& e) {
-    return refuse(e.what());
-  } catch (const remat::bad_argument& e) {
-    return refuse(e.what());
-  } catch (const remat::error& e) {  // a defect of the file; the message begins with its name
-    return refuse(e.what());
-  } catch (const std::bad_alloc&) {
-    std::cerr << "remat-plan: out of memory\n";
-    return 1;
-  } catch (const std::exception& e) {
-    std::cerr << "remat-plan: " << e.what() << '\n';
-    return 1;
-  }
+    return args ? run(*args, command_text(argc, argv)) : 0;
+  });
 }

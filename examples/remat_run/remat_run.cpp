@@ -9,13 +9,13 @@
 // touched take memory. Exit status: 0 the outputs are equal; 1 they are not, or no schedule was found; 2 unusable
 // arguments or input.
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <iostream>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,14 +31,11 @@
 #include "remat_plan/budget.hpp"
 #include "remat_plan/solvers.hpp"
 #include "remat_run/stand_in_run.hpp"
+#include "shared/program.hpp"
 
 namespace {
 
-/// Arguments that cannot be used.
-class usage_error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using shared::usage_error;
 
 struct arguments {
   std::string graph{}, budget{}, solver = "auto", cost{};
@@ -49,8 +46,9 @@ struct arguments {
 
 std::optional<arguments> parse(int argc, char** argv) {
   arguments out;
-  CLI::App app("Plans a training step for a memory budget and runs it with kernels that stand in for the real ones.",
-               "remat-run");
+  shared::command_line app(
+      "Plans a training step for a memory budget and runs it with kernels that stand in for the real ones.",
+      "remat-run");
   app.footer(
       "Exit status: 0 the outputs are those of the listed order, 1 they are not or there is no schedule, 2 unusable "
       "arguments or input.");
@@ -60,28 +58,17 @@ std::optional<arguments> parse(int argc, char** argv) {
       ->required();
   app.add_option("--solver", out.solver, "As of remat-plan; auto by default")->type_name("NAME");
   app.add_option("--cost", out.cost, "As of remat-plan")->type_name("SPEC");
-  app.add_option("--seconds", out.seconds, "Wall clock of the solve, 10 by default")
-      ->type_name("S")
-      ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--threads", out.threads, "Operations that may run at a time, 1 by default")
-      ->type_name("K")
-      ->check(CLI::Range(1U, remat::stream_options::max_streams));
-  app.add_option("--burn", out.burn, "Seconds that kernels take for each unit of planned time; 0 (the default): none")
-      ->type_name("SCALE")
-      ->check(CLI::Range(0.0, 1e9));
-  app.add_option("--steps", out.steps, "Steps to run, 1 by default; the fastest is shown")
-      ->type_name("N")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
-  app.add_option("--seed", out.seed, "Of the solver's random choices, and of what parameters and inputs hold")
-      ->type_name("N");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return std::nullopt;
-  } catch (const CLI::ParseError& e) {
-    throw usage_error(e.what());
-  }
+  using shared::add_number;
+  add_number(app, "--seconds", out.seconds, "Wall clock of the solve, 10 by default", 0.0, 1e6)->type_name("S");
+  add_number(app, "--threads", out.threads, "Operations that may run at a time, 1 by default", 1U,
+             remat::stream_options::max_streams);
+  add_number(app, "--burn", out.burn, "Seconds that kernels take for each unit of planned time; 0 (the default): none",
+             0.0, 1e9)
+      ->type_name("SCALE");
+  add_number(app, "--steps", out.steps, "Steps to run, 1 by default; the fastest is shown", std::uint64_t{1},
+             std::uint64_t{1'000'000'000});
+  add_number(app, "--seed", out.seed, "Of the solver's random choices, and of what parameters and inputs hold");
+  if (!app.read(argc, argv)) return std::nullopt;
   return out;
 }
 
@@ -91,6 +78,7 @@ int run(const arguments& args) {
   const std::string_view unit = step.cost.time_unit();
   const remat_plan::parsed_budget budget = remat_plan::parse_budget(args.budget, p.graph().baseline_peak);
   if (!budget.wrong.empty()) throw usage_error("--budget " + args.budget + ": " + budget.wrong);
+  if (!budget.hint.empty()) std::cerr << "remat-run: --budget " << args.budget << ": " << budget.hint << '\n';
   std::optional<remat_plan::named_solver> solver;
   std::string names;
   for (remat_plan::named_solver& s : remat_plan::graph_solvers(p)) {
@@ -139,7 +127,7 @@ int run(const arguments& args) {
   row("listed order", listed);
   const remat_run::run_result planned = remat_run::run_stand_ins(step.graph, p, *found.plan, options);
   row(args.solver, planned);
-  table.write(std::cout);
+  table.write(std::cout, shared::line_width(STDOUT_FILENO), 1);
 
   std::size_t effects = 0;
   for (std::size_t o = 0; o < p.graph().num_operations; ++o) effects += p.graph().has_effect(o);
@@ -154,20 +142,8 @@ int run(const arguments& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto fail = [](const std::exception& e, int status) {
-    std::cerr << "remat-run: " << e.what() << '\n';
-    return status;
-  };
-  try {
+  return shared::run_program("remat-run", [&] {
     const std::optional<arguments> args = parse(argc, argv);
     return args ? run(*args) : 0;
-  } catch (const usage_error& e) {
-    return fail(e, 2);
-  } catch (const remat::execution_error& e) {
-    return fail(e, 1);
-  } catch (const remat::error& e) {
-    return fail(e, 2);
-  } catch (const std::exception& e) {
-    return fail(e, 1);
-  }
+  });
 }

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstddef>
-#include <exception>
 #include <iostream>
 #include <string_view>
 #include <type_traits>
@@ -16,6 +15,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/solver/solution.hpp"
+#include "shared/program.hpp"
 
 namespace train {
 namespace {
@@ -38,13 +38,13 @@ struct program_options {
         ->delimiter(',')
         ->check(CLI::IsMember({"evict", "refined", "auto"}))
         ->capture_default_str();
-    app.add_option("--steps", steps, "steps of training")->check(CLI::Range(2, 1'000'000))->capture_default_str();
-    app.add_option("--threads", threads, "streams that the operations of a step run on")
-        ->check(CLI::Range(1, 64))
-        ->capture_default_str();
-    app.add_option("--seconds", seconds, "for each solve")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--rate", rate, "of learning")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--seed", seed, "of the parameters and of dropout")->capture_default_str();
+    using shared::add_number;
+    add_number(app, "--steps", steps, "steps of training, 100 by default", std::uint64_t{2}, std::uint64_t{1'000'000});
+    add_number(app, "--threads", threads, "streams that the operations of a step run on, 1 by default", 1U, 64U);
+    add_number(app, "--seconds", seconds, "for each solve, 0.2 by default", 1e-9, 1e6);
+    add_number(app, "--rate", rate, "of learning", 1e-30F, 1e9F)
+        ->default_str(remat::format_number(static_cast<double>(rate)));
+    add_number(app, "--seed", seed, "of the parameters and of dropout, 1 by default");
   }
 };
 
@@ -140,28 +140,26 @@ int compare_runs(std::string_view program, const training_task& task, const prog
 
 int train_main(int argc, char** argv, const std::string& what, float rate, const std::vector<program_option>& own,
                const std::function<training_task()>& make) {
-  CLI::App app(what);
-  program_options options;
-  options.rate = rate;
-  options.add_to(app);
-  for (const program_option& o : own) {
-    if (auto* const size = std::get_if<std::int64_t*>(&o.value))
-      app.add_option(o.name, **size, o.help)->check(CLI::Range(1, 1'000'000))->capture_default_str();
-    else if (auto* const fraction = std::get_if<float*>(&o.value))
-      app.add_option(o.name, **fraction, o.help)->check(CLI::Range(0.0, 0.9))->capture_default_str();
-    else
-      app.add_option(o.name, *std::get<std::string*>(o.value), o.help)->check(CLI::ExistingFile);
-  }
-  CLI11_PARSE(app, argc, argv);
   const std::string path = argv[0];
-  try {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return shared::run_program(name, [&] {
+    shared::command_line app(what, name);
+    program_options options;
+    options.rate = rate;
+    options.add_to(app);
+    for (const program_option& o : own) {
+      if (auto* const size = std::get_if<std::int64_t*>(&o.value))
+        app.add_option(o.name, **size, o.help)->check(CLI::Range(1, 1'000'000))->capture_default_str();
+      else if (auto* const fraction = std::get_if<float*>(&o.value))
+        app.add_option(o.name, **fraction, o.help)->check(CLI::Range(0.0, 0.9))->capture_default_str();
+      else
+        app.add_option(o.name, *std::get<std::string*>(o.value), o.help)->check(CLI::ExistingFile);
+    }
+    if (!app.read(argc, argv)) return 0;
     training_task task = make();
     task.rate = options.rate;
-    return compare_runs(path.substr(path.rfind('/') + 1), task, options);
-  } catch (const std::exception& e) {
-    std::cerr << e.what() << '\n';
-    return 2;
-  }
+    return compare_runs(name, task, options);
+  });
 }
 
 }  // namespace train

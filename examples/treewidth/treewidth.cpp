@@ -8,18 +8,14 @@
 // Prints the width, the proven lower bound and the seconds. Ctrl-C ends the search with the best found.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <string>
 
-#include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/io/pace.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -28,6 +24,7 @@
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 #include "remat_plan/interrupt.hpp"
+#include "shared/program.hpp"
 
 namespace {
 
@@ -40,27 +37,18 @@ int run(int argc, char** argv) {
   std::string in, out, edges = "moral";
   double seconds = 10;
   std::uint64_t seed = 0, work = 0;
-  CLI::App app("Finds a tree decomposition of small width, and a lower bound on the width of any.", "treewidth");
+  shared::command_line app("Finds a tree decomposition of small width, and a lower bound on the width of any.",
+                           "treewidth");
   app.add_option("graph", in, "A graph in PACE's format, or a training graph")->type_name("GRAPH.gr|.json")->required();
   app.add_option("--out", out, "Write the decomposition in PACE's format")->type_name("TREE.td");
-  app.add_option("--seconds", seconds, "Wall clock of the search, 10 by default")->check(CLI::Range(0.0, 1e8));
-  app.add_option("--work", work, "Elementary steps, in place of --seconds: the same answer every time")
-      ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max() - 1));
-  app.add_option("--seed", seed, "Of all random choices, 0 by default");
+  shared::add_number(app, "--seconds", seconds, "Wall clock of the search, 10 by default", 0.0, 1e8)->type_name("S");
+  shared::add_number(app, "--work", work, "Elementary steps, in place of --seconds: the same answer every time",
+                     std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max() - 1);
+  shared::add_number(app, "--seed", seed, "Of all random choices, 0 by default");
   app.add_option("--edges", edges, "Of a training graph's operations: moral (the default) or reads")
       ->check(CLI::IsMember({"moral", "reads"}));
   app.footer("Exit status: 0 a decomposition was found, 2 unusable arguments or input.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& e) {
-    std::string what = e.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    std::cerr << "treewidth: " << what << " (treewidth --help names all arguments)\n";
-    return 2;
-  }
+  if (!app.read(argc, argv)) return 0;
 
   const remat::undirected_graph g =
       read(in, edges == "reads" ? remat::operation_edges::reads : remat::operation_edges::moral);
@@ -78,22 +66,14 @@ int run(int argc, char** argv) {
             << "width " << r.width << (r.proven ? ", the least there is" : "") << "\n"
             << "lower bound " << r.lower_bound << "\n"
             << "seconds " << r.statistics.seconds << "\n";
-  if (!out.empty()) {
-    std::ofstream file(out, std::ios::binary);
-    remat::write_pace_decomposition(file, r.tree, g.num_vertices());
-    file.close();
-    if (!file) throw remat::bad_file(out, "", "cannot be written");
-  }
+  if (!out.empty())
+    shared::write_file(out,
+                       [&](std::ostream& file) { remat::write_pace_decomposition(file, r.tree, g.num_vertices()); });
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    std::cerr << "treewidth: " << e.what() << "\n";
-    return 2;
-  }
+  return shared::run_program("treewidth", [&] { return run(argc, argv); });
 }

@@ -7,3 +7,4 @@
 #include "remat/io/impl/json.hpp"
 #include "remat/io/impl/schedule_json.hpp"
 #include "remat/io/impl/training_graph_json.hpp"
+#include "remat/io/impl/unknown_keys_json.hpp"

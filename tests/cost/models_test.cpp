@@ -119,6 +119,24 @@ TEST_CASE("a figure that the model needs and the operation lacks is a bad_cost t
   CHECK(message("flops", no_bytes) == "");
   CHECK(message("unit", one_operation(unknown, unknown, unknown)) == "");
   CHECK(parse_cost("linear:flops=0,bytes=3").time(no_flops, o) == 3);
+
+  const auto from_model = [&](const auto& model, const remat::training_graph& g) {
+    std::string text;
+    try {
+      (void)remat::problem(g, model);
+    } catch (const remat::bad_cost& e) {
+      text = e.what();
+    }
+    return text;
+  };
+  CHECK(from_model(remat::roofline_cost{}, no_flops) == message("roofline", no_flops));
+  CHECK(from_model(remat::roofline_cost{}, no_bytes) == message("roofline", no_bytes));
+  CHECK(from_model(remat::flops_cost{}, no_flops) == message("flops", no_flops));
+  CHECK(from_model(remat::linear_cost{1, 1}, no_bytes) == message("linear:bytes=1", no_bytes));
+  CHECK(from_model(remat::linear_cost{}, no_bytes) == "");
+  CHECK(from_model(remat::measured_cost{}, no_time) == message("measured", no_time));
+  CHECK(from_model(remat::callable_cost{[](op_id) { return unknown; }}, no_flops).find("a figure that it reads") !=
+        std::string::npos);
 }
 
 TEST_CASE("the default: measured where every operation is, else roofline") {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,9 +32,11 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
+#include "remat/render/table.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "remat/version.hpp"
 
 namespace fs = std::filesystem;
 
@@ -270,6 +273,9 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5,"}, "item 2"},
       {{toy, "--budget", "9223372036854775808"}, "2^63"},
       {{toy, "--budget", "99999999999999999999999999999999999999999999TiB"}, "2^63"},
+      {{toy, "--budget", "0,5"}, "write a fraction with a decimal point: 0.5"},
+      {{toy, "--budget", "0,5%"}, "0.5%"},
+      {{toy, "--budget", "0.8,0,5,0.3"}, "0.5"},
       {{toy, "--budget", "0.5", "--budget", "0.6"}, "--budget"},
       {{toy, "--budget", "0.5", "--max-overhead", "0.3"}, "--max-overhead"},
       {{toy, "--max-overhead", "-0.3"}, "--max-overhead"},
@@ -307,6 +313,10 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slot=9"}, "max_stages"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=many"}, "whole number"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=0"}, "at least 1"},
+      {{chain_file, "--budget", "0.5", "--option", "rotor.slots=0"}, "at least 1"},
+      {{chain_file, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.slots=0"}, "at least 1"},
+      {{chain_file, "--budget", "0.5", "--dot", folder.file("x.json")}, "--dot"},
+      {{toy, "--budget", "0.5,0.6", "--dot", folder.file("x.json")}, "--dot"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--option", "rotor.form=round"}, "slots, bytes or bytes_or_slots"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--option", "evict.insist=maybe"}, "true or false"},
       {{toy, "--budget", "0.5", "--solver", "chen_sqrt", "--option", "chen_sqrt.sizes=3"}, "has none"},
@@ -368,8 +378,156 @@ TEST_CASE("help") {
   const result r = run({"--help"});
   CHECK(r.status == 0);
   CHECK(r.err.empty());
-  for (const char* word : {"--budget", "--solver", "--cost", "--max-overhead", "--report", "Exit status"})
+  for (const char* word : {"--budget", "--solver", "--cost", "--max-overhead", "--report", "Exit status", "Examples:"})
     CHECK_MESSAGE(r.out.find(word) != std::string::npos, word);
+  std::istringstream lines(r.out);
+  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(remat::text_table::width(line) <= 80, line);
+}
+
+TEST_CASE("--version is that of the library") {
+  if (!built()) return;
+  const result r = run({"--version"});
+  CHECK(r.status == 0);
+  constexpr remat::version v = remat::library_version;
+  CHECK(r.out ==
+        "remat-plan " + std::to_string(v.major) + "." + std::to_string(v.minor) + "." + std::to_string(v.patch) + "\n");
+}
+
+TEST_CASE("output that cannot be written: exit status 1, and a line on standard error") {
+  if (!built()) return;
+  const scratch folder;
+  const auto status_of = [&](const std::string& arguments) {
+    const int status = std::system(("'" + program + "' " + arguments + " 2> '" + folder.file("err") + "'").c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const std::string solve = "'" + toy + "' --budget 1.0 --solver no_remat ";
+  for (const std::string& arguments :
+       {solve, solve + "--json", std::string("--help"), std::string("--version"), std::string("--list-options")}) {
+    CAPTURE(arguments);
+    CHECK(status_of(arguments + " > /dev/full") == 1);
+    CHECK(slurp(folder.file("err")) == "remat-plan: standard output: cannot be written\n");
+    CHECK(status_of(arguments + " > /dev/null") == 0);
+  }
+  for (const char* option : {"--out", "--intervals", "--dot"}) {
+    CAPTURE(option);
+    CHECK(status_of(solve + option + " /dev/full > /dev/null") == 1);
+    CHECK(slurp(folder.file("err")) == "remat-plan: /dev/full: cannot be written\n");
+  }
+}
+
+TEST_CASE("a small number as a budget means bytes, and a line on standard error says so") {
+  if (!built()) return;
+  const auto notes = [](const std::string& budget) {
+    return run({toy, "--budget", budget, "--solver", "no_remat", "--json"}).err;
+  };
+  CHECK(notes("50") ==
+        "remat-plan: --budget 50: means 50 bytes; for a part of the baseline write 50% or a number with a decimal "
+        "point\n");
+  CHECK(notes("1") == "remat-plan: --budget 1: means 1 byte; for a part of the baseline write 100% or 1.0\n");
+  CHECK(count_lines(notes("50,60")) == 2);
+  for (const char* clear : {"50B", "50%", "0.5", "101", "0.0"}) CHECK(notes(clear) == "");
+}
+
+TEST_CASE("keys that the format does not name are ignored, and named once") {
+  if (!built()) return;
+  const scratch folder;
+  nlohmann::json graph = nlohmann::json::parse(slurp(toy));
+  graph["title"] = "mine";
+  for (auto& o : graph["operations"]) o["times_us"] = o["workspace"] = 3;
+  std::ofstream(folder.file("g.json")) << graph;
+  const result r = run({folder.file("g.json"), "--budget", "1.0", "--solver", "no_remat", "--json"});
+  CHECK(r.status == 0);
+  CHECK(r.lines().size() == 1);
+  const std::string& file = folder.file("g.json");
+  CHECK(r.err.find("remat-plan: " + file + ": /: the key \"title\" is ignored; the nearest known key is ") !=
+        std::string::npos);
+  CHECK(r.err.find("/operations/0: the key \"times_us\" is ignored here and in 6 more; the nearest known key is "
+                   "\"time_us\"\n") != std::string::npos);
+  CHECK(r.err.find("the nearest known key is \"workspace_bytes\"\n") != std::string::npos);
+  CHECK(count_lines(r.err) == 3);
+}
+
+TEST_CASE("- reads the graph from standard input") {
+  if (!built()) return;
+  const scratch folder;
+  const auto answer = [&](const std::string& command) {
+    CHECK(std::system((command + " > '" + folder.file("out") + "' 2> '" + folder.file("err") + "'").c_str()) % 256 ==
+          0);
+    return slurp(folder.file("out"));
+  };
+  const std::string options = " --budget 1.0 --solver no_remat --json --out '" + folder.file("s.json") + "'";
+  nlohmann::json piped = nlohmann::json::parse(answer("'" + program + "' - < '" + toy + "'" + options));
+  nlohmann::json named = nlohmann::json::parse(answer("'" + program + "' '" + toy + "'" + options));
+  piped.erase("seconds");
+  named.erase("seconds");
+  CHECK(piped == named);
+  CHECK(answer("echo '{' | '" + program + "' -" + options) == "");
+  CHECK(slurp(folder.file("err")).rfind("remat-plan: standard input: line 2", 0) == 0);
+}
+
+TEST_CASE("--dot draws the graph; what runs again says how often") {
+  if (!built()) return;
+  const scratch folder;
+  const result r = run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--json", "--out",
+                        folder.file("s.json"), "--dot", folder.file("g.dot")});
+  REQUIRE(r.status == 0);
+  const std::string picture = slurp(folder.file("g.dot"));
+  CHECK(picture.rfind("digraph step {", 0) == 0);
+  std::vector<std::size_t> runs(138, 0);
+  for (const remat::step& s : remat::read_schedule(folder.file("s.json")).plan.steps)
+    if (s.is_compute()) ++runs[remat::index(s.operation())];
+  std::size_t again = 0, shown = 0;
+  for (const std::size_t n : runs) again += n > 1;
+  for (std::size_t at = picture.find("\\nruns "); at != std::string::npos; at = picture.find("\\nruns ", at + 1))
+    ++shown;
+  CHECK(again > 0);
+  CHECK(shown == again);
+}
+
+TEST_CASE("progress is drawn on a terminal, unless it is dumb or plain text is asked for") {
+  if (!built()) return;
+  const auto shown = [](const char* variable, const char* value) {
+    int terminal = -1;
+    const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      unsetenv("NO_COLOR");
+      setenv("TERM", "xterm", 1);
+      setenv(variable, value, 1);
+      execl(program.c_str(), program.c_str(), unet.c_str(), "--budget", "0.5", "--gap", "0", "--seconds", "1.5",
+            nullptr);
+      _exit(127);
+    }
+    std::string all;
+    std::array<char, 4096> block{};
+    for (ssize_t n = 0; (n = read(terminal, block.data(), block.size())) > 0;)
+      all.append(block.data(), static_cast<std::size_t>(n));
+    close(terminal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status));
+    CHECK(all.find("unet5-b16-256") != std::string::npos);
+    return all;
+  };
+  CHECK(shown("TERM", "xterm").find("s left: auto within") != std::string::npos);
+  for (const std::string& plain : {shown("TERM", "dumb"), shown("NO_COLOR", "1")}) {
+    CHECK(plain.find("s left") == std::string::npos);
+    CHECK(plain.find('\x1b') == std::string::npos);
+  }
+}
+
+TEST_CASE("the table fits the width that COLUMNS says") {
+  if (!built()) return;
+  REQUIRE(setenv("COLUMNS", "70", 1) == 0);
+  const result narrow = run({unet, "--budget", "0.5,1B", "--solver", "evict,no_remat", "--work", "1000"});
+  const result list = run({"--list-options"});
+  REQUIRE(unsetenv("COLUMNS") == 0);
+  for (const result* r : {&narrow, &list}) {
+    CHECK(r->status <= 1);
+    std::istringstream lines(r->out);
+    for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(remat::text_table::width(line) <= 70, line);
+  }
+  CHECK(narrow.out.find("found by") != std::string::npos);
 }
 
 TEST_CASE("--list-options names every option, its default and its type; --option sets it") {
@@ -592,7 +750,7 @@ TEST_CASE("Ctrl-C ends a solve; what was found and what was not begun are printe
   p.signal(SIGINT);
   const result r = p.wait();
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
-  CHECK(r.status == 1);
+  CHECK(r.status == 130);
   REQUIRE(r.lines().size() == 2);
   for (const auto& line : r.lines()) check_line(line);
   CHECK(r.lines()[0]["status"] == "feasible");

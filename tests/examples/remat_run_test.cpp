@@ -75,10 +75,23 @@ TEST_CASE("no schedule is status 1, unusable arguments or input are status 2, ea
   CHECK(run(toy + "--budget 1.0 --threads 0").status == 2);
   CHECK(run(toy + "--budget 1.0 --burn -1").status == 2);
   CHECK(run(toy + "--budget 1.0 --steps 0").status == 2);
+  CHECK(run(toy + "--budget 1.0 --seed -1").status == 2);
+  CHECK(run(toy + "--budget 1.0 --seconds nan").status == 2);
+  CHECK(run(toy + "--budget 1.0 --burn nan").status == 2);
   const result unknown = run(toy + "--budget 1.0 --solver magic");
   CHECK(unknown.status == 2);
   CHECK(unknown.says("--solver magic: there is no such solver; expected no_remat, "));
   const result missing = run("nowhere.json --budget 1.0");
   CHECK(missing.status == 2);
   CHECK(missing.says("remat-run: nowhere.json: "));
+}
+
+TEST_CASE("the programs beside it print a version, and notice output that cannot be written") {
+  if (!built()) return;
+  CHECK(run("--version").says("remat-run "));
+  CHECK(run("--help > /dev/full").status == 1);
+  CHECK(run(graphs + "toy-skip-3.json --budget 1.0 --solver no_remat > /dev/full").status == 1);
+  const result hint = run(graphs + "toy-skip-3.json --budget 50");
+  CHECK(hint.says("--budget 50: means 50 bytes"));
+  CHECK(hint.says("(aten."));  // the message names the operation
 }

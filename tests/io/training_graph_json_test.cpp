@@ -3,12 +3,16 @@
 
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -327,9 +331,14 @@ TEST_CASE("structure: producers, order, cycles") {
     CHECK(contains(message, "/tensors/2: tensor 2 (y)"));
   }
   SUBCASE("an activation with two") {
-    const std::string message = error_of(with("/operations/1/outputs", "[4, 2]"));
+    const std::string message = error_of(with("/operations/1/outputs", "[4, 3]"));
     CAPTURE(message);
-    CHECK(contains(message, "operations 0 and 1 both write tensor 2 (y)"));
+    CHECK(contains(message, "operations 0 and 1 both write tensor 3 (mask)"));
+  }
+  SUBCASE("an operation that works in place") {
+    CHECK(error_of(with("/operations/1/outputs", "[4, 2]")) ==
+          "g.json: /operations/1/outputs/1: operation 1 (loss) reads and writes tensor 2 (y), which is a cycle; an "
+          "operation that works in place must write a tensor of its own, of the same bytes");
   }
   SUBCASE("an output listed twice") {
     const std::string message = error_of(with("/operations/1/outputs", "[4, 4]"));
@@ -442,4 +451,78 @@ TEST_CASE("random damage either reads or is a bad_file") {
   }
   CHECK(read > 50);
   CHECK(refused > 3000);
+}
+
+TEST_CASE("writing and reading give the same graph") {
+  std::size_t files = 0, measured = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(REMAT_TEST_DATA) + "/graphs")) {
+    if (entry.path().extension() != ".json") continue;
+    CAPTURE(entry.path().string());
+    const remat::training_graph g = remat::read_training_graph(entry.path());
+    const std::string text = remat::to_json(g);
+    const remat::training_graph again = remat::to_training_graph(remat::json_document(text, "again"));
+    CHECK(remat::to_json(again) == text);
+    CHECK(again.name() == g.name());
+    REQUIRE(again.num_operations() == g.num_operations());
+    REQUIRE(again.num_tensors() == g.num_tensors());
+    const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+    bool equal = std::ranges::equal(again.final_outputs(), g.final_outputs());
+    for (std::uint32_t i = 0; i < g.num_tensors(); ++i) {
+      const remat::tensor_id t{i};
+      equal = equal && again.name(t) == g.name(t) && again.bytes(t) == g.bytes(t) && again.kind(t) == g.kind(t);
+    }
+    for (std::uint32_t i = 0; i < g.num_operations(); ++i) {
+      const remat::op_id o{i};
+      measured += !std::isnan(g.measured_seconds(o));
+      equal = equal && again.name(o) == g.name(o) && again.phase(o) == g.phase(o) &&
+              std::ranges::equal(again.inputs(o), g.inputs(o)) && std::ranges::equal(again.outputs(o), g.outputs(o)) &&
+              same(again.flops(o), g.flops(o)) && same(again.bytes_accessed(o), g.bytes_accessed(o)) &&
+              same(again.measured_seconds(o), g.measured_seconds(o)) && again.workspace(o) == g.workspace(o) &&
+              again.deterministic(o) == g.deterministic(o) && again.recomputable(o) == g.recomputable(o);
+    }
+    CHECK(equal);
+    ++files;
+  }
+  CHECK(files > 10);
+  CHECK(measured > 500);
+}
+
+TEST_CASE("a graph made in C++ is written; figures without a number in the format are rounded or refused") {
+  remat::training_graph g("odd \"name\"\n\xff");
+  const remat::tensor_id x = g.add_tensor({.name = "x", .bytes = 8, .kind = remat::tensor_kind::input});
+  const remat::tensor_id y = g.add_tensor({.name = "y", .bytes = std::numeric_limits<std::int64_t>::max()});
+  g.add_operation({.name = "f",
+                   .inputs = {x, x},
+                   .outputs = {y},
+                   .flops = 0.1,
+                   .bytes_accessed = 7.4,
+                   .seconds = 1.0 / 3,
+                   .deterministic = false,
+                   .recomputable = false});
+  const auto path = std::filesystem::temp_directory_path() / ("remat-" + std::to_string(::getpid()) + ".json");
+  remat::write_training_graph(path, g);
+  const remat::training_graph again = remat::read_training_graph(path);
+  std::filesystem::remove(path);
+  CHECK(again.name() == "odd \"name\"\n\xef\xbf\xbd");
+  const remat::op_id o{0};
+  CHECK(again.inputs(o).size() == 2);
+  CHECK(again.flops(o) == 0.1);
+  CHECK(again.bytes_accessed(o) == 7);
+  CHECK(std::abs(again.measured_seconds(o) * 3 - 1) < 5e-16);
+  CHECK_FALSE(again.deterministic(o));
+  CHECK_FALSE(again.recomputable(o));
+  CHECK(again.phase(o) == remat::op_phase::unknown);
+  CHECK(again.bytes(y) == std::numeric_limits<std::int64_t>::max());
+  CHECK(again.final_outputs().empty());
+
+  CHECK_THROWS_AS(remat::write_training_graph(std::filesystem::temp_directory_path(), g), remat::bad_file);
+  CHECK_THROWS_AS(remat::write_training_graph("/dev/full", g), remat::bad_file);
+  for (const double wrong : {-1.0, std::numeric_limits<double>::infinity()}) {
+    remat::training_graph w("w");
+    w.add_operation({.name = "f", .flops = wrong});
+    CHECK_THROWS_AS((void)remat::to_json(w), remat::bad_cost);
+    remat::training_graph v("v");
+    v.add_operation({.name = "f", .seconds = wrong});
+    CHECK_THROWS_AS((void)remat::to_json(v), remat::bad_cost);
+  }
 }

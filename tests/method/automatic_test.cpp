@@ -245,10 +245,51 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
     wrong.plan = schedule{{step::free(tensor_id{0})}};
     return wrong;
   };
-  CHECK_THROWS_AS((void)automatic(p, options), internal_error);
+  CHECK_THROWS_WITH_AS((void)automatic(p, options), doctest::Contains("the part \"oracle\" made an invalid schedule: "),
+                       internal_error);
   options.extra_solvers = {{"empty", {}}};
   CHECK_THROWS_WITH_AS((void)automatic(p, options), "auto: the part \"empty\" has no solve", bad_argument);
   options.extra_solvers = {automatic_part_of(evict)};
   CHECK(options.extra_solvers[0].name == "evict");
   check_valid(p, automatic(p, options));
+}
+
+TEST_CASE("a part of the user's that throws is named, and the other parts go on") {
+  const problem p = within(read("unet5-b16-256"), 0.6);
+  automatic_options options;
+  options.run.work_limit = 48'000;
+  const solution without = automatic(p, options);
+  REQUIRE(without.plan);
+  options.extra_solvers = {
+      {"mine", [](const problem&, const run_control&) -> solution { throw std::runtime_error("no licence"); }},
+      {"other", [](const problem&, const run_control&) -> solution { throw 42; }}};
+  const solution s = automatic(p, options);
+  check_valid(p, s);
+  CHECK(s.message.find("the part \"mine\" failed: no licence") != std::string::npos);
+  CHECK(s.message.find("the part \"other\" failed: an exception") != std::string::npos);
+  const auto* parts = s.statistics.own.find<figures::group_list>("parts");
+  REQUIRE(parts != nullptr);
+  std::size_t failed = 0;
+  bool refined_ran = false;
+  for (const figures& part : *parts) {
+    const std::string name = *part.find<std::string>("part");
+    refined_ran = refined_ran || name == "refined";
+    if (*part.find<std::string>("status") != "error") continue;
+    ++failed;
+    REQUIRE(part.find<std::string>("message") != nullptr);
+  }
+  CHECK(failed == 2);
+  CHECK(refined_ran);
+
+  // What the progress callback throws is no failure of the part that reports.
+  struct stop {};
+  options.extra_solvers = {{"mine", [](const problem&, const run_control& run) -> solution {
+                              std::this_thread::sleep_for(run_clock::report_every * 2);  // so that it is passed on
+                              if (run.on_progress) run.on_progress({});
+                              return {};
+                            }}};
+  options.run.on_progress = [](const progress& news) {
+    if (news.stage == "mine") throw stop{};
+  };
+  CHECK_THROWS_AS((void)automatic(p, options), stop);
 }

@@ -319,7 +319,9 @@ TEST_CASE("graphs that are no training step") {
   }
   SUBCASE("an operation that reads what it writes") {
     operation("f", {x}, {x});
-    CHECK(error_of(g).starts_with("the graph has a cycle: operation 0 (f) → operation 0 (f)"));
+    CHECK(error_of(g) ==
+          "the graph has a cycle: operation 0 (f) → operation 0 (f), which reads and writes tensor 1 (x); an operation "
+          "that works in place must write a tensor of its own, of the same bytes");
   }
   SUBCASE("a final output that is always resident, and reads of it, are in order") {
     operation("f", {w, w}, {x});

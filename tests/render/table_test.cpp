@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -72,4 +73,52 @@ TEST_CASE("percentages, and no negative zero") {
   CHECK(format_percent(-0.001) == "-0.1 %");
   CHECK(format_percent(std::nan("")) == "–");
   CHECK(format_fixed(std::numeric_limits<double>::max(), 0).size() == 309);
+}
+
+TEST_CASE("text is wrapped at spaces, and by code points") {
+  using lines = std::vector<std::string>;
+  CHECK(remat::wrap_text("", 5) == lines{""});
+  CHECK(remat::wrap_text("ab cd ef", 5) == lines{"ab cd", "ef"});
+  CHECK(remat::wrap_text("ab cd ef", 8) == lines{"ab cd ef"});
+  CHECK(remat::wrap_text("µµ µµ µµ", 5) == lines{"µµ µµ", "µµ"});
+  CHECK(remat::wrap_text("a longword b", 4) == lines{"a", "longword", "b"});
+  CHECK(remat::wrap_text("a\n  b c\n", 4) == lines{"a", "  b", "c", ""});
+}
+
+TEST_CASE("a table fits a width: further columns follow below, with the keys again, and the last column is wrapped") {
+  using remat::text_table;
+  text_table table({{"solver"}, {"budget", text_table::align::right}, {"peak", text_table::align::right}, {"message"}});
+  table.row({"auto", "1 B", "2 B", "a message of some words that does not fit"});
+  table.row({"rotor", "10 B", "", ""});
+  const auto written = [&](std::size_t width, std::size_t keys) {
+    std::ostringstream out;
+    table.write(out, width, keys);
+    return out.str();
+  };
+  std::ostringstream plain;
+  table.write(plain);
+  CHECK(written(text_table::unlimited, 1) == plain.str());
+  CHECK(written(200, 1) == plain.str());
+  CHECK(written(46, 1) ==
+        "solver  budget  peak  message\n"
+        "──────  ──────  ────  ────────────────────────\n"
+        "auto       1 B   2 B  a message of some words\n"
+        "                      that does not fit\n"
+        "rotor     10 B\n");
+  CHECK(written(32, 1) ==
+        "solver  budget  peak\n"
+        "──────  ──────  ────\n"
+        "auto       1 B   2 B\n"
+        "rotor     10 B\n"
+        "\n"
+        "solver  message\n"
+        "──────  ────────────────────────\n"
+        "auto    a message of some words\n"
+        "        that does not fit\n"
+        "rotor\n");
+  for (std::size_t width = 20; width < 90; ++width) {
+    std::istringstream lines(written(width, 1));
+    for (std::string line; std::getline(lines, line);)
+      CHECK(text_table::width(line) <= std::max<std::size_t>(width, 32));
+  }
 }

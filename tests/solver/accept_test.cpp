@@ -15,6 +15,8 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/chain/chain.hpp"
 #include "remat/core/error.hpp"
+#include "remat/cost/models.hpp"
+#include "remat/graph/training_graph.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
@@ -131,7 +133,13 @@ TEST_CASE("what was stopped says how") {
   CHECK(a.status == solve_status::cancelled);
   CHECK(b.status == solve_status::timeout);
   CHECK(c.status == solve_status::timeout);
+  CHECK(a.message == "a stop request came before there was a schedule");
+  CHECK(b.message == "the time limit came before there was a schedule; a longer one may find it");
   CHECK_FALSE(c.message.empty());
+  solution d;
+  d.message = "why";
+  conclude(p, d, clock, stop_reason::work);
+  CHECK(d.message == "why");
   CHECK(to_string(solve_status::infeasible) == "infeasible");
 }
 
@@ -160,4 +168,30 @@ TEST_CASE("chains: prove: the working set of a stage, and each stage once") {
   CHECK(none.status == solve_status::infeasible);
   CHECK(none.lower_bound == std::numeric_limits<double>::infinity());
   CHECK(none.message.find(std::to_string(least) + " bytes") != std::string::npos);
+}
+
+TEST_CASE("an answer that names an operation says its name, if the graph has names") {
+  training_graph g("g");
+  const tensor_id x = g.add_tensor({.name = "x", .bytes = 8, .kind = tensor_kind::input});
+  const tensor_id y = g.add_tensor({.name = "y", .bytes = 100});
+  g.add_operation({.name = "relu\n", .inputs = {x}, .outputs = {y}});
+  g.add_final_output(y);
+  const problem p(g, unit_cost{}, 99);
+  CHECK(p.operation_name(op_id{0}) == "relu\\x0a");
+  for (const bool by_bound : {false, true}) {
+    solution s;
+    if (by_bound)
+      prove(p, s);
+    else
+      settled_by_listed_order(p, s, "rotor");
+    CHECK(s.status == solve_status::infeasible);
+    CHECK(s.message == "operation 0 (relu\\x0a) needs 100 bytes for its inputs, outputs and workspace");
+  }
+  flat_graph numbers = p.graph();
+  numbers.operation_names.clear();
+  CHECK(problem::from_flat(numbers).operation_name(op_id{0}).empty());
+  numbers.operation_names = {"a", "b"};
+  CHECK_THROWS_WITH_AS((void)problem::from_flat(numbers),
+                       "flat graph: operation_names has 2 entries; it must have one for each of the 1 operations",
+                       bad_argument);
 }

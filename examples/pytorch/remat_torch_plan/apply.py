@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from . import gradients, rng
 from .errors import PlanError
-from .graph import is_number, is_tangent, tensors_of
+from .graph import is_number, is_tangent, layout_of, tensors_of
 from .private import SavedForBackwardsAOTOutput, extract_outputs, pytree, rng_prims
 
 
@@ -231,7 +231,7 @@ class Applier:
         return [(*places[desc.grad_of], node) for node, desc in pairs if isinstance(node, Node)]
 
     def early_gradients(self, places):
-        """Of `gradient_places()`: {operation: [(place, gradient)]} for the gradients that are ready when that operation has run for the last time.
+        """Of `gradient_places()`: {operation: [(place, gradient)]}, for the gradients that are ready when that operation has run last.
 
         Nothing reads the storage of such a gradient later, not another gradient either, and it has the layout of its parameter: so
         autograd need not copy it, which would take memory that the plan does not have.
@@ -250,7 +250,7 @@ class Applier:
             storage = self.g.storage_of.get(node)
             if storage not in last or writers[storage] != 1 or sharing[storage] != 1:
                 continue
-            if _layout(node.meta["val"]) != _layout(tensor.meta["val"]):
+            if layout_of(node.meta["val"]) != layout_of(tensor.meta["val"]):
                 continue
             index = last[storage][1]
             if runs[index] == 1:
@@ -320,11 +320,6 @@ class _Token:
 
     def __repr__(self):
         return self.name
-
-
-def _layout(tensor):
-    """What a gradient and its parameter must share for autograd to take the gradient as it is."""
-    return tensor.dtype, tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size != 1)
 
 
 def _placeholder(graph, node):

@@ -16,8 +16,9 @@ from torch.fx import Node
 from torch.utils.flop_counter import flop_registry
 
 from .errors import CaptureError
-from .private import OpOverload, pytree, storage_key
+from .private import OpOverload, is_view_operation, pytree, storage_key
 from .rng import CPU_STATE_BYTES
+from .views import drop_needless_views
 
 # Lines of code in these are not the user's.
 FOLDERS = (os.path.dirname(os.path.abspath(torch.__file__)), os.path.dirname(os.path.abspath(__file__)))
@@ -227,6 +228,47 @@ def give_the_loss_away(joint, num_forward_outputs):
     return None
 
 
+def give_gradients_their_layout(joint, num_forward_outputs):
+    """Inserts a copy of every gradient of a parameter that has not the parameter's strides.
+
+    Autograd would copy it, too, but at the end of the backward pass and beyond the plan's bytes.
+    """
+    graph = joint.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    descs = output.meta.get("desc") or [None] * len(results)
+    parameters = {n.meta["desc"]: n.meta["val"] for n in graph.find_nodes(op="placeholder") if "desc" in n.meta and is_parameter(n)}
+    for i in range(num_forward_outputs, len(results)):
+        gradient, parameter = results[i], parameters.get(getattr(descs[i], "grad_of", None))
+        if not isinstance(gradient, Node) or parameter is None or gradient.meta["val"].layout != torch.strided:
+            continue
+        if layout_of(gradient.meta["val"]) == layout_of(parameter):
+            continue
+        order = sorted(range(parameter.dim()), key=parameter.stride, reverse=True)  # in memory, the outermost first
+        if not parameter.permute(order).is_contiguous():
+            continue  # autograd's own copy is contiguous, and not of the parameter's strides either
+        back = [order.index(d) for d in range(parameter.dim())]
+        steps = (torch.ops.aten.permute.default, order), (torch.ops.aten.clone.default,), (torch.ops.aten.permute.default, back)
+        for target, *arguments in steps:
+            options = {"memory_format": torch.contiguous_format} if target is torch.ops.aten.clone.default else {}
+            with graph.inserting_after(gradient):
+                node = graph.call_function(target, (gradient, *arguments), options)
+            node.meta = {"val": target(gradient.meta["val"], *arguments, **options), "custom": gradient.meta.get("custom")}
+            gradient = node
+        results[i] = gradient
+    output.args = (tuple(results),)
+    joint.recompile()
+
+
+def layout_of(tensor):
+    """What a gradient and its parameter must share for autograd to take the gradient as it is."""
+    return tensor.dtype, tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size != 1)
+
+
+def is_parameter(placeholder):
+    return placeholder.meta.get("is_parameter", "Param" in type(placeholder.meta.get("desc")).__name__)
+
+
 def _position(graph):
     order = {n: i for i, n in enumerate(graph.nodes)}
     return order.__getitem__
@@ -320,8 +362,7 @@ class _Builder:
             if is_tangent(node):
                 tangents.append(node)
             elif node.op == "placeholder":
-                is_parameter = node.meta.get("is_parameter", "Param" in type(node.meta.get("desc")).__name__)
-                self.resident(node, "parameter" if is_parameter else "input")
+                self.resident(node, "parameter" if is_parameter(node) else "input")
             elif node.op == "get_attr":
                 if "val" not in node.meta:
                     value = getattr(self.g.joint, node.target)
@@ -385,8 +426,14 @@ class _Builder:
         g = self.g
         if node.target is operator.getitem:
             g.folded.add(node)
-            if isinstance(node.meta.get("val"), torch.Tensor):
+            whole = g.views.get(node.args[0], ())
+            if len(whole) == 1:
+                g.storage_of[node] = whole[0]
+            elif isinstance(node.meta.get("val"), torch.Tensor):
                 g.storage_of[node] = self.storage(node.meta["val"], node.name, "activation")[0]
+            return
+        if is_view_operation(node.target) and node.args[0] in g.storage_of:
+            self.add_view(node, g.storage_of[node.args[0]])
             return
         backward = g.tangent >= 0
         where = _where(node)
@@ -435,6 +482,18 @@ class _Builder:
                 line=mark.get("line", ""),
             )
         )
+
+    def add_view(self, node, storage):
+        """Not by the traced storages: Inductor may have put another node in the place of what the view looked at."""
+        g = self.g
+        g.folded.add(node)
+        for tensor in tensors_of(node):
+            self.by_key.setdefault(storage_key(tensor), (storage, tensor))
+            g.storage_by_key.setdefault(storage_key(tensor), storage)
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            g.storage_of[node] = storage
+        else:
+            g.views[node] = [storage]
 
     def finish(self):
         g = self.g
@@ -577,14 +636,16 @@ def count_forward_outputs(joint):
 
 
 def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu")):
-    """Makes the training graph of a joint graph. May insert copies into it, of inputs that the step changes.
+    """Makes the training graph of a joint graph. Changes it: views that show nothing new go, copies of inputs that the step changes come.
 
     O(nodes log nodes). Raises `CaptureError` for operations that cannot be planned.
     """
     if num_forward_outputs is None:
         num_forward_outputs = count_forward_outputs(joint)
+    drop_needless_views(joint, num_forward_outputs)
     copies = keep_inputs_that_change(joint, num_forward_outputs)
     loss = give_the_loss_away(joint, num_forward_outputs)
+    give_gradients_their_layout(joint, num_forward_outputs)
     return _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss).run()
 
 

@@ -33,6 +33,7 @@ from .private import (
     disable_current_modes,
     dynamo_config,
     functorch_config,
+    guards_layouts,
     mark_static,
     pop_mode,
     push_mode,
@@ -82,7 +83,7 @@ class GuardedStep:
         self._make_plan = make_plan
         self._compiled = compiled
         self._only_plan = False
-        self._functions = {}  # layouts of parameters -> the step as Dynamo runs it
+        self._functions = {}  # layouts of parameters, where Dynamo does not guard them -> the step as Dynamo runs it
 
     def __call__(self, *inputs, **kwargs):
         for leaf in pytree.tree_leaves((inputs, kwargs)):
@@ -119,8 +120,7 @@ class GuardedStep:
             return self._function()(self._module, *inputs, **kwargs)
 
     def _function(self):
-        # PyTorch 2.11 does not guard the layouts of parameters.
-        layouts = tuple((p.stride(), p.dtype, p.device, p.requires_grad) for p in self._module.parameters())
+        layouts = None if guards_layouts else tuple(map(_layout, self._module.parameters()))
         if layouts not in self._functions:
             # Dynamo keeps what it traced with the code object, and what it learned of changing numbers under its name.
             code = _call.__code__.replace(co_name=f"planned_step_{next(_NAMES)}")
@@ -181,6 +181,10 @@ class GuardedStep:
 
     def _plan(self, graph, device):
         return self._make_plan(graph, device, time.perf_counter() - self._begin)
+
+
+def _layout(parameter):
+    return parameter.stride(), parameter.dtype, parameter.device, parameter.requires_grad
 
 
 def _call(module, *inputs, **kwargs):

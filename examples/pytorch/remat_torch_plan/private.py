@@ -78,6 +78,8 @@ try:
     CustomKnapsackSolver = look_up("torch._inductor.custom_graph_pass.CustomKnapsackSolver")
 except PlanError:
     CustomKnapsackSolver = None
+# Dynamo of PyTorch 2.11 does not guard the strides of parameters; that of 2.15 does.
+guards_layouts = torch.__version__ >= (2, 15)
 
 # Graphs.
 SavedForBackwardsAOTOutput = _take(
@@ -88,6 +90,7 @@ rng_prims = _take("torch._prims.rng_prims", "random operations that run again un
 inductor_prims = _take("torch._inductor.inductor_prims", "registers Inductor's random operations")
 BoxedCodeGen = _take("torch.fx.graph._BoxedCodeGen", "functions that free their arguments")
 OpOverload = _take("torch._ops.OpOverload", "an operation of ATen's")
+_may_copy = _take("torch._C.DispatchKey.CompositeImplicitAutograd", "tells operations that are always views from those that may copy")
 
 # Running.
 disable_current_modes = _take("torch.utils._python_dispatch._disable_current_modes", "leaves dispatch modes for a while")
@@ -106,6 +109,11 @@ _after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward"
 def storage_key(tensor):
     """The same for all tensors that share a storage, different for others that are alive."""
     return tensor.untyped_storage()._cdata
+
+
+def is_view_operation(target):
+    """True for an operation of ATen's whose result always shows the storage of its first argument."""
+    return isinstance(target, OpOverload) and target.is_view and not target.has_kernel_for_dispatch_key(_may_copy)
 
 
 def is_managed_by_fsdp(module):

@@ -7,6 +7,7 @@ import types
 import pytest
 import torch
 import torch.nn.functional as F
+from same import assert_same_step, run
 from torch import nn
 
 import remat_torch_plan
@@ -44,24 +45,6 @@ def squares(model, x, y):
     return F.mse_loss(model(x), y)
 
 
-def one_step(run, model, inputs, seed):
-    torch.manual_seed(seed)
-    random.seed(seed)
-    model.zero_grad()
-    loss = run(*inputs)
-    loss.backward()
-    return loss.detach(), [p.grad for p in model.parameters()], torch.get_rng_state(), random.getstate()
-
-
-def assert_same(one, other):
-    assert torch.equal(one[0], other[0])
-    for a, b in zip(one[1], other[1], strict=True):
-        assert (a is None) == (b is None)
-        assert a is None or torch.equal(a, b)
-    assert torch.equal(one[2], other[2])
-    assert one[3] == other[3]
-
-
 def assert_follows(change, model=None, inputs=None, budget=0.8, steps=4, loss=squares, **options):
     """Changes the model and its eager copy between steps; the planned step must go on as the eager one. Returns the step."""
     model = model or Net()
@@ -73,9 +56,9 @@ def assert_follows(change, model=None, inputs=None, budget=0.8, steps=4, loss=sq
             for m in (model, eager):
                 torch.manual_seed(100 + i)
                 change(m, i)
-        assert_same(one_step(step, model, inputs, i), one_step(lambda *x: loss(eager, *x), eager, inputs, i))
-        for a, b in zip(model.buffers(), eager.buffers(), strict=True):
-            assert torch.equal(a, b)
+        for m in (model, eager):
+            m.zero_grad()
+        assert_same_step(step, model, eager, loss, inputs, seed=i)
     assert getattr(model, "step", 0) == getattr(eager, "step", 0)
     return step
 
@@ -228,12 +211,13 @@ def test_recurrent_layers_draw_the_masks_of_eager(kind):
     with pytest.warns(PlanWarning, match="by rounding"):
         step = remat_torch_plan.plan(model, squares, inputs, 0.95, work=WORK, measure=False)
     for seed in range(3):
-        one = one_step(step, model, inputs, seed)
-        other = one_step(lambda *x: squares(eager, *x), eager, inputs, seed)
-        torch.testing.assert_close(one[0], other[0])
-        for a, b in zip(one[1], other[1], strict=True):
-            torch.testing.assert_close(a, b)
-        assert torch.equal(one[2], other[2])
+        for m in (model, eager):
+            m.zero_grad()
+        loss, state = run(step, *inputs, seed=seed), torch.get_rng_state()
+        torch.testing.assert_close(loss, run(lambda *x: squares(eager, *x), *inputs, seed=seed))
+        assert torch.equal(state, torch.get_rng_state())
+        for p, q in zip(model.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
 
 
 class Untraceable(Net):

@@ -6,6 +6,7 @@ import importlib
 import pytest
 import torch
 from nets import Chain, Images, classes, classify
+from torch import nn
 
 import remat_torch_plan
 from remat_torch_plan import BudgetError
@@ -136,6 +137,29 @@ def test_other_shapes_get_plans_of_their_own(applied):
     gradients(model, step, *inputs)
     assert len(step.plans) == len(applied) == 2
     assert step.last is step.plans[0]
+
+
+class Branches(nn.Module):
+    """Two branches side by side, then dropout: Inductor replaces its gradient, of which each branch's is a view."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.last = nn.Linear(16, 8), nn.Linear(16, 8), nn.Linear(16, 4)
+
+    def forward(self, x):
+        both = torch.cat([self.left(x).relu(), self.right(x).relu()], 1)
+        return self.last(nn.functional.dropout(both, 0.5, self.training))
+
+
+def test_views_of_what_inductor_replaced():
+    model = Branches()
+    step = plan(model, (torch.randn(200, 16), classes(200)), 1.0)
+    slices = [n for n in step.last.graph.folded if "slice" in str(n.target)]
+    assert len(slices) == 2
+    model.eval()
+    step.eval()
+    inputs = torch.randn(200, 16), classes(200)
+    assert_close(gradients(model, step, *inputs), gradients(model, lambda *i: classify(model, *i), *inputs))
 
 
 def test_a_budget_that_is_too_small():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from same import assert_same_step
 from torch import nn
 
 import remat_torch_plan
@@ -28,20 +29,9 @@ def assert_trains_alike(model, loss, inputs, budget, kwargs=None, steps=2):
     step = remat_torch_plan.plan(model, loss, inputs, budget, kwargs=kwargs, work=WORK)
     whole = remat_torch_plan.capture.LossModule(eager, loss)
     for seed in range(steps):
-        found = []
-        for run, m in ((step, model), (whole, eager)):
-            torch.manual_seed(seed)
+        for m in (model, eager):
             m.zero_grad()
-            value = run(*inputs, **kwargs)
-            value.backward()
-            found.append((value.detach(), torch.get_rng_state()))
-        for a, b in zip(*found, strict=True):
-            assert torch.equal(a, b)
-        for p, q in zip(model.parameters(), eager.parameters(), strict=True):
-            assert (p.grad is None) == (q.grad is None)
-            assert p.grad is None or torch.equal(p.grad, q.grad)
-        for a, b in zip(model.buffers(), eager.buffers(), strict=True):
-            assert torch.equal(a, b)
+        assert_same_step(step, model, eager, lambda _, *i, **k: whole(*i, **k), inputs, seed=seed, **kwargs)
     return step
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from nets import Attention, Block, Chain, Images, classes, classify, next_word, squares, words
+from same import assert_same_model, assert_same_step, run
 from torch import nn
 
 import remat_torch_plan
@@ -82,32 +83,6 @@ CASES = {
     "transformer": lambda: (Transformer(), next_word, words(32, 12)),
     "regression": lambda: (nn.Sequential(*(Block(16) for _ in range(8))), squares, (torch.randn(200, 16),) * 2),
 }
-
-
-def assert_same_model(one, two):
-    for (name, a), b in zip(one.named_parameters(), two.parameters(), strict=True):
-        assert torch.equal(a, b), name
-        assert (a.grad is None) == (b.grad is None), name
-        assert a.grad is None or torch.equal(a.grad, b.grad), name
-    for (name, a), b in zip(one.named_buffers(), two.buffers(), strict=True):
-        assert torch.equal(a, b), name
-
-
-def run(step, *inputs, seed=0, **kwargs):
-    torch.manual_seed(seed)
-    loss = step(*inputs, **kwargs)
-    loss.backward()
-    return loss.detach()
-
-
-def assert_same_step(step, model, eager, loss, inputs, **kwargs):
-    """One planned and one eager step of equal models: the same loss, gradients, buffers and random state."""
-    planned = run(step, *inputs, **kwargs)
-    state = torch.get_rng_state()
-    expected = run(lambda *i, **k: loss(eager, *i, **k), *inputs, **kwargs)
-    assert torch.equal(planned, expected)
-    assert torch.equal(state, torch.get_rng_state())
-    assert_same_model(model, eager)
 
 
 # Networks of a few layers have one operation that takes nearly all memory; the others have room for small budgets.

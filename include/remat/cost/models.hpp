@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -20,8 +19,25 @@ namespace remat {
 /// \file
 /// The library's cost models (see `cost_model`), and the choice of one of them at run time.
 
+namespace detail::models {
+
+/// Throws `bad_cost`: `operation` has no `figure`, which `model` needs.
+[[noreturn]] void refuse_missing(const std::string& operation, std::string_view figure, std::string_view model);
+
+/// Returns `value`, a figure of operation `o`. Throws `bad_cost` if it is not known (NaN).
+template <class G>
+[[nodiscard]] constexpr double known(const G& g, op_id o, double value, std::string_view figure,
+                                     std::string_view model) {
+  if (value != value) refuse_missing(label(g, o), figure, model);  // std::isnan is not constexpr
+  return value;
+}
+
+}  // namespace detail::models
+
 /// Every operation takes one unit of time: the time of a schedule is its number of computes.
 struct unit_cost {
+  static constexpr std::string_view name = "unit";  ///< The model's name in a SPEC.
+
   /// Returns 1 for every operation.
   template <data_flow_graph G>
   [[nodiscard]] constexpr double time(const G&, op_id) const noexcept {
@@ -31,10 +47,12 @@ struct unit_cost {
 
 /// The time of an operation is its number of floating-point operations.
 struct flops_cost {
-  /// Returns the floating-point operations of operation `o`.
+  static constexpr std::string_view name = "flops";  ///< The model's name in a SPEC.
+
+  /// Returns the floating-point operations of operation `o`. Throws `bad_cost` if the graph does not know them.
   template <profiled_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
-    return g.flops(o);
+    return detail::models::known(g, o, static_cast<double>(g.flops(o)), "flops", name);
   }
 };
 
@@ -43,10 +61,15 @@ struct linear_cost {
   double flops = 1.0;  ///< time for a floating-point operation
   double bytes = 0.0;  ///< time for a byte of memory traffic
 
-  /// Returns the time of operation `o`, in the unit of the weights.
+  static constexpr std::string_view name = "linear";  ///< The model's name in a SPEC.
+
+  /// Returns the time of operation `o`, in the unit of the weights. Throws `bad_cost` for a figure that the graph does
+  /// not know; one of weight 0 need not be known.
   template <profiled_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
-    return flops * g.flops(o) + bytes * g.bytes_accessed(o);
+    using detail::models::known;
+    return (flops == 0 ? 0 : flops * known(g, o, static_cast<double>(g.flops(o)), "flops", name)) +
+           (bytes == 0 ? 0 : bytes * known(g, o, static_cast<double>(g.bytes_accessed(o)), "bytes_accessed", name));
   }
 };
 
@@ -58,20 +81,26 @@ struct roofline_cost {
   double bandwidth = 1.555e12;  ///< B, bytes a second
   double latency = 4e-6;        ///< seconds for each operation
 
-  /// Returns the time of operation `o`, in seconds.
+  static constexpr std::string_view name = "roofline";  ///< The model's name in a SPEC.
+
+  /// Returns the time of operation `o`, in seconds. Throws `bad_cost` for a figure that the graph does not know.
   template <profiled_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
+    using detail::models::known;
     return latency +
-           std::max(static_cast<double>(g.flops(o)) / flops, static_cast<double>(g.bytes_accessed(o)) / bandwidth);
+           std::max(known(g, o, static_cast<double>(g.flops(o)), "flops", name) / flops,
+                    known(g, o, static_cast<double>(g.bytes_accessed(o)), "bytes_accessed", name) / bandwidth);
   }
 };
 
 /// The time of an operation is its measured time in the graph, in seconds.
 struct measured_cost {
-  /// Returns the measured time of operation `o`, in seconds.
+  static constexpr std::string_view name = "measured";  ///< The model's name in a SPEC.
+
+  /// Returns the measured time of operation `o`, in seconds. Throws `bad_cost` if it was not measured.
   template <measured_graph G>
   [[nodiscard]] constexpr double time(const G& g, op_id o) const {
-    return g.measured_seconds(o);
+    return detail::models::known(g, o, static_cast<double>(g.measured_seconds(o)), "time_us", name);
   }
 };
 
@@ -106,9 +135,8 @@ struct cost_spec {
   std::variant<measured_cost, roofline_cost, flops_cost, linear_cost, unit_cost> model;
 
   /// The name of the model, as it begins a SPEC.
-  [[nodiscard]] std::string_view name() const noexcept {
-    constexpr std::array<std::string_view, 5> names{"measured", "roofline", "flops", "linear", "unit"};
-    return names[model.index()];
+  [[nodiscard]] std::string_view name() const {
+    return std::visit([](const auto& m) { return m.name; }, model);
   }
   /// The unit of the model's times: "s", or "" for a unit of the model's own.
   [[nodiscard]] std::string_view time_unit() const noexcept {
@@ -119,17 +147,6 @@ struct cost_spec {
   template <class G>
   requires profiled_graph<G> && measured_graph<G>
   [[nodiscard]] double time(const G& g, op_id o) const {
-    const auto known = [&](double value, const char* figure) {
-      if (std::isnan(value)) refuse(detail::label(g, o), figure);
-      return value;
-    };
-    // A figure of weight 0 need not be known.
-    if (const auto* weights = std::get_if<linear_cost>(&model))
-      return (weights->flops == 0 ? 0 : weights->flops * known(g.flops(o), "flops")) +
-             (weights->bytes == 0 ? 0 : weights->bytes * known(g.bytes_accessed(o), "bytes_accessed"));
-    if (chosen<measured_cost>()) known(g.measured_seconds(o), "time_us");
-    if (chosen<roofline_cost>()) known(g.bytes_accessed(o), "bytes_accessed");
-    if (chosen<roofline_cost>() || chosen<flops_cost>()) known(g.flops(o), "flops");
     return std::visit([&](const auto& m) { return static_cast<double>(m.time(g, o)); }, model);
   }
 
@@ -138,9 +155,6 @@ struct cost_spec {
   [[nodiscard]] bool chosen() const noexcept {
     return std::holds_alternative<Model>(model);
   }
-
-  /// Throws `bad_cost`: `operation` lacks the figure `what`.
-  [[noreturn]] void refuse(const std::string& operation, const char* what) const;
 };
 
 /// Parses a SPEC: `measured`, `roofline[:flops=F,bandwidth=B,latency=S]`, `flops`, `linear[:flops=X,bytes=Y]` or

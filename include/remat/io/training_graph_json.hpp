@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "remat/cost/models.hpp"
@@ -23,6 +24,17 @@ namespace remat {
 
 /// Reads a training graph from a file. See `to_training_graph`.
 [[nodiscard]] training_graph read_training_graph(const std::filesystem::path& path);
+
+/// The text of a training graph's file, which `to_training_graph` reads back to the same graph.
+///
+/// Figures that are not known are left out. Bytes of names that are not UTF-8 are replaced. Two figures are rounded if
+/// the format has no number for them: `bytes_accessed` to a whole number, and seconds to the nearest value that a
+/// `time_us` gives, which differs by at most one unit in the last place. What was read from a file is never rounded.
+/// O(operations + tensors + reads and writes) time. Throws `bad_cost` for a figure that is negative or infinite.
+[[nodiscard]] std::string to_json(const training_graph& graph);
+
+/// Writes a training graph to a file, over the old content. Throws `bad_file` if that fails. See `to_json`.
+void write_training_graph(const std::filesystem::path& path, const training_graph& graph);
 
 /// A training graph with its costs and its `problem`: read, validated, and ready to be solved.
 struct training_step {

@@ -19,7 +19,8 @@ namespace remat {
 struct automatic_part {
   std::string name{};  ///< for `solution::by`
   /// Solves within the limits of `run`. Only the schedule of its answer is taken, and checked; a schedule that is not
-  /// legal throws `internal_error`, one over the budget is left out. Its bounds are not believed.
+  /// legal throws `internal_error`, one over the budget is left out. Its bounds are not believed. If it throws, the
+  /// solve goes on without it, and `solution::message` names it.
   std::function<solution(const problem& p, const run_control& run)> solve{};
 };
 
@@ -60,12 +61,12 @@ struct automatic_options {
 /// proven infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
-/// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, and its
-/// own `figures`. The answer is never slower than that of a part within its share. Its work is the sum of the parts'
-/// (figure `work` of each), and of nothing else. For a seed and a work limit the
-/// answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and
-/// for one of `extra_solvers` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the
-/// name of `auto`, the part as the stage.
+/// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, its
+/// own `figures`, and the `message` of one that failed. The answer is never slower than that of a part within its
+/// share. Its work is the sum of the parts' (figure `work` of each), and of nothing else. For a seed and a work limit
+/// the answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and for
+/// one of `extra_solvers` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the name
+/// of `auto`, the part as the stage.
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
 struct automatic_solver {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "remat/core/id.hpp"
@@ -28,6 +29,7 @@ struct flat_graph {
   std::vector<std::int64_t> bytes;            ///< of a tensor; 0 if it is always resident
   std::vector<std::int64_t> workspace;        ///< of an operation, bytes
   std::vector<double> time;                   ///< of an operation, in the cost model's unit
+  std::vector<std::string> operation_names;   ///< of an operation, for messages; empty if there are no names
 
   // Derived arrays.
   index_rows producers;                    ///< tensor → the operations that write it, ascending

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "remat/core/error.hpp"
@@ -43,14 +44,18 @@ class problem {
   ///
   /// Rows of `inputs` and `outputs`, and `final_outputs`, may be in any order. `inputs` and `final_outputs` may hold a
   /// tensor several times, and tensors that are always resident; these are removed. `once` is 0 for an operation that
-  /// may run again, and any other value for one that must not. `always_resident`, `once`, `phase` and `workspace` may
-  /// be empty: the tensors without a producer are then always resident, all operations may run again, all phases are
-  /// unknown, and there is no workspace.
+  /// may run again, and any other value for one that must not. `always_resident`, `once`, `phase`, `workspace` and
+  /// `operation_names` may be empty: the tensors without a producer are then always resident, all operations may run
+  /// again, all phases are unknown, there is no workspace, and messages have numbers alone.
   /// Throws as the constructor does, and `bad_argument` for an array of the wrong length.
   [[nodiscard]] static problem from_flat(flat_graph graph, std::int64_t budget = unlimited);
 
   /// Returns the training step and its costs, complete and valid.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
+  /// Returns the name of operation `o` for a message of one line (`printable`); empty if the graph has no names.
+  [[nodiscard]] std::string operation_name(op_id o) const {
+    return graph_->operation_names.empty() ? std::string() : printable(graph_->operation_names[index(o)]);
+  }
   /// Returns the memory budget in bytes; `unlimited` if there is none.
   [[nodiscard]] std::int64_t budget() const noexcept { return budget_; }
   /// Returns true if the memory is limited.
@@ -137,6 +142,7 @@ std::shared_ptr<const flat_graph> problem::read(const G& graph, const C& cost) {
     if constexpr (recomputable_graph<G>)
       flat->once.push_back(graph.recomputable(o) ? std::uint8_t{0} : flat_graph::once_as_marked);
     if constexpr (phased_graph<G>) flat->phase.push_back(graph.phase(o));
+    if constexpr (named_graph<G>) flat->operation_names.emplace_back(std::string_view(graph.name(o)));
   }
   for (const tensor_id t : graph.final_outputs()) flat->final_outputs.push_back(static_cast<std::uint32_t>(t));
   if constexpr (residency_graph<G>)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -29,6 +30,10 @@ namespace remat {
 
 /// A ratio as a percentage: 0.123 is "12.3 %".
 [[nodiscard]] std::string format_percent(double ratio, int decimals = 1);
+
+/// `text` in lines of at most `width` code points, broken at spaces; a longer word stays whole. Line breaks of the text
+/// remain. At least one line.
+[[nodiscard]] std::vector<std::string> wrap_text(std::string_view text, std::size_t width);
 
 /// A plain text table with aligned columns, for a terminal.
 ///
@@ -65,7 +70,14 @@ class text_table {
   [[nodiscard]] std::size_t rows() const noexcept { return rows_.size() - 1; }
 
   /// Writes the titles, a rule, and the rows, without spaces at the ends of lines.
-  void write(std::ostream& out) const;
+  void write(std::ostream& out) const { write(out, unlimited, 0); }
+
+  /// Writes the table in lines of at most `width` code points, for a terminal: columns that do not fit beside the
+  /// others follow in a further table below, which begins with the first `keys` columns again. A last column of words
+  /// is wrapped. Only a cell without spaces may exceed the width.
+  void write(std::ostream& out, std::size_t width, std::size_t keys) const;
+
+  static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();  ///< no limit of the width
 
   /// Number of code points of `text`.
   [[nodiscard]] static std::size_t width(std::string_view text) noexcept {
@@ -74,6 +86,8 @@ class text_table {
   }
 
  private:
+  void write_columns(std::ostream& out, const std::vector<std::size_t>& chosen, std::vector<std::size_t> widths) const;
+
   std::vector<column> columns_;
   std::vector<std::vector<std::string>> rows_;  // the titles come first
 };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <span>
 #include <tuple>
@@ -170,6 +171,7 @@ class stage_chain {
                                                   const replacement& instead = nullptr) const {
     const std::vector<purpose> why = find_purposes(steps);
     std::vector<std::uint32_t> operations;
+    operations.reserve(graph_.num_operations);
     std::vector<std::uint8_t> ran(std::size_t{length_} + 1, 0), done(graph_.num_operations, 0);
     const auto run_one = [&](std::uint32_t o) {
       if (done[o] && (is_forward_[o] ? once_[o] : graph_.once[o]) != 0) return;
@@ -492,10 +494,12 @@ class stage_chain {
     if (order_ == stage_order::least_peak) {
       order = sequence_.least_peak_order(max_states);
       std::vector<Item> ordered;
+      ordered.reserve(items.size());
       for (const std::uint32_t i : order) ordered.push_back(items[i]);
       items.swap(ordered);
     } else {
-      for (std::uint32_t i = 0; i < items.size(); ++i) order.push_back(i);
+      order.resize(items.size());
+      std::iota(order.begin(), order.end(), 0u);
     }
     return sequence_.peak(order);
   }

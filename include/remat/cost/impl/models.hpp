@@ -54,12 +54,12 @@ inline void read_parameters(std::string_view spec, const std::vector<parameter>&
   }
 }
 
-}  // namespace detail::models
-
-REMAT_INLINE void cost_spec::refuse(const std::string& operation, const char* what) const {
-  throw bad_cost(operation + " has no " + what + ", which the cost model " + std::string(name()) +
+REMAT_INLINE void refuse_missing(const std::string& operation, std::string_view figure, std::string_view model) {
+  throw bad_cost(operation + " has no " + std::string(figure) + ", which the cost model " + std::string(model) +
                  " needs for every operation");
 }
+
+}  // namespace detail::models
 
 REMAT_INLINE cost_spec parse_cost(std::string_view spec) {
   const std::string_view name = spec.substr(0, spec.find(':'));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "remat/core/error.hpp"
@@ -20,6 +21,19 @@ namespace remat::detail {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw bad_file(name, "", "cannot be opened for reading");
   return in;
+}
+
+/// Writes a file, over the old content. Throws `bad_file` for a directory, and for a file that cannot be written.
+inline void write_text(const std::filesystem::path& path, std::string_view text) {
+  const std::string name = printable(path.string(), 4096);
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code))
+    throw bad_file(name, "", "is a directory; expected the name of a file");
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) throw bad_file(name, "", "cannot be opened for writing");
+  out << text;
+  out.close();
+  if (!out) throw bad_file(name, "", "cannot be written to its end");
 }
 
 }  // namespace remat::detail

@@ -3,14 +3,13 @@
 
 #include "remat/io/schedule_json.hpp"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <system_error>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
+#include "remat/io/detail/files.hpp"
 
 namespace remat {
 
@@ -75,15 +74,7 @@ REMAT_INLINE std::string to_json(const schedule_file& file) {
 }
 
 REMAT_INLINE void write_schedule(const std::filesystem::path& path, const schedule_file& file) {
-  const std::string name = printable(path.string(), 4096);
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code))
-    throw bad_file(name, "", "is a directory; expected the name of a file");
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) throw bad_file(name, "", "cannot be opened for writing");
-  out << to_json(file);
-  out.close();
-  if (!out) throw bad_file(name, "", "cannot be written to its end");
+  detail::write_text(path, to_json(file));
 }
 
 }  // namespace remat

@@ -3,8 +3,13 @@
 
 #include "remat/io/training_graph_json.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +18,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/graph/detail/label.hpp"
+#include "remat/io/detail/files.hpp"
 
 namespace remat {
 
@@ -99,7 +105,7 @@ class reader {
     spec.inputs.reserve(inputs.size());
     for (const json_value::member& m : inputs.elements()) spec.inputs.push_back(tensor_of(m.value));
     spec.outputs.reserve(outputs.size());
-    for (const json_value::member& m : outputs.elements()) spec.outputs.push_back(written(m.value));
+    for (const json_value::member& m : outputs.elements()) spec.outputs.push_back(written(m.value, spec));
     if (const auto phase = element.find("phase")) spec.phase = phase_of(*phase);
     if (const auto flops = element.find("flops")) spec.flops = flops->amount();
     if (const auto bytes = element.find("bytes_accessed")) spec.bytes_accessed = static_cast<double>(bytes->bytes());
@@ -116,10 +122,14 @@ class reader {
     graph_.add_operation(std::move(spec));
   }
 
-  /// Returns the tensor `at`, which the present operation writes.
-  tensor_id written(const json_value& at) {
+  /// Returns the tensor `at`, which the present operation writes; `spec` has its name and its inputs.
+  tensor_id written(const json_value& at, const operation_spec& spec) {
     const auto operation = static_cast<std::uint32_t>(graph_.num_operations());
     const tensor_id t = tensor_of(at);
+    if (std::find(spec.inputs.begin(), spec.inputs.end(), t) != spec.inputs.end() && !graph_.always_resident(t))
+      at.fail("operation " + std::to_string(operation) + " (" + printable(spec.name) + ") reads and writes " +
+              shown(t) +
+              ", which is a cycle; an operation that works in place must write a tensor of its own, of the same bytes");
     if (graph_.always_resident(t))
       at.fail(shown(t) + " is a parameter or an input and has no producer, but operation " + std::to_string(operation) +
               " writes it");
@@ -141,12 +151,98 @@ class reader {
 
 }  // namespace detail::training_graph_json
 
+namespace detail::training_graph_json {
+
+[[nodiscard]] inline std::string_view name_of(tensor_kind kind) {
+  constexpr std::array<std::string_view, 5> names{"parameter", "input", "activation", "gradient", "saved"};
+  return names[static_cast<std::size_t>(kind)];
+}
+[[nodiscard]] inline std::string_view name_of(op_phase phase) {
+  return phase == op_phase::forward ? "forward" : phase == op_phase::loss ? "loss" : "backward";
+}
+
+/// The microseconds that the reader turns into `seconds`, or else into the nearest number that it can make.
+[[nodiscard]] inline double microseconds(double seconds) {
+  const double guess = seconds * 1e6;
+  double best = guess;
+  for (const double to : {0.0, std::numeric_limits<double>::infinity()}) {
+    double near = guess;
+    for (int k = 0; k < 4; ++k, near = std::nextafter(near, to))
+      if (std::abs(near * 1e-6 - seconds) < std::abs(best * 1e-6 - seconds)) best = near;
+  }
+  return best;
+}
+
+/// The object of an operation, but for `figures` that are not known.
+[[nodiscard]] inline nlohmann::ordered_json to_object(const training_graph& graph, op_id o) {
+  const auto ids = [](std::span<const tensor_id> tensors) {
+    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    for (const tensor_id t : tensors) out.push_back(index(t));
+    return out;
+  };
+  nlohmann::ordered_json out{{"id", index(o)}, {"name", graph.name(o)}};
+  if (graph.phase(o) != op_phase::unknown) out["phase"] = name_of(graph.phase(o));
+  out["inputs"] = ids(graph.inputs(o));
+  out["outputs"] = ids(graph.outputs(o));
+  const auto add = [&](const char* key, double value) {
+    if (std::isnan(value)) return;
+    constexpr double exact = 9007199254740992.0;  // 2^53: whole numbers up to here have no point
+    if (!(value >= 0) || std::isinf(value))
+      throw bad_cost(label(graph, o) + ": " + key + " is " + std::to_string(value) +
+                     "; it must be finite and not negative");
+    if (value <= exact && value == std::floor(value))
+      out[key] = static_cast<std::int64_t>(value);
+    else
+      out[key] = value;
+  };
+  add("flops", graph.flops(o));
+  if (const double bytes = graph.bytes_accessed(o); bytes >= 0 && bytes < 9.2e18)
+    out["bytes_accessed"] = std::llround(bytes);
+  else
+    add("bytes_accessed", bytes);
+  add("time_us", microseconds(graph.measured_seconds(o)));
+  if (graph.workspace(o) != 0) out["workspace_bytes"] = graph.workspace(o);
+  if (!graph.deterministic(o)) out["deterministic"] = false;
+  if (!graph.recomputable(o)) out["recomputable"] = false;
+  return out;
+}
+
+}  // namespace detail::training_graph_json
+
 REMAT_INLINE training_graph to_training_graph(const json_document& document) {
   return detail::training_graph_json::reader(document).read();
 }
 
 REMAT_INLINE training_graph read_training_graph(const std::filesystem::path& path) {
   return to_training_graph(json_document::read(path));
+}
+
+REMAT_INLINE std::string to_json(const training_graph& graph) {
+  using nlohmann::ordered_json;
+  const auto text_of = [](const ordered_json& value) {
+    return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  };
+  std::string out = "{\"format\": \"training-graph\", \"version\": 1, \"name\": " + text_of(graph.name());
+  const auto add_list = [&](const char* key, std::size_t count, const auto& element) {
+    out += std::string(",\n\"") + key + "\": [";
+    for (std::size_t i = 0; i < count; ++i) out += (i == 0 ? "\n" : ",\n") + text_of(element(i));
+    out += "]";
+  };
+  namespace parts = detail::training_graph_json;
+  add_list("tensors", graph.num_tensors(), [&](std::size_t i) {
+    const auto t = static_cast<tensor_id>(i);
+    return ordered_json{
+        {"id", i}, {"name", graph.name(t)}, {"bytes", graph.bytes(t)}, {"kind", parts::name_of(graph.kind(t))}};
+  });
+  add_list("operations", graph.num_operations(),
+           [&](std::size_t i) { return parts::to_object(graph, static_cast<op_id>(i)); });
+  add_list("outputs", graph.final_outputs().size(),
+           [&](std::size_t i) { return ordered_json(index(graph.final_outputs()[i])); });
+  return out + "}\n";
+}
+
+REMAT_INLINE void write_training_graph(const std::filesystem::path& path, const training_graph& graph) {
+  detail::write_text(path, to_json(graph));
 }
 
 REMAT_INLINE training_step to_training_step(const json_document& document, std::string_view cost) {

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
@@ -109,12 +112,43 @@ class portfolio {
   void run_extra(double share, const automatic_part& part) {
     if (is_over()) return;
     run_clock clock = clock_.part(share, part.name);
-    solution s = part.solve(problem_, clock.control());
+    const solution s = solve_extra(part, clock);
     clock.work(std::min(s.statistics.work, clock.control().work_limit));
     record(part.name, s);
     if (!s.plan) return;
-    if (check(problem_, *s.plan).valid()) starts_.push_back(*s.plan);
-    accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, part.name));
+    const check_report report = check(problem_, *s.plan);
+    if (!report.valid() && report.what != violation::over_budget)
+      throw internal_error("auto: the part \"" + part.name + "\" made an invalid schedule: " + report.message());
+    if (!report.valid()) return;
+    starts_.push_back(*s.plan);
+    keep_if_better(best_, *s.plan, report, by_part(automatic_solver::name, part.name));
+  }
+
+  /// The answer of a part of the user's; an `error` if it throws. What the progress callback throws is no failure of
+  /// the part, and leaves the solve.
+  [[nodiscard]] solution solve_extra(const automatic_part& part, const run_clock& clock) {
+    solution failed;
+    failed.status = solve_status::error;
+    bool in_callback = false;
+    run_control control = clock.control();
+    if (control.on_progress)
+      control.on_progress = [&in_callback, report = control.on_progress](const progress& news) {
+        in_callback = true;
+        report(news);
+        in_callback = false;
+      };
+    try {
+      return part.solve(problem_, control);
+    } catch (const std::exception& e) {
+      if (in_callback) throw;
+      failed.message = e.what();
+    } catch (...) {
+      if (in_callback) throw;
+      failed.message = "an exception that is no std::exception";
+    }
+    failures_ += (failures_.empty() ? "" : "; ") + ("the part \"" + part.name + "\" failed: ") + failed.message;
+    failed.statistics.seconds = clock.seconds();
+    return failed;
   }
 
   /// What a part did.
@@ -126,6 +160,7 @@ class portfolio {
     own.set("by", s.by);
     own.set("seconds", s.statistics.seconds);
     own.set("work", s.statistics.work);
+    if (s.status == solve_status::error) own.set("message", s.message);
     own.set("figures", figures::group_list{s.statistics.own});
     parts_.push_back(std::move(own));
   }
@@ -133,6 +168,7 @@ class portfolio {
   solution finish() {
     best_.statistics.own.set("parts", std::move(parts_));
     conclude(problem_, best_, clock_, stopped_);
+    if (!failures_.empty()) best_.message += (best_.message.empty() ? "" : "; ") + failures_;
     return std::move(best_);
   }
 
@@ -143,6 +179,7 @@ class portfolio {
   solution best_;
   std::vector<schedule> starts_;
   figures::group_list parts_;
+  std::string failures_;  // of the user's parts that threw
   stop_reason stopped_ = stop_reason::none;
 };
 

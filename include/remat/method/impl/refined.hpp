@@ -70,7 +70,7 @@ class refinement_solve {
     best_.lower_bound =
         std::max({bound_.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
     if (bound_.infeasible) {
-      best_.message = bound_.least_memory.message();
+      best_.message = bound_.least_memory.message(problem_.operation_name(bound_.least_memory.operation));
       best_.obstacle = bound_.least_memory.operation;
     }
     if (prove(problem_, best_)) return true;

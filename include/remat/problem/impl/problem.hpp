@@ -66,6 +66,12 @@ inline void complete_residency(flat_graph& g, const id_names& names) {
 /// Throws `bad_graph` because some operation is listed before a producer of a tensor that it reads: the graph has a
 /// cycle, or its operations are in a wrong order.
 inline void refuse_order(const flat_graph& g, const id_names& names) {
+  for (std::size_t o = 0; o < g.num_operations; ++o)
+    for (const std::uint32_t t : g.inputs[o])
+      if (std::binary_search(g.outputs[o].begin(), g.outputs[o].end(), t))
+        throw bad_graph("the graph has a cycle: " + names.operation(o) + " → " + names.operation(o) +
+                        ", which reads and writes " + names.tensor(t) +
+                        "; an operation that works in place must write a tensor of its own, of the same bytes");
   (void)topological_order(g.inputs, g.outputs, g.num_tensors, names.operation);  // throws for a cycle
   for (std::size_t o = 0; o < g.num_operations; ++o)
     for (const std::uint32_t t : g.inputs[o])
@@ -159,7 +165,8 @@ inline void complete_times(flat_graph& g, const id_names& names) {
   for (std::size_t o = 0; o < g.num_operations; ++o) {
     if (!(g.time[o] >= 0) || !std::isfinite(g.time[o]))
       throw bad_cost(names.operation(o) + ": the cost model gives the time " + std::to_string(g.time[o]) +
-                     "; it must be finite and not negative");
+                     "; it must be finite and not negative" +
+                     (std::isnan(g.time[o]) ? " (nan: a figure that it reads may be missing in the graph)" : ""));
     g.baseline_time += g.time[o];
     if (!std::isfinite(g.baseline_time)) throw bad_cost("the times of all operations together are not finite");
   }
@@ -196,6 +203,8 @@ REMAT_INLINE void complete_structure(flat_graph& g, const id_names& names) {
   complete_final_outputs(g, names);
   complete_once(g);
   complete_phases(g);
+  if (!g.operation_names.empty())
+    check_length("operation_names", g.operation_names.size(), g.num_operations, "operations");
 }
 
 REMAT_INLINE void complete_costs(flat_graph& g, const id_names& names) {
@@ -218,7 +227,9 @@ REMAT_INLINE problem::problem(std::shared_ptr<const flat_graph> graph, std::int6
 
 REMAT_INLINE problem problem::from_flat(flat_graph graph, std::int64_t budget) {
   const detail::problem_building::id_names names{
-      [](std::size_t o) { return detail::label(static_cast<op_id>(o)); },
+      [&given = graph.operation_names](std::size_t o) {
+        return detail::label(static_cast<op_id>(o)) + (o < given.size() ? " (" + printable(given[o]) + ")" : "");
+      },
       [](std::size_t t) { return detail::label(static_cast<tensor_id>(t)); }};
   detail::problem_building::complete_structure(graph, names);
   detail::problem_building::complete_costs(graph, names);

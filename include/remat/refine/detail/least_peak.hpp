@@ -447,6 +447,7 @@ class local_search {
 /// operation that writes it runs.
 inline operation_sequence needed_sequence(const flat_graph& g, std::vector<std::uint32_t>& operations) {
   std::vector<std::uint8_t> wanted(g.final_output);
+  operations.reserve(g.num_operations);
   for (std::uint32_t o = 0; o < g.num_operations; ++o) {
     if (!g.needed[o]) continue;
     operations.push_back(o);

@@ -73,26 +73,80 @@ REMAT_INLINE std::string format_percent(double ratio, int decimals) {
   return format_fixed(ratio * 100, decimals) + " %";
 }
 
-REMAT_INLINE void text_table::write(std::ostream& out) const {
-  std::vector<std::size_t> widths(columns_.size(), 0);
-  for (const auto& cells : rows_)
-    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], width(cells[i]));
-  std::vector<std::string> rule(columns_.size());
-  for (std::size_t i = 0; i < rule.size(); ++i)
-    for (std::size_t k = 0; k < widths[i]; ++k) rule[i] += "─";
-  const auto write_line = [&](const std::vector<std::string>& cells) {
+REMAT_INLINE std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', from), text.size());
     std::string line;
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const std::string space(widths[i] - width(cells[i]), ' ');
-      if (i != 0) line += "  ";
-      line += columns_[i].side == align::right ? space + cells[i] : cells[i] + space;
+    for (std::size_t at = from; at < end;) {
+      const std::size_t space = std::min(text.find(' ', std::min(text.find_first_not_of(' ', at), end)), end);
+      const std::string_view word = text.substr(at, space - at);  // with the spaces before it
+      if (!line.empty() && text_table::width(line) + text_table::width(word) > width) {
+        lines.push_back(std::move(line));
+        line = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+      } else {
+        line += word;
+      }
+      at = space;
+    }
+    lines.push_back(std::move(line));
+    from = end + 1;
+  }
+  return lines;
+}
+
+REMAT_INLINE void text_table::write_columns(std::ostream& out, const std::vector<std::size_t>& chosen,
+                                            std::vector<std::size_t> widths) const {
+  const auto write_line = [&](const auto& cell) {
+    std::string line;
+    for (const std::size_t i : chosen) {
+      const std::string text = cell(i);
+      const std::string space(widths[i] - std::min(widths[i], width(text)), ' ');
+      if (i != chosen.front()) line += "  ";
+      line += columns_[i].side == align::right ? space + text : text + space;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out << line << '\n';
   };
-  write_line(rows_.front());
-  write_line(rule);
-  std::for_each(rows_.begin() + 1, rows_.end(), write_line);
+  for (const auto& cells : rows_) {
+    const std::vector<std::string> last = wrap_text(cells[chosen.back()], widths[chosen.back()]);
+    write_line([&](std::size_t i) { return i == chosen.back() ? last.front() : cells[i]; });
+    for (std::size_t k = 1; k < last.size(); ++k)
+      write_line([&](std::size_t i) { return i == chosen.back() ? last[k] : std::string(); });
+    if (&cells != &rows_.front()) continue;
+    write_line([&](std::size_t i) {
+      std::string rule;
+      for (std::size_t k = 0; k < widths[i]; ++k) rule += "─";
+      return rule;
+    });
+  }
+}
+
+REMAT_INLINE void text_table::write(std::ostream& out, std::size_t width, std::size_t keys) const {
+  std::vector<std::size_t> widths(columns_.size(), 0);
+  for (const auto& cells : rows_)
+    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], text_table::width(cells[i]));
+  std::size_t key_width = 0;
+  for (std::size_t i = 0; i < std::min(keys, widths.size()); ++i) key_width += widths[i] + 2;
+  constexpr std::size_t least_words = 24;  // a narrower column of words is hard to read
+  std::vector<std::size_t> chosen;
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const bool is_last = i + 1 == widths.size() || (width != unlimited && key_width + widths[i] > width);
+    const bool can_wrap = columns_[i].side == align::left && is_last;
+    const std::size_t least = can_wrap ? std::min(widths[i], least_words) : widths[i];
+    if (i > keys && used + least > width) {
+      write_columns(out, chosen, widths);
+      out << '\n';
+      chosen.resize(keys);
+      used = key_width;
+    }
+    if (can_wrap && used + widths[i] > width) widths[i] = std::max(width - std::min(width, used), least);
+    chosen.push_back(i);
+    used += widths[i] + 2;
+  }
+  if (chosen.empty()) return;
+  write_columns(out, chosen, widths);
 }
 
 }  // namespace remat

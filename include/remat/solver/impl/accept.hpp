@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
@@ -18,11 +21,23 @@ namespace remat {
 
 namespace detail::accepting {
 
+/// Why a solve without a plan was stopped, for its message.
+[[nodiscard]] inline std::string_view why_stopped(stop_reason stopped) noexcept {
+  switch (stopped) {
+    case stop_reason::cancelled:
+      return "a stop request came before there was a schedule";
+    case stop_reason::deadline:
+      return "the time limit came before there was a schedule; a longer one may find it";
+    default:
+      return "the work limit came before there was a schedule; a larger one may find it";
+  }
+}
+
 /// Sets the status and the figures of a finished solve: the common part of both functions `conclude`.
 ///
 /// A plan is `optimal` if its time meets `s.lower_bound`, otherwise `feasible`. A solve without a plan that is neither
-/// `infeasible` nor `error` ended by a stop request or by a limit; if nothing stopped it and it has no message, it gets
-/// `no_plan`. `s` is a `solution` or a `chain_solution`. Precondition: the lower bound is proven. Throws
+/// `infeasible` nor `error` ended by a stop request or by a limit, and says so if it has no message; if nothing stopped
+/// it, it says `no_plan`. `s` is a `solution` or a `chain_solution`. Precondition: the lower bound is proven. Throws
 /// `internal_error` for a plan that is faster than the bound.
 template <class Solution>
 void record(Solution& s, const run_clock& clock, stop_reason stopped, std::string_view no_plan) {
@@ -34,7 +49,7 @@ void record(Solution& s, const run_clock& clock, stop_reason stopped, std::strin
     s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
   } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {
     s.status = stopped == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
-    if (s.message.empty() && stopped == stop_reason::none) s.message = no_plan;
+    if (s.message.empty()) s.message = stopped == stop_reason::none ? no_plan : why_stopped(stopped);
   }
 }
 
@@ -81,7 +96,7 @@ REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
       const turnaround_result r = turnaround_bound(p, options);
       bound = std::max(bound, r.lower_bound);
       if (r.infeasible) {
-        s.message = r.least_memory.message();
+        s.message = r.least_memory.message(p.operation_name(r.least_memory.operation));
         s.obstacle = r.least_memory.operation;
       }
     }
@@ -94,7 +109,9 @@ REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
 
 REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver) {
   const std::string by = solver == "no_remat" ? std::string(solver) : by_part(solver, "no_remat");
-  if (accept(p, best, simplify(p, listed_order(p)), by)) {
+  std::vector<std::uint32_t> order(p.graph().num_operations);
+  std::iota(order.begin(), order.end(), 0u);
+  if (accept(p, best, schedule_computes(p.graph(), order), by)) {
     best.lower_bound = p.graph().needed_time;
     best.proven = true;
     return true;
@@ -105,7 +122,7 @@ REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std:
   best.lower_bound = std::numeric_limits<double>::infinity();
   best.proven = true;
   best.obstacle = least.operation;
-  best.message = least.message();
+  best.message = least.message(p.operation_name(least.operation));
   return true;
 }
 

@@ -21,7 +21,7 @@ namespace remat_plan {
 }
 
 /// The command line, to be pasted into a shell.
-[[nodiscard]] inline std::string command_line(int argc, const char* const* argv) {
+[[nodiscard]] inline std::string command_text(int argc, const char* const* argv) {
   std::string text;
   for (int i = 0; i < argc; ++i) {
     if (i != 0) text += ' ';

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+/// \file
+/// What the programs of this folder have in common: the command line, lines that fit the terminal, and how they end.
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+
+#include "remat/core/error.hpp"
+#include "remat/render/table.hpp"
+#include "remat/version.hpp"
+
+namespace shared {
+
+/// Unusable arguments: the program prints one line and ends with status 2.
+class usage_error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The number of columns for lines that are written to `file`, a descriptor: what the variable COLUMNS says, or the
+/// width of the terminal; without a terminal, no limit.
+[[nodiscard]] inline std::size_t line_width(int file) {
+  constexpr std::size_t least = 20;
+  if (const char* const columns = std::getenv("COLUMNS")) {
+    const std::string_view text(columns);
+    std::size_t width = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), width).ec == std::errc{} && width != 0)
+      return std::max(width, least);
+  }
+  if (isatty(file) != 1) return remat::text_table::unlimited;
+  winsize size{};
+  const bool known = ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return std::max(known ? std::size_t{size.ws_col} : std::size_t{80}, least);
+}
+
+/// `text` in lines for `file`, each but the first after `indent` spaces.
+[[nodiscard]] inline std::string fit(const std::string& text, int file, std::size_t indent = 0) {
+  const std::size_t width = line_width(file);
+  if (width == remat::text_table::unlimited) return text;
+  std::string out;
+  for (const std::string& line : remat::wrap_text(text, width - std::min(width / 2, indent)))
+    out += (out.empty() ? "" : "\n" + std::string(indent, ' ')) + line;
+  return out;
+}
+
+/// Help in lines that fit the terminal, or 80 columns.
+class help_format : public CLI::Formatter {
+ public:
+  help_format() { column_width(28); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(option->get_description(), get_column_width());
+  }
+  std::string make_description(const CLI::App* app) const override {
+    return wrapped(app->get_description(), 0) + "\n\n";
+  }
+  std::string make_footer(const CLI::App* app) const override { return wrapped(app->get_footer(), 0) + "\n"; }
+
+ private:
+  static std::string wrapped(const std::string& text, std::size_t indent) {
+    std::string out;
+    for (const std::string& line :
+         remat::wrap_text(text, std::min<std::size_t>(line_width(STDOUT_FILENO), 80) - indent))
+      out += (out.empty() ? "" : "\n") + line;
+    return out;
+  }
+};
+
+/// The command line of a program: CLI11's, with `--version` and help that fits the terminal.
+class command_line : public CLI::App {
+ public:
+  command_line(const std::string& description, const std::string& name) : CLI::App(description, name) {
+    constexpr remat::version v = remat::library_version;
+    formatter(std::make_shared<help_format>());
+    set_help_flag("-h,--help", "Print this and leave");
+    set_version_flag(
+        "--version",
+        name + " " + std::to_string(v.major) + "." + std::to_string(v.minor) + "." + std::to_string(v.patch),
+        "Print the version and leave");
+  }
+
+  /// Reads the arguments. Returns false if they asked for help or the version, which this function prints. Throws
+  /// `usage_error`.
+  [[nodiscard]] bool read(int argc, const char* const* argv) {
+    try {
+      parse(argc, argv);
+      return true;
+    } catch (const CLI::CallForHelp&) {
+      std::cout << help();
+    } catch (const CLI::CallForVersion& e) {
+      std::cout << e.what() << '\n';
+    } catch (const CLI::ParseError& e) {
+      throw usage_error(e.what() + (" (" + get_name()) + " --help names all arguments)");
+    }
+    return false;
+  }
+};
+
+/// Reads the whole number of an option: digits alone. Throws `usage_error`.
+///
+/// CLI11 reads "-1" as 2^64 - 1, "010" as 8, and takes "nan" for a number in any range.
+template <class T>
+[[nodiscard]] T whole(const std::string& option, const std::string& text, T least, T most) {
+  T value{};
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || value < least || value > most)
+    throw usage_error(option + " " + text + ": expected a whole number from " + std::to_string(least) + " to " +
+                      std::to_string(most));
+  return value;
+}
+
+/// Reads the number of an option, which is finite and at least 0. Throws `usage_error`.
+[[nodiscard]] inline double real(const std::string& option, const std::string& text, const char* expected) {
+  double value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    throw usage_error(option + " " + text + ": expected " + expected);
+  return value;
+}
+
+/// Adds an option with a whole number from `least` to `most`, or any number from 0 if `Number` is double.
+template <class Number>
+CLI::Option* add_number(CLI::App& app, const std::string& name, Number& to, const std::string& help, Number least = 0,
+                        Number most = std::numeric_limits<Number>::max()) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &to](const std::string& text) {
+            if constexpr (std::is_floating_point_v<Number>) {
+              to = static_cast<Number>(real(name, text, "a number from 0"));
+              if (to < least || to > most)
+                throw usage_error(name + " " + text + ": expected a number from " + remat::format_number(least) +
+                                  " to " + remat::format_number(most));
+            } else {
+              to = whole(name, text, least, most);
+            }
+          },
+          help)
+      ->type_name("N");
+}
+
+/// Writes a file with `fill`. Throws `bad_file` if that fails.
+template <class Fill>
+void write_file(const std::string& path, const Fill& fill) {
+  std::ofstream file(path, std::ios::binary);
+  if (file) fill(file);
+  file.close();
+  if (!file) throw remat::bad_file(path, "", "cannot be written");
+}
+
+/// Runs the program `name`, whose `body` returns its exit status. What is thrown, and output that cannot be written,
+/// becomes one line on standard error. Status 2 for unusable arguments and input, 1 for other failures.
+template <class Body>
+[[nodiscard]] int run_program(const std::string& name, const Body& body) {
+  const auto fail = [&](std::string what, int status) {
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    std::cerr << name << ": " << what << '\n';
+    return status;
+  };
+  try {
+    const int status = body();
+    std::cout.flush();
+    return std::cout ? status : fail("standard output: cannot be written", std::max(status, 1));
+  } catch (const usage_error& e) {
+    return fail(e.what(), 2);
+  } catch (const remat::execution_error& e) {
+    return fail(e.what(), 1);
+  } catch (const remat::error& e) {
+    return fail(e.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", 1);
+  } catch (const std::exception& e) {
+    return fail(e.what(), 1);
+  }
+}
+
+}  // namespace shared

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSL-1.0
+# Installs remat-plan from BUILD to PREFIX: the program runs there, and its manual page and completions are beside it.
+# HELP2MAN: the program that writes the manual page, if it is there.
+file(REMOVE_RECURSE "${PREFIX}")
+execute_process(COMMAND "${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${PREFIX}" --component remat_plan
+  COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
+execute_process(COMMAND "${PREFIX}/bin/remat-plan" --version OUTPUT_VARIABLE version COMMAND_ERROR_IS_FATAL ANY)
+if(NOT version MATCHES "^remat-plan [0-9]+\\.[0-9]+\\.[0-9]+\n$")
+  message(FATAL_ERROR "the installed remat-plan has the version \"${version}\"")
+endif()
+foreach(file share/bash-completion/completions/remat-plan share/zsh/site-functions/_remat-plan)
+  if(NOT EXISTS "${PREFIX}/${file}")
+    message(FATAL_ERROR "${file} is not installed")
+  endif()
+endforeach()
+if(NOT HELP2MAN)
+  message("help2man is missing: the manual page is left out")
+  return()
+endif()
+file(READ "${PREFIX}/share/man/man1/remat-plan.1" page)
+foreach(word "remat\\\\-plan gpt2\\.json" "\\\\-\\\\-max\\\\-overhead" "\\.SH EXAMPLES" "Ctrl\\\\-C ended")
+  if(NOT page MATCHES "${word}")
+    message(FATAL_ERROR "the manual page lacks ${word}")
+  endif()
+endforeach()

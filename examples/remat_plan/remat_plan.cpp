@@ -39,6 +39,7 @@
 #include "remat_plan/arena.hpp"
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
+#include "remat_plan/command_text.hpp"
 #include "remat_plan/interrupt.hpp"
 #include "remat_plan/outcome.hpp"
 #include "remat_plan/progress_line.hpp"
@@ -48,7 +49,7 @@
 #include "shared/program.hpp"
 
 #ifdef REMAT_HAVE_REPORT
-#include "remat/render/report_html.hpp"
+#include "remat_plan/report.hpp"
 #endif
 
 namespace {
@@ -240,45 +241,11 @@ void write_picture(std::ostream& out, const input& in, const outcome& o) {
 }
 
 #ifdef REMAT_HAVE_REPORT
-void write_report(std::ostream& out, const input& in, const std::vector<outcome>& all) {
-  const subject& s = in.what;
-  remat::report_subject head{s.name, s.time_unit, s.baseline_peak, s.baseline_time, {}};
-  if (in.step) {
-    head.facts = {{"Operations", std::to_string(in.step->graph.num_operations())},
-                  {"Tensors", std::to_string(in.step->graph.num_tensors())}};
-  } else {
-    head.facts = {{"Stages", std::to_string(in.stages->stages().length())}};
-  }
-  head.facts.push_back({"Cost model", s.cost});
-  if (s.streams != 0) head.facts.push_back({"Streams", std::to_string(s.streams)});
-  if (s.baseline_bytes != s.baseline_peak)
-    head.facts.push_back({"Arena of the baseline", remat::format_bytes(s.baseline_bytes)});
-  if (s.least_bytes > 0) head.facts.push_back({"No schedule below", remat::format_bytes(s.least_bytes)});
-  remat::html_report report(std::move(head));
-  if (in.step) {
-    const remat::problem& p = in.step->instance;
-    report.baseline(remat::memory_profile_of(p, in.step->graph, remat::listed_order(p)));
-  }
-  for (const outcome& o : all) {
-    remat::report_solve solve{o.solver,     std::string(remat::to_string(o.status)),
-                              o.budget,     o.peak,
-                              o.time,       o.lower_bound,
-                              o.recomputes, o.seconds,
-                              o.message,    {},
-                              {},           {}};
-    solve.by = o.by;
-    solve.figures = to_rows(o.own);
-    if (o.memory) solve.arena_bytes = o.memory->arena_bytes;
-    if (o.streams) {
-      solve.makespan = o.streams->makespan;
-      solve.critical_path = o.streams->critical_path;
-    }
-    if (in.step && o.plan)
-      report.add(std::move(solve),
-                 remat::memory_profile_of(in.step->instance.with_budget(o.budget), in.step->graph, *o.plan));
-    else
-      report.add(std::move(solve));
-  }
+void write_report(std::ostream& out, const input& in, const arguments& args, const std::string& command,
+                  const std::vector<outcome>& all) {
+  remat::report_subject head = report_head(in.what, args, command, report_date());
+  const remat::html_report report =
+      in.step ? make_report(std::move(head), *in.step, all) : make_report(std::move(head), *in.stages, all);
   report.write(out);
 }
 #endif
@@ -361,7 +328,8 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
 
 /// Writes the files that the arguments ask for. One that cannot be written has a line on standard error; returns false
 /// then.
-bool write_files(const input& in, const arguments& args, const std::vector<outcome>& all) {
+bool write_files(const input& in, const arguments& args, [[maybe_unused]] const std::string& command,
+                 const std::vector<outcome>& all) {
   bool written = true;
   const auto write = [&](const std::string& path, bool known, const auto& fill) {
     if (path.empty() || !known) return false;
@@ -383,7 +351,7 @@ bool write_files(const input& in, const arguments& args, const std::vector<outco
   write(args.trace, planned, [&](std::ostream& file) { write_trace(file, in, first); });
   write(args.dot, planned, [&](std::ostream& file) { write_picture(file, in, first); });
 #ifdef REMAT_HAVE_REPORT
-  if (write(args.report, true, [&](std::ostream& file) { write_report(file, in, all); }) && !args.json)
+  if (write(args.report, true, [&](std::ostream& file) { write_report(file, in, args, command, all); }) && !args.json)
     std::cout << "\nreport: " << args.report << '\n';
 #endif
   return written;
@@ -398,8 +366,8 @@ void print_notes(const input& in, const arguments& args) {
   for (const remat::unknown_key& unknown : in.unknown) note(unknown.message(in.what.file));
 }
 
-/// Runs the program and returns its exit status.
-int run(const arguments& args) {
+/// Runs the program and returns its exit status. `command` is its command line, for the report.
+int run(const arguments& args, const std::string& command) {
   if (args.list_options) {
     option_table table;
     graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });
@@ -430,7 +398,7 @@ int run(const arguments& args) {
     if (o.status == remat::solve_status::error)
       std::cerr << "remat-plan: " << o.solver << " within " << o.budget << " bytes: " << o.message << '\n';
   }
-  if (!write_files(*in, args, all)) status = 1;
+  if (!write_files(*in, args, command, all)) status = 1;
   return signal == 0 ? status : 128 + signal;
 }
 
@@ -439,6 +407,6 @@ int run(const arguments& args) {
 int main(int argc, char** argv) {
   return shared::run_program("remat-plan", [&] {
     const std::optional<arguments> args = parse_arguments(argc, argv);
-    return args ? run(*args) : 0;
+    return args ? run(*args, command_text(argc, argv)) : 0;
   });
 }

@@ -13,6 +13,7 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 
@@ -80,9 +81,16 @@ TEST_CASE("downsampling keeps the ends, the peak and the order, and bounds the n
 TEST_CASE("names cannot break out of the page") {
   const training_graph g = diamond();
   const problem p(g, unit_cost{});
-  html_report report(
-      {.name = nasty, .time_unit = nasty, .baseline_peak = 130, .baseline_time = 3, .facts = {{nasty, nasty}}});
+  html_report report({.name = nasty,
+                      .time_unit = nasty,
+                      .baseline_peak = 130,
+                      .baseline_time = 3,
+                      .facts = {{nasty, nasty}},
+                      .highlighted = nasty,
+                      .command = nasty,
+                      .made = {{nasty, nasty}}});
   report.baseline(memory_profile_of(p, g, listed(p)));
+  report.graph(p, g, h_partition(p.graph()));
   report.add({.solver = nasty,
               .status = nasty,
               .budget_bytes = 130,
@@ -104,6 +112,8 @@ TEST_CASE("names cannot break out of the page") {
   CHECK(count("</script") == 4);
   const nlohmann::json data = data_of(html);
   CHECK(data["solvers"][0] == nasty);
+  CHECK(data["front"] == 0);
+  CHECK(data["graph"]["names"][0] == nasty);
   CHECK(html_report::escape(nasty).find_first_of("<>\"'") == std::string::npos);
 }
 
@@ -130,7 +140,7 @@ TEST_CASE("the data of the charts") {
   CHECK(text_of(report).find(">Makespan</th>") != std::string::npos);
   CHECK(text_of(report).find(">6.5</td>") != std::string::npos);
   CHECK(text_of(report).find(">Found by</th>") != std::string::npos);
-  CHECK(text_of(report).find("<td>two/&lt;part&gt;</td>") != std::string::npos);
+  CHECK(text_of(report).find("<td class=\"by\">two/<wbr>&lt;part&gt;</td>") != std::string::npos);
   CHECK(text_of(report).find("What each solver did") != std::string::npos);
   CHECK(text_of(report).find("&lt;groups&gt;") != std::string::npos);
   CHECK(text_of(report).find("<td class=\"n\">12</td>") != std::string::npos);
@@ -142,7 +152,134 @@ TEST_CASE("the data of the charts") {
   REQUIRE(data["solves"].size() == 3);
   CHECK(data["solves"][0]["overhead"] == 25);
   CHECK(data["solves"][1]["overhead"].is_null());
-  CHECK(data["solves"][0]["memory"] == nlohmann::json{0, 10, 1, 130, 2, 35, 3, 5});
+  // Four numbers for each point: time, bytes, operation, run.
+  CHECK(data["solves"][0]["memory"] == nlohmann::json{0, 10, 0, 1, 1, 130, 1, 1, 2, 35, 2, 1, 3, 5, -1, 0});
+  CHECK(data["front"].is_null());
+  CHECK(data["least"].is_null());
+  CHECK(data["graph"].is_null());
+}
+
+TEST_CASE("the highlighted solver comes first, and wins of those that the table shows as equal") {
+  html_report report(
+      {.name = "g", .baseline_peak = 100, .baseline_time = 1e6, .least_bytes = 40, .highlighted = "mine"});
+  report.add({.solver = "other", .status = "feasible", .budget_bytes = 80, .peak_bytes = 80, .time = 1.1e6});
+  report.add({.solver = "slow", .status = "feasible", .budget_bytes = 80, .peak_bytes = 80, .time = 1.2e6});
+  report.add({.solver = "mine", .status = "feasible", .budget_bytes = 80, .peak_bytes = 80, .time = 1.1e6 + 1});
+  const std::string html = text_of(report);
+  const nlohmann::json data = data_of(html);
+  CHECK(data["solvers"] == nlohmann::json{"mine", "other", "slow"});
+  CHECK(data["front"] == 0);
+  CHECK(data["least"] == 40);
+  const auto row = [&](const std::string& name) { return html.find("class=\"solver\">" + name + "<"); };
+  CHECK(row("mine") < row("other"));
+  CHECK(row("other") < row("slow"));
+  std::size_t best = 0;
+  for (std::size_t at = html.find("<tr class=\"best\">"); at != std::string::npos;
+       at = html.find("<tr class=\"best\">", at + 1))
+    ++best;
+  CHECK(best == 2);
+}
+
+TEST_CASE("the bound of a larger budget holds for smaller ones, and nothing is best alone") {
+  html_report report({.name = "g", .baseline_peak = 100, .baseline_time = 10});
+  report.add(
+      {.solver = "a", .status = "feasible", .budget_bytes = 60, .peak_bytes = 60, .time = 13, .lower_bound = 11});
+  report.add(
+      {.solver = "b", .status = "feasible", .budget_bytes = 50, .peak_bytes = 50, .time = 13, .lower_bound = 10});
+  const std::string html = text_of(report);
+  const nlohmann::json data = data_of(html);
+  CHECK(data["budgets"][0]["bound"] == 10);
+  CHECK(data["budgets"][1]["bound"] == 10);
+  CHECK(html.find("<tr class=\"best\">") == std::string::npos);
+  CHECK(html.find("<tr class=\"next\">") != std::string::npos);
+}
+
+TEST_CASE("solves without a schedule that tell the same share a row") {
+  html_report report({.name = "g", .baseline_peak = 100, .baseline_time = 1});
+  for (const char* name : {"one", "two", "three"})
+    report.add({.solver = name, .status = "infeasible", .budget_bytes = 10, .message = "too little"});
+  report.add({.solver = "four", .status = "timeout", .budget_bytes = 10, .message = "too late"});
+  const std::string html = text_of(report);
+  CHECK(html.find(">one, two, three</th>") != std::string::npos);
+  CHECK(html.find(">four</th>") != std::string::npos);
+}
+
+TEST_CASE("the report says how it was made, and equal calls write equal bytes") {
+  const training_graph g = diamond();
+  const problem p(g, unit_cost{});
+  const auto text = [&](const std::string& date) {
+    html_report report({.name = "g",
+                        .baseline_peak = 130,
+                        .baseline_time = 3,
+                        .command = "remat-plan 'a b.json'",
+                        .made = {{"Seed", "42"}, {"Date", date}}});
+    report.graph(p, g, h_partition(p.graph()));
+    report.add({.solver = "s", .status = "optimal", .budget_bytes = 130, .peak_bytes = 130, .time = 3},
+               memory_profile_of(p, g, listed(p)));
+    return text_of(report);
+  };
+  const std::string html = text("2026-01-31");
+  CHECK(html.find("remat-plan &#39;a b.json&#39;</code>") != std::string::npos);
+  CHECK(html.find("<dt>Seed</dt><dd>42</dd>") != std::string::npos);
+  CHECK(html.find("<dt>Date</dt><dd>2026-01-31</dd>") != std::string::npos);
+  CHECK(html == text("2026-01-31"));
+  CHECK(html != text("2026-02-01"));
+}
+
+TEST_CASE("a schedule's part of the report: what runs again, and what is kept from forward to backward") {
+  training_graph g("turn");
+  const tensor_id x = g.add_tensor({.name = "x", .bytes = 999, .kind = tensor_kind::input});
+  const tensor_id a = g.add_tensor({.name = "a", .bytes = 1024});
+  const tensor_id b = g.add_tensor({.name = "b", .bytes = 2048});
+  const tensor_id grad = g.add_tensor({.name = "grad", .bytes = 512});
+  g.add_operation({.name = "make a", .phase = op_phase::forward, .inputs = {x}, .outputs = {a}});
+  g.add_operation({.name = "make b", .phase = op_phase::forward, .inputs = {a}, .outputs = {b}});
+  g.add_operation({.name = "back", .phase = op_phase::backward, .inputs = {b}, .outputs = {grad}});
+  g.add_operation({.name = "end", .phase = op_phase::backward, .inputs = {a, grad}});
+  const problem p(g, unit_cost{});
+  schedule plan;
+  plan.compute(op_id{0});
+  plan.compute(op_id{1});
+  plan.free(a);
+  plan.compute(op_id{2});
+  plan.free(b);
+  plan.compute(op_id{0});
+  plan.compute(op_id{3});
+  html_report report({.name = "g", .baseline_peak = 4096, .baseline_time = 4});
+  report.graph(p, g, h_partition(p.graph()));
+  report.add({.solver = "s", .status = "optimal", .budget_bytes = 4096, .peak_bytes = 3072, .time = 5, .recomputes = 1},
+             memory_profile_of(p, g, plan));
+  const std::string html = text_of(report);
+  CHECK(html.find("Runs again: 1 operations, for 1<") != std::string::npos);
+  CHECK(html.find("Kept from forward to backward, at 2: 2.00 KiB") != std::string::npos);
+  const nlohmann::json data = data_of(html);
+  CHECK(data["solves"][0]["reruns"] == nlohmann::json{0, 2});
+  CHECK(data["solves"][0]["kept"] == nlohmann::json{1, 2});  // in KiB
+  CHECK(data["solves"][0]["turn"] == 2);
+  CHECK(data["graph"]["kind"] == "ffbb");
+  CHECK(data["graph"]["nodes"].size() == 16);
+  CHECK(data["graph"]["edges"] == nlohmann::json{0, 1, 0, 3, 1, 2, 2, 3});
+}
+
+TEST_CASE("long tables join names that differ in numbers alone") {
+  training_graph g("layers");
+  schedule plan;
+  tensor_id last = g.add_tensor({.name = "x", .bytes = 8, .kind = tensor_kind::input});
+  for (int i = 0; i < 40; ++i) {
+    const tensor_id next = g.add_tensor({.name = "h" + std::to_string(i), .bytes = 1024});
+    g.add_operation({.name = "blocks." + std::to_string(i) + ": relu (m.py:7)", .inputs = {last}, .outputs = {next}});
+    last = next;
+  }
+  g.add_final_output(last);
+  const problem p(g, unit_cost{});
+  for (int repeat = 0; repeat < 2; ++repeat)
+    for (std::uint32_t i = 0; i < 40; ++i) plan.compute(op_id{i});
+  html_report report({.name = "g", .baseline_peak = 2048, .baseline_time = 40});
+  report.add({.solver = "s", .status = "feasible", .budget_bytes = 50000, .peak_bytes = 40960, .time = 80},
+             memory_profile_of(p, g, plan));
+  const std::string html = text_of(report);
+  CHECK(html.find("blocks.<wbr>*:<wbr> relu (m.<wbr>py:<wbr>7)</th><td class=\"n\">40</td>") != std::string::npos);
+  CHECK(html.find(">h*</th><td class=\"n\">40</td><td class=\"n\">40.0 KiB</td>") != std::string::npos);
 }
 
 TEST_CASE("a report may be empty, and needs no network") {
@@ -168,5 +305,5 @@ TEST_CASE("the size of a report does not grow with the schedule") {
   const std::size_t before = text_of(with).size();
   with.add({.solver = "s", .status = "feasible", .budget_bytes = 16, .peak_bytes = 16, .time = 20000},
            memory_profile_of(p, g, schedule_computes(p, order)));
-  CHECK(text_of(with).size() - before < 40000);
+  CHECK(text_of(with).size() - before < 60000);
 }

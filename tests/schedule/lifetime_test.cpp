@@ -200,6 +200,53 @@ TEST_CASE("the tensors and the workspace at the peak add up to the peak") {
   CHECK(sum == profile.peak_bytes);
 }
 
+TEST_CASE("a memory profile says which operation runs at each point, and what is kept from forward to backward") {
+  training_graph g("turn");
+  const tensor_id x = g.add_tensor({.name = "x", .bytes = 999, .kind = tensor_kind::input});
+  const tensor_id a = g.add_tensor({.name = "a", .bytes = 10});
+  const tensor_id b = g.add_tensor({.name = "b", .bytes = 20});
+  const tensor_id grad = g.add_tensor({.name = "grad", .bytes = 5});
+  g.add_operation({.name = "make a", .phase = op_phase::forward, .inputs = {x}, .outputs = {a}});
+  g.add_operation({.name = "make b", .phase = op_phase::forward, .inputs = {a}, .outputs = {b}});
+  g.add_operation({.name = "back", .phase = op_phase::backward, .inputs = {b}, .outputs = {grad}});
+  g.add_operation({.name = "end", .phase = op_phase::backward, .inputs = {a, grad}});
+  const problem p(g, unit_cost{});
+  const auto profile_of = [&](bool recompute) {
+    schedule plan;
+    plan.compute(op_id{0});
+    plan.compute(op_id{1});
+    if (recompute) plan.free(a);
+    plan.compute(op_id{2});
+    plan.free(b);
+    if (recompute) plan.compute(op_id{0});
+    plan.compute(op_id{3});
+    REQUIRE(check(p, plan).valid());
+    return memory_profile_of(p, g, plan);
+  };
+  const memory_profile keeps = profile_of(false), again = profile_of(true);
+  CHECK(keeps.turn_time == 2.0);
+  REQUIRE(keeps.kept.size() == 2);
+  CHECK(keeps.kept[0].name == "b");
+  CHECK(keeps.kept[0].operation == 1);
+  CHECK(keeps.kept[1].name == "a");
+  CHECK(keeps.reruns.empty());
+  REQUIRE(again.kept.size() == 1);
+  CHECK(again.kept[0].name == "b");
+  REQUIRE(again.reruns.size() == 1);
+  CHECK(again.reruns[0].operation == 0);
+  CHECK(again.reruns[0].runs == 2);
+  REQUIRE(again.memory.size() == 6);
+  CHECK(again.memory[0].operation == 0);
+  CHECK(again.memory[0].run == 1);
+  CHECK(again.memory[3].operation == 0);
+  CHECK(again.memory[3].run == 2);
+  CHECK(again.memory[5].operation == memory_point::no_operation);
+  CHECK(again.memory[5].run == 0);
+
+  const problem none(diamond(), unit_cost{});  // its phases are unknown: the turn is estimated
+  CHECK(memory_profile_of(none, diamond(), listed(none)).turn_time.has_value());
+}
+
 TEST_CASE("names may come from elsewhere than a graph") {
   const problem p(diamond(), unit_cost{});
   const name_lookup numbers{[](op_id o) { return "o" + std::to_string(index(o)); },

@@ -10,6 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/id.hpp"
+#include "remat/graph/concepts.hpp"
+#include "remat/hierarchy/hierarchy.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/render/detail/report_graph.hpp"
 #include "remat/schedule/lifetime.hpp"
 
 namespace remat {
@@ -21,6 +26,11 @@ struct report_subject {
   std::int64_t baseline_peak = 0;                            ///< bytes; budgets are shown as a percentage of it
   double baseline_time = 0;                                  ///< overheads are relative to it
   std::vector<std::pair<std::string, std::string>> facts{};  ///< further lines of the head: label, value
+  std::optional<std::int64_t> least_bytes{};  ///< proven: no schedule within a smaller budget; empty: not known
+  std::string highlighted{};                  ///< the solver whose lines lie in front of all others; may be empty
+  std::string command{};                      ///< the command line that made the report; may be empty
+  /// How the report was made: label, value. The version, the date, the seed, the limits.
+  std::vector<std::pair<std::string, std::string>> made{};
 };
 
 /// One solve, in numbers.
@@ -59,28 +69,56 @@ struct entry {
 
 /// A report on the solves of one graph: one HTML file that needs nothing else, no network either.
 ///
-/// It shows a table of all solves, the frontier (overhead against budget), memory over time against the budget, and for
-/// each schedule what it recomputes most and what is in memory at its peak. All but the two charts is plain HTML. Any
-/// schedule can be added: the report needs no solver.
+/// It shows the frontier (overhead against budget), memory over time against the budget, which operation runs when, a
+/// picture of the graph and a table of its groups, a table of all solves, and for each schedule what it recomputes
+/// most, what it keeps from forward to backward and what is in memory at its peak. Charts can be zoomed, and saved as
+/// CSV and PNG. All but the charts is plain HTML. Any schedule can be added: the report needs no solver.
 ///
 ///     html_report report({.name = graph.name(), .time_unit = "s", .baseline_peak = p.graph().baseline_peak,
 ///                         .baseline_time = p.graph().baseline_time});
+///     report.graph(p, graph, h_partition(p.graph()));
 ///     report.add({.solver = "mine", .status = "feasible", .budget_bytes = budget, .peak_bytes = peak, .time = time},
 ///                memory_profile_of(p, graph, plan));
 ///     report.write(file);
 ///
 /// Names and messages are escaped. `add` thins out memory over time and keeps the peaks, so the file grows with the
-/// number of solves, not with the length of schedules.
+/// number of solves, not with the length of schedules. Equal calls write equal bytes: date and command line are values.
 class html_report {
  public:
-  static constexpr std::size_t memory_buckets = 400;  ///< of one line in the chart
-  static constexpr std::size_t rows_shown = 10;       ///< of the tables for each schedule
+  static constexpr std::size_t memory_buckets = 800;  ///< of one line in the chart
+  static constexpr std::size_t rows_shown = 12;       ///< of the tables for each schedule
+  static constexpr std::size_t marks_kept = 20000;    ///< operations of a schedule marked as run again, or as kept
 
   /// A report without solves on this subject.
   explicit html_report(report_subject subject) : subject_(std::move(subject)) {}
 
   /// The line to compare with: a schedule that recomputes nothing, without a budget.
   void baseline(const memory_profile& profile) { baseline_ = downsample(profile.memory, memory_buckets); }
+
+  /// Shows the graph of `p`: a picture, and a table of its groups, which are those of `h`. If most operations have
+  /// names of the form "blocks.0: aten.mm (model.py:12)", the groups of the table are these modules.
+  void graph(const problem& p, const name_lookup& names, const operation_hierarchy& h);
+
+  /// \overload
+  /// Takes the names from `graph`. The module of an operation comes from its name, or else from the parameters that it
+  /// reads: "blocks.0" from "blocks.0.weight".
+  template <named_graph G>
+  requires data_flow_graph<G>
+  void graph(const problem& p, const G& graph, const operation_hierarchy& h) {
+    name_lookup names = names_of(graph);
+    names.module = [&](op_id o) {
+      std::string module(detail::module_in_name(graph.name(o)));
+      if (!module.empty()) return module;
+      for (const tensor_id t : graph.inputs(o)) {
+        const std::string_view name = graph.name(t);
+        const std::size_t point = name.rfind('.');
+        if (p.graph().always_resident[index(t)] && point != std::string_view::npos && point != 0)
+          return std::string(name.substr(0, point));
+      }
+      return module;
+    };
+    this->graph(p, names, h);
+  }
 
   /// Adds a solve without details of its schedule.
   void add(report_solve solve) { solves_.push_back({std::move(solve), std::nullopt}); }
@@ -97,6 +135,7 @@ class html_report {
   report_subject subject_;
   std::vector<detail::report_html::entry> solves_;
   std::vector<memory_point> baseline_;
+  std::optional<detail::described_graph> graph_;
 };
 
 }  // namespace remat

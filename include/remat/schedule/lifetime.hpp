@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,11 +62,17 @@ struct lifetimes {
 
 /// Memory in use from `time` on.
 struct memory_point {
-  double time = 0;         ///< since the start of the schedule, in the cost model's unit
-  std::int64_t bytes = 0;  ///< in use
+  /// Marks the end of the schedule, where no operation begins.
+  static constexpr std::uint32_t no_operation = 0xffffffff;
+
+  double time = 0;                         ///< since the start of the schedule, in the cost model's unit
+  std::int64_t bytes = 0;                  ///< in use
+  std::uint32_t operation = no_operation;  ///< that begins to run at `time`
+  std::uint32_t run = 0;                   ///< which run of the operation this is, from 1; 0 at the end
 };
 
-/// The memory of one schedule over time, what it holds at its peak, and what it recomputes: figures for people.
+/// The memory of one schedule over time, what it holds at its peak and at the turn from forward to backward, and what
+/// it recomputes: figures for people.
 struct memory_profile {
   /// All operations of one name that are recomputed.
   struct recomputed {
@@ -74,10 +81,16 @@ struct memory_profile {
     std::uint64_t reruns = 0;      ///< runs beyond the first
     double time = 0;               ///< of the reruns
   };
-  /// A tensor, or the workspace of an operation, that is in memory at the peak.
+  /// One operation that runs more than once.
+  struct rerun {
+    std::uint32_t operation = 0;  ///< the index of the operation
+    std::uint32_t runs = 0;       ///< how often it runs, at least 2
+  };
+  /// A tensor, or the workspace of an operation, that is in memory at one moment.
   struct resident {
-    std::string name{};      ///< of the tensor, or "workspace of" and the operation
-    std::int64_t bytes = 0;  ///< that it takes
+    std::string name{};           ///< of the tensor, or "workspace of" and the operation
+    std::int64_t bytes = 0;       ///< that it takes
+    std::uint32_t operation = 0;  ///< the first that makes the tensor, or the one that has the workspace
   };
 
   std::vector<memory_point> memory{};    ///< one point at each compute, and one at the end
@@ -85,21 +98,27 @@ struct memory_profile {
   double peak_time = 0;                  ///< start of that operation
   std::int64_t peak_bytes = 0;           ///< the largest memory while a compute runs
   std::vector<recomputed> recomputes{};  ///< most time first
+  std::vector<rerun> reruns{};           ///< the same operations one by one, ascending
   double rerun_time = 0;                 ///< of all reruns
   std::vector<resident> at_peak{};       ///< tensors and workspace at the peak, largest first
+  std::optional<double> turn_time{};     ///< when the first backward operation begins; empty if none runs
+  std::vector<resident> kept{};          ///< tensors in memory just before `turn_time`, largest first
 };
 
 /// Names of operations and tensors.
 struct name_lookup {
   std::function<std::string(op_id)> operation{};   ///< gives the name of an operation
   std::function<std::string(tensor_id)> tensor{};  ///< gives the name of a tensor
+  /// Gives the module of an operation as a path with dots, "blocks.0.norm"; may be empty, and so may what it gives.
+  std::function<std::string(op_id)> module{};
 };
 
 /// Returns the names of a graph, which must outlive the result.
 template <named_graph G>
 [[nodiscard]] name_lookup names_of(const G& graph) {
   return {[&graph](op_id o) { return std::string(std::string_view(graph.name(o))); },
-          [&graph](tensor_id t) { return std::string(std::string_view(graph.name(t))); }};
+          [&graph](tensor_id t) { return std::string(std::string_view(graph.name(t))); },
+          {}};
 }
 
 /// Runs the exact checker over a legal `plan` and records what it does. Times are the cost model's, one compute after

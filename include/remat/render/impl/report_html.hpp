@@ -5,171 +5,42 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <map>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/render/chart_js.hpp"
 #include "remat/render/detail/json_writer.hpp"
+#include "remat/render/detail/report_graph.hpp"
+#include "remat/render/impl/report_assets.hpp"
 #include "remat/render/table.hpp"
 
 namespace remat {
 
 namespace detail::report_html {
 
-inline constexpr std::string_view style = R"css(
-:root { color-scheme: light dark; --ground: #ffffff; --panel: #f6f7f9; --ink: #1b1f24; --soft: #57606a; --line: #d5d9de;
-  --link: #0b57a4; --yes: #0a6b3d; --no: #a3341f; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14171b; --panel: #1d2126; --ink: #e8eaed; --soft: #a3abb5;
-  --line: #383e46; --link: #7cb7ff; --yes: #62d39a; --no: #ff9b85; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 100rem; padding: 1rem clamp(0.75rem, 3vw, 2.5rem) 2rem; background: var(--ground);
-  color: var(--ink); font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; }
-h1 { font-size: clamp(1.3rem, 4vw, 1.9rem); line-height: 1.2; margin: 0.4rem 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 1.6rem 0 0.3rem; }
-h3 { font-size: 1rem; margin: 1.2rem 0 0.4rem; }
-p { margin: 0.3rem 0 0.7rem; }
-a { color: var(--link); }
-.lead, .note, footer, section > p { color: var(--soft); }
-.note, footer { font-size: 0.875rem; }
-.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: 0.6rem 1.2rem; margin: 1rem 0 0; }
-.facts dt { color: var(--soft); font-size: 0.8125rem; }
-.facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
-.charts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 2rem; }
-@media (min-width: 70rem) { .charts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
-  .charts section { display: flex; flex-direction: column; } .charts section > p { min-height: 3em; } }
-.chart { position: relative; height: clamp(20rem, 55vh, 27rem); }
-.chart canvas { max-width: 100%; }
-select { font: inherit; color: inherit; background: var(--panel); border: 1px solid var(--line); border-radius: 0.3rem;
-  padding: 0.15rem 0.3rem; max-width: 100%; }
-label { color: var(--ink); }
-.scroll { overflow-x: auto; max-width: 100%; }
-table { border-collapse: collapse; width: 100%; font-size: 0.875rem; }
-caption { text-align: left; color: var(--soft); padding: 0.3rem 0; }
-th, td { text-align: left; padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-thead th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
-tbody th { font-weight: 600; }
-tbody th:not(.name) { white-space: nowrap; }
-.scroll[tabindex] tbody th, .scroll[tabindex] thead th:first-child { position: sticky; left: 0; background: var(--ground); }
-td { font-variant-numeric: tabular-nums; }
-.n { text-align: right; white-space: nowrap; }
-thead .n { white-space: normal; }
-.name { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-weight: 400; font-size: 0.8125rem;
-  overflow-wrap: anywhere; }
-td.message { color: var(--soft); min-width: 12rem; }
-.status { white-space: nowrap; }
-.yes { color: var(--yes); }
-.no { color: var(--no); }
-details { background: var(--panel); border: 1px solid var(--line); border-radius: 0.4rem; margin: 0.4rem 0; padding: 0 0.8rem; }
-details table th, details caption { background: transparent; }
-summary { cursor: pointer; padding: 0.45rem 0; }
-.pair { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 2rem; padding-bottom: 0.8rem; }
-@media (max-width: 30rem) { th, td { padding: 0.3rem; } details { padding: 0 0.5rem; } }
-@media (min-width: 70rem) { .pair { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
-#script-errors { color: var(--no); }
-@media print { details { break-inside: avoid; } }
-)css";
-
-inline constexpr std::string_view script = R"js(
-'use strict';
-(function () {
-  const data = JSON.parse(document.getElementById('report-data').textContent);
-  const dark = window.matchMedia('(prefers-color-scheme: dark)');
-  const hues = [
-    ['#0b63b5', '#6db3ff'], ['#c2410c', '#ff9a5c'], ['#0a7d55', '#4fd1a0'], ['#9c2f85', '#f08cd8'],
-    ['#8a6100', '#f0c14b'], ['#5b3fbf', '#b4a0ff'], ['#007a8a', '#4dd0e1'], ['#8c1d2f', '#ff8296']];
-  const marks = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot', 'cross', 'dash'];
-  const hue = i => hues[i % hues.length][dark.matches ? 1 : 0];
-  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const axis = (text, more) => Object.assign({
-    type: 'linear',
-    title: { display: true, text: text, color: css('--soft') },
-    ticks: { color: css('--soft'), maxRotation: 0, autoSkipPadding: 12, includeBounds: false },
-    grid: { color: css('--line'), borderColor: css('--line') } }, more);
-  const line = (label, color, points, more) => Object.assign({
-    label: label, data: points, borderColor: color, backgroundColor: color, borderWidth: 1.5, pointStyle: 'line',
-    pointRadius: 0, pointHoverRadius: 4 }, more);
-  const draw = (canvas, lines, x, y, tooltip) => new Chart(canvas, {
-    type: 'line', data: { datasets: lines },
-    options: {
-      animation: false, maintainAspectRatio: false, parsing: false, normalized: true,
-      interaction: { mode: 'nearest', intersect: false },
-      plugins: {
-        legend: { position: 'bottom', labels: { color: css('--ink'), usePointStyle: true, boxHeight: 7 } },
-        tooltip: { callbacks: tooltip } },
-      scales: { x: x, y: y } } });
-  const points = flat => flat.filter((x, i) => i % 2 === 0).map((x, i) => ({ x: x, y: flat[2 * i + 1] }));
-  let frontier = null, memory = null;
-
-  function drawFrontier() {
-    if (frontier) frontier.destroy();
-    const solves = i => data.solves.filter(s => s.solver === i && s.overhead !== null)
-      .map(s => ({ x: data.budgets[s.budget].percent, y: s.overhead, text: s.text, budget: data.budgets[s.budget].text }))
-      .sort((a, b) => a.x - b.x);
-    const lines = data.solvers.map((name, i) => line(name, hue(i), solves(i), { borderWidth: 2,
-      pointStyle: marks[i % marks.length], pointRadius: 4.5, pointHoverRadius: 7, pointBorderWidth: 2 }))
-      .filter(set => set.data.length);
-    const bound = data.budgets.filter(b => b.bound !== null)
-      .map(b => ({ x: b.percent, y: b.bound, text: 'proven: at least ' + b.bound.toFixed(2) + ' %', budget: b.text }));
-    lines.push(line('lower bound', css('--soft'), bound.sort((a, b) => a.x - b.x),
-      { borderDash: [6, 4], pointHoverRadius: 5 }));
-    frontier = draw(document.getElementById('frontier'), lines, axis('Budget (% of the baseline peak)', { grace: '4%' }),
-      axis('Overhead (%)', { beginAtZero: true }), {
-        title: items => items.length ? 'Budget ' + items[0].raw.budget : '',
-        label: item => item.raw.text });
-  }
-
-  function drawMemory() {
-    const canvas = document.getElementById('memory');
-    if (!canvas) return;
-    const hidden = memory ? memory.data.datasets.filter((set, i) => !memory.isDatasetVisible(i)).map(set => set.label) : [];
-    if (memory) memory.destroy();
-    const budget = Number(document.getElementById('budget').value);
-    const lines = data.solves.filter(s => s.budget === budget && s.memory.length)
-      .map(s => line(data.solvers[s.solver], hue(s.solver), points(s.memory), { stepped: true }));
-    if (data.baseline.length)
-      lines.push(line('baseline, no budget', css('--soft'), points(data.baseline), { borderWidth: 1, stepped: true }));
-    const end = Math.max(0, ...lines.map(set => set.data[set.data.length - 1].x));
-    const limit = data.budgets[budget].bytes;
-    lines.push(line('budget', css('--no'), [{ x: 0, y: limit }, { x: end, y: limit }],
-      { borderDash: [8, 4], borderWidth: 2, pointHoverRadius: 0 }));
-    memory = draw(canvas, lines, axis(data.timeName, { min: 0, max: end }),
-      axis('Memory (' + data.byteUnit + ')', { min: 0, grace: '3%' }), {
-        title: items => items.length ? data.timeName + ': ' + items[0].parsed.x.toPrecision(4) : '',
-        label: item => item.dataset.label + ': ' + item.parsed.y.toPrecision(4) + ' ' + data.byteUnit });
-    memory.data.datasets.forEach((set, i) => { if (hidden.includes(set.label)) memory.setDatasetVisibility(i, false); });
-    memory.update();
-  }
-
-  const select = document.getElementById('budget');
-  if (select) {
-    // Begin with the budget that most solvers meet; of several, with the smallest.
-    const met = data.budgets.map((b, i) => data.solves.filter(s => s.budget === i && s.memory.length).length);
-    select.value = String(met.lastIndexOf(Math.max(...met)));
-    select.addEventListener('change', drawMemory);
-  }
-  function drawAll() { drawFrontier(); drawMemory(); }
-  drawAll();
-  dark.addEventListener('change', drawAll);
-  document.documentElement.dataset.report = 'ready';
-})();
-)js";
-
 /// Writes one report; see `html_report`.
 class page {
  public:
   page(std::ostream& out, const report_subject& subject, const std::vector<entry>& solves,
-       const std::vector<memory_point>& baseline)
-      : out_(out), subject_(subject), solves_(solves), baseline_(baseline) {
+       const std::vector<memory_point>& baseline, const std::optional<described_graph>& graph)
+      : out_(out), subject_(subject), solves_(solves), baseline_(baseline), graph_(graph) {
     for (const entry& e : solves) {
       budgets_.push_back(e.solve.budget_bytes);
-      if (std::find(solvers_.begin(), solvers_.end(), e.solve.solver) == solvers_.end())
-        solvers_.push_back(e.solve.solver);
-      if (e.profile) tightest_ = std::min(tightest_.value_or(e.solve.budget_bytes), e.solve.budget_bytes);
+      if (std::find(solvers_.begin(), solvers_.end(), e.solve.solver) != solvers_.end()) continue;
+      const bool first = !subject.highlighted.empty() && e.solve.solver == subject.highlighted;
+      solvers_.insert(first ? solvers_.begin() : solvers_.end(), e.solve.solver);
     }
     std::sort(budgets_.begin(), budgets_.end(), std::greater<>{});
     budgets_.erase(std::unique(budgets_.begin(), budgets_.end()), budgets_.end());
+    for (const entry& e : solves)
+      if (e.profile) tightest_ = std::min(tightest_.value_or(e.solve.budget_bytes), e.solve.budget_bytes);
+    sort_rows();
+    find_scales();
   }
 
   void write() {
@@ -177,6 +48,7 @@ class page {
     write_charts();
     write_summary();
     write_schedules();
+    write_graph_tables();
     write_figures();
     write_scripts();
   }
@@ -259,16 +131,22 @@ what it does with the memory.</p>
     };
     fact("Baseline peak", format_bytes(subject_.baseline_peak));
     fact("Baseline time", time_text(subject_.baseline_time));
+    if (subject_.least_bytes.value_or(0) > 0) fact("No schedule below", format_bytes(*subject_.least_bytes));
     for (const auto& [what, value] : subject_.facts) fact(what, value);
-    out_ << "</dl>\n</header>\n<main>\n";
+    for (const auto& [what, value] : subject_.made) fact(what, value);
+    out_ << "</dl>\n";
+    if (!subject_.command.empty())
+      out_ << "<pre class=\"command\"><code>" << escape(subject_.command) << "</code></pre>\n";
+    out_ << "</header>\n<main>\n";
   }
 
   void write_charts() {
-    out_ << R"(<div class="charts">
+    out_ << R"(<noscript><p>The charts need JavaScript; the tables do not.</p></noscript>
+<div class="charts">
 <section aria-labelledby="h-frontier">
 <h2 id="h-frontier">Overhead against budget</h2>
 <p>Time beyond the baseline's, for each budget. Nothing lies below the proven lower bound. Tap a name to hide its
-line. The numbers are in the table of <a href="#h-summary">all solves</a>.</p>
+line; drag over a part to see it larger. The numbers are in the table of <a href="#h-summary">all solves</a>.</p>
 <div class="chart"><canvas id="frontier" role="img" aria-label="Overhead against budget, one line for each solver,
 and the proven lower bound; the same numbers stand in the table of all solves."></canvas></div>
 </section>
@@ -278,15 +156,53 @@ and the proven lower bound; the same numbers stand in the table of all solves.">
 <h2 id="h-memory">Memory over time</h2>
 <p><label>Budget <select id="budget">)";
       for (std::size_t b = 0; b < budgets_.size(); ++b)
-        out_ << "<option value=\"" << b << "\">" << escape(budget_text(budgets_[b])) << "</option>";
-      out_ << R"(</select></label> Memory while each operation runs, its workspace included. Tap a name to hide its
-line.</p>
+        if (has_schedule(budgets_[b]))
+          out_ << "<option value=\"" << b << "\">" << escape(budget_text(budgets_[b])) << "</option>";
+      out_ << R"(</select></label> Memory while each operation runs, its workspace included. Point at a line to see
+which operation runs.</p>
 <div class="chart"><canvas id="memory" role="img" aria-label="Memory over time for each solver under the chosen
 budget; peaks stand in the table of all solves, and what is in memory at each peak below it."></canvas></div>
 </section>
+<section class="wide" aria-labelledby="h-order">
+<h2 id="h-order">Which operation runs when</h2>
+<p><label>Schedule <select id="solver"></select></label> The operations have their numbers in the graph. First runs
+climb; what lies below the climb runs again.</p>
+<div class="chart"><canvas id="order" role="img" aria-label="The number of the operation that runs, over time, for the
+chosen schedule; the operations that run again stand in the tables of the schedule."></canvas></div>
+</section>
 )";
     }
+    if (graph_ && !graph_->nodes.empty())
+      out_ << R"(<section class="wide" aria-labelledby="h-graph">
+<h2 id="h-graph">The graph</h2>
+<p>)" << (graph_->nodes.size() == drawn_operations() ? "A circle is an operation" : "A circle is a group of operations")
+           << R"(: the forward above, from left to right; below it the backward, from right to left.)"
+           << (tightest_ ? " Marks are those of the chosen schedule." : "")
+           << R"( Zoom in to see names; the groups are in
+the table of <a href="#h-groups">groups</a>.</p>
+<div class="chart"><canvas id="graph" role="img" aria-label="The operations of the graph and the data between them; the
+same groups stand in the table of groups."></canvas></div>
+</section>
+)";
     out_ << "</div>\n";
+  }
+
+  /// The solves by budget, largest first, then the fastest first. Solves without a schedule come last.
+  void sort_rows() {
+    for (const entry& e : solves_) rows_.push_back(&e);
+    // Times that the table shows as equal are equal here.
+    const auto shown = [&](const report_solve& s) {
+      const double x = overhead(s.time);
+      return std::isfinite(x) ? std::round(x * 1e4) : s.time.value_or(0);
+    };
+    std::stable_sort(rows_.begin(), rows_.end(), [&](const entry* a, const entry* b) {
+      const report_solve &x = a->solve, &y = b->solve;
+      if (x.budget_bytes != y.budget_bytes) return x.budget_bytes > y.budget_bytes;
+      if (!x.time || !y.time) return x.time && !y.time;
+      if (shown(x) != shown(y)) return shown(x) < shown(y);
+      const bool first = x.solver == subject_.highlighted, second = y.solver == subject_.highlighted;
+      return first != second ? first : *x.time < *y.time;
+    });
   }
 
   void write_summary() {
@@ -299,9 +215,25 @@ budget; peaks stand in the table of all solves, and what is in memory at each pe
     write_columns({"Solver", "#Budget", "#of baseline", "Status", "#Peak", "#Arena", "#Time", "#Overhead",
                    "#Lower bound", "#Gap", "#Recomputed", overlap ? "#Makespan" : "", overlap ? "#Critical path" : "",
                    "#Solved in", "Found by", "Message"});
-    for (const auto& [s, profile] : solves_) {
+    std::string fastest;  // overhead within the budget
+    for (std::size_t i = 0; i < rows_.size();) {
+      const report_solve& s = rows_[i]->solve;
+      const bool next = i == 0 || rows_[i - 1]->solve.budget_bytes != s.budget_bytes;
+      std::string names = s.solver;
+      double seconds = s.seconds;
+      std::size_t end = i + 1;  // solves that found no schedule for one reason share a row
+      for (; end < rows_.size() && !s.time && same_end(s, rows_[end]->solve); ++end) {
+        names += ", " + rows_[end]->solve.solver;
+        seconds = std::max(seconds, rows_[end]->solve.seconds);
+      }
       const bool gap = s.time && s.lower_bound && *s.lower_bound > 0;
-      out_ << "<tr><th scope=\"row\">" << escape(s.solver) << "</th>";
+      if (next) fastest = overhead_text(s.time);
+      const bool compared =
+          s.time && (!next || (end < rows_.size() && rows_[end]->solve.budget_bytes == s.budget_bytes));
+      const char* marks[] = {"", " class=\"best\"", " class=\"next\"", " class=\"next best\""};
+      out_ << "<tr" << marks[(compared && overhead_text(s.time) == fastest ? 1 : 0) + (next && i != 0 ? 2 : 0)]
+           << "><th scope=\"row\" class=\"" << (end - i > 1 ? "several" : "solver") << "\">" << escape(names)
+           << "</th>";
       write_numbers({format_bytes(s.budget_bytes), format_percent(share(s.budget_bytes))});
       out_ << "<td><span class=\"status " << (s.time ? "yes" : "no") << "\">" << escape(s.status) << "</span></td>";
       write_numbers({bytes_text(s.peak_bytes), bytes_text(s.arena_bytes), time_text(s.time), overhead_text(s.time),
@@ -309,35 +241,40 @@ budget; peaks stand in the table of all solves, and what is in memory at each pe
                      gap ? format_percent((*s.time - *s.lower_bound) / *s.lower_bound, 2) : "–",
                      s.time ? std::to_string(s.recomputes) : "–"});
       if (overlap) write_numbers({time_text(s.makespan), time_text(s.critical_path)});
-      write_numbers({format_seconds(s.seconds)});
-      out_ << "<td>" << (s.by.empty() ? "–" : escape(s.by)) << "</td><td class=\"message\">" << escape(s.message)
-           << "</td></tr>\n";
+      write_numbers({format_seconds(seconds)});
+      out_ << "<td class=\"by\">" << (s.by.empty() ? "–" : breakable(s.by)) << "</td><td class=\"message\">"
+           << escape(s.message) << "</td></tr>\n";
+      i = end;
     }
     out_ << R"(</tbody>
 </table></div>
-<p class="note">The lower bound is given as an overhead, too: no schedule within the budget has less. The gap is the
-time beyond that bound, relative to it. Recomputed: runs beyond the first of each operation.</p>
+<p class="note">By budget, the fastest first. The lower bound is given as an overhead, too: no schedule within the
+budget has less. The gap is the time beyond that bound, relative to it. Recomputed: runs beyond the first of each
+operation.</p>
 </section>
 )";
+  }
+
+  /// Two solves without a schedule that tell the same.
+  [[nodiscard]] static bool same_end(const report_solve& a, const report_solve& b) {
+    return a.budget_bytes == b.budget_bytes && !b.time && a.status == b.status && a.message == b.message &&
+           a.lower_bound == b.lower_bound && a.by == b.by;
   }
 
   void write_schedules() {
     if (!tightest_) return;
     out_ << R"(<section aria-labelledby="h-schedules">
 <h2 id="h-schedules">Each schedule</h2>
-<p>What it recomputes most, and the largest tensors at its peak. Operations of one name count together; reruns are
-runs beyond the first.</p>
+<p>What it recomputes most, the largest tensors that it keeps from forward to backward, and the largest at its peak.
+Operations of one name count together; reruns are runs beyond the first. A * stands for numbers.</p>
 )";
-    for (const std::int64_t budget : budgets_) {
-      std::vector<const entry*> here;
-      for (const entry& e : solves_)
-        if (e.profile && e.solve.budget_bytes == budget) here.push_back(&e);
-      if (here.empty()) continue;
-      std::stable_sort(here.begin(), here.end(), [](const entry* a, const entry* b) {
-        return a->solve.time.value_or(0) < b->solve.time.value_or(0);
-      });
-      out_ << "<h3>Budget " << escape(budget_text(budget)) << "</h3>\n";
-      for (const entry* e : here) write_schedule(e->solve, *e->profile, budget == tightest_ && e == here.front());
+    const entry* before = nullptr;
+    for (const entry* e : rows_) {
+      if (!e->profile) continue;
+      const bool next = before == nullptr || before->solve.budget_bytes != e->solve.budget_bytes;
+      if (next) out_ << "<h3>Budget " << escape(budget_text(e->solve.budget_bytes)) << "</h3>\n";
+      write_schedule(e->solve, *e->profile, next && e->solve.budget_bytes == tightest_);
+      before = e;
     }
     out_ << "</section>\n";
   }
@@ -345,25 +282,163 @@ runs beyond the first.</p>
   void write_schedule(const report_solve& s, const memory_profile& w, bool open) {
     out_ << "<details" << (open ? " open" : "") << "><summary><b>" << escape(s.solver) << "</b>";
     if (s.time) out_ << " overhead " << escape(overhead_text(s.time));
-    out_ << ", peak " << escape(format_bytes(w.peak_bytes)) << "</summary>\n<div class=\"pair\">\n"
-         << "<div class=\"scroll\"><table>\n<caption>Recomputed most</caption>\n";
+    out_ << ", peak " << escape(format_bytes(w.peak_bytes)) << "</summary>\n<div class=\"tables\">\n"
+         << "<div class=\"scroll\"><table>\n<caption>Runs again: " << w.reruns.size() << " operations, for "
+         << escape(time_text(w.rerun_time)) << "</caption>\n";
     write_columns({"Operation", "#How many", "#Reruns", "#Time", "#Share"});
-    for (const auto& r : w.recomputes)
+    for (const auto& r : joined(w.recomputes))
       write_row(r.name, {std::to_string(r.operations), std::to_string(r.reruns), time_text(r.time),
                          format_percent(w.rerun_time > 0 ? r.time / w.rerun_time : no_number)});
     if (w.recomputes.empty()) out_ << "<tr><td colspan=\"5\">Nothing is recomputed.</td></tr>\n";
-    out_ << "</tbody>\n</table></div>\n<div class=\"scroll\"><table>\n<caption>In memory at the peak";
-    if (!w.peak_operation.empty())
-      out_ << ", while <span class=\"name\">" << breakable(w.peak_operation) << "</span> runs (from "
-           << escape(time_text(w.peak_time)) << ")";
-    out_ << "</caption>\n";
-    write_columns({"Tensor", "#Size", "#of the peak"});
-    const auto peak = static_cast<double>(w.peak_bytes);
-    for (const auto& r : w.at_peak)
-      write_row(r.name,
-                {format_bytes(r.bytes), format_percent(peak > 0 ? static_cast<double>(r.bytes) / peak : no_number)});
-    if (w.at_peak.empty()) out_ << "<tr><td colspan=\"3\">Nothing.</td></tr>\n";
-    out_ << "</tbody>\n</table></div>\n</div>\n</details>\n";
+    out_ << "</tbody>\n</table></div>\n";
+    std::int64_t kept = 0;
+    for (const auto& r : w.kept) kept += r.bytes;
+    write_tensors(w.kept,
+                  w.turn_time
+                      ? "Kept from forward to backward, at " + time_text(w.turn_time) + ": " + format_bytes(kept)
+                      : "Kept from forward to backward: no backward operation runs",
+                  kept, "#of these");
+    write_tensors(w.at_peak,
+                  "In memory at the peak" + (w.peak_operation.empty() ? "" : ", while " + w.peak_operation + " runs") +
+                      ", at " + time_text(w.peak_time) + ": " + format_bytes(w.peak_bytes),
+                  w.peak_bytes, "#of the peak");
+    out_ << "</div>\n</details>\n";
+  }
+
+  /// If there are more rows than the table shows, joins those whose names differ in numbers alone. What is over then
+  /// becomes the last row.
+  [[nodiscard]] static std::vector<memory_profile::recomputed> joined(
+      const std::vector<memory_profile::recomputed>& all) {
+    if (all.size() <= html_report::rows_shown) return all;
+    std::vector<memory_profile::recomputed> rows;
+    std::map<std::string, std::size_t> places;
+    const auto add = [](memory_profile::recomputed& to, const memory_profile::recomputed& r) {
+      to.operations += r.operations;
+      to.reruns += r.reruns;
+      to.time += r.time;
+    };
+    for (const auto& r : all) {
+      const auto [entry, is_new] = places.try_emplace(name_pattern(r.name), rows.size());
+      if (is_new) {
+        rows.push_back(r);
+        continue;
+      }
+      rows[entry->second].name = entry->first;
+      add(rows[entry->second], r);
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
+    if (rows.size() <= html_report::rows_shown) return rows;
+    memory_profile::recomputed rest{.name = "(others)"};
+    for (std::size_t i = html_report::rows_shown; i < rows.size(); ++i) add(rest, rows[i]);
+    rows.resize(html_report::rows_shown);
+    rows.push_back(std::move(rest));
+    return rows;
+  }
+
+  /// Several tensors whose names differ in numbers alone, or one.
+  struct tensor_row {
+    std::string name;
+    std::size_t count;
+    std::int64_t bytes;
+  };
+  [[nodiscard]] static std::vector<tensor_row> joined(const std::vector<memory_profile::resident>& all) {
+    std::vector<tensor_row> rows;
+    std::map<std::string, std::size_t> places;
+    const bool join = all.size() > html_report::rows_shown;
+    for (const auto& r : all) {
+      if (join) {
+        const auto [entry, is_new] = places.try_emplace(name_pattern(r.name), rows.size());
+        if (!is_new) {
+          tensor_row& row = rows[entry->second];
+          row.name = entry->first;
+          ++row.count;
+          row.bytes += r.bytes;
+          continue;
+        }
+      }
+      rows.push_back({r.name, 1, r.bytes});
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    if (rows.size() <= html_report::rows_shown) return rows;
+    tensor_row rest{"(others)", 0, 0};
+    for (std::size_t i = html_report::rows_shown; i < rows.size(); ++i) {
+      rest.count += rows[i].count;
+      rest.bytes += rows[i].bytes;
+    }
+    rows.resize(html_report::rows_shown);
+    rows.push_back(std::move(rest));
+    return rows;
+  }
+
+  void write_tensors(const std::vector<memory_profile::resident>& all, const std::string& caption, std::int64_t whole,
+                     std::string_view share_title) {
+    out_ << "<div class=\"scroll\"><table>\n<caption>" << escape(caption) << "</caption>\n";
+    write_columns({"Tensor", "#How many", "#Size", share_title});
+    for (const tensor_row& row : joined(all))
+      write_row(row.name,
+                {std::to_string(row.count), format_bytes(row.bytes),
+                 format_percent(whole > 0 ? static_cast<double>(row.bytes) / static_cast<double>(whole) : no_number)});
+    if (all.empty()) out_ << "<tr><td colspan=\"4\">Nothing.</td></tr>\n";
+    out_ << "</tbody>\n</table></div>\n";
+  }
+
+  [[nodiscard]] std::size_t drawn_operations() const {
+    return static_cast<std::size_t>(std::count_if(graph_->node_of.begin(), graph_->node_of.end(),
+                                                  [](std::uint32_t n) { return n != operation_hierarchy::none; }));
+  }
+
+  void write_graph_tables() {
+    if (!graph_ || graph_->groups.empty()) return;
+    out_ << R"(<section aria-labelledby="h-groups">
+<h2 id="h-groups">Operations and groups</h2>
+<p>Of one run of each operation, as the cost model has it.</p>
+<details><summary><b>By phase and name</b></summary>
+<div class="scroll"><table>
+)";
+    write_columns({"Operation", "Phase", "#How many", "#Time", "#Share", "#Makes"});
+    double whole = 0;
+    for (const double t : graph_->time) whole += t;
+    const auto share_of = [&](double time) { return format_percent(whole > 0 ? time / whole : no_number); };
+    for (const auto& row : graph_->kinds) {
+      out_ << "<tr><th scope=\"row\" class=\"name\">" << breakable(row.name) << "</th><td>" << phase_text(row.kind)
+           << "</td>";
+      write_numbers({std::to_string(row.count), time_text(row.time), share_of(row.time), format_bytes(row.bytes)});
+      out_ << "</tr>\n";
+    }
+    out_ << "</tbody>\n</table></div>\n</details>\n<details open><summary><b>"
+         << (graph_->by_module ? "By module" : "By group, as HiRemate divides the graph") << "</b></summary>\n";
+    const auto& groups = graph_->groups;
+    const bool few = std::count_if(groups.begin(), groups.end(), [](const auto& g) { return g.depth == 1; }) <= 3;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const auto& g = groups[i];
+      const std::uint32_t depth_after = i + 1 < groups.size() ? groups[i + 1].depth : 0;
+      out_ << "<details class=\"group\"" << (g.depth == 0 || (g.depth == 1 && few) ? " open" : "") << "><summary>"
+           << breakable(g.label) << " <span class=\"of\">" << g.forward << " + " << g.backward << " operations, "
+           << escape(time_text(g.forward_time)) << " + " << escape(time_text(g.backward_time)) << " ("
+           << share_of(g.forward_time + g.backward_time) << "), makes " << escape(format_bytes(g.bytes))
+           << "</span></summary>\n";
+      if (!g.contents.empty()) out_ << "<div>" << breakable(g.contents) << "</div>\n";
+      for (std::uint32_t d = depth_after; d <= g.depth; ++d) out_ << "</details>\n";
+    }
+    out_ << R"(<p class="note">Forward + backward. A group is opened by a tap.</p>
+</details>
+</section>
+)";
+  }
+
+  [[nodiscard]] static std::string_view phase_text(char kind) {
+    switch (kind) {
+      case 'f':
+        return "forward";
+      case 'l':
+        return "loss";
+      case 'b':
+        return "backward";
+      case 'x':
+        return "not needed";
+      default:
+        return "–";
+    }
   }
 
   void write_figures() {
@@ -401,75 +476,167 @@ window.addEventListener('error', function (e) {
     out_ << "</script>\n<script>" << script << "</script>\n</body>\n</html>\n";
   }
 
-  /// The data of the charts.
-  void write_data() {
+  void find_scales() {
     double longest = subject_.baseline_time;
     std::int64_t largest = subject_.baseline_peak;
     for (const entry& e : solves_) {
       longest = std::max(longest, e.solve.time.value_or(0));
       largest = std::max(largest, e.solve.peak_bytes.value_or(0));
     }
-    double time_scale = 1, byte_scale = 1;
-    std::string time_name = subject_.time_unit.empty() ? "Time" : "Time (" + subject_.time_unit + ")", byte_name = "B";
+    time_unit_ = subject_.time_unit;
     if (subject_.time_unit == "s" && longest < 1) {
-      time_scale = longest < 1e-3 ? 1e-6 : 1e-3;
-      time_name = longest < 1e-3 ? "Time (µs)" : "Time (ms)";
+      time_scale_ = longest < 1e-3 ? 1e-6 : 1e-3;
+      time_unit_ = longest < 1e-3 ? "µs" : "ms";
     }
     for (const char* unit : {"KiB", "MiB", "GiB", "TiB"})
-      if (static_cast<double>(largest) >= byte_scale * 1024) {
-        byte_scale *= 1024;
-        byte_name = unit;
+      if (static_cast<double>(largest) >= byte_scale_ * 1024) {
+        byte_scale_ *= 1024;
+        byte_unit_ = unit;
       }
+  }
+  [[nodiscard]] double scaled(std::int64_t bytes) const { return static_cast<double>(bytes) / byte_scale_; }
+  [[nodiscard]] bool has_schedule(std::int64_t budget) const {
+    return std::any_of(solves_.begin(), solves_.end(),
+                       [&](const entry& e) { return e.profile && e.solve.budget_bytes == budget; });
+  }
 
+  /// A list of numbers without spaces. Six digits are enough for a chart.
+  class number_list {
+   public:
+    number_list& add(double x) {
+      if (!std::isfinite(x)) x = 0;
+      std::array<char, 32> text{};
+      const auto end = std::to_chars(text.data(), text.data() + text.size(), x, std::chars_format::general, 6);
+      return raw({text.data(), static_cast<std::size_t>(end.ptr - text.data())});
+    }
+    number_list& add(std::int64_t x) { return raw(std::to_string(x)); }
+    number_list& add(std::uint32_t x) { return raw(std::to_string(x)); }
+    [[nodiscard]] std::string text() const { return "[" + text_ + "]"; }
+
+   private:
+    number_list& raw(std::string_view number) {
+      if (!text_.empty()) text_ += ',';
+      text_ += number;
+      return *this;
+    }
+    std::string text_;
+  };
+
+  /// Flat: time, bytes, operation (−1 at the end), run; time, bytes, …
+  [[nodiscard]] std::string memory_list(const std::vector<memory_point>& points) const {
+    number_list list;
+    for (const memory_point& x : points) {
+      list.add(x.time / time_scale_).add(scaled(x.bytes));
+      list.add(x.operation == memory_point::no_operation ? std::int64_t{-1} : std::int64_t{x.operation}).add(x.run);
+    }
+    return list.text();
+  }
+
+  /// The data of the charts.
+  void write_data() {
     json_writer json(out_);
-    const auto number = [](double x) { return static_cast<float>(x); };       // seven digits are enough for a chart
-    const auto write_memory = [&](const std::vector<memory_point>& points) {  // flat: time, bytes, time, bytes, …
-      json.open('[');
-      for (const memory_point& x : points)
-        json.value(number(x.time / time_scale)).value(number(static_cast<double>(x.bytes) / byte_scale));
-      json.close(']');
-    };
-    json.open('{').member("timeName", time_name).member("byteUnit", byte_name).key("solvers").open('[');
+    const auto number = [](double x) { return static_cast<float>(x); };  // seven digits are enough for a chart
+    json.open('{').member("name", subject_.name).member("timeUnit", time_unit_);
+    json.member("timeName", time_unit_.empty() ? std::string("Time") : "Time (" + time_unit_ + ")");
+    json.member("byteUnit", byte_unit_).member("byteScale", byte_scale_).key("solvers").open('[');
     for (const std::string& name : solvers_) json.value(name);
-    json.close(']').key("budgets").open('[');
+    json.close(']').key("front");
+    if (!solvers_.empty() && !subject_.highlighted.empty() && solvers_.front() == subject_.highlighted)
+      json.value(0);
+    else
+      json.literal("null");
+    json.key("least").value(
+        number(subject_.least_bytes.value_or(0) > 0 ? 100 * share(*subject_.least_bytes) : no_number));
+    json.key("budgets").open('[');
+    std::optional<double> bound;  // what is proven for a larger budget holds for a smaller one, too
     for (const std::int64_t budget : budgets_) {
-      std::optional<double> bound;
       for (const entry& e : solves_)
         if (e.solve.budget_bytes == budget) bound = std::max(bound, e.solve.lower_bound);
-      json.line().open('{').member("text", budget_text(budget));
-      json.member("bytes", number(static_cast<double>(budget) / byte_scale));
+      json.line().open('{').member("text", budget_text(budget)).member("exact", budget);
+      json.member("bytes", number(scaled(budget)));
       json.member("percent", number(100 * share(budget))).member("bound", number(100 * overhead(bound))).close('}');
     }
-    json.close(']').key("baseline");
-    write_memory(baseline_);
+    json.close(']').key("baseline").literal(memory_list(baseline_));
     json.key("solves").open('[');
+    for (const entry& e : solves_) write_solve(json, e);
+    json.close(']').key("graph");
+    if (graph_)
+      write_graph(json);
+    else
+      json.literal("null");
+    json.close('}').end();
+  }
+
+  void write_solve(json_writer& json, const entry& e) const {
+    const auto& [s, profile] = e;
+    const auto number = [](double x) { return static_cast<float>(x); };
     const auto place = [](const auto& list, const auto& value) {
       return std::find(list.begin(), list.end(), value) - list.begin();
     };
-    for (const auto& [s, profile] : solves_) {
-      json.line()
-          .open('{')
-          .member("solver", place(solvers_, s.solver))
-          .member("budget", place(budgets_, s.budget_bytes));
-      json.member("overhead", number(100 * overhead(s.time)));
-      json.member("text",
-                  s.solver + ": " +
-                      (s.time ? "overhead " + overhead_text(s.time) + ", peak " + format_bytes(s.peak_bytes.value_or(0))
-                              : s.status));
-      json.key("memory");
-      write_memory(profile ? profile->memory : std::vector<memory_point>{});
-      json.close('}');
+    json.line().open('{').member("solver", place(solvers_, s.solver)).member("budget", place(budgets_, s.budget_bytes));
+    json.member("overhead", number(100 * overhead(s.time)));
+    json.member("text",
+                s.solver + ": " +
+                    (s.time ? "overhead " + overhead_text(s.time) + ", peak " + format_bytes(s.peak_bytes.value_or(0))
+                            : s.status));
+    json.member("status", s.status).key("peak");
+    if (s.peak_bytes)
+      json.value(*s.peak_bytes);
+    else
+      json.literal("null");
+    json.member("time", s.time.value_or(no_number)).member("bound", number(100 * overhead(s.lower_bound)));
+    json.member("recomputes", s.recomputes).member("seconds", s.seconds);
+    number_list reruns, kept;
+    if (profile) {
+      // Several kept tensors of one operation are one entry.
+      std::vector<std::pair<std::uint32_t, std::int64_t>> of_operation;
+      for (const auto& r : profile->kept) of_operation.emplace_back(r.operation, r.bytes);
+      of_operation.resize(std::min(of_operation.size(), html_report::marks_kept));
+      std::sort(of_operation.begin(), of_operation.end());
+      for (std::size_t i = 0; i < of_operation.size();) {
+        std::int64_t bytes = 0;
+        const std::uint32_t operation = of_operation[i].first;
+        for (; i < of_operation.size() && of_operation[i].first == operation; ++i) bytes += of_operation[i].second;
+        kept.add(operation).add(scaled(bytes));
+      }
+      for (std::size_t i = 0; i < std::min(profile->reruns.size(), html_report::marks_kept); ++i)
+        reruns.add(profile->reruns[i].operation).add(profile->reruns[i].runs);
     }
-    json.close(']').close('}').end();
+    json.member("turn", number(profile && profile->turn_time ? *profile->turn_time / time_scale_ : no_number));
+    json.key("reruns").literal(reruns.text()).key("kept").literal(kept.text());
+    json.key("memory").literal(memory_list(profile ? profile->memory : std::vector<memory_point>{}));
+    json.close('}');
+  }
+
+  void write_graph(json_writer& json) const {
+    number_list name, time, bytes, node_of, nodes, edges;
+    for (const std::uint32_t n : graph_->name_of) name.add(n);
+    for (const double t : graph_->time) time.add(t / time_scale_);
+    for (const std::int64_t b : graph_->bytes) bytes.add(b);
+    for (const std::uint32_t n : graph_->node_of)
+      node_of.add(n == operation_hierarchy::none ? std::int64_t{-1} : std::int64_t{n});
+    for (const auto& n : graph_->nodes) nodes.add(n.column).add(std::int64_t{n.row}).add(n.first).add(n.count);
+    for (const auto& e : graph_->edges) edges.add(e.from).add(e.to);
+    json.line().open('{').key("names").open('[');
+    for (const std::string& text : graph_->names) json.value(text);
+    json.close(']').key("name").literal(name.text()).member("kind", graph_->kind).key("time").literal(time.text());
+    json.key("bytes").literal(bytes.text()).key("node").literal(node_of.text()).key("nodes").literal(nodes.text());
+    json.key("labels").open('[');
+    for (const auto& n : graph_->nodes) json.value(n.label);
+    json.close(']').key("edges").literal(edges.text()).close('}');
   }
 
   std::ostream& out_;
   const report_subject& subject_;
   const std::vector<entry>& solves_;
   const std::vector<memory_point>& baseline_;
+  const std::optional<described_graph>& graph_;
+  std::vector<const entry*> rows_;        // the solves as the tables have them
   std::vector<std::int64_t> budgets_;     // all, largest first
-  std::vector<std::string> solvers_;      // all, in the order in which they came
+  std::vector<std::string> solvers_;      // all, the highlighted one first, then in the order in which they came
   std::optional<std::int64_t> tightest_;  // the least budget of a solve with a profile, if there is one
+  double time_scale_ = 1, byte_scale_ = 1;
+  std::string time_unit_{}, byte_unit_ = "B";
 };
 
 }  // namespace detail::report_html
@@ -496,24 +663,12 @@ REMAT_INLINE std::vector<memory_point> downsample(const std::vector<memory_point
   return kept;
 }
 
+REMAT_INLINE void html_report::graph(const problem& p, const name_lookup& names, const operation_hierarchy& h) {
+  graph_ = detail::describe_graph(p, names, h);
+}
+
 REMAT_INLINE void html_report::add(report_solve solve, memory_profile profile) {
   profile.memory = downsample(profile.memory, memory_buckets);
-  if (profile.recomputes.size() > rows_shown) {
-    memory_profile::recomputed rest{.name = "(others)"};
-    for (std::size_t i = rows_shown; i < profile.recomputes.size(); ++i) {
-      rest.operations += profile.recomputes[i].operations;
-      rest.reruns += profile.recomputes[i].reruns;
-      rest.time += profile.recomputes[i].time;
-    }
-    profile.recomputes.resize(rows_shown);
-    profile.recomputes.push_back(std::move(rest));
-  }
-  if (profile.at_peak.size() > rows_shown) {
-    memory_profile::resident rest{.name = "(" + std::to_string(profile.at_peak.size() - rows_shown) + " others)"};
-    for (std::size_t i = rows_shown; i < profile.at_peak.size(); ++i) rest.bytes += profile.at_peak[i].bytes;
-    profile.at_peak.resize(rows_shown);
-    profile.at_peak.push_back(std::move(rest));
-  }
   solves_.push_back({std::move(solve), std::move(profile)});
 }
 
@@ -533,7 +688,7 @@ REMAT_INLINE std::string html_report::escape(std::string_view text) {
 }
 
 REMAT_INLINE void html_report::write(std::ostream& out) const {
-  detail::report_html::page(out, subject_, solves_, baseline_).write();
+  detail::report_html::page(out, subject_, solves_, baseline_, graph_).write();
 }
 
 }  // namespace remat

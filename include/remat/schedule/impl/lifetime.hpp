@@ -10,6 +10,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace remat {
@@ -80,11 +81,15 @@ inline std::vector<memory_profile::recomputed> recomputes(const flat_graph& g, c
   return rows;
 }
 
-/// The tensors and the workspace in memory while the compute at step `at` runs; largest first.
-inline std::vector<memory_profile::resident> residents(const flat_graph& g, const schedule& plan, std::size_t at,
+inline void sort_by_size(std::vector<memory_profile::resident>& rows) {
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+}
+
+/// The tensors in memory after the first `steps` steps; largest first.
+inline std::vector<memory_profile::resident> residents(const flat_graph& g, const schedule& plan, std::size_t steps,
                                                        const name_lookup& names) {
   std::vector<std::uint8_t> allocated(g.num_tensors, 0);
-  for (std::size_t i = 0; i <= at; ++i) {
+  for (std::size_t i = 0; i < steps; ++i) {
     if (plan.steps[i].is_free())
       allocated[index(plan.steps[i].tensor())] = 0;
     else
@@ -92,11 +97,9 @@ inline std::vector<memory_profile::resident> residents(const flat_graph& g, cons
   }
   std::vector<memory_profile::resident> rows;
   for (std::size_t t = 0; t < g.num_tensors; ++t)
-    if (allocated[t] && g.bytes[t] != 0) rows.push_back({names.tensor(static_cast<tensor_id>(t)), g.bytes[t]});
-  const op_id running = plan.steps[at].operation();
-  if (g.workspace[index(running)] != 0)
-    rows.push_back({"workspace of " + names.operation(running), g.workspace[index(running)]});
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    if (allocated[t] && g.bytes[t] != 0)
+      rows.push_back({names.tensor(static_cast<tensor_id>(t)), g.bytes[t], g.producers[t].front()});
+  sort_by_size(rows);
   return rows;
 }
 
@@ -104,30 +107,45 @@ inline std::vector<memory_profile::resident> residents(const flat_graph& g, cons
 
 REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_lookup& names, const schedule& plan) {
   const flat_graph& g = p.graph();
+  const std::uint32_t forward_end = detail::find_forward_end(g);
   memory_profile out;
   std::vector<std::uint32_t> runs(g.num_operations, 0);
   double time = 0;
   std::int64_t memory = 0;
+  std::size_t turn = 0;
   std::vector<double> start(plan.steps.size(), 0);
   const check_report report = check(p, plan, [&](std::size_t i, std::int64_t bytes) {
     start[i] = time;
     memory = bytes;
     if (plan.steps[i].is_free()) return;
-    const std::size_t o = index(plan.steps[i].operation());
-    out.memory.push_back({time, bytes});
+    const auto o = static_cast<std::uint32_t>(index(plan.steps[i].operation()));
+    if (o >= forward_end && !out.turn_time) {
+      out.turn_time = time;
+      turn = i;
+    }
+    out.memory.push_back({time, bytes, o, ++runs[o]});
     time += g.time[o];
-    ++runs[o];
   });
   out.memory.push_back({time, memory});
   out.peak_bytes = report.peak_bytes;
-  for (std::size_t o = 0; o < g.num_operations; ++o)
-    if (runs[o] > 1) out.rerun_time += g.time[o] * static_cast<double>(runs[o] - 1);
+  for (std::uint32_t o = 0; o < g.num_operations; ++o) {
+    if (runs[o] < 2) continue;
+    out.reruns.push_back({o, runs[o]});
+    out.rerun_time += g.time[o] * static_cast<double>(runs[o] - 1);
+  }
   out.recomputes = detail::lifetime::recomputes(g, runs, names);
+  if (out.turn_time) out.kept = detail::lifetime::residents(g, plan, turn, names);
 
   if (report.peak_step >= plan.steps.size() || plan.steps[report.peak_step].is_free()) return out;
-  out.peak_operation = names.operation(plan.steps[report.peak_step].operation());
+  const op_id running = plan.steps[report.peak_step].operation();
+  out.peak_operation = names.operation(running);
   out.peak_time = start[report.peak_step];
-  out.at_peak = detail::lifetime::residents(g, plan, report.peak_step, names);
+  out.at_peak = detail::lifetime::residents(g, plan, report.peak_step + 1, names);
+  if (const std::int64_t workspace = g.workspace[index(running)]; workspace != 0) {
+    out.at_peak.push_back(
+        {"workspace of " + out.peak_operation, workspace, static_cast<std::uint32_t>(index(running))});
+    detail::lifetime::sort_by_size(out.at_peak);
+  }
   return out;
 }
 

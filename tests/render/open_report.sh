@@ -5,7 +5,7 @@
 #
 #     open_report.sh PROGRAM DATA
 #
-# Skips, with status 77 and a line that says so, where the program, its report or a browser is missing.
+# Skips, with status 77 and a line that says so, without REMAT_LONG, or where the program, its report or a browser is missing.
 set -euo pipefail
 
 program=$1
@@ -20,6 +20,7 @@ fail() {
   exit 1
 }
 
+[ -n "${REMAT_LONG:-}" ] || skip "pages are opened for minutes; tests/long.sh does so"
 [ -x "$program" ] || skip "$program is not built"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 [ -n "$browser" ] || skip "no Chromium (Debian: chromium)"

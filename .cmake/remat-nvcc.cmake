@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 # What programs in CUDA are compiled with.
 
+# Every preset sets these. CMake calls a variable unused that nobody has read, and warns where no CUDA program is built.
+set(remat_cuda_settings "${CMAKE_CUDA_FLAGS}${CMAKE_CUDA_FLAGS_RELEASE}${CMAKE_CUDA_ARCHITECTURES}")
+
 # remat_enable_nvcc(RESULT): prepares `enable_language(CUDA)`; RESULT is empty, or why there can be no CUDA programs.
 macro(remat_enable_nvcc result)
   set(${result})

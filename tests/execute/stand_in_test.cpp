@@ -454,6 +454,7 @@ TEST_CASE("what cannot be had is a bad_alloc") {
   CHECK_THROWS_AS((void)memory.allocate(static_cast<std::size_t>(-1), 8), std::bad_alloc);
   CHECK_THROWS_AS((void)memory.allocate(4096, std::size_t{1} << 30), std::bad_alloc);
   virtual_memory other;
-  CHECK(memory == other);
+  CHECK(memory == memory);
+  CHECK(memory != other);
   CHECK(memory != *std::pmr::new_delete_resource());
 }

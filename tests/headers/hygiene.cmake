@@ -21,6 +21,15 @@ foreach(header IN LISTS headers)
       (NOT header MATCHES "\\.cuh$" AND text MATCHES "#include <(source_location)>"))
     message(SEND_ERROR "${header}: ${CMAKE_MATCH_0}, which g++ 12 or clang 14 lacks")
   endif()
+  if(text MATCHES "(dynamic_cast|typeid) *[(<]")
+    message(SEND_ERROR "${header}: ${CMAKE_MATCH_1}; programs compiled with -fno-rtti use the library, too")
+  endif()
+  # The mark of the form, and the message to compilers of an older standard, must come before all declarations.
+  string(REGEX REPLACE "\n#include \"remat/[a-z/]*impl/[a-z0-9_]+\\.hpp\"" "" without_definitions "${text}")
+  if(NOT header MATCHES "^(core/detail/linkage|version)\\.hpp$|^src(_[a-z]+)?\\.hpp$" AND
+      NOT without_definitions MATCHES "\n#include \"remat/")
+    message(SEND_ERROR "${header}: must include \"remat/core/detail/linkage.hpp\", itself or through another header of ours")
+  endif()
   remat_component_of("${header}" component)
   if(component STREQUAL "core" AND NOT header MATCHES "^io/" AND
       text MATCHES "#include <(iostream|fstream|cstdio|iomanip)>")

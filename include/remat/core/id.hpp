@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat {
 
 /// An operation of a data-flow graph: 0 … num_operations() − 1, in a topological order.

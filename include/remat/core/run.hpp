@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat {
 
 /// The largest relative difference, by rounding, between two sums of the same times in different orders.

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "remat/core/id.hpp"
@@ -110,6 +111,9 @@ struct measured_cost {
 template <class F>
 struct callable_cost {
   F function;  ///< gives the time of an operation
+
+  /// The model that asks `f`.
+  constexpr explicit callable_cost(F f) : function(std::move(f)) {}
 
   /// Returns the time that the callable gives for operation `o`.
   template <data_flow_graph G>

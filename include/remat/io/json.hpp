@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat {
 
 class json_document;

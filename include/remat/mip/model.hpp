@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat {
 
 /// A coefficient of a row.

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat {
 
 /// `value` with `decimals` digits after the point, in any locale; "–" for a value that is not finite.

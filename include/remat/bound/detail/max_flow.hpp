@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat::detail {
 
 /// Maximum flow and minimum cut on flat arrays, in exact 64-bit integers. Capacities may be raised between runs.

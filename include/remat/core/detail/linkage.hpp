@@ -6,10 +6,34 @@
 /// definitions from `impl/`, and they are `inline`. A program that is compiled with REMAT_SEPARATE_COMPILATION (the
 /// target `remat::compiled` sets it) sees declarations alone; the definitions stand in one source file that includes
 /// `remat/src.hpp`. The macro must be the same in all translation units of a program; it changes nothing else.
+///
+/// Every header but `version.hpp` includes this one, itself or through others, before it declares anything. So a
+/// compiler that is set to an older standard stops here, after one message.
+#if __cplusplus < 202002L
+#error "remat needs C++20: add -std=c++20, or in CMake target_compile_features(yours PRIVATE cxx_std_20)"
+#include "this-file-does-not-exist-so-that-the-compiler-stops-here"
+#endif
 
 /// Stands before each definition in `impl/` of what a public header declares.
 #ifdef REMAT_SEPARATE_COMPILATION
 #define REMAT_INLINE
 #else
 #define REMAT_INLINE inline
+#endif
+
+#ifdef __ELF__
+namespace remat::detail {
+
+/// One variable with two meanings. The linker refuses a program in which some translation units were compiled with
+/// REMAT_SEPARATE_COMPILATION and some without, and names the variable: thread-local storage cannot be ordinary
+/// storage. GNU ld and gold notice it; LLVM's lld does not. Hidden: a shared library may have the other form.
+extern "C" {
+#ifdef REMAT_SEPARATE_COMPILATION
+[[gnu::used, gnu::visibility("hidden")]] inline __thread char REMAT_SEPARATE_COMPILATION_differs_between_these_files;
+#else
+[[gnu::used, gnu::visibility("hidden")]] inline char REMAT_SEPARATE_COMPILATION_differs_between_these_files;
+#endif
+}
+
+}  // namespace remat::detail
 #endif

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat::detail {
 
 /// The source of random numbers of every solver: xorshift64* \cite vigna2016xorshift, the same sequence on every

@@ -245,7 +245,7 @@ REMAT_INLINE void virtual_memory::do_deallocate(void* p, std::size_t bytes, std:
 #endif
 
 REMAT_INLINE bool virtual_memory::do_is_equal(const std::pmr::memory_resource& other) const noexcept {
-  return dynamic_cast<const virtual_memory*>(&other) != nullptr;
+  return this == &other;  // users compile without run-time types, too
 }
 
 }  // namespace remat

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat::detail::partitioning {
 
 /// A run of items in which each equals the one `period` places before it.

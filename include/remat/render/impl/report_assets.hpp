@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat::detail::report_html {
 
 /// The style sheet of a report.

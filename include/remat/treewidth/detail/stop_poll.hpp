@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat::detail {
 
 /// A function that says whether a search has to stop. Null never stops it.

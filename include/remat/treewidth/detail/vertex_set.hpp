@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace remat::detail {
 
 /// \file

@@ -3,6 +3,7 @@
 
 In each block of commands, the programs build/PRESET/examples/NAME that it runs are targets of its `cmake --build`; such a
 target compiles the program and the library's definitions, and no tests or other programs."""
+
 import json
 import pathlib
 import re

@@ -2,6 +2,7 @@
 """Every file that states the version of the library states the same one, and docs/README.md names every page.
 
 docs/versions.md says how a release is made; this finds the file that was forgotten."""
+
 import pathlib
 import re
 import sys
@@ -26,6 +27,7 @@ for part, value in zip(("minor", "patch"), parts[1:]):
 for path, pattern in {
     "docs/CHANGELOG.md": r"^## (\d\S*)",
     "docs/CITATION.cff": r"^version: (\S+)$",
+    "docs/packaging/vcpkg/remat/vcpkg.json": r'^  "version": "(.*)",$',
     "examples/pytorch/pyproject.toml": r'^version = "(.*)"$',
 }.items():
     stated = found(path, pattern)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-# The ways to use the library without CMake.
+# The ways to use the library without CMake, and its recipes for package managers.
 
 find_program(REMAT_PKG_CONFIG pkg-config DOC "pkg-config, for a test of remat.pc")
+find_program(REMAT_CONAN conan DOC "Conan 2, for a test of its recipe")
 
 # remat_packaging_test(NAME [NEEDS PROGRAM…] ARGUMENTS ARGUMENT…): the script NAME.py, skipped if a variable REMAT_PROGRAM
 # is not set.
@@ -30,3 +31,13 @@ endif()
 remat_packaging_test(single_header ARGUMENTS ${compilers})
 remat_packaging_test(pkg_config NEEDS PKG_CONFIG INSTALL
   ARGUMENTS "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${CMAKE_CXX_COMPILER}")
+remat_packaging_test(conan NEEDS CONAN ARGUMENTS "${REMAT_CONAN}" "${CMAKE_CXX_COMPILER}")
+
+set(json_there OFF)
+if("json" IN_LIST remat_components)
+  set(json_there ON)
+endif()
+add_test(NAME packaging.vcpkg_port COMMAND "${CMAKE_COMMAND}" "-DPORT_DIR=${PROJECT_SOURCE_DIR}/docs/packaging/vcpkg/remat"
+  "-DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}/packaging/vcpkg_port" "-DGENERATOR=${CMAKE_GENERATOR}" "-DCOMPILER=${CMAKE_CXX_COMPILER}"
+  -DJSON_THERE=${json_there} -P "${CMAKE_CURRENT_SOURCE_DIR}/packaging/vcpkg_port.cmake")
+set_tests_properties(packaging.vcpkg_port PROPERTIES LABELS gate TIMEOUT 600)

@@ -7,11 +7,14 @@
 #define REMAT_VERSION_MINOR 1
 /// The third number of the version.
 #define REMAT_VERSION_PATCH 0
+/// The version as one number, for comparisons by the preprocessor: 10000 major + 100 minor + patch, so 0.1.0 is 100.
+#define REMAT_VERSION (REMAT_VERSION_MAJOR * 10000 + REMAT_VERSION_MINOR * 100 + REMAT_VERSION_PATCH)
 
 /// Everything of the library; private parts are in `remat::detail`.
 namespace remat {
 
-/// The library's version: major.minor.patch. Before 1.0 a new minor version may change any interface.
+/// The library's version: major.minor.patch. Before 1.0 a new minor version may change any interface
+/// (docs/versions.md).
 struct version {
   int major;  ///< the first number
   int minor;  ///< the second number

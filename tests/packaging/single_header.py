@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The single header is made, and compiles alone: single_header.py COMPILER…
+
+The first compiler also links and runs examples/compiler_explorer.cpp with the header that it needs."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMPILERS = sys.argv[1:]
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+
+
+class SingleHeader(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def make(self, *arguments):
+        return run(sys.executable, "-B", ROOT / "docs/packaging/single_header.py", "-o", self.folder / "remat.hpp", *arguments)
+
+    def made(self, *arguments):
+        made = self.make(*arguments)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertNotRegex((self.folder / "remat.hpp").read_text(encoding="utf-8"), r'(?m)^\s*#\s*include\s*"')
+
+    def program(self):
+        """The example, with the single header in place of the library's."""
+        text = (ROOT / "examples/compiler_explorer.cpp").read_text(encoding="utf-8")
+        text, replaced = re.subn(r'#include "remat/[^"]+"', '#include "remat.hpp"', text)
+        self.assertEqual(replaced, 1, "the example includes one header of the library")
+        path = self.folder / "program.cpp"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def test_all_of_it_compiles_alone(self):
+        self.made()
+        text = (self.folder / "remat.hpp").read_text(encoding="utf-8")
+        for header in (ROOT / "include/remat/method").glob("*.hpp"):  # CBC's needs a package
+            self.assertEqual(text.count(f"// ---- remat/method/{header.name}\n"), int(header.name != "cbc.hpp"), header.name)
+        program = self.program()
+        for compiler in COMPILERS:
+            done = run(compiler, *FLAGS, "-fsyntax-only", program)
+            self.assertEqual(done.returncode, 0, done.stderr[:4000])
+
+    def test_one_solver_runs(self):
+        self.made("remat/method/exact.hpp")
+        done = run(COMPILERS[0], *FLAGS, self.program(), "-o", self.folder / "program", "-pthread")
+        self.assertEqual(done.returncode, 0, done.stderr[:4000])
+        expected = (ROOT / "examples/compiler_explorer.expected").read_text(encoding="utf-8")
+        self.assertEqual(run(self.folder / "program").stdout, expected)
+
+    def test_it_refuses_the_compiled_form(self):
+        self.made("remat/version.hpp")
+        program = self.folder / "program.cpp"
+        program.write_text('#include "remat.hpp"\nstatic_assert(REMAT_VERSION > 0);\n', encoding="utf-8")
+        self.assertEqual(run(COMPILERS[0], *FLAGS, "-fsyntax-only", program).returncode, 0)
+        done = run(COMPILERS[0], *FLAGS, "-DREMAT_SEPARATE_COMPILATION", "-fsyntax-only", program)
+        self.assertIn("the single header has no compiled form", done.stderr)
+
+    def test_it_names_a_header_that_is_missing(self):
+        made = self.make("remat/nothing.hpp")
+        self.assertNotEqual(made.returncode, 0)
+        self.assertIn("the command line: there is no header remat/nothing.hpp in ", made.stderr)
+
+    def test_it_refuses_an_include_within_a_condition(self):
+        (self.folder / "own.hpp").write_text('#pragma once\n#ifdef OWN\n#include "remat/version.hpp"\n#endif\n', encoding="utf-8")
+        made = self.make("own.hpp", "-I", self.folder)
+        self.assertNotEqual(made.returncode, 0)
+        self.assertIn("own.hpp:3: remat/version.hpp is included under #ifdef OWN", made.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -29,12 +29,14 @@ function(remat_embed_chart_js script header)
 
 #include <string_view>
 
-namespace remat {
+#include "remat/version.hpp"
+
+namespace REMAT_NAMESPACE {
 
 /// The script of Chart.js, minified: the concatenation of these parts.
 inline constexpr std::string_view chart_js_parts[] = {
 @parts@};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 ]==])
 endfunction()

@@ -24,6 +24,9 @@ version = ".".join(map(str, parts))
 for part, value in zip(("minor", "patch"), parts[1:]):
     if value and int(value) > 99:
         mistakes.append(f"include/remat/version.hpp: {part} is {value}; REMAT_VERSION has room for 99 at most")
+namespace = found("include/remat/version.hpp", r"^#define REMAT_NAMESPACE remat::inline v(\w+)$")
+if namespace != "_".join(map(str, parts[:2])):
+    mistakes.append(f"include/remat/version.hpp: REMAT_NAMESPACE ends in v{namespace}; the version is {version}")
 for path, pattern in {
     "docs/CHANGELOG.md": r"^## (\d\S*)",
     "docs/CITATION.cff": r"^version: (\S+)$",

@@ -46,6 +46,10 @@ foreach(header IN LISTS headers)
     message(SEND_ERROR "${header}: no such folders; a helper gets a name and a home")
   endif()
 
+  if(text MATCHES "\nnamespace remat[^\n]*")
+    message(SEND_ERROR "${header}: `${CMAKE_MATCH_0}`; expected namespace REMAT_NAMESPACE, which has the version inside")
+  endif()
+  string(REPLACE "namespace REMAT_NAMESPACE" "namespace remat" text "${text}")
   # What is private is in remat::detail. Public are remat itself and the namespaces named here.
   # (Within a file that opens remat::detail at once, further namespaces are inside it.)
   set(namespaces)
@@ -61,7 +65,7 @@ foreach(header IN LISTS headers)
   string(REGEX MATCHALL "\n *# *define +[A-Za-z0-9_]+" macros "${text}")
   foreach(macro IN LISTS macros)
     string(REGEX REPLACE ".*define +" "" macro "${macro}")
-    if(NOT macro MATCHES "^REMAT_(INLINE|VERSION.*)$" AND
+    if(NOT macro MATCHES "^REMAT_(INLINE|NAMESPACE|VERSION.*)$" AND
         NOT (macro MATCHES "^REMAT_" AND header MATCHES "/impl/" AND text MATCHES "\n#undef ${macro}\n"))
       message(SEND_ERROR "${header}: defines the macro ${macro} and leaves it behind")
     endif()

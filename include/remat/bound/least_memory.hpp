@@ -9,7 +9,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The reason why no schedule has a lower peak.
 enum class memory_reason : std::uint8_t {
@@ -56,7 +56,7 @@ struct least_memory_options {
 /// section 5.
 [[nodiscard]] least_memory_result least_memory_bound(const problem& p, const least_memory_options& options = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/bound/impl/least_memory.hpp"

@@ -10,7 +10,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `turnaround_bound` and `turnaround_analysis`.
 struct turnaround_options {
@@ -85,7 +85,7 @@ class turnaround_analysis {
 /// Returns the turnaround bound for the budget of `p`. See `turnaround_analysis`.
 [[nodiscard]] turnaround_result turnaround_bound(const problem& p, const turnaround_options& options = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/bound/impl/turnaround.hpp"

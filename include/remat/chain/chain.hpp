@@ -12,7 +12,7 @@
 
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// One way to run a stage that keeps everything its backward needs.
 struct chain_option {
@@ -180,7 +180,7 @@ struct chain_report {
 /// x_i or x̄_i. A backward needs β_i, and the gradient of x_{i−1} in place of that of x_i. O(steps + L) time.
 [[nodiscard]] chain_report simulate(const chain_problem& p, std::span<const chain_step> steps);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/chain/impl/chain.hpp"

@@ -10,7 +10,7 @@
 
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Base of every exception that the library throws for invalid input or misuse.
 ///
@@ -123,4 +123,4 @@ namespace detail {
   return out;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

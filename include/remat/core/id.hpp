@@ -8,7 +8,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// An operation of a data-flow graph: 0 … num_operations() − 1, in a topological order.
 enum class op_id : std::uint32_t {};
@@ -49,4 +49,4 @@ struct index_rows {
   }
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

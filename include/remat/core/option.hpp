@@ -19,7 +19,7 @@
 
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The names of the values of an enumeration, as programs read and print them: `enum_names<E>::all` is an array of
 /// pairs of a value and its name. Specialised beside the enumeration.
@@ -295,4 +295,4 @@ template <class Options>
   return out;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -13,7 +13,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The largest relative difference, by rounding, between two sums of the same times in different orders.
 inline constexpr double rounding_error = 1e-12;
@@ -220,4 +220,4 @@ class run_clock {
   std::uint64_t work_ = 0;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

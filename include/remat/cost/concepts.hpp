@@ -7,7 +7,7 @@
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The costs of a graph's operations and tensors. A cost model is separate from the graph: one graph has many models.
 ///
@@ -55,4 +55,4 @@ requires cost_model<C, G>
     return 0;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

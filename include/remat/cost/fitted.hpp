@@ -19,7 +19,7 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/detail/label.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The work of an operation, on which its time depends. NaN stands for a figure that is not known.
 struct operation_work {
@@ -231,7 +231,7 @@ template <data_flow_graph G, class Kind = operation_name, class Work = stated_wo
   return fit_cost(std::span<const cost_sample>(samples), options, std::move(kind), std::move(work));
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/cost/impl/fitted.hpp"

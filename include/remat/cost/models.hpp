@@ -15,7 +15,7 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/detail/label.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// \file
 /// The library's cost models (see `cost_model`), and the choice of one of them at run time.
@@ -178,7 +178,7 @@ requires profiled_graph<G> && measured_graph<G>
   return {measured_cost{}};
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/cost/impl/models.hpp"

@@ -14,7 +14,7 @@
 #include "remat/execute/detail/cuda_streams.cuh"
 #include "remat/execute/detail/launch_calls.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// How closely `cuda_executor` watches the kernels. Only with `off` can a training step be captured.
 enum class cuda_debug : std::uint8_t {
@@ -570,4 +570,4 @@ class cuda_executor {
   std::atomic<bool> in_use_{false};
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

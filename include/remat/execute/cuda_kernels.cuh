@@ -11,7 +11,7 @@
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/kernels.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The argument of a CUDA kernel callable: device memory, and the stream on which it enqueues its work.
 using cuda_call = kernel_call<cudaStream_t>;
@@ -109,4 +109,4 @@ class cuda_seed {
   cuda_memory memory_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -8,7 +8,7 @@
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/profile.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `profile` for a `cuda_executor`.
 struct cuda_profile_options {
@@ -162,4 +162,4 @@ template <sized_graph G, cuda_kernels Kernels, class Solve>
   return profile_and_plan(graph, make, solve, options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -8,7 +8,7 @@
 
 #include "remat/execute/cuda.cuh"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `cuda_stand_in_kernels`.
 struct cuda_stand_in_options {
@@ -259,4 +259,4 @@ class cuda_stand_in_kernels {
   cuda_memory memory_;                // the mistake, then the hashes
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -13,7 +13,7 @@
 
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A call of the CUDA runtime failed. `what()` is one line: the call, CUDA's words for the error, and the source line
 /// of the call.
@@ -184,4 +184,4 @@ class cuda_memory {
   cudaStream_t stream_{};
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

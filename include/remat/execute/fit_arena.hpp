@@ -9,7 +9,7 @@
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// \file
 /// Schedules whose arena is within a budget. An arena is larger than the peak: sizes are rounded up to the alignment,
@@ -101,7 +101,7 @@ requires solver_for<Solver, problem>
   return fit_arena_by(p, detail::solve_with(solver, solving), options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/execute/impl/fit_arena.hpp"

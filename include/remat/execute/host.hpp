@@ -9,7 +9,7 @@
 
 #include "remat/execute/detail/host_parts.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `host_executor`.
 struct host_options {
@@ -204,4 +204,4 @@ class host_executor {
   detail::host::worker_threads threads_;  // last: they use the rest
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -13,7 +13,7 @@
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The arguments of a kernel for one run of its operation: its data, and the stream to run on.
 ///
@@ -148,4 +148,4 @@ enum class run_status : std::uint8_t {
   cancelled  ///< a stop request ended the run before its last launch
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -9,7 +9,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/streams.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The addresses of a schedule's allocations in one arena.
 struct arena_layout {
@@ -298,7 +298,7 @@ class launch_plan {
   std::vector<std::uint32_t> output_allocation_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/execute/impl/launch_plan.hpp"

@@ -15,7 +15,7 @@
 #include "remat/execute/host.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The measured times of operations. Model of `cost_model`.
 struct measured_times {
@@ -329,4 +329,4 @@ template <sized_graph G, kernels_for<host_stream> Kernels, class Solve>
   return profile_and_plan(graph, make, solve, options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

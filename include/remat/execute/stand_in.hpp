@@ -7,7 +7,7 @@
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `stand_in_kernels`.
 struct stand_in_options {
@@ -106,7 +106,7 @@ class virtual_memory final : public std::pmr::memory_resource {
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/execute/impl/stand_in.hpp"

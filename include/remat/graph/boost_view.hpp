@@ -22,7 +22,7 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/detail/topological_order.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::boost_view {
 
@@ -347,4 +347,4 @@ struct vertex_cost {
 template <class TimeMap>
 vertex_cost(TimeMap) -> vertex_cost<TimeMap>;
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

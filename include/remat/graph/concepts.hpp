@@ -9,7 +9,7 @@
 
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A range whose elements convert to `Id`.
 template <class R, class Id>
@@ -93,4 +93,4 @@ concept named_graph = data_flow_graph<G> && requires(const G& g, op_id o, tensor
   { g.name(t) } -> std::convertible_to<std::string_view>;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -15,7 +15,7 @@
 #include "remat/graph/detail/label.hpp"
 #include "remat/graph/training_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The gradient of the loss with respect to a tensor, in a backward rule.
 struct gradient {
@@ -211,6 +211,6 @@ class step_builder {
   std::vector<forward_operation<Kernel>> operations_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #include "remat/graph/impl/step_builder_template.hpp"

@@ -13,7 +13,7 @@
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The role of a tensor in the training step. Parameters and inputs have no producer and are not counted.
 enum class tensor_kind : std::uint8_t { parameter, input, activation, gradient, saved };
@@ -118,7 +118,7 @@ class training_graph {
   std::vector<tensor_id> final_outputs_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/graph/impl/training_graph.hpp"

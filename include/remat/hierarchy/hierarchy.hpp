@@ -12,7 +12,7 @@
 #include "remat/core/id.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Marks the forward operations: the needed ones listed before the turn (`find_forward_end`), or all needed ones if
 /// none is listed before it. Returns one byte for each operation. O(operations + reads and writes) time.
@@ -114,7 +114,7 @@ struct hierarchy_report {
 [[nodiscard]] hierarchy_report check_hierarchy(const flat_graph& graph, const operation_hierarchy& h,
                                                const hierarchy_limits& limits = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/hierarchy/impl/hierarchy.hpp"

@@ -8,7 +8,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `h_partition`, `partition_at_cuts` and `partition_at_repeats`.
 struct partition_options {
@@ -87,7 +87,7 @@ class way_cache;
 /// Makes an empty cache.
 [[nodiscard]] std::shared_ptr<way_cache> make_way_cache();
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/hierarchy/impl/partition.hpp"

@@ -12,7 +12,7 @@
 #include "remat/core/error.hpp"
 #include "remat/io/json.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The chain in a parsed file of the format "remat-chain", version 1. Keys that the format does not name are ignored.
 ///
@@ -46,4 +46,4 @@ namespace remat {
 /// Reads a chain from a file. See `to_chain`.
 [[nodiscard]] inline chain read_chain(const std::filesystem::path& path) { return to_chain(json_document::read(path)); }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -9,7 +9,7 @@
 
 #include "remat/memory/check.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Intervals with their names, and their offsets if a memory plan has been made.
 struct intervals_file {
@@ -35,7 +35,7 @@ struct intervals_file {
 /// a name that is empty or has a comma, a quote or a line end.
 [[nodiscard]] std::string to_csv(const intervals_file& file);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/io/impl/intervals_csv.hpp"

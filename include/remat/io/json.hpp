@@ -14,7 +14,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 class json_document;
 
@@ -204,7 +204,7 @@ class json_value::children {
   std::uint32_t container_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/io/impl/json.hpp"

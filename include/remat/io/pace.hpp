@@ -10,7 +10,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// \file
 /// The text formats of the PACE challenge's treewidth track \cite dell2017pace: graphs (`.gr`) and tree decompositions
@@ -43,7 +43,7 @@ void write_pace_graph(std::ostream& out, const undirected_graph& g);
 /// Writes a tree decomposition of a graph with `vertices` vertices in PACE's `.td` format. O(sum of bag sizes) time.
 void write_pace_decomposition(std::ostream& out, const tree_decomposition& t, std::size_t vertices);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/io/impl/pace.hpp"

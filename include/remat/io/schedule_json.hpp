@@ -9,7 +9,7 @@
 #include "remat/io/json.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The content of a schedule file.
 struct schedule_file {
@@ -39,7 +39,7 @@ struct schedule_file {
 /// Writes a schedule to a file, over the old content. Throws `bad_file` if that fails.
 void write_schedule(const std::filesystem::path& path, const schedule_file& file);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/io/impl/schedule_json.hpp"

@@ -12,7 +12,7 @@
 #include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The graph in a parsed file of the format "training-graph", version 1.
 ///
@@ -59,7 +59,7 @@ struct training_step {
 ///     const solution s = evict(step.instance.with_budget(step.instance.graph().baseline_peak / 2));
 [[nodiscard]] training_step read_training_step(const std::filesystem::path& path, std::string_view cost = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/io/impl/training_graph_json.hpp"

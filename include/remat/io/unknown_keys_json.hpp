@@ -8,7 +8,7 @@
 
 #include "remat/io/json.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A key of a file that its format does not name.
 struct unknown_key {
@@ -30,7 +30,7 @@ struct unknown_key {
 /// O(keys · known keys of the format) time.
 [[nodiscard]] std::vector<unknown_key> unknown_keys(const json_document& document);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/io/impl/unknown_keys_json.hpp"

@@ -10,7 +10,7 @@
 #include "remat/core/id.hpp"
 #include "remat/schedule/lifetime.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A buffer of `size` bytes during the times [lower, upper). The names are those of intervals files.
 struct interval {
@@ -60,7 +60,7 @@ struct memory_check_report {
                                                std::span<const std::int64_t> offsets, std::int64_t arena_bytes,
                                                std::int64_t alignment = 1);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/memory/impl/check.hpp"

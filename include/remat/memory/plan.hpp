@@ -4,7 +4,7 @@
 #include "remat/core/run.hpp"
 #include "remat/memory/check.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `plan_memory`.
 struct memory_plan_options {
@@ -95,7 +95,7 @@ struct memory_fit {
 [[nodiscard]] memory_fit fit_memory(std::span<const interval> intervals, std::int64_t capacity,
                                     const memory_plan_options& options = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/memory/impl/plan.hpp"

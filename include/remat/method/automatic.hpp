@@ -13,7 +13,7 @@
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A solver of the user's that `automatic` runs as one of its parts.
 struct automatic_part {
@@ -79,7 +79,7 @@ struct automatic_solver {
 /// The solver as a function object: `automatic(p, options)`.
 inline constexpr automatic_solver automatic{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/automatic.hpp"

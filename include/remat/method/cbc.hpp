@@ -8,11 +8,11 @@
 /// \file
 /// The solvers that need a MIP backend, on COIN-OR CBC (`cbc_backend`). \cite forrest2005cbc
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Checkmate's integer program on CBC: see `checkmate_solver`.
 inline constexpr checkmate_solver<cbc_backend> checkmate{};
 /// HiRemate on CBC: see `hiremate_solver`.
 inline constexpr hiremate_solver<cbc_backend> hiremate{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

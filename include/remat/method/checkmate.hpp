@@ -14,7 +14,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `checkmate_solver`.
 struct checkmate_options {
@@ -153,7 +153,7 @@ solution checkmate_solver<Backend>::operator()(const problem& p, const checkmate
   return detail::checkmate_search::solve(backend, p, options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/checkmate/impl/checkmate.hpp"

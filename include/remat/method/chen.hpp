@@ -11,7 +11,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `chen_sqrt`.
 struct chen_sqrt_options {
@@ -71,7 +71,7 @@ struct chen_greedy_solver {
 /// The solver as a function object: `chen_greedy(p, options)`.
 inline constexpr chen_greedy_solver chen_greedy{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/chen.hpp"

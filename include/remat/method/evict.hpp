@@ -12,7 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `evict`.
 struct evict_options {
@@ -65,7 +65,7 @@ struct evict_solver {
 /// The solver as a function object: `evict(p, options)`.
 inline constexpr evict_solver evict{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/evict.hpp"

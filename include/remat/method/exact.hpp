@@ -10,7 +10,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `exact`.
 struct exact_options {
@@ -76,7 +76,7 @@ struct exact_solver {
 /// The solver as a function object: `exact(p, options)`.
 inline constexpr exact_solver exact{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/exact.hpp"

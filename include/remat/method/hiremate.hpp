@@ -22,7 +22,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 takes the enumerators for shadows of the solvers
@@ -258,7 +258,7 @@ template <mip_backend Backend>
   return {std::move(backend)};
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/hiremate/impl/hiremate.hpp"

@@ -11,7 +11,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `no_remat`.
 struct no_remat_options {
@@ -56,7 +56,7 @@ struct no_remat_solver {
 /// The solver as a function object: `no_remat(p, options)`.
 inline constexpr no_remat_solver no_remat{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/no_remat.hpp"

@@ -12,7 +12,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `refined`.
 struct refined_options {
@@ -67,7 +67,7 @@ struct refined_solver {
 /// The solver as a function object: `refined(p, options)`.
 inline constexpr refined_solver refined{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/refined.hpp"

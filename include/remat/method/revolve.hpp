@@ -12,7 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `revolve`.
 struct revolve_options {
@@ -66,7 +66,7 @@ inline constexpr revolve_solver revolve{};
 /// There are `revolve_advances` steps, 2 · length steps, and two of the loss.
 [[nodiscard]] std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/revolve.hpp"

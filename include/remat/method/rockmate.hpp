@@ -12,7 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `rockmate`.
 struct rockmate_options {
@@ -101,7 +101,7 @@ struct rockmate_solver {
 /// The solver as a function object: `rockmate(p, options)`.
 inline constexpr rockmate_solver rockmate{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/rockmate/impl/rockmate.hpp"

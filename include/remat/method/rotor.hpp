@@ -19,7 +19,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::on_chain {
 struct solved_table;
@@ -188,7 +188,7 @@ class chain_frontier {
 /// poll.
 [[nodiscard]] std::int64_t least_budget(const chain& c);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/rotor/impl/rotor.hpp"

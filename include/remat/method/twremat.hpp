@@ -13,7 +13,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The edges of an operation graph.
 enum class operation_edges : std::uint8_t {
@@ -124,7 +124,7 @@ struct twremat_solver {
 /// The solver as a function object: `twremat(p, options)`.
 inline constexpr twremat_solver twremat{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/twremat/impl/twremat.hpp"

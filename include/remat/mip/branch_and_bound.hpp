@@ -7,7 +7,7 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Branch and bound, depth first, with a dense dual simplex method for the relaxations: for tests, and for models of
 /// some hundred rows. \cite land1960automatic \cite lemke1954dual
@@ -29,7 +29,7 @@ struct branch_and_bound_backend {
 /// The backend as an object.
 inline constexpr branch_and_bound_backend branch_and_bound{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/mip/impl/branch_and_bound.hpp"

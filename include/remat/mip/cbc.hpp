@@ -8,7 +8,7 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// COIN-OR CBC in a child process, so that it can be stopped. \cite forrest2005cbc
 ///
@@ -45,7 +45,7 @@ struct cbc_backend {
 /// The backend with its default settings, as an object.
 inline constexpr cbc_backend cbc{};
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/mip/impl/cbc.hpp"

@@ -8,7 +8,7 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Any MIP solver that reads an MPS file and writes a solution file, as a child process. (POSIX.)
 ///
@@ -52,7 +52,7 @@ struct command_backend {
 /// HiGHS through its Python package `highspy`, run by `python`. \cite huangfu2018highs
 [[nodiscard]] command_backend highs_command(const std::string& python = "python3");
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/mip/impl/command.hpp"

@@ -17,7 +17,7 @@
 #include "remat/core/run.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// How a backend's search ended.
 enum class mip_status : std::uint8_t {
@@ -123,4 +123,4 @@ class mip_backend_ref {
   mip_result (*solve_)(const void*, const mip_model&, const mip_options&);
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

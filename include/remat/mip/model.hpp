@@ -12,7 +12,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A coefficient of a row.
 struct mip_term {
@@ -113,7 +113,7 @@ class mip_model {
 /// Throws nothing of its own: look at the stream's state afterwards.
 void write_mps(std::ostream& out, const mip_model& model, std::string_view name = "remat");
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/mip/impl/model.hpp"

@@ -9,7 +9,7 @@
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The training step as flat arrays: the data on which every solver works. Indices of operations and tensors are the
 /// ids of the graph, and the order of the operations' indices is topological.
@@ -47,4 +47,4 @@ struct flat_graph {
   [[nodiscard]] bool has_effect(std::size_t operation) const noexcept { return outputs[operation].empty(); }
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -19,7 +19,7 @@
 #include "remat/graph/detail/label.hpp"
 #include "remat/problem/flat_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The problem that solvers solve: a training step, its costs, and a memory budget.
 ///
@@ -158,7 +158,7 @@ std::shared_ptr<const flat_graph> problem::read(const G& graph, const C& cost) {
   return flat;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/problem/impl/problem.hpp"

@@ -9,7 +9,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `refine`.
 struct refine_options {
@@ -44,7 +44,7 @@ struct refine_result {
 [[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,
                                    const refine_options& options = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/refine/impl/refine.hpp"

@@ -13,7 +13,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `write_dot`.
 struct dot_options {
@@ -47,7 +47,7 @@ void write_dot(std::ostream& out, [[maybe_unused]] const G& graph, const flat_gr
   write_dot(out, name_of, flat, h, options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/render/impl/dot.hpp"

@@ -17,7 +17,7 @@
 #include "remat/render/detail/report_graph.hpp"
 #include "remat/schedule/lifetime.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The subject of a report: one graph under one cost model.
 struct report_subject {
@@ -138,7 +138,7 @@ class html_report {
   std::optional<detail::described_graph> graph_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/render/impl/report_html.hpp"

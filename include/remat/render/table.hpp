@@ -13,7 +13,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// `value` with `decimals` digits after the point, in any locale; "–" for a value that is not finite.
 [[nodiscard]] std::string format_fixed(double value, int decimals);
@@ -94,7 +94,7 @@ class text_table {
   std::vector<std::vector<std::string>> rows_;  // the titles come first
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/render/impl/table.hpp"

@@ -16,7 +16,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `write_trace`.
 struct trace_options {
@@ -78,7 +78,7 @@ void write_trace(std::ostream& out, const problem& p, const G& graph, const sche
   write_trace(out, p, names_of(graph), category, plan.steps, options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/render/impl/trace_json.hpp"

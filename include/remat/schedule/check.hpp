@@ -11,7 +11,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The ways in which a schedule can be wrong.
 enum class violation : std::uint8_t {
@@ -61,7 +61,7 @@ struct check_report {
 [[nodiscard]] check_report check(const problem& p, std::span<const step> steps,
                                  const std::function<void(std::size_t, std::int64_t)>& observe = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/schedule/impl/check.hpp"

@@ -15,7 +15,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// One allocation of a schedule: a tensor from the compute that allocates it to its free, or the workspace of one
 /// compute. It occupies memory during the steps [first, last).
@@ -132,7 +132,7 @@ template <named_graph G>
   return memory_profile_of(p, names_of(graph), plan);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/schedule/impl/lifetime.hpp"

@@ -7,7 +7,7 @@
 
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// One step of a schedule, four bytes: run an operation, or release a tensor.
 class step {
@@ -54,4 +54,4 @@ struct schedule {
   friend bool operator==(const schedule&, const schedule&) = default;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

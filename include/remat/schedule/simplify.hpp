@@ -8,7 +8,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Returns the listed order with nothing recomputed, each tensor freed right after its last use: the schedule whose
 /// peak and time are `flat_graph::baseline_peak` and `flat_graph::baseline_time`. All operations run, also those that
@@ -37,7 +37,7 @@ namespace remat {
   return schedule_computes(p, computes_of(plan));
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/schedule/impl/simplify.hpp"

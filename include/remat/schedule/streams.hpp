@@ -11,7 +11,7 @@
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `assign_streams`.
 struct stream_options {
@@ -82,7 +82,7 @@ struct stream_assignment {
   return assign_streams(p, lifetimes_of(p, steps), steps, options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/schedule/impl/streams.hpp"

@@ -12,7 +12,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The name of a part of a solver, for `solution::by`: "solver/part".
 [[nodiscard]] inline std::string by_part(std::string_view solver, std::string_view part) {
@@ -80,7 +80,7 @@ void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock,
 /// The steps of the baseline: every forward with everything kept, then every backward. O(L) time.
 [[nodiscard]] std::vector<chain_step> store_all_steps(const chain& c);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/solver/impl/accept.hpp"

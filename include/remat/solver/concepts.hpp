@@ -9,7 +9,7 @@
 #include "remat/core/run.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 class problem;
 class chain_problem;
@@ -82,4 +82,4 @@ template <class Solver>
 
 }  // namespace detail
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

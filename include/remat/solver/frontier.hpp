@@ -16,7 +16,7 @@
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// \file
 /// Searches over budgets that use a solver as a part: the frontier (the least time for each budget), and the dual
@@ -119,7 +119,7 @@ requires solver_for<Solver, problem>
   return least_memory_by(p, max_time, detail::solve_with(solver, solving), options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/solver/impl/frontier.hpp"

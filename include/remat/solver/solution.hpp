@@ -19,7 +19,7 @@
 #include "remat/core/run.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// How a solve ended. `optimal` and `infeasible` are proven. `timeout`: a limit of time or work, or the end of a
 /// heuristic, was reached before any schedule was found; that proves nothing. `cancelled`: a stop request came before
@@ -154,4 +154,4 @@ struct chain_solution {
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

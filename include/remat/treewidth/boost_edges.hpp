@@ -10,7 +10,7 @@
 #include "remat/core/error.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The edges of a Boost.Graph graph, directed or not, for `undirected_graph`: vertices are numbered in the order of
 /// `vertices(g)`, so no vertex index is needed. `Graph` lists its vertices and its edges (VertexListGraph and
@@ -60,4 +60,4 @@ class boost_edges {
   std::unordered_map<vertex_descriptor, std::size_t, boost::hash<vertex_descriptor>> number_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -8,7 +8,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Options of `decompose`.
 struct decompose_options {
@@ -60,7 +60,7 @@ struct decomposition_result {
 ///     // r.tree.bags[b], r.tree.links()[b], r.width, r.lower_bound, r.proven
 [[nodiscard]] decomposition_result decompose(const undirected_graph& g, const decompose_options& options = {});
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/decompose.hpp"

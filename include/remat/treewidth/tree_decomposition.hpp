@@ -12,7 +12,7 @@
 #include "remat/core/id.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A tree decomposition of a graph: a tree whose nodes are *bags* of vertices. Every vertex is in a bag, both ends of
 /// every edge are in one bag, and the bags of each vertex are connected in the tree. The width is the size of the
@@ -81,7 +81,7 @@ struct decomposition_report {
 /// O(sum of bag sizes + sum over the graph's edges of (bags that hold one end) · log) time.
 [[nodiscard]] decomposition_report check_decomposition(const undirected_graph& g, const tree_decomposition& t);
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/treewidth/impl/tree_decomposition.hpp"

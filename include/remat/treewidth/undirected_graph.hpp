@@ -15,7 +15,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// A graph that counts its vertices and lists its edges. An `undirected_graph` can be made from it.
 ///
@@ -116,4 +116,4 @@ class undirected_graph {
   index_rows rows_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

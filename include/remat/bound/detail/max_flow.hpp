@@ -11,7 +11,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Maximum flow and minimum cut on flat arrays, in exact 64-bit integers. Capacities may be raised between runs.
 ///
@@ -203,4 +203,4 @@ class max_flow {
   std::vector<node> queue_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -13,7 +13,7 @@
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The least time of any choice that fits into the free bytes at one moment, between two bounds.
 struct moment_optimum {
@@ -230,4 +230,4 @@ class search {
   return moment_branch::search(cut, free_bytes, tolerance, stop).run(price, max_nodes);
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

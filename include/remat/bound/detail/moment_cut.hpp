@@ -14,7 +14,7 @@
 #include "remat/core/id.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The cost of one choice of resident tensors at a moment.
 struct moment_choice {
@@ -414,4 +414,4 @@ class moment_cut {
   max_flow::state kept_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -11,7 +11,7 @@
 #include "remat/graph/detail/label.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE std::string least_memory_result::message(const std::string& name) const {
   const std::string who = detail::label(operation) + (name.empty() ? "" : " (" + name + ")");
@@ -102,4 +102,4 @@ REMAT_INLINE least_memory_result least_memory_bound(const problem& p, const leas
   return best;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -15,7 +15,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::turnaround {
 
@@ -385,4 +385,4 @@ REMAT_INLINE turnaround_result turnaround_bound(const problem& p, const turnarou
   return turnaround_analysis(p).bound(p.budget(), options);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

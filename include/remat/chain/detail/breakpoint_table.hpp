@@ -15,7 +15,7 @@
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/run.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 namespace breakpoints {
 class row_filler;
@@ -261,4 +261,4 @@ inline fill_outcome breakpoint_table::fill(run_clock& clock, std::int64_t max_by
                    });
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -18,7 +18,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Options of `chain_program::fill`.
 struct chain_program_options {
@@ -157,4 +157,4 @@ class chain_program {
   std::unique_ptr<slot_table> table_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -17,7 +17,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// How the forwards of a chain's schedule become operations (`chain_program::expand`).
 enum class chain_expansion : std::uint8_t {
@@ -115,4 +115,4 @@ struct chain_best {
   }
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -11,7 +11,7 @@
 #include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The forward part of a training step as a line of operations, and the bytes that cross each place where the line may
 /// be cut. All operations are indices into the flat graph.
@@ -271,4 +271,4 @@ inline void add_regular_cuts(std::vector<cut_list>& chains, const cut_list& cuts
   return chains;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

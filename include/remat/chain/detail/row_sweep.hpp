@@ -13,7 +13,7 @@
 
 #include "remat/chain/detail/sized_chain.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// How the filling of a table ended.
 enum class fill_outcome : std::uint8_t { filled, stopped, too_large };
@@ -169,4 +169,4 @@ inline fill_outcome sweep_rows(const row_layout& layout, unsigned threads, const
   return fill_outcome::filled;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -15,7 +15,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The rows of a table, `slot_table` or `breakpoint_table`: how they are filled, and how schedules are read from them.
 ///
@@ -184,4 +184,4 @@ class row_table {
   std::atomic<std::int64_t> bytes_{0};
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

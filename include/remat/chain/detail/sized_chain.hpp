@@ -11,7 +11,7 @@
 #include "remat/chain/chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// One way to run a stage that keeps everything its backward needs. Sizes are in the unit of the chain.
 struct keep_option {
@@ -317,4 +317,4 @@ struct excess_bound {
   }
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -13,7 +13,7 @@
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/core/run.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 namespace slots {
 class row_filler;
@@ -384,4 +384,4 @@ inline fill_outcome slot_table::fill(run_clock& clock, std::int64_t max_bytes) {
                    });
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -19,7 +19,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/least_peak.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// In which order the operations of a stage run.
 enum class stage_order : std::uint8_t {
@@ -562,4 +562,4 @@ class stage_chain {
   return kinds.size();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

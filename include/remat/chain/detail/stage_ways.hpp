@@ -14,7 +14,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/detail/place_frees.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// One way to run a stage of a chain: operations of the graph, in order. An operation may run more than once.
 struct stage_way {
@@ -341,4 +341,4 @@ class staged_ways {
   return out;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

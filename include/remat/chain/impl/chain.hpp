@@ -8,7 +8,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::chains {
 
@@ -179,4 +179,4 @@ REMAT_INLINE chain_report simulate(const chain_problem& p, std::span<const chain
   return report;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

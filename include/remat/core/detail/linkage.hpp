@@ -21,8 +21,10 @@
 #define REMAT_INLINE inline
 #endif
 
+#include "remat/version.hpp"
+
 #ifdef __ELF__
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// One variable with two meanings. The linker refuses a program in which some translation units were compiled with
 /// REMAT_SEPARATE_COMPILATION and some without, and names the variable: thread-local storage cannot be ordinary
@@ -35,5 +37,5 @@ extern "C" {
 #endif
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail
 #endif

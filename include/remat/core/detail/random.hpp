@@ -5,7 +5,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The source of random numbers of every solver: xorshift64* \cite vigna2016xorshift, the same sequence on every
 /// machine for a seed. Eight bytes of state; not for cryptography.
@@ -39,4 +39,4 @@ class random_source {
   std::uint64_t state_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -10,7 +10,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::fitted {
 
@@ -354,4 +354,4 @@ REMAT_INLINE void refuse(const std::string& operation, const std::string& kind, 
 
 }  // namespace detail::fitted
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -10,7 +10,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::models {
 
@@ -85,4 +85,4 @@ REMAT_INLINE cost_spec parse_cost(std::string_view spec) {
   return {unit_cost{}};
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

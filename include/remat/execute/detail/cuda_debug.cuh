@@ -11,7 +11,7 @@
 #include "remat/execute/detail/launch_calls.hpp"
 
 /// Tools that find kernels which leave their tensors.
-namespace remat::detail::cuda {
+namespace REMAT_NAMESPACE::detail::cuda {
 
 /// A byte that, repeated, is a NaN in every floating-point format.
 inline constexpr int poison = 0xff;
@@ -239,4 +239,4 @@ class write_check {
   std::vector<arena_range> stale_;  // of `known_`: may have been filled since
 };
 
-}  // namespace remat::detail::cuda
+}  // namespace REMAT_NAMESPACE::detail::cuda

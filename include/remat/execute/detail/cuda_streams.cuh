@@ -9,7 +9,7 @@
 #include "remat/execute/launch_plan.hpp"
 
 /// The devices and streams that a `cuda_executor` accepts, and the order that it keeps among its streams.
-namespace remat::detail::cuda {
+namespace REMAT_NAMESPACE::detail::cuda {
 
 /// The number of the device that is current on the calling thread. Throws `cuda_error`.
 [[nodiscard]] inline int current_device() {
@@ -153,4 +153,4 @@ class cuda_arena {
   mutable bool released_ = false;  // `used_` has been recorded
 };
 
-}  // namespace remat::detail::cuda
+}  // namespace REMAT_NAMESPACE::detail::cuda

@@ -13,7 +13,7 @@
 #include "remat/execute/detail/launch_calls.hpp"
 
 /// The parts of `host_executor`: its threads and events, its arena, and a guard that watches its memory.
-namespace remat::detail::host {
+namespace REMAT_NAMESPACE::detail::host {
 
 // ---- threads and events
 
@@ -271,4 +271,4 @@ class memory_guard {
   std::vector<std::size_t> hashes_;        // of the inputs of the launch that runs
 };
 
-}  // namespace remat::detail::host
+}  // namespace REMAT_NAMESPACE::detail::host

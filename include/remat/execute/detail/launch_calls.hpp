@@ -9,7 +9,7 @@
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// True when two ranges share a byte.
 [[nodiscard]] inline bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
@@ -316,4 +316,4 @@ class exclusive_use {
   std::atomic<bool>& in_use_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -13,7 +13,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::fit_arena {
 
@@ -262,4 +262,4 @@ REMAT_INLINE arena_solution fit_arena_by(const problem& p,
   return detail::fit_arena::arena_search(p, solve, options).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -11,7 +11,7 @@
 #include "remat/core/error.hpp"
 #include "remat/schedule/check.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE launch_plan::launch_plan(detail::graph_arguments&& graph, const problem& p, std::span<const step> steps,
                                       lifetimes&& lives, const arena_layout* layout, const launch_options& options)
@@ -221,4 +221,4 @@ REMAT_INLINE void launch_plan::add_argument(const flat_graph& g, std::span<const
   arguments_.push_back(x);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #endif
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::stand_in {
 
@@ -248,4 +248,4 @@ REMAT_INLINE bool virtual_memory::do_is_equal(const std::pmr::memory_resource& o
   return this == &other;  // users compile without run-time types, too
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -7,7 +7,7 @@
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Returns "operation 3": an operation in a message.
 [[nodiscard]] inline std::string label(op_id o) { return "operation " + std::to_string(index(o)); }
@@ -22,4 +22,4 @@ template <data_flow_graph G, class Id>
   return text;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

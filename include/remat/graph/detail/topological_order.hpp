@@ -12,7 +12,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Returns the operations in a topological order: at each place, the operation of the smallest number that may come
 /// next. So operations that are in a topological order already keep it. `inputs` and `outputs` hold the tensors that
@@ -62,4 +62,4 @@ namespace remat::detail {
   throw bad_graph(text + "; a training step has none");
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

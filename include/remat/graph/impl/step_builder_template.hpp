@@ -5,7 +5,7 @@
 
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// One call of `build`: finds the gradients that are needed, then goes through the operations in reverse.
 template <class Kernel>
@@ -336,4 +336,4 @@ void step_builder<Kernel>::check(op_id id, const forward_operation<Kernel>& o) c
   }
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

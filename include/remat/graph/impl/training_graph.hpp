@@ -7,7 +7,7 @@
 #include "remat/core/error.hpp"
 #include "remat/graph/detail/label.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE tensor_id training_graph::add_tensor(tensor_spec t) {
   const auto id = static_cast<tensor_id>(num_tensors());
@@ -40,4 +40,4 @@ REMAT_INLINE void training_graph::add_final_output(tensor_id t) {
   final_outputs_.push_back(t);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

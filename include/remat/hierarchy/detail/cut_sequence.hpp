@@ -13,7 +13,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat::detail::partitioning {
+namespace REMAT_NAMESPACE::detail::partitioning {
 
 /// A run of items in which each equals the one `period` places before it.
 struct repeat {
@@ -186,4 +186,4 @@ class sequence_cutter {
   std::vector<section> sections_;
 };
 
-}  // namespace remat::detail::partitioning
+}  // namespace REMAT_NAMESPACE::detail::partitioning

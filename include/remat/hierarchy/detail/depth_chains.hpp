@@ -11,7 +11,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The forward line of a hierarchy: its forward operations in the hierarchy's order, and the backward operations as
 /// listed. O(operations + reads and writes) time.
@@ -58,4 +58,4 @@ namespace remat::detail {
   return short_ones_first(std::move(out));
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -27,7 +27,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The answer of a sub-solver.
 struct sub_solution {
@@ -378,4 +378,4 @@ template <sub_solver_set Solvers>
   return finding_ways::finder<Solvers>(sub_graphs, search, solvers, clock).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

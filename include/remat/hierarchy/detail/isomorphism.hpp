@@ -18,7 +18,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A sub-graph: some operations, the tensors that they read or write, and the roles of these tensors.
 struct sub_graph {
@@ -416,4 +416,4 @@ struct group_classes : sub_graph_classes {
   return out;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

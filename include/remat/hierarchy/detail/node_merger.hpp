@@ -18,7 +18,7 @@
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail::partitioning {
+namespace REMAT_NAMESPACE::detail::partitioning {
 
 inline constexpr std::uint32_t none = operation_hierarchy::none;
 
@@ -820,4 +820,4 @@ class node_merger {
   std::uint32_t clock_ = 0, mark_clock_ = 0, tensor_clock_ = 0;
 };
 
-}  // namespace remat::detail::partitioning
+}  // namespace REMAT_NAMESPACE::detail::partitioning

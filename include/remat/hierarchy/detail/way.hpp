@@ -18,7 +18,7 @@
 #include "remat/schedule/detail/place_frees.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// One way to run a sub-graph: a forward that keeps some of its tensors, and a backward that starts from these.
 /// Operations and tensors are indices of the sub-graph's lists, so a way of one sub-graph is a way of every sub-graph
@@ -445,4 +445,4 @@ inline void thin_out(std::vector<sub_graph_way>& ways, std::size_t most) {
   ways = std::move(out);
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

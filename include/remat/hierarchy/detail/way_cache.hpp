@@ -14,7 +14,7 @@
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/partition.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// The inside of the public type: ways to run sub-graphs that have been solved before.
 class way_cache {
@@ -78,4 +78,4 @@ class way_cache {
   std::map<std::uint64_t, std::vector<entry>> entries_;
 };
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

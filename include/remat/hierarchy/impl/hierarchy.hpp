@@ -11,7 +11,7 @@
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::hierarchy {
 
@@ -526,4 +526,4 @@ REMAT_INLINE hierarchy_report check_hierarchy(const flat_graph& graph, const ope
   return detail::hierarchy::checker(graph, h, limits).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

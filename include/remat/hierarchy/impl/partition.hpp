@@ -20,7 +20,7 @@
 #include "remat/hierarchy/detail/node_merger.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::partitioning {
 
@@ -171,4 +171,4 @@ REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::v
 
 REMAT_INLINE std::shared_ptr<way_cache> make_way_cache() { return std::make_shared<way_cache>(); }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

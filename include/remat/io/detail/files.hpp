@@ -9,7 +9,7 @@
 
 #include "remat/core/error.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Opens a file to read. Throws `bad_file` for a missing file, a directory, and a file that cannot be opened.
 [[nodiscard]] inline std::ifstream open_to_read(const std::filesystem::path& path) {
@@ -36,4 +36,4 @@ inline void write_text(const std::filesystem::path& path, std::string_view text)
   if (!out) throw bad_file(name, "", "cannot be written to its end");
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

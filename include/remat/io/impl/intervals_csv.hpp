@@ -13,7 +13,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::intervals_csv {
 
@@ -136,4 +136,4 @@ REMAT_INLINE std::string to_csv(const intervals_file& file) {
   return out;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -13,7 +13,7 @@
 #include "remat/core/error.hpp"
 #include "remat/io/detail/files.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 /// Builds the nodes from the parser's events.
 class json_document::builder {
@@ -293,4 +293,4 @@ REMAT_INLINE json_value json_value::at(std::string_view key) const {
   return {*document_, place};
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

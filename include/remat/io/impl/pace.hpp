@@ -16,7 +16,7 @@
 #include "remat/core/error.hpp"
 #include "remat/io/detail/files.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::pace {
 
@@ -159,4 +159,4 @@ REMAT_INLINE void write_pace_decomposition(std::ostream& out, const tree_decompo
   out << text;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

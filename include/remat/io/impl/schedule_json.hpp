@@ -11,7 +11,7 @@
 #include "remat/core/id.hpp"
 #include "remat/io/detail/files.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE schedule_file to_schedule(const json_document& document) {
   document.require_format("training-schedule", 1);
@@ -77,4 +77,4 @@ REMAT_INLINE void write_schedule(const std::filesystem::path& path, const schedu
   detail::write_text(path, to_json(file));
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -20,7 +20,7 @@
 #include "remat/graph/detail/label.hpp"
 #include "remat/io/detail/files.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::training_graph_json {
 
@@ -267,4 +267,4 @@ REMAT_INLINE training_step read_training_step(const std::filesystem::path& path,
   return to_training_step(json_document::read(path), cost);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

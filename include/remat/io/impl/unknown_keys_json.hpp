@@ -12,7 +12,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::unknown_keys_json {
 
@@ -119,4 +119,4 @@ REMAT_INLINE std::vector<unknown_key> unknown_keys(const json_document& document
   return all;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -9,7 +9,7 @@
 #include "remat/core/error.hpp"
 #include "remat/memory/check.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A set of blocks that can be packed independently of all others: at each time from its first block's begin to its
 /// last block's end, some block is alive. A block is an interval whose size is not 0. Sizes and offsets are counted in
@@ -156,4 +156,4 @@ enum class block_property : std::uint8_t { lifetime, area, size };
   return rank;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -10,7 +10,7 @@
 #include "remat/core/run.hpp"
 #include "remat/memory/detail/component.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The answer to the question whether a component fits a height.
 enum class fit_verdict : std::uint8_t {
@@ -400,4 +400,4 @@ inline fit_verdict fit_in_turn(packing_component& c, fit_search& search, std::in
   return verdict;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -8,7 +8,7 @@
 
 #include "remat/memory/detail/component.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Packs a component by filling the lowest valley of its skyline first \cite sekiyama2018memory. The block of highest
 /// rank among those whose lifetime lies within the valley goes there; if no block fits, the valley is raised to its
@@ -173,4 +173,4 @@ class skyline_packer {
   return offset;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -9,7 +9,7 @@
 #include "remat/memory/detail/component.hpp"
 #include "remat/memory/detail/skyline.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The moves of a `squeezer` that push blocks apart. `sometimes`: pushes take about half of the work.
 enum class push_policy : std::uint8_t { never, sometimes, always };
@@ -298,4 +298,4 @@ inline bool repack(packing_component& c, std::int64_t capacity, push_policy poli
   return true;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -10,7 +10,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE std::vector<interval> intervals_of(const lifetimes& lives, std::span<const tensor_id> elsewhere) {
   std::vector<tensor_id> outside(elsewhere.begin(), elsewhere.end());
@@ -90,4 +90,4 @@ REMAT_INLINE memory_check_report check_memory(std::span<const interval> interval
   return {};
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -12,7 +12,7 @@
 #include "remat/memory/detail/fit.hpp"
 #include "remat/memory/detail/squeeze.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::plan {
 
@@ -286,4 +286,4 @@ REMAT_INLINE memory_fit fit_memory(std::span<const interval> intervals, std::int
   return fit;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

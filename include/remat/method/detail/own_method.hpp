@@ -14,7 +14,7 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The share of the limits that a solver's own method gets if its schedule is to be improved; less if the method ends
 /// by itself.
@@ -93,7 +93,7 @@ template <class Method>
   return best;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/method/impl/own_method.hpp"

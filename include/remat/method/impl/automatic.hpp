@@ -27,7 +27,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 namespace detail::automatic_solve {
 
 /// One solve of `automatic`: a proven bound, then the parts one after the other.
@@ -189,4 +189,4 @@ REMAT_INLINE solution automatic_solver::operator()(const problem& p, const autom
   return detail::automatic_solve::portfolio(p, options).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -18,7 +18,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::chen_solve {
 
@@ -185,4 +185,4 @@ REMAT_INLINE solution chen_greedy_solver::operator()(const problem& p, const che
       p, name, options.run, [&](detail::chen_solve::cut_search& search) { return search.attempt_all(options.sizes); });
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -19,7 +19,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::evict_solve {
 
@@ -193,4 +193,4 @@ REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_opt
                                      });
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -17,7 +17,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::exact_solve {
 
@@ -506,4 +506,4 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   return best;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -11,7 +11,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_remat_options& options) const {
   require_valid_options(name, options);
@@ -50,4 +50,4 @@ REMAT_INLINE chain_solution no_remat_solver::operator()(const chain_problem& p, 
   return best;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -7,7 +7,7 @@
 #include "remat/method/refined.hpp"
 #include "remat/refine/detail/retention.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 REMAT_INLINE void record_own_method(solution& best) {
   if (!best.plan || best.statistics.own.find<double>("own_time")) return;
@@ -44,4 +44,4 @@ REMAT_INLINE stop_reason improve(const problem& p, solution& best, std::vector<s
   return clock.poll();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -17,7 +17,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 namespace detail::refined_solve {
 
 /// One solve of `refined`: bound, eviction, exact search, refinement, in this order.
@@ -175,4 +175,4 @@ REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined
   return detail::refined_solve::refinement_solve(p, options).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

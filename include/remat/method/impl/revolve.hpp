@@ -16,7 +16,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::revolve_solve {
 
@@ -138,4 +138,4 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
   return best;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

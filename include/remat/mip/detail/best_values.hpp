@@ -15,7 +15,7 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The values with those of integer columns rounded to the nearest whole number.
 inline std::vector<double> rounded_values(const mip_model& model, std::span<const double> values) {
@@ -107,4 +107,4 @@ class best_values {
   const mip_options& options_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

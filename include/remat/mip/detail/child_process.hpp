@@ -27,7 +27,7 @@
 
 #include "remat/core/run.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 static_assert(sizeof(pid_t) <= sizeof(int));
 
@@ -256,4 +256,4 @@ class child_process {
   int status_ = 0;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -15,7 +15,7 @@
 #include "remat/core/run.hpp"
 #include "remat/mip/detail/row_writer.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// \file
 /// Shared parts of the two integer programs in phases, `checkmate_model` and `level_model`.
@@ -304,4 +304,4 @@ class phase_model : public row_writer {
   std::uint32_t start_memory_ = none;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

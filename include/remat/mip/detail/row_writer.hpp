@@ -9,7 +9,7 @@
 
 #include "remat/mip/model.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A term's variable: a column of a model, or a constant for something that was decided before the model was built.
 struct mip_value {
@@ -96,4 +96,4 @@ class row_writer {
   bool impossible_ = false;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -16,7 +16,7 @@
 #include "remat/core/error.hpp"
 #include "remat/mip/concepts.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// What a MIP solver has written into its solution file.
 struct mip_solution_file {
@@ -226,4 +226,4 @@ class solution_reader {
   return solution_file::solution_reader(in, num_columns, file).read();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

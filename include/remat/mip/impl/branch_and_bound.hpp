@@ -15,7 +15,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/mip/detail/best_values.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::branch_and_bound_search {
 
@@ -443,4 +443,4 @@ REMAT_INLINE mip_result branch_and_bound_backend::solve(const mip_model& model, 
   return detail::branch_and_bound_search::tree_search(model, options).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

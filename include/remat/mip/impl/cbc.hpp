@@ -21,7 +21,7 @@
 #include "remat/mip/detail/best_values.hpp"
 #include "remat/mip/detail/child_process.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::cbc_solve {
 
@@ -419,4 +419,4 @@ REMAT_INLINE mip_result cbc_backend::solve(const mip_model& model, const mip_opt
   return detail::cbc_solve::conversation(*this, model, options).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -26,7 +26,7 @@
 #include "remat/mip/detail/child_process.hpp"
 #include "remat/mip/detail/solution_file.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::mip_commands {
 
@@ -259,4 +259,4 @@ REMAT_INLINE command_backend highs_command(const std::string& python) {
                      "{mps} {solution} {seconds} {gap} {nodes} {seed}"};
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -12,7 +12,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE std::uint32_t mip_model::add_column(double cost, double lower, double upper) {
   const std::size_t j = num_columns();
@@ -205,4 +205,4 @@ REMAT_INLINE void write_mps(std::ostream& out, const mip_model& model, std::stri
   detail::mps_writing::mps_writer(out, model).write(name);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

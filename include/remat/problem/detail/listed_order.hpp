@@ -9,7 +9,7 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/problem/flat_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Returns the sum of `weight(t)` over the tensors that are allocated while each operation runs in the listed order, if
 /// the operations for which `runs(o)` is true run once each, and each tensor is freed right after its last use. 0 for
@@ -103,4 +103,4 @@ template <class T, class Weight>
   return static_cast<std::uint32_t>(turn - g.phase.begin());
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -11,7 +11,7 @@
 #include "remat/graph/detail/topological_order.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::problem_building {
 
@@ -252,4 +252,4 @@ REMAT_INLINE problem problem::producing_once(std::span<const tensor_id> tensors)
   return p;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -13,7 +13,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// How a pass chooses the tensor to evict: the one of the least
 ///
@@ -555,4 +555,4 @@ class eviction_pass {
   std::uint32_t stamp_ = 0, mark_ = 0, hold_ = 0;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

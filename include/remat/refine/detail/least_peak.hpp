@@ -23,7 +23,7 @@
 /// the few operations of one stage of a chain (`operation_sequence`). Both use one engine: list schedules under several
 /// rules, and an exact search over the sets of operations that may have run.
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Operations, each of which runs once, and the tensors that they read and write.
 ///
@@ -602,4 +602,4 @@ inline least_peak_order_result least_peak_order(const problem& p, const least_pe
   return least_peak::problem_order_search(p, options).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -14,7 +14,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/timeline.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The moves of refinement on one timeline.
 ///
@@ -232,4 +232,4 @@ class refine_moves {
   bool stopped_ = false;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

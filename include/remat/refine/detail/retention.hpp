@@ -17,7 +17,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A schedule from which recomputations can be removed. A tensor that is not recomputed any more is held from its last
 /// use on instead.
@@ -311,4 +311,4 @@ inline std::vector<ranked_compute> rank_computes(const timeline& plan) {
   return start;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

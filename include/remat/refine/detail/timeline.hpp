@@ -13,7 +13,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Operation → whether its runs may be inserted and removed: it may run twice, and alone writes its outputs.
 inline std::vector<std::uint8_t> rerunnable_operations(const flat_graph& g) {
@@ -443,4 +443,4 @@ class timeline {
   std::vector<node> exceeding_;  // nodes that have exceeded the budget; some of them no longer do
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

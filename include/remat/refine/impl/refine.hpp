@@ -21,7 +21,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::refinement {
 
@@ -239,4 +239,4 @@ REMAT_INLINE refine_result refine(const problem& p, std::span<const schedule> st
   return detail::refinement::refinement(p, options).run(starts);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

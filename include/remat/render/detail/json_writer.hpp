@@ -13,7 +13,7 @@
 
 #include "remat/core/error.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Writes JSON text to a stream through a buffer, and sets the commas. Numbers do not depend on the stream's locale.
 ///
@@ -118,4 +118,4 @@ class json_writer {
   bool begins_line_ = false;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -11,7 +11,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/lifetime.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// What an HTML report shows of the graph: a picture, a table of groups, and names for its charts.
 struct described_graph {
@@ -84,7 +84,7 @@ struct described_graph {
 /// model.
 [[nodiscard]] std::string name_pattern(std::string_view name);
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
 #include "remat/render/impl/report_graph.hpp"

@@ -8,7 +8,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/render/table.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::dot {
 
@@ -113,4 +113,4 @@ REMAT_INLINE void write_dot(std::ostream& out, const std::function<std::string(o
   detail::dot::dot_writer(out, name_of, flat, h, options).write();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -5,7 +5,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat::detail::report_html {
+namespace REMAT_NAMESPACE::detail::report_html {
 
 /// The style sheet of a report.
 inline constexpr std::string_view style = R"css(
@@ -463,4 +463,4 @@ inline constexpr std::string_view script = R"js(
 })();
 )js";
 
-}  // namespace remat::detail::report_html
+}  // namespace REMAT_NAMESPACE::detail::report_html

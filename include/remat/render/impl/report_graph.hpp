@@ -11,7 +11,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 namespace report_graph {
 
@@ -400,4 +400,4 @@ REMAT_INLINE described_graph describe_graph(const problem& p, const name_lookup&
   return report_graph::describer(p, names, h).describe();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

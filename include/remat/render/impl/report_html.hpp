@@ -19,7 +19,7 @@
 #include "remat/render/impl/report_assets.hpp"
 #include "remat/render/table.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::report_html {
 
@@ -691,4 +691,4 @@ REMAT_INLINE void html_report::write(std::ostream& out) const {
   detail::report_html::page(out, subject_, solves_, baseline_, graph_).write();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

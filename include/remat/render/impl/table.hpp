@@ -10,7 +10,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::table {
 
@@ -149,4 +149,4 @@ REMAT_INLINE void text_table::write(std::ostream& out, std::size_t width, std::s
   write_columns(out, chosen, widths);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -13,7 +13,7 @@
 #include "remat/render/table.hpp"
 #include "remat/schedule/check.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::trace_json {
 
@@ -356,4 +356,4 @@ REMAT_INLINE void write_trace(std::ostream& out, const problem& p, const name_lo
   detail::trace_json::trace_writer(out, p, names, category, steps, options).write();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -9,7 +9,7 @@
 
 #include "remat/core/id.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A sequence of operations, and the places where tensors are freed.
 struct placed_frees {
@@ -81,4 +81,4 @@ class free_placer {
   std::vector<std::uint32_t> touched_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -8,7 +8,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/graph/detail/label.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE std::string check_report::message() const {
   const std::string o = detail::label(operation), t = detail::label(tensor);
@@ -157,4 +157,4 @@ REMAT_INLINE check_report check(const problem& p, std::span<const step> steps,
   return detail::schedule_checking::checker(p).run(steps, observe);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -13,7 +13,7 @@
 #include "remat/problem/detail/listed_order.hpp"
 #include "remat/schedule/check.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE lifetimes lifetimes_of(const problem& p, std::span<const step> steps) {
   constexpr std::size_t limit = std::numeric_limits<std::uint32_t>::max() - 1;
@@ -149,4 +149,4 @@ REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_looku
   return out;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

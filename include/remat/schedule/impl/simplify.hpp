@@ -9,7 +9,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE schedule listed_order(const problem& p) {
   const flat_graph& g = p.graph();
@@ -80,4 +80,4 @@ REMAT_INLINE std::vector<std::uint32_t> computes_of(const schedule& plan) {
   return operations;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -12,7 +12,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::streams {
 
@@ -282,4 +282,4 @@ REMAT_INLINE stream_assignment assign_streams(const problem& p, const lifetimes&
   return std::move(scheduler.out);
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

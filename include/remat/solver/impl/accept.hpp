@@ -17,7 +17,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::accepting {
 
@@ -192,4 +192,4 @@ REMAT_INLINE std::vector<chain_step> store_all_steps(const chain& c) {
   return steps;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

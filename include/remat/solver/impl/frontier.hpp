@@ -12,7 +12,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const std::int64_t> budgets,
                                                const std::function<solution(const problem&, const run_control&)>& solve,
@@ -122,4 +122,4 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   return best;
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

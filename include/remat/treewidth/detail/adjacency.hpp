@@ -11,7 +11,7 @@
 #include "remat/treewidth/detail/vertex_set.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A graph from which vertices are eliminated, as a matrix of bits: n²/8 bytes. A pass over a row handles 64 vertices
 /// at a time.
@@ -126,4 +126,4 @@ class sparse_adjacency {
   std::vector<std::uint32_t> merged_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -15,7 +15,7 @@
 #include "remat/treewidth/detail/subgraph.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Options of `dissection_ranks`.
 struct dissection_options {
@@ -157,4 +157,4 @@ class dissector {
   return dissection::dissector(g, options).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

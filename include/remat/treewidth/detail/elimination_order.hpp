@@ -14,7 +14,7 @@
 #include "remat/treewidth/detail/stop_poll.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// \file
 /// Elimination orders. To eliminate a vertex is to remove it and to make its neighbours a clique. The width of an order
@@ -264,4 +264,4 @@ class greedy {
   return order;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

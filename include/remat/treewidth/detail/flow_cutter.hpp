@@ -10,7 +10,7 @@
 #include "remat/treewidth/detail/stop_poll.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Separators of a connected graph between two ends that grow, from small and uneven to larger and even (FlowCutter,
 /// Hamann and Strasser \cite hamann2018flowcutter, here with vertices in place of edges).
@@ -254,4 +254,4 @@ class flow_cutter {
   std::uint64_t work_ = 0;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

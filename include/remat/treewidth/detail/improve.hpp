@@ -22,7 +22,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Improves a tree decomposition region by region. A region is a connected set of bags around a largest one. The
 /// improver decomposes the graph on its vertices anew with less width, and puts the result in its place. It is a
@@ -200,4 +200,4 @@ class decomposition_improver {
   std::uint64_t work_ = 0;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -14,7 +14,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The outcome of a search for a decomposition of a given width.
 enum class width_verdict : std::uint8_t {
@@ -361,4 +361,4 @@ inline width_decision decide_connected(const undirected_graph& g, std::uint32_t 
   return out;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

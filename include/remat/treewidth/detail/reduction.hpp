@@ -13,7 +13,7 @@
 #include "remat/treewidth/detail/stop_poll.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A graph from which some vertices have been eliminated, without a change of its treewidth.
 struct reduced_graph {
@@ -195,4 +195,4 @@ class reducer {
   return reduction::reducer(g, lower_bound, stop).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

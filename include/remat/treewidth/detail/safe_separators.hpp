@@ -16,7 +16,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 namespace safe_separators {
 
@@ -305,4 +305,4 @@ struct torso {
   return out;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

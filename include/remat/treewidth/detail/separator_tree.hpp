@@ -14,7 +14,7 @@
 #include "remat/core/id.hpp"
 #include "remat/treewidth/detail/subgraph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Nested separators of an undirected graph. Every vertex belongs to one node of a rooted tree. Taking out the vertices
 /// of a node separates the subtrees below it: no edge joins two of them.
@@ -218,4 +218,4 @@ class separator_tree_builder {
   return separator_tree_builder(neighbours, bags, links, weight).build();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

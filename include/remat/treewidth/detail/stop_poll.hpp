@@ -6,7 +6,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A function that says whether a search has to stop. Null never stops it.
 using stop_function = const std::function<bool()>*;
@@ -35,4 +35,4 @@ class stop_poll {
   bool stopped_ = false;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

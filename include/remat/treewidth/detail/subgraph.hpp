@@ -14,7 +14,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// \file
 /// Subgraphs of a graph, and its tree decomposition from those of its subgraphs.
@@ -83,4 +83,4 @@ inline void append_tree(tree_decomposition& t, const tree_decomposition& other,
   throw internal_error("no bag of a decomposition holds a separator that it shares with another one");
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

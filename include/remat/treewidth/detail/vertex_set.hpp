@@ -10,7 +10,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// \file
 /// Sets of vertices as bits, 64 to a word.
@@ -119,4 +119,4 @@ struct vertex_set {
   friend bool operator==(const vertex_set&, const vertex_set&) noexcept = default;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -11,7 +11,7 @@
 #include "remat/treewidth/detail/stop_poll.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 namespace width_bound {
 
@@ -122,4 +122,4 @@ class contractor {
   return width_bound::contractor(g, seed, stop).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -27,7 +27,7 @@
 #include "remat/treewidth/detail/subgraph.hpp"
 #include "remat/treewidth/detail/width_bound.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::decomposing {
 
@@ -511,4 +511,4 @@ REMAT_INLINE decomposition_result decompose(const undirected_graph& g, const dec
   return detail::decomposing::solver(g, options).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -9,7 +9,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::tree_decomposing {
 
@@ -298,4 +298,4 @@ REMAT_INLINE decomposition_report check_decomposition(const undirected_graph& g,
   return detail::tree_decomposing::checker(g, t).run();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

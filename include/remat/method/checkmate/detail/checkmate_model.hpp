@@ -24,7 +24,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Whether an operation runs again in a phase: as the program decides, never, or always.
 enum class rerun : std::uint8_t {
@@ -756,4 +756,4 @@ class checkmate_model : private phase_model {
   std::vector<later_run> later_runs_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -12,7 +12,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 namespace rerun_limit_search {
 
@@ -148,4 +148,4 @@ class rerun_limits {
   bool complete_ = true;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

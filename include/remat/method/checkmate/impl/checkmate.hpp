@@ -24,7 +24,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat::detail::checkmate_search {
+namespace REMAT_NAMESPACE::detail::checkmate_search {
 
 inline constexpr std::string_view name = "checkmate";
 inline constexpr double share_of_warm_start = 0.5, share_of_rockmate = 0.25;
@@ -532,4 +532,4 @@ REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const che
   });
 }
 
-}  // namespace remat::detail::checkmate_search
+}  // namespace REMAT_NAMESPACE::detail::checkmate_search

@@ -14,7 +14,7 @@
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/mip/concepts.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Options of `hierarchical_ilp`.
 struct hierarchical_ilp_options {
@@ -207,4 +207,4 @@ class search {
   return detail::level_search_by_program::search(backend, level, budget, options).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -17,7 +17,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A child of a level: a group, or a forward operation with the backward operations anchored at it.
 struct level_child {
@@ -428,4 +428,4 @@ class level_builder {
   return out;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -18,7 +18,7 @@
 #include "remat/method/hiremate/detail/level_phases.hpp"
 #include "remat/mip/detail/phase_model.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Options of `level_model`.
 struct level_model_options {
@@ -513,4 +513,4 @@ class level_model : phase_model {
   std::vector<std::vector<mip_value>> early_writers_;  // of a tensor: the runs before the first phase that write it
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -10,7 +10,7 @@
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/detail/phase_model.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 [[nodiscard]] inline bool contains(const std::vector<std::uint32_t>& ascending, std::uint32_t x) {
   return std::binary_search(ascending.begin(), ascending.end(), x);
@@ -271,4 +271,4 @@ class level_phases {
   phase_uses uses_;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -13,7 +13,7 @@
 
 #include "remat/core/error.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Sorts a list, and removes repetitions.
 template <class T>
@@ -333,4 +333,4 @@ inline void require_valid(const level_problem& level) {
   return kept;
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

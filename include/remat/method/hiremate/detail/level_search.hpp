@@ -21,7 +21,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Options of `search_level`.
 struct level_search_options {
@@ -187,4 +187,4 @@ class searcher {
   return detail::level_search::searcher(builder, children, p, clock, options, expand).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

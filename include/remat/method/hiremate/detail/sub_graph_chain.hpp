@@ -21,7 +21,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A child of a sub-graph: consecutive forward operations, the backward operations that belong to them, and
 /// ways to run both. Operations are indices of `sub_graph::operations`.
@@ -187,4 +187,4 @@ class searcher {
   return detail::sub_graph_chain::searcher(whole, segments, search, clock).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

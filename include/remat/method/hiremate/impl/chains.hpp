@@ -14,7 +14,7 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// Where the chains of `hiremate` come from: a hierarchy, or an order of the forward operations.
 enum class chain_source : std::uint8_t {
@@ -366,4 +366,4 @@ class hierarchy_chains {
   std::vector<chain_entry> good_{};  // solved chains with a schedule
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -19,7 +19,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 namespace hiremate_solve {
 
@@ -414,4 +414,4 @@ REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, 
                              });
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -19,7 +19,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A sub-graph whose ways are wanted.
 struct divided_sub_graph {
@@ -434,4 +434,4 @@ class finder {
   return sub_graph_ways::finder(g, sub_graphs, search, clock).run();
 }
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -16,7 +16,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// A solver's answer as that of a sub-solver.
 [[nodiscard]] inline sub_solution to_sub_solution(solution s) {
@@ -55,4 +55,4 @@ struct default_sub_solvers {
   }
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -29,7 +29,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::rockmate_blocks {
 
@@ -283,4 +283,4 @@ REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockma
       });
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -11,7 +11,7 @@
 #include "remat/solver/accept.hpp"
 
 /// Rotor's dynamic program on a chain, in slots and in bytes: for one budget, and for every budget at once.
-namespace remat::detail::on_chain {
+namespace REMAT_NAMESPACE::detail::on_chain {
 
 /// The end of the search for a schedule within a limit.
 enum class verdict : std::uint8_t { found, none, stopped, too_large };
@@ -291,4 +291,4 @@ class frontier_solve {
   chain_frontier out_;
 };
 
-}  // namespace remat::detail::on_chain
+}  // namespace REMAT_NAMESPACE::detail::on_chain

@@ -11,7 +11,7 @@
 #include "remat/solver/accept.hpp"
 
 /// Rotor's dynamic program on the chains that a graph is cut into.
-namespace remat::detail::on_graph {
+namespace REMAT_NAMESPACE::detail::on_graph {
 
 /// How the stages of a graph are counted, and their schedules expanded.
 enum class counting : std::uint8_t {
@@ -163,4 +163,4 @@ class graph_search {
   figures of_best_{};  // of the chain of the best schedule
 };
 
-}  // namespace remat::detail::on_graph
+}  // namespace REMAT_NAMESPACE::detail::on_graph

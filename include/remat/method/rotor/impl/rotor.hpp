@@ -10,7 +10,7 @@
 #include "remat/method/rotor/impl/on_chain.hpp"
 #include "remat/method/rotor/impl/on_graph.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_options& options) const {
   require_valid_options(name, options);
@@ -61,4 +61,4 @@ REMAT_INLINE std::int64_t least_budget(const chain& c) {
   return table.frontier().front().memory + c.input_bytes();
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -16,7 +16,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/treewidth/detail/separator_tree.hpp"
 
-namespace remat::detail {
+namespace REMAT_NAMESPACE::detail {
 
 /// The rule by which `separator_recursion::hold_less` ranks tensors.
 enum class hold_rule : std::uint8_t {
@@ -547,4 +547,4 @@ class separator_recursion {
   std::uint32_t stamp_ = 0, trial_stamp_ = 0, closure_ = 0;
 };
 
-}  // namespace remat::detail
+}  // namespace REMAT_NAMESPACE::detail

@@ -29,7 +29,7 @@
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/detail/separator_tree.hpp"
 
-namespace remat {
+namespace REMAT_NAMESPACE {
 
 namespace detail::twremat_solve {
 
@@ -452,4 +452,4 @@ REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat
       });
 }
 
-}  // namespace remat
+}  // namespace REMAT_NAMESPACE

@@ -3,7 +3,8 @@
 
 /// Every solver, with bounds, refinement and tree decompositions. It needs the standard library alone, as
 /// `remat/remat.hpp` does, and takes longer to compile: a translation unit that calls one solver had better include
-/// that one.
+/// that one. `checkmate_with` and `hiremate_with` take a MIP backend; `remat/method/cbc.hpp` has `checkmate` and
+/// `hiremate`, the same two on COIN-OR CBC, and needs that package.
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/hierarchy/hierarchy.hpp"

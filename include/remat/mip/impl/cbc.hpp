@@ -3,6 +3,10 @@
 
 #include "remat/mip/cbc.hpp"
 
+#if !__has_include(<CbcModel.hpp>)
+#error "COIN-OR CBC's headers are missing: link remat::cbc, or add its folder (Debian: coinor-libcbc-dev, pkg-config cbc)"
+#endif
+
 #include <CbcEventHandler.hpp>
 #include <CbcModel.hpp>
 #include <CbcSolver.hpp>

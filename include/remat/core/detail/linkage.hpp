@@ -11,7 +11,7 @@
 /// compiler that is set to an older standard stops here, after one message.
 #if __cplusplus < 202002L
 #error "remat needs C++20: add -std=c++20, or in CMake target_compile_features(yours PRIVATE cxx_std_20)"
-#include "this-file-does-not-exist-so-that-the-compiler-stops-here"
+#include <this-file-does-not-exist-so-that-the-compiler-stops-here>
 #endif
 
 /// Stands before each definition in `impl/` of what a public header declares.

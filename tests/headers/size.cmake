@@ -23,6 +23,7 @@ function(check_umbrella umbrella form most_percent)
   set(standard)
   foreach(file IN LISTS own)
     file(STRINGS "${file}" includes REGEX "^#include <")
+    list(FILTER includes EXCLUDE REGEX "this-file-does-not-exist")  # what stops a compiler set to an older standard
     list(APPEND standard ${includes})
   endforeach()
   list(REMOVE_DUPLICATES standard)

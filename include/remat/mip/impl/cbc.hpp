@@ -4,7 +4,8 @@
 #include "remat/mip/cbc.hpp"
 
 #if !__has_include(<CbcModel.hpp>)
-#error "COIN-OR CBC's headers are missing: link remat::cbc, or add its folder (Debian: coinor-libcbc-dev, pkg-config cbc)"
+#error \
+    "COIN-OR CBC's headers are missing: link remat::cbc, or add its folder (Debian: coinor-libcbc-dev, pkg-config cbc)"
 #endif
 
 #include <CbcEventHandler.hpp>

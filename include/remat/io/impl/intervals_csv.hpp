@@ -79,6 +79,7 @@ class line_reader {
     for (std::size_t f = 0; f < fields.size(); ++f) row[order_[f]] = fields[f];
     if (row[id].empty()) fail(id, "is empty; expected a name of the interval");
     if (row[id].find('"') != std::string_view::npos) fail(id, "has a quote; there is no quoting");
+    if (row[id].find('\r') != std::string_view::npos) fail(id, "has a carriage return, which is no part of a name");
     const auto number = [&](column c) {
       std::int64_t value = 0;
       const char* const end = row[c].data() + row[c].size();

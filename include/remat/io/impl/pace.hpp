@@ -10,6 +10,8 @@
 #include <limits>
 #include <string_view>
 #include <system_error>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
@@ -20,8 +22,10 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::pace {
 
-/// The largest number of vertices, edges and bags.
-inline constexpr std::uint32_t max_count = std::numeric_limits<std::uint32_t>::max() / 2;
+/// The largest number of edges.
+inline constexpr std::uint32_t max_edges = std::numeric_limits<std::uint32_t>::max() / 2;
+/// The largest number of vertices and bags: memory is taken for each, also if the file says nothing of it.
+inline constexpr std::uint32_t max_vertices = std::uint32_t{1} << 27U;
 
 /// The lines of a file, each split into words.
 class lines {
@@ -75,8 +79,8 @@ REMAT_INLINE undirected_graph read_pace_graph(std::istream& in, const std::strin
   detail::pace::lines text(in, file);
   if (!text.next() || text.words()[0] != "p" || text.words().size() != 4 || text.words()[1] != "tw")
     text.fail_as_whole("does not begin with `p tw VERTICES EDGES`, so it is no PACE graph");
-  const std::uint32_t n = text.number(2, 0, detail::pace::max_count, "number of vertices"),
-                      m = text.number(3, 0, detail::pace::max_count, "number of edges");
+  const std::uint32_t n = text.number(2, 0, detail::pace::max_vertices, "number of vertices"),
+                      m = text.number(3, 0, detail::pace::max_edges, "number of edges");
   std::vector<undirected_graph::edge> edges;
   edges.reserve(std::min<std::size_t>(m, 1U << 20U));
   while (text.next()) {
@@ -100,33 +104,35 @@ REMAT_INLINE tree_decomposition read_pace_decomposition(std::istream& in, const 
   detail::pace::lines text(in, file);
   if (!text.next() || text.words()[0] != "s" || text.words().size() != 5 || text.words()[1] != "td")
     text.fail_as_whole("does not begin with `s td BAGS LARGEST VERTICES`, so it is no PACE tree decomposition");
-  const std::uint32_t bags = text.number(2, 0, detail::pace::max_count, "number of bags"),
-                      largest = text.number(3, 0, detail::pace::max_count, "size of the largest bag"),
-                      n = text.number(4, 0, detail::pace::max_count, "number of vertices");
-  if (bags > 1U << 27U) text.fail("there are more than 2^27 bags");
-  std::vector<std::vector<std::uint32_t>> rows(bags);
-  std::vector<std::uint8_t> given(bags, 0);
+  const std::uint32_t bags = text.number(2, 0, detail::pace::max_vertices, "number of bags"),
+                      largest = text.number(3, 0, detail::pace::max_vertices, "size of the largest bag"),
+                      n = text.number(4, 0, detail::pace::max_vertices, "number of vertices");
+  // In the order of the lines, so that a file takes no more memory than its text, whatever its first line says.
+  std::vector<std::pair<std::uint32_t, std::vector<std::uint32_t>>> rows;
+  std::unordered_set<std::uint32_t> given;
   tree_decomposition out;
   std::size_t found = 0;
   while (text.next()) {
     if (text.words()[0] == "b") {
       if (text.words().size() < 2) text.fail("a bag is `b BAG VERTEX…`; the number of the bag is missing");
-      const std::uint32_t b = text.number(1, 1, bags, "bag") - 1;
-      if (given[b]) text.fail("bag " + std::to_string(b + 1) + " comes twice");
-      given[b] = 1;
-      for (std::size_t i = 2; i < text.words().size(); ++i) rows[b].push_back(text.number(i, 1, n, "vertex") - 1);
-      std::sort(rows[b].begin(), rows[b].end());
-      rows[b].erase(std::unique(rows[b].begin(), rows[b].end()), rows[b].end());
-      found = std::max(found, rows[b].size());
+      const std::uint32_t b = text.number(1, 1, bags, "bag");
+      if (!given.insert(b).second) text.fail("bag " + std::to_string(b) + " comes twice");
+      auto& row = rows.emplace_back(b, std::vector<std::uint32_t>()).second;
+      for (std::size_t i = 2; i < text.words().size(); ++i) row.push_back(text.number(i, 1, n, "vertex") - 1);
+      std::sort(row.begin(), row.end());
+      row.erase(std::unique(row.begin(), row.end()), row.end());
+      found = std::max(found, row.size());
     } else {
       if (text.words().size() != 2) text.fail("expected `b BAG VERTEX…` or the two bags of a tree edge");
       const std::uint32_t a = text.number(0, 1, bags, "bag"), b = text.number(1, 1, bags, "bag");
       out.edges.emplace_back(a - 1, b - 1);
     }
   }
-  for (std::uint32_t b = 0; b < bags; ++b) {
-    if (!given[b]) text.fail_as_whole("has no line for bag " + std::to_string(b + 1));
-    out.bags.values.insert(out.bags.values.end(), rows[b].begin(), rows[b].end());
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::uint32_t b = 1; b <= bags; ++b) {
+    if (b > rows.size() || rows[b - 1].first != b) text.fail_as_whole("has no line for bag " + std::to_string(b));
+    const auto& row = rows[b - 1].second;
+    out.bags.values.insert(out.bags.values.end(), row.begin(), row.end());
     out.bags.end_row();
   }
   if (found != largest)

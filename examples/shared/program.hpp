@@ -167,13 +167,18 @@ void write_file(const std::string& path, const Fill& fill) {
   if (!file) throw remat::bad_file(path, "", "cannot be written");
 }
 
+/// A message in one line, whatever the arguments and files that it quotes.
+[[nodiscard]] inline std::string message_line(std::string what) {
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return remat::printable(what, 4000);
+}
+
 /// Runs the program `name`, whose `body` returns its exit status. What is thrown, and output that cannot be written,
 /// becomes one line on standard error. Status 2 for unusable arguments and input, 1 for other failures.
 template <class Body>
 [[nodiscard]] int run_program(const std::string& name, const Body& body) {
-  const auto fail = [&](std::string what, int status) {
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    std::cerr << name << ": " << what << '\n';
+  const auto fail = [&](const char* what, int status) {
+    std::cerr << name << ": " << message_line(what) << '\n';
     return status;
   };
   try {

@@ -63,6 +63,8 @@ class solution_reader {
     throw bad_argument(std::string(file_) + ", line " + std::to_string(number_) + ": " + reason);
   }
 
+  static std::string quoted(std::string_view text) { return "\"" + printable(text) + "\""; }
+
   /// The next line that is not empty. Returns false at the end.
   bool next() {
     while (std::getline(in_, line_)) {
@@ -76,7 +78,7 @@ class solution_reader {
     if (!more) refuse(std::string("the file ends; ") + wanted + " should follow");
   }
   void need_words(std::size_t n, const char* shape) const {
-    if (words_.size() < n) refuse("\"" + line_ + "\" should be " + shape);
+    if (words_.size() < n) refuse(quoted(line_) + " should be " + shape);
   }
 
   template <class Number>
@@ -84,7 +86,7 @@ class solution_reader {
     Number x{};
     const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), x);
     if (code != std::errc() || end != word.data() + word.size() || !std::isfinite(static_cast<double>(x)))
-      refuse("\"" + std::string(word) + "\" should be a " + kind);
+      refuse(quoted(word) + " should be a " + kind);
     return x;
   }
   [[nodiscard]] std::size_t whole_number(std::string_view word) const {
@@ -92,7 +94,7 @@ class solution_reader {
   }
   /// Notes the value of the column with the name `c<j>`.
   void set(std::string_view name, std::string_view value) {
-    if (name.size() < 2 || name[0] != 'c') refuse("\"" + std::string(name) + "\" should be a column, c<number>");
+    if (name.size() < 2 || name[0] != 'c') refuse(quoted(name) + " should be a column, c<number>");
     set_column(whole_number(name.substr(1)), value);
   }
   void set_column(std::size_t j, std::string_view value) {
@@ -143,7 +145,7 @@ class solution_reader {
       if (words_[0] == "s") {
         need_words(5, "\"s mip ROWS COLUMNS STATUS …\" or \"s bas ROWS COLUMNS STATUS STATUS …\"");
         basic = words_[1] == "bas";
-        if (!basic && words_[1] != "mip") refuse("\"" + std::string(words_[1]) + "\" should be mip or bas");
+        if (!basic && words_[1] != "mip") refuse(quoted(words_[1]) + " should be mip or bas");
         set_glpk_status(words_[4], basic && words_.size() > 5 ? words_[5] : std::string_view());
       } else if (words_[0] == "j") {
         need_words(basic ? 4 : 3, "\"j COLUMN VALUE\", with a status before the value in basic solutions");
@@ -151,7 +153,7 @@ class solution_reader {
         if (j == 0) refuse("columns count from 1");
         set_column(j - 1, words_[basic ? 3 : 2]);
       } else if (words_[0] != "i") {
-        refuse("\"" + line_ + "\" should begin with c, s, i, j or e");
+        refuse(quoted(line_) + " should begin with c, s, i, j or e");
       }
     } while (next());
     if (!has_values()) out_.values.clear();
@@ -173,8 +175,7 @@ class solution_reader {
       if (words_[0] == "status") {
         const std::optional<mip_status> status = enum_value<mip_status>(words_[1]);
         if (!status || *status == mip_status::failed)
-          refuse("\"" + std::string(words_[1]) +
-                 "\" should be optimal, feasible, infeasible, unbounded or no_solution");
+          refuse(quoted(words_[1]) + " should be optimal, feasible, infeasible, unbounded or no_solution");
         out_.status = *status;
         said = true;
       } else {
@@ -187,7 +188,7 @@ class solution_reader {
 
   void read_cbc() {
     if (line_.find("objective value") == std::string::npos)
-      refuse("\"" + line_ + "\" is the first line of no solution file of CBC, GLPK or HiGHS, and not \"status WORD\"");
+      refuse(quoted(line_) + " is the first line of no solution file of CBC, GLPK or HiGHS, and not \"status WORD\"");
     set_status_of_line();
     if (line_.find("no integer solution") != std::string::npos) return;  // the values are those of the relaxation
     if (out_.status == mip_status::no_solution) out_.status = mip_status::feasible;

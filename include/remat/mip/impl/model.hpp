@@ -107,7 +107,7 @@ class mps_writer {
   void write(std::string_view name) {
     std::string word(name.empty() ? "remat" : name);
     for (char& c : word)
-      if (static_cast<unsigned char>(c) <= ' ') c = '_';
+      if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f') c = '_';
     out_ << "* minimise cost + " << text(model_.offset) << '\n';
     // "FREE" tells the readers that know fixed columns, too, not to look for them.
     out_ << "NAME " << word << " FREE\n";

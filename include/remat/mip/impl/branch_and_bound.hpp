@@ -52,7 +52,13 @@ class effort {
   bool stopped_ = false;
 };
 
-enum class lp_status : std::uint8_t { optimal, infeasible, cut_off, stopped };
+enum class lp_status : std::uint8_t {
+  optimal,
+  infeasible,
+  cut_off,
+  stopped,
+  lost  ///< numbers of too different magnitudes: rounding errors leave nothing proven
+};
 
 /// The linear relaxation by the bounded dual simplex method on a dense tableau.
 ///
@@ -108,7 +114,8 @@ class dense_dual_simplex {
       if (!place()) return lp_status::stopped;
       const lp_status status = iterate(cutoff);
       // A tableau with large rounding errors proves nothing, not even that there is no solution.
-      if (status == lp_status::stopped || attempt == 2 || is_consistent()) return status;
+      if (status == lp_status::stopped || (status != lp_status::lost && is_consistent())) return status;
+      if (attempt == 2) return lp_status::lost;
       if (!start_from_basis()) return lp_status::stopped;
     }
   }
@@ -182,7 +189,8 @@ class dense_dual_simplex {
   }
 
   lp_status iterate(double cutoff) {
-    std::size_t idle = 0;  // pivots without progress; after many, the least index wins, which cannot cycle
+    std::size_t idle = 0;  // pivots without progress; after many, the least index wins, which cannot cycle exactly
+    std::size_t left = 2000 + 100 * (rows_ + columns_);  // pivots; only rounding errors need so many
     double last = -std::numeric_limits<double>::infinity();
     for (;;) {
       if (!work_.spend(2 * columns_ + rows_)) return lp_status::stopped;
@@ -192,6 +200,7 @@ class dense_dual_simplex {
       idle = objective_ > last + 1e-12 * std::abs(last) ? 0 : idle + 1;
       last = std::max(last, objective_);
       const bool least_index = idle > 50;
+      if (std::isnan(objective_) || left-- == 0) return lp_status::lost;
 
       const std::size_t r = leaving_row(least_index);
       if (r == rows_) return lp_status::optimal;
@@ -279,7 +288,7 @@ class dense_dual_simplex {
         sum += t.value * value_[t.column];
         scale = std::max(scale, std::abs(t.value * value_[t.column]));
       }
-      if (std::abs(sum - value_[columns_ + i]) > 1e-7 * scale) return false;
+      if (!(std::abs(sum - value_[columns_ + i]) <= 1e-7 * scale)) return false;  // also if they are no numbers
     }
     return true;
   }
@@ -363,6 +372,7 @@ class tree_search {
     }
     ++best_.result.nodes;
     work_.end_node();
+    if (status == lp_status::lost) doubtful_ = true;
     if (status == lp_status::cut_off) pruned_bound_ = std::min(pruned_bound_, std::max(now.bound, lp.objective()));
     if (status != lp_status::optimal) return true;
     if (best_.result.nodes == 1 && check_unbounded(lp)) return true;

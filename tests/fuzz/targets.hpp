@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+/// \file
+/// What the fuzzers do with one input, for each thing of the library that reads foreign text, and for the checker
+/// against the executor. An input is read or refused; what is read must survive being written and read again, and a
+/// refusal must be one line of printable text that begins with the name of the file. Anything else throws `broken`.
+/// docs/reliability.md says how they are run.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/chain/chain.hpp"
+#include "remat/core/error.hpp"
+#include "remat/io/chain_json.hpp"
+#include "remat/io/intervals_csv.hpp"
+#include "remat/io/pace.hpp"
+#include "remat/io/schedule_json.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/io/unknown_keys_json.hpp"
+#include "remat/memory/check.hpp"
+#include "remat/mip/branch_and_bound.hpp"
+#include "remat/mip/detail/solution_file.hpp"
+#include "remat/mip/model.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat_plan/arguments.hpp"
+#include "remat_plan/budget.hpp"
+#include "remat_plan/solver_options.hpp"
+#include "remat_plan/solvers.hpp"
+#include "support/executions.hpp"
+#include "support/random_graph.hpp"
+#include "support/random_layout.hpp"
+#include "support/random_mip.hpp"
+#include "support/schedules.hpp"
+
+namespace remat::test::fuzz {
+
+/// The library broke a promise.
+class broken : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+inline void require(bool kept, const std::string& promise) {
+  if (!kept) throw broken(promise);
+}
+
+/// The name that inputs have in messages.
+inline const std::string file = "input.txt";
+
+/// The message of the last refusal.
+inline std::string last_message;
+
+/// A message for users: one line of printable UTF-8 that is not endless.
+inline void require_line(std::string_view what) {
+  require(!what.empty(), "a message is empty");
+  require(what.size() <= 8000, "a message is longer than 8,000 bytes");
+  require(printable(what, what.size()) == what, "a message is not printable: " + std::string(what));
+}
+/// … that names the input.
+inline void require_message(std::string_view what) {
+  last_message = what;
+  require_line(what);
+  require(what.starts_with(file), "a message does not begin with the name of the file: " + std::string(what));
+}
+
+/// Bytes that decide, one after the other; zeros behind the end.
+class decisions {
+ public:
+  explicit decisions(std::string_view bytes) : left_(bytes) {}
+  [[nodiscard]] bool empty() const noexcept { return left_.empty(); }
+  std::uint32_t byte() {
+    if (left_.empty()) return 0;
+    const auto b = static_cast<unsigned char>(left_[0]);
+    left_.remove_prefix(1);
+    return b;
+  }
+  std::uint32_t below(std::uint32_t n) { return n == 0 ? 0 : byte() % n; }
+  std::string_view rest() const noexcept { return left_; }
+
+ private:
+  std::string_view left_;
+};
+
+/// What became of an input.
+enum class outcome { accepted, refused };
+
+inline outcome try_graph(std::string_view text) {
+  try {
+    const json_document document(text, file);
+    for (const unknown_key& key : unknown_keys(document)) require_line(key.message(file));
+    const training_graph read = to_training_graph(document);
+    const std::string once = to_json(read);
+    require(to_json(to_training_graph(json_document(once, file))) == once, "a written graph is read differently");
+    const problem p = to_training_step(document).instance;
+    require(check(p, unscheduled(p).steps).peak_bytes >= 0, "the listed order has a negative peak");
+  } catch (const bad_file& e) {
+    require_message(e.what());
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+inline outcome try_chain(std::string_view text) {
+  try {
+    const json_document document(text, file);
+    for (const unknown_key& key : unknown_keys(document)) require_line(key.message(file));
+    const remat::chain c = to_chain(document);
+    require(c.store_all_peak_bytes() >= 0 && c.store_all_time() >= 0, "a chain needs less than nothing");
+    require(!std::isnan(c.store_all_time()), "the time of a chain is no number");
+    (void)largest_working_set(chain_problem(c));
+  } catch (const bad_file& e) {
+    require_message(e.what());
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+inline outcome try_schedule(std::string_view text) {
+  static const problem p = random_problem(11, {.operations = 12});
+  try {
+    const json_document document(text, file);
+    for (const unknown_key& key : unknown_keys(document)) require_line(key.message(file));
+    const schedule_file read = to_schedule(document);
+    const std::string once = to_json(read);
+    require(to_json(to_schedule(json_document(once, file))) == once, "a written schedule is read differently");
+    require_line(check(p, read.plan).message());
+  } catch (const bad_file& e) {
+    require_message(e.what());
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+inline outcome try_intervals(std::string_view text) {
+  try {
+    const intervals_file read = parse_intervals(text, file);
+    require(parse_intervals(to_csv(read), file) == read, "written intervals are read differently");
+    constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+    if (read.offsets) require_line(check_memory(read.intervals, *read.offsets, largest).message());
+  } catch (const bad_file& e) {
+    require_message(e.what());
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+inline bool same(const index_rows& a, const index_rows& b) { return a.begin == b.begin && a.values == b.values; }
+
+inline outcome try_pace(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  std::ostringstream out;
+  try {
+    // A graph of many vertices takes memory for each, so numbers from 10^5 are left out, but for those out of range.
+    std::size_t digits = 0;
+    for (const char c : std::string(text) + " ") {
+      if (c < '0' && digits > 5 && digits < 11) return outcome::refused;
+      digits = c < '0' || c > '9' ? 0 : digits + (digits > 0 || c > '0');
+    }
+    if (text.starts_with("s")) {
+      const tree_decomposition read = read_pace_decomposition(in, file);
+      std::size_t vertices = 0;
+      for (std::size_t b = 0; b < read.size(); ++b)
+        for (const std::uint32_t v : read.bags[b]) vertices = std::max<std::size_t>(vertices, v + std::size_t{1});
+      write_pace_decomposition(out, read, vertices);
+      std::istringstream again(out.str());
+      const tree_decomposition second = read_pace_decomposition(again, file);
+      require(same(second.bags, read.bags) && second.edges == read.edges,
+              "a written decomposition is read differently");
+    } else {
+      const undirected_graph read = read_pace_graph(in, file);
+      write_pace_graph(out, read);
+      std::istringstream again(out.str());
+      require(same(read_pace_graph(again, file).rows(), read.rows()), "a written graph is read differently");
+    }
+  } catch (const bad_file& e) {
+    require_message(e.what());
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+/// Solution files of MIP solvers; the first byte is the number of columns.
+inline outcome try_solution(std::string_view text) {
+  decisions d(text);
+  const std::size_t columns = d.byte();
+  std::istringstream in{std::string(d.rest())};
+  try {
+    const remat::detail::mip_solution_file read = remat::detail::read_mip_solution(in, columns, file);
+    require(read.values.empty() || read.values.size() == columns, "a solution has another number of columns");
+    for (const double x : read.values) require(std::isfinite(x), "a value is not finite");
+  } catch (const bad_argument& e) {
+    require_message(e.what());
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+/// A MIP model of a few columns and rows, with numbers of all magnitudes.
+inline mip_model model_of(decisions& d) {
+  constexpr double infinite = mip_model::infinite;
+  constexpr std::array<double, 24> numbers{0,   1,    -1,  2,    -3,   5,     7,     0.5,   -0.25,  0.1,   1e-3, 1e-7,
+                                           1e3, -1e6, 1e9, 1e15, -1e9, 1e-12, 1e100, -1e50, 1e-300, 1e300, 3,    -2};
+  const auto number = [&] { return numbers[d.below(numbers.size())]; };
+  mip_model m;
+  m.offset = number();
+  const std::uint32_t columns = d.below(7), rows = d.below(6);
+  for (std::uint32_t j = 0; j < columns; ++j) {
+    const std::uint32_t kind = d.byte();
+    double low = kind & 1U ? number() : 0, high = kind & 2U ? number() : 1;
+    if (low > high) std::swap(low, high);
+    if (kind & 4U) low = -infinite;
+    if (kind & 8U) high = infinite;
+    if (kind & 16U)
+      m.add_column(number(), low, high);
+    else
+      m.add_integer(number(), low, high);
+  }
+  for (std::uint32_t i = 0; i < rows; ++i) {
+    std::vector<mip_term> terms;
+    for (std::uint32_t j = 0; j < columns; ++j)
+      if (const double value = number(); value != 0) terms.push_back({j, value});
+    const std::uint32_t kind = d.byte();
+    double low = number(), high = kind & 1U ? low : number();
+    if (low > high) std::swap(low, high);
+    m.add_row(kind & 2U ? -infinite : low, terms, kind & 4U ? infinite : high);
+  }
+  return m;
+}
+
+/// The MPS text of a model, and our branch and bound on it, which must end.
+inline outcome try_mip(std::string_view bytes) {
+  decisions d(bytes);
+  const mip_model m = model_of(d);
+  std::ostringstream out;
+  write_mps(out, m, d.rest());
+  std::istringstream in(out.str());
+  for (std::string line; std::getline(in, line);)
+    require(std::none_of(line.begin(), line.end(), [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }),
+            "the MPS file has a control character");
+  mip_options options;
+  options.max_nodes = 200;  // the only limit: each relaxation must end by itself
+  const mip_result r = branch_and_bound.solve(m, options);
+  require(r.status != mip_status::failed || !r.message.empty(), "a failure has no message");
+  if (!r.message.empty()) require_line(r.message);
+  if (!r.values.empty()) require(m.violation(r.values) <= 1e-5, "values break the model");
+  const bool says_values = r.status == mip_status::optimal || r.status == mip_status::feasible;
+  require(!says_values || r.values.size() == m.num_columns(), "a solution has no values");
+  require(r.values.empty() || says_values || r.status == mip_status::unbounded, "there are values but no solution");
+  return outcome::accepted;
+}
+
+/// Nothing is printed while it lives.
+class silence {
+ public:
+  silence() : before_(std::cout.rdbuf(nullptr)) {}
+  silence(const silence&) = delete;
+  silence& operator=(const silence&) = delete;
+  ~silence() {
+    std::cout.rdbuf(before_);  // and forgets the failures
+  }
+
+ private:
+  std::streambuf* before_;
+};
+
+/// The command line of remat-plan: one argument in each line.
+inline outcome try_command_line(std::string_view text) {
+  const silence no_help;
+  std::vector<std::string> words{"remat-plan"};
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    words.emplace_back(text.substr(at, end - at));
+    std::replace(words.back().begin(), words.back().end(), '\0', '0');
+    at = end + 1;
+  }
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  argv.push_back(nullptr);
+  try {
+    const auto args = remat_plan::parse_arguments(static_cast<int>(words.size()), argv.data());
+    if (!args) return outcome::accepted;
+    for (const std::string& budget : args->budgets) {
+      constexpr std::int64_t baseline = 1'000'000;
+      const remat_plan::parsed_budget b = remat_plan::parse_budget(budget, baseline);
+      require(b.wrong.empty() ? b.bytes >= 0 : b.bytes == 0, "a budget is negative, or wrong and not 0");
+      if (!b.wrong.empty()) throw remat_plan::usage_error("--budget " + budget + ": " + b.wrong);
+    }
+    remat_plan::graph_solver_options options(args->preset);
+    const remat_plan::option_settings settings(args->settings);
+    options.each([&](std::string_view solver, auto& of_solver) { settings.apply(solver, of_solver); });
+    settings.require_used(args->solvers);
+  } catch (const remat_plan::usage_error& e) {
+    last_message = shared::message_line(e.what());
+    require_line(last_message);
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+/// A random legal schedule with the changes that the bytes name.
+inline remat::schedule changed_schedule(const problem& p, decisions& d) {
+  remat::schedule plan = random_schedule(p, d.byte()).plan;
+  auto& steps = plan.steps;
+  for (std::uint32_t edits = 0; !d.empty() && edits < 24; ++edits) {
+    const std::uint32_t kind = d.below(6);
+    const auto at = static_cast<std::ptrdiff_t>(d.below(static_cast<std::uint32_t>(steps.size()) + 1));
+    const std::uint32_t id = d.byte();
+    const auto here = steps.begin() + at;
+    const auto operation = static_cast<op_id>(id % (p.graph().num_operations + 1));
+    const auto tensor = static_cast<tensor_id>(id % (p.graph().num_tensors + 1));
+    if (kind == 0)
+      steps.insert(here, step::compute(operation));
+    else if (kind == 1)
+      steps.insert(here, step::free(tensor));
+    else if (here == steps.end())
+      continue;
+    else if (kind == 2)
+      steps.erase(here);
+    else if (kind == 3)
+      std::swap(*here, steps[id % steps.size()]);
+    else
+      std::rotate(here, here + 1,
+                  here + 1 + static_cast<std::ptrdiff_t>(id % static_cast<std::uint32_t>(steps.end() - here)));
+  }
+  return plan;
+}
+
+/// A random graph of a few operations, and a schedule that the bytes name: what the checker allows, the host executor
+/// runs, and it leaves behind what the listed order does.
+inline outcome try_executor(std::string_view bytes) {
+  decisions d(bytes);
+  const std::uint64_t seed = d.byte() + 256ULL * d.below(16);
+  const auto operations = 2 + d.below(7);
+  const std::uint32_t threads = 1 + d.below(8) / 7;  // mostly one: threads take long to start
+  const training_graph g = random_graph(seed, graphs_of(operations));
+  const problem p(g, measured_cost{});
+  const remat::schedule plan = changed_schedule(p, d);
+  const check_report report = check(p, plan.steps);
+  require_line(report.message());
+  if (!report.valid()) return outcome::refused;
+
+  const lifetimes lives = lifetimes_of(p, plan);
+  std::int64_t peak = 0;
+  for (std::size_t at = 0; at < plan.steps.size(); ++at) {
+    if (!plan.steps[at].is_compute()) continue;
+    std::int64_t bytes_now = 0;
+    for (const allocation& x : lives.allocations)
+      if (static_cast<std::size_t>(x.first) <= at && at < static_cast<std::size_t>(x.last)) bytes_now += x.bytes;
+    peak = std::max(peak, bytes_now);
+  }
+  require(peak == report.peak_bytes, "the lifetimes give another peak than the checker");
+  const remat::schedule listed = unscheduled(p);
+  constexpr std::int64_t alignment = 8;
+  const left_behind expected =
+      execute(g, p, listed.steps, one_behind_the_other(lifetimes_of(p, listed), alignment), alignment, 1, seed);
+  host_options options;
+  if (d.below(2) == 1) options.debug = host_debug::poison;
+  require(
+      execute(g, p, plan.steps, random_layout(lives, alignment, seed), alignment, threads, seed, options) == expected,
+      "a legal schedule leaves behind other outputs than the listed order");
+  return outcome::accepted;
+}
+
+struct target {
+  std::string_view name;
+  outcome (*run)(std::string_view);
+};
+inline constexpr std::array<target, 9> targets{{{"graph", try_graph},
+                                                {"chain", try_chain},
+                                                {"schedule", try_schedule},
+                                                {"intervals", try_intervals},
+                                                {"pace", try_pace},
+                                                {"solution", try_solution},
+                                                {"mip", try_mip},
+                                                {"command_line", try_command_line},
+                                                {"executor", try_executor}}};
+
+}  // namespace remat::test::fuzz

@@ -177,6 +177,14 @@ class run_clock {
   /// Returns the units of work that have been counted.
   [[nodiscard]] std::uint64_t work_done() const noexcept { return work_; }
 
+  /// Notes that memory ran out (`std::bad_alloc`) in this solve or part, here and in the clocks of which this is a
+  /// part.
+  void note_out_of_memory() noexcept {
+    for (run_clock* c = this; c != nullptr; c = c->whole_) c->out_of_memory_ = true;
+  }
+  /// Returns true if memory ran out in this solve or in one of its parts.
+  [[nodiscard]] bool is_out_of_memory() const noexcept { return out_of_memory_; }
+
   /// Returns the reason to stop now, if there is one. Reads the clock, which takes some 30 ns.
   [[nodiscard]] stop_reason poll() const {
     if (control_.stop.stop_requested()) return stop_reason::cancelled;
@@ -237,7 +245,7 @@ class run_clock {
   run_clock* whole_ = nullptr;  // of which this is a part
   const double* best_objective_ = nullptr;
   const double* lower_bound_ = nullptr;
-  bool reported_ = false;
+  bool reported_ = false, out_of_memory_ = false;
   std::uint64_t work_ = 0;
 };
 

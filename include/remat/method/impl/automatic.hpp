@@ -125,6 +125,7 @@ class portfolio {
     run_clock clock = clock_.part(share, part.name);
     const solution s = solve_extra(part, clock);
     clock.work(std::min(s.statistics.work, clock.control().work_limit));
+    if (s.out_of_memory) clock.note_out_of_memory();
     record(part.name, s);
     if (!s.plan) return;
     const check_report report = check(problem_, *s.plan);

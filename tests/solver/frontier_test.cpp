@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "remat/core/error.hpp"
@@ -160,4 +162,32 @@ TEST_CASE("the time of the dual problem must be a number") {
   const problem p = bundled("toy-skip-3");
   CHECK_THROWS_AS((void)least_memory_for(p, std::numeric_limits<double>::quiet_NaN(), evict), bad_argument);
   CHECK(least_memory_for(p, -1, evict).status == solve_status::infeasible);
+}
+
+TEST_CASE("a budget at which memory runs out does not take the other budgets' answers with it") {
+  const problem p = bundled("unet5-b16-256");
+  const std::int64_t peak = p.graph().baseline_peak;
+  const auto solve_but = [&](std::int64_t least, std::int64_t most) {
+    return [least, most](const problem& q, const run_control& run) {
+      if (q.budget() >= least && q.budget() <= most) throw std::bad_alloc();
+      return evict(q, {.run = run});
+    };
+  };
+  const std::vector<std::int64_t> budgets{peak / 2, peak * 7 / 10, peak};
+  for (const std::int64_t failing : budgets) {
+    const std::vector<solution> all = frontier_by(p, budgets, solve_but(failing, failing), {});
+    REQUIRE(all.size() == 3);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      CHECK(all[k].out_of_memory == (budgets[k] == failing));
+      CHECK(all[k].has_schedule() == (budgets[k] != failing || k > 0));
+    }
+  }
+
+  const double most_time = p.graph().baseline_time * 1.2;
+  const solution least = least_memory_by(p, most_time, solve_but(0, peak * 7 / 10), {});
+  REQUIRE(least.has_schedule());
+  CHECK(check(p, *least.plan).valid());
+  CHECK(least.out_of_memory);
+  CHECK(least.message.find("out of memory") != std::string::npos);
+  CHECK_THROWS_AS(least_memory_by(p, most_time, solve_but(0, peak), {}), std::bad_alloc);
 }

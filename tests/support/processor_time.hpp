@@ -7,13 +7,23 @@
 
 #include <chrono>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <stop_token>
 #include <string>
 #include <thread>
 
 namespace remat::test {
+
+/// The text of a file that the system makes. Empty or cut off if it cannot be read to its end.
+///
+/// A process may end between the opening of its file and the reading. The stream's buffer then throws, which an
+/// iterator over the buffer passes on, and `std::getline` does not.
+[[nodiscard]] inline std::string system_text(const std::string& path) {
+  std::ifstream in(path);
+  std::string text;
+  std::getline(in, text, '\0');
+  return text;
+}
 
 /// Seconds of processor time used so far by this process: all of its threads, the child processes that have ended, and
 /// those that still run (to a hundredth of a second, as the system counts them).
@@ -31,8 +41,7 @@ namespace remat::test {
   // Fields 14 and 15 of /proc/PID/stat; the second field, the name in parentheses, may contain blanks.
   std::ifstream all("/proc/self/task/" + std::to_string(getpid()) + "/children");
   for (std::string pid; all >> pid;) {
-    std::ifstream stat("/proc/" + pid + "/stat");
-    std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+    const std::string text = system_text("/proc/" + pid + "/stat");
     const std::size_t name_end = text.rfind(')');
     if (name_end == std::string::npos) continue;
     std::istringstream fields(text.substr(name_end + 1));

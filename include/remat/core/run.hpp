@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -137,8 +138,22 @@ class run_clock {
     return out;
   }
 
-  /// Returns the wall clock time since the start.
-  [[nodiscard]] std::chrono::nanoseconds elapsed() const { return clock::now() - start_; }
+  /// Returns the wall clock time since the start, never less than 0. May be called on any thread.
+  ///
+  /// If the clock is set back, which it must not be, the time goes on from the last reading: so a deadline is never put
+  /// off by more than the time between two readings.
+  [[nodiscard]] std::chrono::nanoseconds elapsed() const {
+    constexpr std::int64_t stride = 1'000'000;  // seldom written, since threads share it
+    std::int64_t latest = latest_.load(std::memory_order_acquire);
+    const std::int64_t now = ticks(clock::now());  // read after `latest`, so it is no earlier
+    if (now < latest) {
+      const std::int64_t back = latest - now;
+      if (latest_.compare_exchange_strong(latest, now)) set_back_.fetch_add(back);
+    } else if (now - latest > stride) {
+      latest_.compare_exchange_strong(latest, now);
+    }
+    return std::chrono::nanoseconds(std::max<std::int64_t>(0, now - ticks(start_) + set_back_.load()));
+  }
   /// Returns the wall clock time since the start, in seconds.
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(elapsed()).count(); }
   /// Returns the control of this solve or part: what a solver that runs within these limits gets as its `run`. The
@@ -161,6 +176,14 @@ class run_clock {
   }
   /// Returns the units of work that have been counted.
   [[nodiscard]] std::uint64_t work_done() const noexcept { return work_; }
+
+  /// Notes that memory ran out (`std::bad_alloc`) in this solve or part, here and in the clocks of which this is a
+  /// part.
+  void note_out_of_memory() noexcept {
+    for (run_clock* c = this; c != nullptr; c = c->whole_) c->out_of_memory_ = true;
+  }
+  /// Returns true if memory ran out in this solve or in one of its parts.
+  [[nodiscard]] bool is_out_of_memory() const noexcept { return out_of_memory_; }
 
   /// Returns the reason to stop now, if there is one. Reads the clock, which takes some 30 ns.
   [[nodiscard]] stop_reason poll() const {
@@ -194,11 +217,11 @@ class run_clock {
     if (!stage_.empty()) news.stage = stage_;
     if (!solver_.empty()) news.solver = solver_;
     if (whole_ != nullptr) return whole_->report(news);
-    const auto now = clock::now();
+    const std::chrono::nanoseconds now = elapsed();
     if (reported_ && now - last_report_ < report_every) return;
     reported_ = true;
     last_report_ = now;
-    news.elapsed = now - start_;
+    news.elapsed = now;
     news.time_limit = control_.time_limit;
     control_.on_progress(news);
   }
@@ -209,14 +232,20 @@ class run_clock {
     if (whole.is_heard()) control_.on_progress = [this](const progress& news) { report(news); };
   }
 
+  [[nodiscard]] static std::int64_t ticks(clock::time_point t) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
+  }
+
   run_control control_;
   clock::time_point start_;
-  clock::time_point last_report_{};
+  mutable std::atomic<std::int64_t> latest_{ticks(start_)};  // about the latest reading of the clock
+  mutable std::atomic<std::int64_t> set_back_{0};            // how far the clock was set back since the start
+  std::chrono::nanoseconds last_report_{};                   // since the start
   std::string_view solver_{}, stage_{};
   run_clock* whole_ = nullptr;  // of which this is a part
   const double* best_objective_ = nullptr;
   const double* lower_bound_ = nullptr;
-  bool reported_ = false;
+  bool reported_ = false, out_of_memory_ = false;
   std::uint64_t work_ = 0;
 };
 

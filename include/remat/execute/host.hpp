@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <memory_resource>
@@ -106,7 +107,7 @@ class host_executor {
     host_report report;
     for (const std::size_t n : ran_) report.launches += n;
     if (watched_ && report.launches == plan_.size()) guard_.end_run();
-    report.seconds = std::chrono::duration<double>(clock::now() - begun_).count();
+    report.seconds = std::chrono::duration<double>(since_begin()).count();
     report.status = report.launches == plan_.size() ? run_status::done : run_status::cancelled;
     report.times = times_;
     return report;
@@ -124,16 +125,22 @@ class host_executor {
  private:
   using clock = std::chrono::steady_clock;
 
+  /// The time since the training step began; not less than 0, even if the clock is set back.
+  [[nodiscard]] std::chrono::nanoseconds since_begin() const {
+    return std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(clock::now() - begun_));
+  }
+
   /// Notes the times of launches; if `Guarded`, also watches them, and notes times only if they are wanted.
   template <bool Guarded>
   struct watch {
     host_executor& self;
     void before(std::uint32_t i) const {
       if constexpr (Guarded) self.guard_.before(i);
-      if (!Guarded || !self.times_.empty()) self.times_[i].start = clock::now() - self.begun_;
+      if (!Guarded || !self.times_.empty()) self.times_[i].start = self.since_begin();
     }
     void after(std::uint32_t i) const {
-      if (!Guarded || !self.times_.empty()) self.times_[i].duration = clock::now() - self.begun_ - self.times_[i].start;
+      if (!Guarded || !self.times_.empty())
+        self.times_[i].duration = std::max(std::chrono::nanoseconds(0), self.since_begin() - self.times_[i].start);
       if constexpr (Guarded) self.guard_.after(i);
     }
   };

@@ -30,6 +30,7 @@ struct refine_result {
   /// `cancelled` or `deadline` if that ended the search. Otherwise `work` if the number of moves is limited, that is,
   /// under a work limit or without a time limit, and `none` if it is not.
   stop_reason stopped = stop_reason::none;
+  bool out_of_memory = false;  ///< memory ran out in a search: the plan is the best that was known before that round
 };
 
 /// Improves schedules by simulated annealing \cite kirkpatrick1983annealing over the moves of `refine_moves`. Several
@@ -38,9 +39,9 @@ struct refine_result {
 ///
 /// Throws `bad_argument` unless `starts` holds at least one schedule and each is legal and within the budget of `p`,
 /// and for a lower bound that is NaN. The result has passed the exact checker. Work: `work_of::move` for each move; a
-/// work limit is never exceeded. For a seed and a work limit the result is the same for any number of threads.
-/// Cancellation: polls every 32 moves, and within a move every 4096 steps of a search. `on_progress` is called between
-/// moves on the calling thread.
+/// work limit is never exceeded. Throws `std::bad_alloc` only before the first round. For a seed and a work limit the
+/// result is the same for any number of threads. Cancellation: polls every 32 moves, and within a move every 4096 steps
+/// of a search. `on_progress` is called between moves on the calling thread.
 [[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,
                                    const refine_options& options = {});
 

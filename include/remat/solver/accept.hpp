@@ -57,8 +57,13 @@ bool settled_by_listed_order(const problem& p, solution& best, std::string_view 
 /// time meets the bound, otherwise how the solve ended (`stopped`).
 ///
 /// The bound gets at least 50 ms, even if the solver's time is spent. A stop request ends the proof at once; the bound
-/// is then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound.
+/// is then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound, and
+/// `std::bad_alloc` if memory ran out in a part (`run_clock::is_out_of_memory`) and nothing is found or proven.
 void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped);
+
+/// Ends a solve in which memory ran out; to be called by the handler of `std::bad_alloc`. The plan of `s` stays, and
+/// `s` says that memory ran out. Passes the exception on if there is no plan. Allocates nothing.
+void conclude_out_of_memory(solution& s, const run_clock& clock);
 
 /// Takes `plan` into `best` if it is within the budget and faster than what `best` holds (of equal time: lower peak).
 /// The only way from a solver's steps to a solution: through the exact simulation. Returns true if `plan` was taken.
@@ -76,6 +81,9 @@ bool prove(const chain_problem& p, chain_solution& s, const run_control& run = {
 
 /// Fills in how a solve ended: the proven lower bound, `optimal` if the time meets it, else why the solve stopped.
 void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped);
+
+/// Ends a solve in which memory ran out, as that of a `solution`.
+void conclude_out_of_memory(chain_solution& s, const run_clock& clock);
 
 /// The steps of the baseline: every forward with everything kept, then every backward. O(L) time.
 [[nodiscard]] std::vector<chain_step> store_all_steps(const chain& c);

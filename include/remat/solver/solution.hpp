@@ -128,6 +128,9 @@ struct solution {
   std::optional<op_id> obstacle{};  ///< if infeasible: the operation that does not fit the budget, if known
   solve_statistics statistics{};    ///< figures of the solve
   std::string message{};            ///< one line for people; may be empty
+  /// Memory ran out during the solve (`std::bad_alloc`): the plan is the best that was found before, or by parts that
+  /// need less of it. A solver that has no plan then throws `std::bad_alloc`.
+  bool out_of_memory = false;
 
   /// True if there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }
@@ -148,7 +151,8 @@ struct chain_solution {
   /// Figures of the solve. Its `computes` are the steps of the plan, its `recomputes` the forwards beyond one for each
   /// stage.
   solve_statistics statistics{};
-  std::string message{};  ///< one line for people; may be empty
+  std::string message{};       ///< one line for people; may be empty
+  bool out_of_memory = false;  ///< memory ran out during the solve, and the plan was found before
 
   /// True if there is a plan.
   [[nodiscard]] bool has_schedule() const noexcept { return plan.has_value(); }

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -83,12 +85,13 @@ class parallel_sweep {
   fill_outcome run() {
     {
       std::vector<std::jthread> others;
+      unsigned k = 1;
       try {
-        for (unsigned k = 1; k < thrown_.size(); ++k) others.emplace_back([this, k] { work(k); });
-      } catch (...) {
-        end(fill_outcome::stopped);
-        throw;
+        for (; k < thrown_.size(); ++k) others.emplace_back([this, k] { work(k); });
+      } catch (const std::bad_alloc&) {  // fewer threads fill the same table
+      } catch (const std::system_error&) {
       }
+      at_work_.fetch_sub(static_cast<unsigned>(thrown_.size()) - k, std::memory_order_relaxed);
       work(0);
     }
     for (const std::exception_ptr& e : thrown_)

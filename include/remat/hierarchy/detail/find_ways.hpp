@@ -8,17 +8,16 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/core/detail/team.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
@@ -286,22 +285,14 @@ class finder {
     };
     const std::size_t threads =
         std::clamp<std::size_t>(clock_.control().thread_count(), 1, std::max<std::size_t>(to_solve_.size(), 1));
-    std::vector<std::exception_ptr> failed(threads);
-    const auto guarded = [&](std::size_t k) {
+    run_team(threads, [&](std::size_t k) {
       try {
         take_turns(k == 0);
       } catch (...) {
-        failed[k] = std::current_exception();
         next = to_solve_.size();
+        throw;
       }
-    };
-    {
-      std::vector<std::jthread> team;
-      for (std::size_t k = 1; k < threads; ++k) team.emplace_back([&, k] { guarded(k); });
-      guarded(0);
-    }
-    for (const std::exception_ptr& e : failed)
-      if (e) std::rethrow_exception(e);
+    });
     for (const std::uint32_t c : to_solve_) clock_.work(found_[c][level].work);
   }
 

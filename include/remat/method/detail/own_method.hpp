@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -46,14 +47,48 @@ void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t
 stop_reason improve(const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
                     std::string_view solver);
 
+/// Calls `solve()`, a solver's call as a part of the solve of `clock`. If memory runs out in it, `clock` notes that,
+/// and the answer is what the part has found, perhaps nothing: other parts may need less memory.
+template <class Solve>
+[[nodiscard]] solution solve_within_memory(run_clock& clock, Solve&& solve) {
+  solution s;
+  try {
+    s = solve();
+  } catch (const std::bad_alloc&) {
+    s.out_of_memory = true;
+  }
+  if (s.out_of_memory) clock.note_out_of_memory();
+  return s;
+}
+
+/// Calls `take()`, which offers the schedule of the part `s` to `best` and leaves `s` as it is. If memory runs out in
+/// it, the schedule is taken as the part gave it, checked for the same graph and budget; then the exception goes on.
+template <class Take>
+void take_part(solution& best, solution& s, Take&& take) {
+  try {
+    take();
+  } catch (const std::bad_alloc&) {
+    if (s.plan && !(best.plan && best.time <= s.time)) {
+      best.plan = std::move(s.plan);
+      best.by = std::move(s.by);
+      best.peak_bytes = s.peak_bytes;
+      best.time = s.time;
+      best.statistics.computes = s.statistics.computes;
+      best.statistics.recomputes = s.statistics.recomputes;
+      best.status = solve_status::feasible;
+    }
+    throw;
+  }
+}
+
 /// Runs a solver as a part of a solve, within `share` of what is left of the limits of `clock`. Its work counts there,
-/// and its progress passes through, with its name as the stage.
+/// and its progress passes through, with its name as the stage. If memory runs out, see `solve_within_memory`.
 template <class Solver>
 [[nodiscard]] solution solve_part(run_clock& clock, double share, const Solver& solver, const problem& p,
                                   typename Solver::options_type options) {
   run_clock part = clock.part(share, Solver::name);
   options.run = part.control();
-  solution s = solver(p, options);
+  solution s = solve_within_memory(part, [&] { return solver(p, options); });
   part.work(s.statistics.work);
   return s;
 }
@@ -71,7 +106,8 @@ inline void take_bound(solution& best, const solution& part) {
 ///
 /// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. It is not run
 /// if the listed order settles the problem (unless `opens_with_listed_order` is false), or if a limit is spent already.
-/// `improves`: the schedule is improved afterwards (`improve`).
+/// `improves`: the schedule is improved afterwards (`improve`). If memory runs out, the answer is the best schedule so
+/// far; without one, `std::bad_alloc` leaves the function.
 template <class Method>
 [[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
                                            bool improves, bool opens_with_listed_order, Method&& method) {
@@ -79,17 +115,21 @@ template <class Method>
   solution best;
   best.lower_bound = p.graph().needed_time;
   clock.watch(best.time, best.lower_bound);
-  stop_reason stopped = stop_reason::none;
-  if (!(opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
-      (stopped = clock.poll()) == stop_reason::none) {
-    method_end end;
-    {
-      run_clock own = clock.part(improves ? share_of_own_method : 1.0);
-      end = method(own, best);
+  try {
+    stop_reason stopped = stop_reason::none;
+    if (!(opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
+        (stopped = clock.poll()) == stop_reason::none) {
+      method_end end;
+      {
+        run_clock own = clock.part(improves ? share_of_own_method : 1.0);
+        end = method(own, best);
+      }
+      stopped = improves ? improve(p, best, std::move(end.starts), clock, solver) : end.stopped;
     }
-    stopped = improves ? improve(p, best, std::move(end.starts), clock, solver) : end.stopped;
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
   }
-  conclude(p, best, clock, stopped);
   return best;
 }
 

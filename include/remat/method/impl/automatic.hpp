@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,9 +48,20 @@ class portfolio {
   portfolio& operator=(const portfolio&) = delete;
 
   solution run() {
+    try {
+      run_parts();
+      finish();
+    } catch (const std::bad_alloc&) {
+      conclude_out_of_memory(best_, clock_);
+    }
+    return std::move(best_);
+  }
+
+ private:
+  void run_parts() {
     stopped_ = clock_.poll();
     // Each part has a share of what the parts before it left of the limits; most end long before.
-    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.limits(0.06))) return finish();
+    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.limits(0.06))) return;
     problem_ = problem_.with_known_bound(best_.lower_bound);
     run_part(0.02, no_remat);
     run_part(0.06, evict);
@@ -62,10 +74,8 @@ class portfolio {
     for (const automatic_part& part : extra_solvers_) run_extra(0.05, part);
     run_part(1, refined, {.starts = std::move(starts_), .gap = gap_});
     if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
-    return finish();
   }
 
- private:
   /// Rotor's program over chains in its three forms. Refinement closes small gaps by itself, and large graphs gain
   /// little from it: there, the best of the three gets most of the time.
   void run_chains() {
@@ -101,11 +111,12 @@ class portfolio {
   void run_part(double share, const Solver& solver, typename Solver::options_type options = {}) {
     if (is_over()) return;
     solution s = solve_part(clock_, share, solver, problem_, std::move(options));
-    record(Solver::name, s);
-    take_bound(best_, s);
-    if (!s.plan) return;
-    starts_.push_back(*s.plan);
-    accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, s.by));
+    take_part(best_, s, [&] {
+      record(Solver::name, s);
+      take_bound(best_, s);
+      if (s.plan) accept(problem_, best_, *s.plan, by_part(automatic_solver::name, s.by));
+    });
+    if (s.plan) starts_.push_back(std::move(*s.plan));
   }
 
   /// Runs a part of the user's. Only its schedule counts.
@@ -114,14 +125,15 @@ class portfolio {
     run_clock clock = clock_.part(share, part.name);
     const solution s = solve_extra(part, clock);
     clock.work(std::min(s.statistics.work, clock.control().work_limit));
+    if (s.out_of_memory) clock.note_out_of_memory();
     record(part.name, s);
     if (!s.plan) return;
     const check_report report = check(problem_, *s.plan);
     if (!report.valid() && report.what != violation::over_budget)
       throw internal_error("auto: the part \"" + part.name + "\" made an invalid schedule: " + report.message());
     if (!report.valid()) return;
-    starts_.push_back(*s.plan);
     keep_if_better(best_, *s.plan, report, by_part(automatic_solver::name, part.name));
+    starts_.push_back(*s.plan);
   }
 
   /// The answer of a part of the user's; an `error` if it throws. What the progress callback throws is no failure of
@@ -165,11 +177,10 @@ class portfolio {
     parts_.push_back(std::move(own));
   }
 
-  solution finish() {
+  void finish() {
     best_.statistics.own.set("parts", std::move(parts_));
     conclude(problem_, best_, clock_, stopped_);
     if (!failures_.empty()) best_.message += (best_.message.empty() ? "" : "; ") + failures_;
-    return std::move(best_);
   }
 
   run_clock clock_;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -165,17 +166,21 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
   run_clock clock(options.run);
   const auto length = static_cast<std::uint32_t>(p.stages().length());
   chain_solution best;
-  accept(p, best, store_all_steps(p.stages()));
-  const stop_reason stopped = clock.poll();
-  if (stopped == stop_reason::none) {
-    clock.work(length * work_of::visit);
-    detail::cut_list cuts;
-    for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
-    std::vector<std::uint32_t> begins = detail::chen_solve::every_sqrt(cuts);
-    begins.insert(begins.begin(), 1);
-    accept(p, best, detail::chen_solve::make_steps(length, begins));
+  try {
+    accept(p, best, store_all_steps(p.stages()));
+    const stop_reason stopped = clock.poll();
+    if (stopped == stop_reason::none) {
+      clock.work(length * work_of::visit);
+      detail::cut_list cuts;
+      for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
+      std::vector<std::uint32_t> begins = detail::chen_solve::every_sqrt(cuts);
+      begins.insert(begins.begin(), 1);
+      accept(p, best, detail::chen_solve::make_steps(length, begins));
+    }
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
   }
-  conclude(p, best, clock, stopped);
   return best;
 }
 

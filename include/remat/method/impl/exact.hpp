@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -476,33 +477,37 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   run_clock clock(options.run, name);
   solution best;
   clock.watch(best.time, best.lower_bound);
-  stop_reason stopped = clock.poll();
-  const auto met = [&] { return best.is_within(0); };
-  if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
-    conclude(p, best, clock, stopped);
-    return best;
-  }
-  if (options.start_from_heuristic) {
-    solution s = detail::solve_part(clock, 0.25, evict, p.with_known_bound(best.lower_bound), {});
-    if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
-    stopped = clock.poll();
-  }
-  if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
-    best.message = "too many operations for an exact search";
-  } else if (stopped == stop_reason::none && !met()) {
-    detail::exact_solve::backward_search search(p, options, best.time);
-    stopped = search.run(clock, best.lower_bound);
-    if (search.found()) accept(p, best, search.schedule_found(), name);
-    if (search.complete())
-      best.lower_bound = best.time;  // infinite if there is no schedule
-    else
-      best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
-    if (search.complete() && !best.plan) {
-      best.status = solve_status::infeasible;
-      best.message = "proven by exhaustive search: no schedule fits the budget";
+  try {
+    stop_reason stopped = clock.poll();
+    const auto met = [&] { return best.is_within(0); };
+    if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
+      conclude(p, best, clock, stopped);
+      return best;
     }
+    if (options.start_from_heuristic) {
+      solution s = detail::solve_part(clock, 0.25, evict, p.with_known_bound(best.lower_bound), {});
+      if (s.plan) detail::take_part(best, s, [&] { accept(p, best, *s.plan, by_part(name, s.by)); });
+      stopped = clock.poll();
+    }
+    if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
+      best.message = "too many operations for an exact search";
+    } else if (stopped == stop_reason::none && !met()) {
+      detail::exact_solve::backward_search search(p, options, best.time);
+      stopped = search.run(clock, best.lower_bound);
+      if (search.found()) accept(p, best, search.schedule_found(), name);
+      if (search.complete())
+        best.lower_bound = best.time;  // infinite if there is no schedule
+      else
+        best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
+      if (search.complete() && !best.plan) {
+        best.status = solve_status::infeasible;
+        best.message = "proven by exhaustive search: no schedule fits the budget";
+      }
+    }
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
   }
-  conclude(p, best, clock, stopped);
   return best;
 }
 

@@ -3,6 +3,7 @@
 
 #include "remat/method/no_remat.hpp"
 
+#include <new>
 #include <string>
 
 #include "remat/bound/least_memory.hpp"
@@ -17,27 +18,31 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
   require_valid_options(name, options);
   run_clock clock(options.run, name);
   solution best;
-  stop_reason stopped = stop_reason::none;
-  const bool settled = settled_by_listed_order(p, best, name);
-  if (options.reorder && best.status != solve_status::infeasible) {
-    detail::least_peak_options search;
-    search.moves = options.moves;
-    search.run = clock.control();
-    const detail::least_peak_order_result found = detail::least_peak_order(p, search);
-    clock.work(found.work);
-    if (accept(p, best, schedule_computes(p.graph(), found.operations), by_part(name, "reorder"))) {
-      best.lower_bound = p.graph().needed_time;
-      best.proven = true;
+  try {
+    stop_reason stopped = stop_reason::none;
+    const bool settled = settled_by_listed_order(p, best, name);
+    if (options.reorder && best.status != solve_status::infeasible) {
+      detail::least_peak_options search;
+      search.moves = options.moves;
+      search.run = clock.control();
+      const detail::least_peak_order_result found = detail::least_peak_order(p, search);
+      clock.work(found.work);
+      if (accept(p, best, schedule_computes(p.graph(), found.operations), by_part(name, "reorder"))) {
+        best.lower_bound = p.graph().needed_time;
+        best.proven = true;
+      }
+      if (!best.plan)
+        best.message = "the best order found without recomputation needs " + std::to_string(found.peak_bytes) +
+                       " bytes" + (found.proven ? ", and no order needs less" : "");
+      if (!found.proven) stopped = clock.poll();
+    } else if (!settled) {
+      const solution unlimited = (*this)(p.with_budget(problem::unlimited));
+      best.message = "the listed order needs " + std::to_string(unlimited.peak_bytes) + " bytes";
     }
-    if (!best.plan)
-      best.message = "the best order found without recomputation needs " + std::to_string(found.peak_bytes) + " bytes" +
-                     (found.proven ? ", and no order needs less" : "");
-    if (!found.proven) stopped = clock.poll();
-  } else if (!settled) {
-    const solution unlimited = (*this)(p.with_budget(problem::unlimited));
-    best.message = "the listed order needs " + std::to_string(unlimited.peak_bytes) + " bytes";
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
   }
-  conclude(p, best, clock, stopped);
   return best;
 }
 
@@ -45,8 +50,12 @@ REMAT_INLINE chain_solution no_remat_solver::operator()(const chain_problem& p, 
   require_valid_options(name, options);
   const run_clock clock(options.run, name);
   chain_solution best;
-  accept(p, best, store_all_steps(p.stages()));
-  conclude(p, best, clock, stop_reason::none);
+  try {
+    accept(p, best, store_all_steps(p.stages()));
+    conclude(p, best, clock, stop_reason::none);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
+  }
   return best;
 }
 

@@ -40,7 +40,7 @@ REMAT_INLINE stop_reason improve(const problem& p, solution& best, std::vector<s
   if (best.plan) last.starts.push_back(*best.plan);
   solution s = solve_part(clock, 1, refined, p, std::move(last));
   take_bound(best, s);
-  if (s.plan) accept(p, best, std::move(*s.plan), by_part(solver, s.by));
+  if (s.plan) take_part(best, s, [&] { accept(p, best, *s.plan, by_part(solver, s.by)); });
   return clock.poll();
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "remat/bound/turnaround.hpp"
@@ -32,19 +33,27 @@ class refinement_solve {
   refinement_solve& operator=(const refinement_solve&) = delete;
 
   solution run() {
-    stopped_ = clock_.poll();
-    if (stopped_ != stop_reason::none || prove_bound()) return finish();
-    if (is_small() && search_exactly()) return finish();
-    take_starts();
-    evict_under_guidance();
-    if (!is_small() && search_exactly()) return finish();
-    stopped_ = clock_.poll();
-    if (starts_.empty() || stopped_ != stop_reason::none || meets_bound()) return finish();
-    improve();
-    return finish();
+    try {
+      search();
+      conclude(problem_, best_, clock_, stopped_);
+    } catch (const std::bad_alloc&) {
+      conclude_out_of_memory(best_, clock_);
+    }
+    return std::move(best_);
   }
 
  private:
+  void search() {
+    stopped_ = clock_.poll();
+    if (stopped_ != stop_reason::none || prove_bound()) return;
+    if (is_small() && search_exactly()) return;
+    take_starts();
+    evict_under_guidance();
+    if (!is_small() && search_exactly()) return;
+    stopped_ = clock_.poll();
+    if (!starts_.empty() && stopped_ == stop_reason::none && !meets_bound()) improve();
+  }
+
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
                           exact_share = 0.25, small_share = 0.75;
 
@@ -54,11 +63,6 @@ class refinement_solve {
            options_.run.time_limit != std::chrono::nanoseconds::max();
   }
   [[nodiscard]] bool meets_bound() const noexcept { return best_.is_within(options_.gap); }
-
-  solution finish() {
-    conclude(problem_, best_, clock_, stopped_);
-    return std::move(best_);
-  }
 
   /// The turnaround bound, with branch and bound. True: no schedule is within the budget.
   bool prove_bound() {
@@ -89,10 +93,10 @@ class refinement_solve {
   }
 
   void run_eviction(evict_options options, double share) {
-    const solution s = solve_part(clock_, share, evict, problem_, std::move(options));
+    solution s = solve_part(clock_, share, evict, problem_, std::move(options));
     if (!s.plan) return;
-    starts_.push_back(*s.plan);
-    accept(problem_, best_, *s.plan, by_part(refined_solver::name, s.by));
+    take_part(best_, s, [&] { accept(problem_, best_, *s.plan, by_part(refined_solver::name, s.by)); });
+    starts_.push_back(std::move(*s.plan));
   }
 
   /// `evict` plain; then holding on to what the bound's cuts save, for the budget and for somewhat smaller ones; then,
@@ -136,10 +140,10 @@ class refinement_solve {
       searching.max_states = 50000;
     else if (options_.run.work_limit == run_control::no_work_limit && !is_timed())
       searching.run.work_limit = refine_options{}.default_moves / 4 * problem_.graph().num_operations;
-    solution s = exact(problem_, searching);
+    solution s = solve_within_memory(part, [&] { return exact(problem_, searching); });
     part.work(s.statistics.work);
     best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
-    if (s.plan) accept(problem_, best_, std::move(*s.plan), by_part(refined_solver::name, s.by));
+    if (s.plan) take_part(best_, s, [&] { accept(problem_, best_, *s.plan, by_part(refined_solver::name, s.by)); });
     if (s.status == solve_status::infeasible) best_.message = std::move(s.message);
     return s.status == solve_status::infeasible || meets_bound();
   }
@@ -154,6 +158,7 @@ class refinement_solve {
     refining.run = part.control();
     refine_result better = refine(problem_, starts_, refining);
     part.work(better.moves * work_of::move);
+    if (better.out_of_memory) part.note_out_of_memory();
     stopped_ = better.stopped;
     accept(problem_, best_, std::move(better.plan), by_part(refined_solver::name, "search"));
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <new>
 #include <utility>
 
 #include "remat/chain/detail/forward_line.hpp"
@@ -124,17 +125,21 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
   run_clock clock(options.run, name);
   chain_solution best;
   clock.watch(best.time, best.lower_bound);
-  stop_reason stopped = stop_reason::none;
-  const auto length = static_cast<std::uint32_t>(p.stages().length());
-  if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget())
-    for (std::uint32_t slots = length; slots-- > 0;) {
-      stopped = clock.poll();
-      if (stopped != stop_reason::none) break;
-      clock.work(length * work_of::visit);
-      clock.report({.stage = "checkpoint slots", .done = clock.work_done()});
-      if (accept(p, best, revolve_steps(length, slots))) break;
-    }
-  conclude(p, best, clock, stopped);
+  try {
+    stop_reason stopped = stop_reason::none;
+    const auto length = static_cast<std::uint32_t>(p.stages().length());
+    if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget())
+      for (std::uint32_t slots = length; slots-- > 0;) {
+        stopped = clock.poll();
+        if (stopped != stop_reason::none) break;
+        clock.work(length * work_of::visit);
+        clock.report({.stage = "checkpoint slots", .done = clock.work_done()});
+        if (accept(p, best, revolve_steps(length, slots))) break;
+      }
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
+  }
   return best;
 }
 

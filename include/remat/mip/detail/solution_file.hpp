@@ -72,6 +72,8 @@ class solution_reader {
       words_ = words_of(line_);
       if (!words_.empty()) return true;
     }
+    // Such as without memory for a line. The values before it must not pass for all of them.
+    if (in_.bad()) refuse("the file cannot be read to its end");
     return false;
   }
   void need(bool more, const char* wanted) const {

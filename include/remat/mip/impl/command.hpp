@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <new>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -30,33 +31,47 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::mip_commands {
 
-/// A new directory, removed with its files at the end unless it is kept.
+/// A new directory with the files of one solve, removed with all its files at the end unless it is kept.
 class scratch_directory {
  public:
   scratch_directory(const std::string& parent, bool keep) : keep_(keep) {
     std::error_code code;
     const std::filesystem::path base =
         parent.empty() ? std::filesystem::temp_directory_path(code) : std::filesystem::path(parent);
-    std::string pattern = (base / "remat-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+    path_ = (base / "remat-XXXXXX").string();
+    model_ = path_ + "/model.mps";
+    answer_ = path_ + "/solution.txt";
+    exists_ = ::mkdtemp(path_.data()) != nullptr;  // from here on nothing throws: the directory would stay
+    std::copy(path_.begin(), path_.end(), model_.begin());
+    std::copy(path_.begin(), path_.end(), answer_.begin());
   }
   scratch_directory(const scratch_directory&) = delete;
   scratch_directory& operator=(const scratch_directory&) = delete;
   ~scratch_directory() {
-    std::error_code code;
-    if (!keep_ && !path_.empty()) std::filesystem::remove_all(path_, code);
+    if (keep_ || !exists_) return;
+    try {
+      std::error_code code;
+      std::filesystem::remove_all(path_, code);
+    } catch (...) {  // no memory for a walk through the directory: without it, the known files
+      (void)::unlink(model_.c_str());
+      (void)::unlink(answer_.c_str());
+      (void)::rmdir(path_.c_str());
+    }
   }
 
-  /// Empty if no directory could be made.
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// False if no directory could be made.
+  [[nodiscard]] bool exists() const noexcept { return exists_; }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] const std::string& model() const noexcept { return model_; }    ///< the path of the model's file
+  [[nodiscard]] const std::string& answer() const noexcept { return answer_; }  ///< the path of the solution file
 
  private:
-  std::filesystem::path path_;
-  bool keep_;
+  std::string path_, model_, answer_;
+  bool keep_, exists_ = false;
 };
 
 /// Writes a new file. Returns false if it cannot be written.
-inline bool write_text(const std::filesystem::path& path, std::string_view text) {
+inline bool write_text(const std::string& path, std::string_view text) {
   const int f = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (f < 0) return false;
   while (!text.empty()) {
@@ -69,19 +84,22 @@ inline bool write_text(const std::filesystem::path& path, std::string_view text)
 }
 
 /// The whole of a file; nothing if it cannot be read.
-inline std::optional<std::string> read_text(const std::filesystem::path& path) {
-  const int f = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (f < 0) return std::nullopt;
+inline std::optional<std::string> read_text(const std::string& path) {
+  struct open_file {
+    int descriptor;
+    ~open_file() {
+      if (descriptor >= 0) ::close(descriptor);
+    }
+  } const file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.descriptor < 0) return std::nullopt;
   std::string out;
   char part[1 << 14];
   for (;;) {
-    const ssize_t n = ::read(f, part, sizeof part);
+    const ssize_t n = ::read(file.descriptor, part, sizeof part);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
+    if (n <= 0) return out;
     out.append(part, static_cast<std::size_t>(n));
   }
-  ::close(f);
-  return out;
 }
 
 /// The text as one word of the shell.
@@ -113,21 +131,21 @@ class command_run {
     if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
     if (model_.num_columns() == 0) return best_.without_columns();
     const scratch_directory place(backend_.directory, backend_.keep_files);
-    if (place.path().empty()) return fail("no directory for the model's file could be made");
-    const std::filesystem::path mps = place.path() / "model.mps", answer = place.path() / "solution.txt";
+    if (!place.exists()) return fail("no directory for the model's file could be made");
     {
       std::ostringstream text;
       write_mps(text, model_);
-      if (!write_text(mps, std::move(text).str())) return fail(mps.string() + " could not be written");
+      if (!text) throw std::bad_alloc();  // a stream catches what its buffer throws: the text is cut off
+      if (!write_text(place.model(), std::move(text).str())) return fail(place.model() + " could not be written");
     }
     if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
     child_process child;
-    if (!child.start_command(command_line(mps.string(), answer.string()), backend_.memory_limit))
+    if (!child.start_command(command_line(place.model(), place.answer()), backend_.memory_limit))
       return fail("no process for the command could be started");
     const bool in_time = listen(child);
     child.kill();
-    mip_result out = conclude(answer, in_time, child.ending());
-    if (backend_.keep_files) out.message += (out.message.empty() ? "files: " : "; files: ") + place.path().string();
+    mip_result out = conclude(place.answer(), in_time, child.ending());
+    if (backend_.keep_files) out.message += (out.message.empty() ? "files: " : "; files: ") + place.path();
     return out;
   }
 
@@ -180,7 +198,7 @@ class command_run {
     return text.empty() ? text : ": " + text;
   }
 
-  mip_result conclude(const std::filesystem::path& answer, bool in_time, const std::string& ending) {
+  mip_result conclude(const std::string& answer, bool in_time, const std::string& ending) {
     mip_solution_file said;
     std::string wrong;
     try {

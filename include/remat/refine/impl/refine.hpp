@@ -4,18 +4,19 @@
 #include "remat/refine/refine.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <thread>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/team.hpp"
 #include "remat/core/error.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/schedule/check.hpp"
@@ -105,14 +106,17 @@ class refinement {
   refine_result run(std::span<const schedule> starts) {
     take_starts(starts);
     const double target = std::max(options_.lower_bound, p_.graph().needed_time) * (1 + options_.gap);
-    for (std::uint32_t round = 0; round < rounds_; ++round) {
-      run_round(round);
-      take_best();
-      if (is_optimal(result_.time, target) || must_stop()) break;
-      exchange();
+    try {
+      for (std::uint32_t round = 0; round < rounds_; ++round) {
+        run_round(round);
+        take_best();
+        if (is_optimal(result_.time, target) || must_stop()) break;
+        exchange();
+      }
+    } catch (const std::bad_alloc&) {
+      result_.out_of_memory = true;
     }
     for (const auto& search : all_) result_.moves += search->moves();
-    result_.peak_bytes = check(p_, result_.plan).peak_bytes;
     result_.stopped = options_.run.stop.stop_requested() ? stop_reason::cancelled
                       : clock_.seconds() >= limit_       ? stop_reason::deadline
                       : by_work_                         ? stop_reason::work
@@ -132,7 +136,9 @@ class refinement {
     if (ranked.empty()) throw bad_argument("refine: there is no schedule to start from");
     std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     result_.plan = simplify(p_, *ranked.front().second);
-    result_.time = check(p_, result_.plan).time;
+    const check_report taken = check(p_, result_.plan);
+    result_.time = taken.time;
+    result_.peak_bytes = taken.peak_bytes;
     for (std::size_t i = 0; i < searches_; ++i) {
       all_.push_back(
           std::make_unique<annealing_search>(p_, options_.run.seed * 1000003 + i, [this] { return must_stop(); }));
@@ -141,26 +147,21 @@ class refinement {
   }
 
   /// True when a stop was requested or the deadline has passed. May be called on any thread.
-  [[nodiscard]] bool must_stop() const { return options_.run.stop.stop_requested() || clock_.seconds() >= limit_; }
+  [[nodiscard]] bool must_stop() const {
+    return failed_.load(std::memory_order_relaxed) || options_.run.stop.stop_requested() || clock_.seconds() >= limit_;
+  }
 
   /// Runs each search once, on all threads. Thread k runs searches k, k + threads, …; a search depends on nothing that
   /// another one does in this round.
   void run_round(std::uint32_t round) {
-    std::vector<std::exception_ptr> failed(threads_);
-    {
-      std::vector<std::jthread> team;
-      for (std::size_t k = 1; k < threads_; ++k)
-        team.emplace_back([this, k, round, &failed] {
-          try {
-            run_searches(k, round);
-          } catch (...) {
-            failed[k] = std::current_exception();
-          }
-        });
-      run_searches(0, round);
-    }
-    for (const std::exception_ptr& e : failed)
-      if (e) std::rethrow_exception(e);
+    run_team(threads_, [&](std::size_t k) {
+      try {
+        run_searches(k, round);
+      } catch (...) {
+        failed_ = true;  // the others need not go on
+        throw;
+      }
+    });
   }
 
   void run_searches(std::size_t thread, std::uint32_t round) {
@@ -207,6 +208,7 @@ class refinement {
     if (!r.valid()) throw internal_error("refine made an invalid schedule: " + r.message());
     if (r.time >= result_.time) return;
     result_.time = r.time;
+    result_.peak_bytes = r.peak_bytes;
     result_.plan = std::move(plan);
   }
 
@@ -228,7 +230,8 @@ class refinement {
   std::uint32_t searches_, rounds_;
   std::size_t threads_;
   bool by_work_;
-  double limit_;  // seconds
+  double limit_;                     // seconds
+  std::atomic<bool> failed_{false};  // a search has thrown
   std::vector<std::unique_ptr<annealing_search>> all_;
   refine_result result_;
 };

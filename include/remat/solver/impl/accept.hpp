@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,11 @@ template <class Solution>
 void record(Solution& s, const run_clock& clock, stop_reason stopped, std::string_view no_plan) {
   s.statistics.seconds = clock.seconds();
   s.statistics.work = clock.work_done();
+  if (clock.is_out_of_memory() && !s.out_of_memory) {
+    if (!s.plan && s.status != solve_status::infeasible && s.status != solve_status::error) throw std::bad_alloc();
+    s.message += s.message.empty() ? "out of memory" : "; out of memory";
+    s.out_of_memory = true;
+  }
   if (s.plan) {
     // Bound and time add up the same times in different orders: equal up to rounding.
     if (s.time < s.lower_bound * (1 - 1e-9)) throw internal_error("a schedule takes less time than its proven bound");
@@ -53,13 +60,26 @@ void record(Solution& s, const run_clock& clock, stop_reason stopped, std::strin
   }
 }
 
+/// The common part of both functions `conclude_out_of_memory`. Allocates nothing: memory may still be out.
+template <class Solution>
+void record_out_of_memory(Solution& s, const run_clock& clock) {
+  if (!s.plan) throw;
+  s.statistics.seconds = clock.seconds();
+  s.statistics.work = clock.work_done();
+  s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
+  s.message.clear();
+  s.message = "out of memory";  // short enough to stand in the string itself
+  s.out_of_memory = true;
+}
+
 }  // namespace detail::accepting
 
 REMAT_INLINE bool keep_if_better(solution& best, schedule plan, const check_report& report, std::string_view by) {
   if (best.plan && (report.time > best.time || (report.time == best.time && report.peak_bytes >= best.peak_bytes)))
     return false;
+  std::string found_by(by);  // the only step that can throw
   best.plan = std::move(plan);
-  best.by = by;
+  best.by = std::move(found_by);
   best.peak_bytes = report.peak_bytes;
   best.time = report.time;
   best.statistics.computes = report.computes;
@@ -134,6 +154,10 @@ REMAT_INLINE void conclude(const problem& p, solution& s, const run_clock& clock
   detail::accepting::record(s, clock, stopped, "the heuristic found no schedule; that is no proof that there is none");
 }
 
+REMAT_INLINE void conclude_out_of_memory(solution& s, const run_clock& clock) {
+  detail::accepting::record_out_of_memory(s, clock);
+}
+
 REMAT_INLINE bool accept(const chain_problem& p, chain_solution& best, std::vector<chain_step> plan) {
   const chain_report report = simulate(p, plan);
   if (!report.legal) throw internal_error("a solver made an invalid schedule of a chain: " + report.message);
@@ -182,6 +206,10 @@ REMAT_INLINE bool prove(const chain_problem& p, chain_solution& s, const run_con
 REMAT_INLINE void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped) {
   prove(p, s);
   detail::accepting::record(s, clock, stopped, "no schedule of this kind fits; that is no proof that there is none");
+}
+
+REMAT_INLINE void conclude_out_of_memory(chain_solution& s, const run_clock& clock) {
+  detail::accepting::record_out_of_memory(s, clock);
 }
 
 REMAT_INLINE std::vector<chain_step> store_all_steps(const chain& c) {

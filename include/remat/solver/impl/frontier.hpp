@@ -4,6 +4,7 @@
 #include "remat/solver/frontier.hpp"
 
 #include <cmath>
+#include <new>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -20,7 +21,13 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
   run_clock clock(run);
   const auto solve_one = [&](std::int64_t budget, std::size_t position) {
     run_clock part = clock.part(1.0 / static_cast<double>(budgets.size() - position));
-    solution answer = solve(p.with_budget(budget), part.control());
+    solution answer;
+    try {
+      answer = solve(p.with_budget(budget), part.control());
+    } catch (const std::bad_alloc&) {  // the other budgets' answers stay
+      answer.out_of_memory = true;
+      answer.message = "out of memory";
+    }
     part.work(answer.statistics.work);
     return answer;
   };
@@ -98,8 +105,15 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   bounding.run = clock.limits(0.1);
   const std::int64_t least = least_memory_bound(p, bounding).bytes;
   std::uint64_t work = 0;
+  bool out_of_memory = false;
   const auto probe = [&](std::int64_t budget, const run_control& part) -> std::optional<std::int64_t> {
-    solution answer = solve(p.with_budget(budget), part);
+    solution answer;
+    try {
+      answer = solve(p.with_budget(budget), part);
+    } catch (const std::bad_alloc&) {  // the best of the other budgets stays
+      answer.out_of_memory = true;
+    }
+    out_of_memory = out_of_memory || answer.out_of_memory;
     work += answer.statistics.work;
     if (!answer.plan || answer.time > longest) {
       if (!best.plan) best.status = answer.status;
@@ -110,12 +124,15 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     return bytes;
   };
   bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, longest);
+  if (out_of_memory && !best.plan) throw std::bad_alloc();
+  best.out_of_memory = out_of_memory;
   best.statistics.seconds = clock.seconds();
   best.statistics.work = work;
   best.lower_bound = g.needed_time;
   if (best.plan) {
     best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
-    best.message = "the least peak found for a time of at most " + std::to_string(max_time);
+    best.message = "the least peak found for a time of at most " + std::to_string(max_time) +
+                   (out_of_memory ? "; out of memory" : "");
   } else if (best.status != solve_status::infeasible && best.status != solve_status::cancelled) {
     best.status = solve_status::timeout;
   }

@@ -5,18 +5,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
+#include "remat/core/detail/team.hpp"
 #include "remat/core/error.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
@@ -466,28 +465,22 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
   const std::stop_callback forward(options.run.stop, [&source] { source.request_stop(); });
   const unsigned count = std::min(options.run.thread_count(), 256U);
   std::vector<decomposition_result> results(count);
-  std::vector<std::exception_ptr> errors(count);
+  const run_clock clock(options.run);
   const auto is_enough = [&](const decomposition_result& r) { return r.proven || r.width <= options.target_width; };
-  const auto work = [&](unsigned i) {
+  run_team(count, [&](std::size_t i) {
     try {
       decompose_options own = options;
       own.run.stop = source.get_token();
+      own.run.time_limit = clock.left();
       own.run.seed += 0x9e3779b97f4a7c15ULL * i;
       if (i > 0) own.run.on_progress = nullptr;
       results[i] = solver(g, own).run();
       if (is_enough(results[i])) source.request_stop();
     } catch (...) {
-      errors[i] = std::current_exception();
       source.request_stop();
+      throw;
     }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned i = 1; i < count; ++i) threads.emplace_back(work, i);
-    work(0);
-  }
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
+  });
   decomposition_result out =
       *std::min_element(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.width < b.width; });
   out.statistics.work = out.statistics.rounds = 0;

@@ -164,7 +164,7 @@ class search {
   void warm_up() {
     run_clock part = clock_.part(share_of_warm_start);
     const auto keep = [&](solution found) {
-      if (found.plan) take(std::move(*found.plan), by_part(by_part(name, "start"), found.by));
+      if (found.plan) take_part(best_, found, [&] { take(*found.plan, by_part(by_part(name, "start"), found.by)); });
     };
     keep(solve_part(part, share_of_rockmate, rockmate, problem_, {}));
     refined_options refining;

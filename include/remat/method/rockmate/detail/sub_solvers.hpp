@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,8 +19,10 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// A solver's answer as that of a sub-solver.
+/// A solver's answer as that of a sub-solver. Throws `std::bad_alloc` if memory ran out: what is searched for would not
+/// be what the limits alone allow.
 [[nodiscard]] inline sub_solution to_sub_solution(solution s) {
+  if (s.out_of_memory) throw std::bad_alloc();
   return {std::move(s.plan), s.time, s.lower_bound, s.statistics.work};
 }
 

@@ -4,6 +4,7 @@
 #include "remat/method/rotor.hpp"
 
 #include <cmath>
+#include <new>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -32,13 +33,17 @@ REMAT_INLINE chain_solution rotor_solver::operator()(const chain_problem& p, con
   chain_solution best;
   best.lower_bound = p.stages().least_time();
   clock.watch(best.time, best.lower_bound);
-  stop_reason stopped = stop_reason::none;
-  const bool fits = accept(p, best, store_all_steps(p.stages()));
-  if (fits && best.time <= p.stages().least_time())
-    best.persistent_optimum = true;
-  else if (largest_working_set(p) <= p.budget())
-    stopped = detail::on_chain::chain_search(p, options, clock, best).run();
-  conclude(p, best, clock, stopped);
+  try {
+    stop_reason stopped = stop_reason::none;
+    const bool fits = accept(p, best, store_all_steps(p.stages()));
+    if (fits && best.time <= p.stages().least_time())
+      best.persistent_optimum = true;
+    else if (largest_working_set(p) <= p.budget())
+      stopped = detail::on_chain::chain_search(p, options, clock, best).run();
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
+  }
   return best;
 }
 

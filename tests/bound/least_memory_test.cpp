@@ -139,6 +139,17 @@ TEST_CASE("the end of the step: all outputs, and the last operation beside them"
         "the end of the step needs 34 bytes for its outputs and for the last operation, at best operation 0");
 }
 
+TEST_CASE("what makes no final output is not the last operation") {
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 20}), c = g.add_tensor({"c", 5});
+  g.add_operation({.outputs = {a}, .workspace = 9});
+  g.add_operation({.outputs = {c}});  // beside a and b it would need 35 bytes
+  g.add_operation({.inputs = {c}, .outputs = {b}, .workspace = 5});
+  g.add_final_output(a);
+  g.add_final_output(b);
+  CHECK(least_memory_bound(problem(g, unit_cost{})).bytes == 39);
+}
+
 TEST_CASE("nothing needs nothing") {
   training_graph g;
   g.add_operation({.name = "effect"});

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSL-1.0
-# Mutants of the CUDA executor: each must be noticed by a test on the fake runtime, or be harmless. By hand; half an hour.
+# Mutants, each of which a test must notice, or which are harmless: of the CUDA executor on the fake runtime (half an
+# hour), or with the argument `core` of the checkers and the lower bounds (a quarter of an hour). By hand.
 exec python3 "$(dirname "$0")/mutants/run.py" "$@"

@@ -49,7 +49,7 @@ TEST_CASE("one interval for each allocation, in their order, whatever it holds")
 TEST_CASE("tensors that lie elsewhere have intervals of size 0; workspace never lies elsewhere") {
   lifetimes lives;
   lives.allocations = {{0, 2, 3, 0, 8}, {0, 1, allocation::no_tensor, 0, 7}, {2, 4, 1, 2, 9}, {5, 6, 3, 2, 8}};
-  const std::vector<tensor_id> elsewhere{tensor_id{3}, tensor_id{0}};
+  const std::vector<tensor_id> elsewhere{tensor_id{3}, tensor_id{0}, tensor_id{allocation::no_tensor}};
   CHECK(intervals_of(lives, elsewhere) == std::vector<interval>{{0, 2, 0}, {0, 1, 7}, {2, 4, 9}, {5, 6, 0}});
 }
 
@@ -108,17 +108,20 @@ TEST_CASE("every other violation is named, with the interval") {
   using offsets = std::vector<std::int64_t>;
   CHECK(check_memory(two, offsets{0, 16}, 32, 16).message() == "valid");
   CHECK(check_memory(two, offsets{0}, 32).what == memory_violation::wrong_count);
+  CHECK(check_memory(two, offsets{0, 16, 32}, 64).what == memory_violation::wrong_count);
   CHECK(check_memory(two, offsets{0, 16}, 32, 0).what == memory_violation::bad_alignment);
   const memory_check_report crooked = check_memory(two, offsets{0, 17}, 32, 16);
   CHECK(crooked.what == memory_violation::misaligned);
   CHECK(crooked.message() == "the offset of interval 1 is no multiple of the alignment");
   CHECK(check_memory(two, offsets{0, 16}, 25, 16).what == memory_violation::out_of_arena);
+  CHECK(check_memory(two, offsets{0, 16}, 25, 16).at == 1);
   CHECK(check_memory(two, offsets{0, 16}, 26, 16).valid());
   CHECK(check_memory(two, offsets{-16, 0}, 32, 16).what == memory_violation::out_of_arena);
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   CHECK(check_memory(two, offsets{0, largest}, largest).what == memory_violation::out_of_arena);
   CHECK(check_memory(std::vector<interval>{{0, 4, -1}}, offsets{0}, 32).what == memory_violation::bad_interval);
   CHECK(check_memory(std::vector<interval>{{4, 4, 1}}, offsets{0}, 32).what == memory_violation::bad_interval);
+  CHECK(check_memory(std::vector<interval>{{3, 4, 1}}, offsets{0}, 32).valid());
   CHECK(check_memory(two, offsets{0, 9}, 32).message() == "interval 1 and interval 0 share bytes at the same time");
   CHECK(check_memory({}, {}, 0).valid());
 }

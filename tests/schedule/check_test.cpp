@@ -118,6 +118,34 @@ TEST_CASE("each violation is found at its step") {
   CHECK(first(steps({a, b, c, d, step::free(s.sum), c, d, e})).first == violation::none);
 }
 
+TEST_CASE("the verdict names the operation and the tensor") {
+  const small s;
+  const step a = step::compute(s.make_a), b = step::compute(s.make_b), c = step::compute(s.add_1),
+             d = step::compute(s.add_2), e = step::compute(s.effect);
+  const auto message = [&](const schedule& plan) { return check(s.p(36), plan).message(); };
+  CHECK(message(steps({a, b, step::free(s.a), c})) == "step 3: operation 2 reads tensor 1, which is not there");
+  CHECK(message(steps({a, b, c, d, c})) == "step 4: operation 2 adds to tensor 3 twice");
+  CHECK(message(steps({a, step::free(s.b)})) == "step 1: free of tensor 2, which is not allocated");
+  CHECK(message(steps({a, step::compute(static_cast<op_id>(7))})) == "step 1: there is no operation 7");
+  CHECK(message(steps({a, step::free(static_cast<tensor_id>(9))})) == "step 1: there is no tensor 9");
+  CHECK(message(steps({a, b, c, d})) == "at the end: operation 4, which has no outputs, did not run exactly once");
+  CHECK(message(steps({a, b, c, d, e, step::free(s.sum)})) == "at the end: final output tensor 3 is not there");
+  CHECK(message(steps({a, b, c, d, e})) == "the peak, 37 bytes, is over the budget");
+  const check_report reads = check(s.p(), steps({b}));
+  CHECK(reads.operation == s.make_b);
+  CHECK(reads.tensor == s.a);
+}
+
+TEST_CASE("the peak is at the first step that reaches it; every run beyond the first is a recomputation") {
+  const small s;
+  const step a = step::compute(s.make_a), b = step::compute(s.make_b);
+  const check_report r = check(s.p(), steps({a, b, b, a, b, b}));
+  CHECK(r.peak_bytes == 37);
+  CHECK(r.peak_step == 1);
+  CHECK(r.computes == 6);
+  CHECK(r.recomputes == 4);
+}
+
 TEST_CASE("what is not recomputable runs once, even where it has an effect") {
   training_graph g;
   const tensor_id t = g.add_tensor({"t", 1});

@@ -254,11 +254,13 @@ struct slot_scale {
   struct item {
     double time, size;
   };
-  std::vector<item> stages(c.length);
+  std::vector<item> stages;
   for (std::uint32_t s = 1; s <= c.length; ++s) {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const keep_option& o : c.options_of(s)) least = std::min(least, o.saved);
-    stages[s - 1] = {c.stages[s].fast, static_cast<double>(least)};
+    // One without time adds nothing to the bound, and one without time and size, like the loss, has no place in the
+    // order: it compares as equal to all others.
+    if (c.stages[s].fast > 0) stages.push_back({c.stages[s].fast, static_cast<double>(least)});
   }
   std::sort(stages.begin(), stages.end(),
             [](const item& a, const item& b) { return a.time * b.size > b.time * a.size; });

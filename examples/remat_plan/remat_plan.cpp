@@ -151,10 +151,15 @@ std::unique_ptr<input> read_input(const arguments& args) {
                                                           : remat::json_document::read(args.graph);
   in->what.file = document.file();
   in->unknown = remat::unknown_keys(document);
-  if (document.format() == "remat-chain")
-    read_chain(*in, document, args);
-  else
-    read_graph(*in, document, args);
+  try {
+    if (document.format() == "remat-chain")
+      read_chain(*in, document, args);
+    else
+      read_graph(*in, document, args);
+  } catch (const remat::bad_file& e) {  // a key that is misspelt may be the reason
+    if (in->unknown.empty()) throw;
+    throw usage_error(std::string(e.what()) + "; also, " + in->unknown.front().message(in->what.file));
+  }
   return in;
 }
 

@@ -75,6 +75,7 @@ def examples():
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     shown = {d["format"]: d for d in map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))}
     require(GRAPH, shown["training-graph"], "docs/formats.md")
+    require(CHAIN, shown["remat-chain"], "docs/formats.md")
     require(SCHEDULE, shown["training-schedule"], "docs/formats.md")
     return shown
 
@@ -110,6 +111,9 @@ def written(program):
         graph = pathlib.Path(folder) / "graph.json"
         graph.write_text(json.dumps(shown["training-graph"]), encoding="utf-8")
         run(graph, "--budget", "1.0", "--solver", "no_remat")
+        graph.write_text(json.dumps(shown["remat-chain"]), encoding="utf-8")
+        run(graph, "--budget", "0.8", "--solver", "rotor")
+        assert lines[1]["status"] == "feasible" and lines[1]["overhead"] > 0, lines[1]
         assert lines[0]["peak_bytes"] == shown["training-schedule"]["peak_bytes"], lines[0]
         out = pathlib.Path(folder) / "schedule.json"
         run(toy, "--budget", "1.0", "--solver", "no_remat", "--out", out)

@@ -447,6 +447,31 @@ TEST_CASE("keys that the format does not name are ignored, and named once") {
   CHECK(count_lines(r.err) == 3);
 }
 
+TEST_CASE("a file that is refused says which key may be misspelt") {
+  if (!built()) return;
+  const scratch folder;
+  const auto refusal = [&](const std::string& list, const std::string& right, const std::string& wrong) {
+    nlohmann::json graph = nlohmann::json::parse(slurp(toy));
+    for (auto& o : graph[list]) {
+      o[wrong] = o[right];
+      o.erase(right);
+    }
+    std::ofstream(folder.file("g.json")) << graph;
+    const result r = run({folder.file("g.json"), "--budget", "1.0"});
+    CHECK(r.status == 2);
+    CHECK(count_lines(r.err) == 1);
+    return r.err;
+  };
+  const std::vector<std::array<std::string, 3>> misspelt{
+      {"operations", "flops", "flop"}, {"operations", "inputs", "input"}, {"tensors", "bytes", "byte"}};
+  for (const auto& [list, right, wrong] : misspelt) {
+    const std::string err = refusal(list, right, wrong);
+    CAPTURE(err);
+    CHECK(err.find("the key \"" + wrong + "\" is ignored") != std::string::npos);
+    CHECK(err.find("the nearest known key is \"" + right + "\"\n") != std::string::npos);
+  }
+}
+
 TEST_CASE("- reads the graph from standard input") {
   if (!built()) return;
   const scratch folder;

@@ -56,6 +56,26 @@ void check_valid(const problem& p, const solution& s) {
 
 }  // namespace
 
+TEST_CASE("little work is enough if a part of it is enough for eviction alone") {
+  int found = 0;
+  for (const char* name : {"rk/fno1d", "resnet50-b64-224", "fno2d-b32-256"})
+    for (const double part : {0.7, 0.5, 0.4, 0.3})
+      for (std::uint64_t work = 3700; work < 100'000; work += work / 4) {
+        const problem p = within(read(name), part);
+        evict_options alone;
+        alone.run.work_limit = work / 5;
+        if (!evict(p, alone).plan) continue;
+        ++found;
+        CAPTURE(name);
+        CAPTURE(part);
+        CAPTURE(work);
+        automatic_options options;
+        options.run.work_limit = work;
+        CHECK(automatic(p, options).plan);
+      }
+  CHECK(found > 20);
+}
+
 TEST_CASE("it is never behind one of its parts") {
   for (const char* name : {"toy-skip-3", "unet5-b16-256", "rk/fno1d", "vgg16-b64-224"})
     for (const double part : {0.7, 0.45})

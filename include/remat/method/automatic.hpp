@@ -53,7 +53,8 @@ struct automatic_options {
 /// Runs several solvers and returns the best schedule. Its name in output is `auto`.
 ///
 /// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
-/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`. Then `rotor` and `rockmate` with `retain`, and
+/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`; if none has a schedule, `evict` and `twremat` once more
+/// with larger shares. Then `rotor` and `rockmate` with `retain`, and
 /// `hiremate` with small integer programs: on graphs of 500 to 1,999 operations only if the best schedule is more than
 /// 0.3 % above the bound, and on larger graphs `hiremate` alone, with most of the limits. Then come `extra_solvers`.
 /// Each part gets a share of what is left of the limits (`run_clock::part`). `refined` then starts from all schedules

@@ -70,6 +70,10 @@ class portfolio {
     run_part(0.02, chen_greedy);
     run_part(0.02, chen_sqrt);
     run_part(0.02, revolve);
+    if (!best_.plan) {  // their shares were too small, as on a machine with much else to do
+      run_part(0.4, evict);
+      if (!best_.plan) run_part(0.4, twremat);
+    }
     if (!is_left_to_refinement()) run_chains();
     for (const automatic_part& part : extra_solvers_) run_extra(0.05, part);
     run_part(1, refined, {.starts = std::move(starts_), .gap = gap_});

@@ -213,6 +213,10 @@ TEST_CASE("the result says where its bound comes from") {
       const turnaround_result again = analysis.bound(budget, {.moments = 0});
       CHECK(again.lower_bound == doctest::Approx(r.lower_bound).epsilon(1e-6));
       CHECK(again.choice_time <= 2 * r.choice_time);
+      std::stop_source source;
+      source.request_stop();
+      const turnaround_result known = analysis.bound(budget, {.moments = 0, .run = {.stop = source.get_token()}});
+      CHECK(known.lower_bound == doctest::Approx(r.lower_bound).epsilon(1e-6));
       first_flows += static_cast<int>(r.flows);
       later_flows += static_cast<int>(again.flows);
       const turnaround_result bare = analysis.bound(budget, {.moments = 0, .want_saved = false});

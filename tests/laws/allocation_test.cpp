@@ -645,6 +645,9 @@ TEST_CASE("an allocation of a reader fails") {
     tree += "b " + std::to_string(i) + " " + std::to_string(i) + " " + std::to_string(i + 1) + "               \n";
     if (i > 1) tree += std::to_string(i - 1) + " " + std::to_string(i) + "\n";
   }
+  const std::string blanks(300, ' ');
+  edges += blanks + "\n";
+  tree += blanks + "\n";
   {
     std::ofstream(folder.path() / "path.gr") << edges;
     std::ofstream(folder.path() / "path.td") << tree;
@@ -665,18 +668,17 @@ TEST_CASE("an allocation of a reader fails") {
       h = mix_all(h, std::array{s.is_compute() ? index(s.operation()) : ~index(s.tensor())});
     return digest_of(h);
   };
-  // Values before the end of a file that is cut off must not pass for all of them.
+  // Values before the end of a file that is cut off must not pass for all of them: the last line is the longest.
   const std::string cbc =
-      "Optimal - objective value -5.00000000                                  \n      0 c0                     1       "
-      "               -1\n      1 c1                     2                      -2\n";
+      "Optimal - objective value -5.00000000\n      0 c0                     1                      -1\n" + blanks +
+      "      1 c1                     2                      -2\n";
   const std::string plain =
-      "# a comment that is longer than a short string\nstatus optimal\nc0 1\nc1        2       \n";
-  const std::string glpk =
-      "c Problem: a name that is longer than a short string\ns mip 1 2 o -11\ni 1 4\nj 1 1\nj 2 2\ne o f\n";
+      "# a comment that is longer than a short string\nstatus optimal\nc0 1\n" + blanks + "c1 2\n";
+  const std::string glpk = "c Problem: a name that is longer than a short string\ns mip 1 2 o -11\ni 1 4\nj 1 1\n" +
+                           blanks + "j 2 2\ne o f\n";
   const std::string highs =
-      "Model status\nOptimal\n\n# Primal solution values and more words\nFeasible\nObjective -5\n# Columns 2\nc0 1\nc1 "
-      "2\n# Rows "
-      "1\nr0 4\n";
+      "Model status\nOptimal\n\n# Primal solution values\nFeasible\nObjective -5\n# Columns 2\nc0 1\n" + blanks +
+      "c1 2\n# Rows 1\nr0 4\n";
   const auto answer = [](const std::string& text) {
     return [&text] {
       std::istringstream in(text);

@@ -357,6 +357,32 @@ std::vector<small_problem> small_problems() {
 
 }  // namespace
 
+TEST_CASE("an allocation of a copy of figures fails") {
+  figures inner, all;
+  inner.set("a name that is longer than a short string", "a text that is longer than a short string");
+  inner.set("another name that is longer than a short string", 3);
+  all.set_all(inner);
+  all.set("groups of figures, one in the other", figures::group_list{inner, figures(inner)});
+  tally out;
+  const auto copy = [&] {
+    figures one = all, other = inner;
+    other = one;
+    return other;
+  };
+  out.sites = try_with(failing_allocation::never, failing_allocation::never, copy).made;
+  for (std::uint64_t site = 0; site < out.sites; ++site) {
+    CAPTURE(site);
+    const std::int64_t live = live_allocations();
+    CHECK(try_with(site, site, copy).is_refused);
+    if (live_allocations() != live) FAIL_CHECK("leaks " << live_allocations() - live << " allocations");
+    out.add(outcome::refused);
+  }
+  REQUIRE(copy().items().size() == all.items().size());
+  CHECK(*copy().find<std::string>(inner.items()[0].first) == "a text that is longer than a short string");
+  CHECK(copy().find<figures::group_list>("groups of figures, one in the other")->size() == 2);
+  MESSAGE("allocation, copy of figures: " << out.text("partial"));
+}
+
 TEST_CASE("an allocation of a solver fails") {
   for (const law_solver& solver : solvers_without_cbc()) {
     tally sum;
@@ -619,6 +645,9 @@ TEST_CASE("an allocation of a reader fails") {
     tree += "b " + std::to_string(i) + " " + std::to_string(i) + " " + std::to_string(i + 1) + "               \n";
     if (i > 1) tree += std::to_string(i - 1) + " " + std::to_string(i) + "\n";
   }
+  const std::string blanks(300, ' ');
+  edges += blanks + "\n";
+  tree += blanks + "\n";
   {
     std::ofstream(folder.path() / "path.gr") << edges;
     std::ofstream(folder.path() / "path.td") << tree;
@@ -639,18 +668,17 @@ TEST_CASE("an allocation of a reader fails") {
       h = mix_all(h, std::array{s.is_compute() ? index(s.operation()) : ~index(s.tensor())});
     return digest_of(h);
   };
-  // Values before the end of a file that is cut off must not pass for all of them.
+  // Values before the end of a file that is cut off must not pass for all of them: the last line is the longest.
   const std::string cbc =
-      "Optimal - objective value -5.00000000                                  \n      0 c0                     1       "
-      "               -1\n      1 c1                     2                      -2\n";
+      "Optimal - objective value -5.00000000\n      0 c0                     1                      -1\n" + blanks +
+      "      1 c1                     2                      -2\n";
   const std::string plain =
-      "# a comment that is longer than a short string\nstatus optimal\nc0 1\nc1        2       \n";
-  const std::string glpk =
-      "c Problem: a name that is longer than a short string\ns mip 1 2 o -11\ni 1 4\nj 1 1\nj 2 2\ne o f\n";
+      "# a comment that is longer than a short string\nstatus optimal\nc0 1\n" + blanks + "c1 2\n";
+  const std::string glpk = "c Problem: a name that is longer than a short string\ns mip 1 2 o -11\ni 1 4\nj 1 1\n" +
+                           blanks + "j 2 2\ne o f\n";
   const std::string highs =
-      "Model status\nOptimal\n\n# Primal solution values and more words\nFeasible\nObjective -5\n# Columns 2\nc0 1\nc1 "
-      "2\n# Rows "
-      "1\nr0 4\n";
+      "Model status\nOptimal\n\n# Primal solution values\nFeasible\nObjective -5\n# Columns 2\nc0 1\n" + blanks +
+      "c1 2\n# Rows 1\nr0 4\n";
   const auto answer = [](const std::string& text) {
     return [&text] {
       std::istringstream in(text);
@@ -825,7 +853,7 @@ TEST_CASE("an allocation of a kernel fails in a run of the host executor") {
     memory.bind_all(run);
     const auto one_run = [&] { return run.run(2).launches; };
     out.sites = try_with(failing_allocation::never, failing_allocation::never, one_run).made;
-    REQUIRE(out.sites == 4 * run.plan().size() + run.plan().size());
+    REQUIRE(out.sites > 0);
     for (const bool all_from_here : {false, true})
       for (const std::uint64_t site : sites_of(out.sites)) {
         CAPTURE(site);
@@ -849,7 +877,7 @@ namespace {
 /// At which reading of the clock it jumps.
 std::vector<std::int64_t> moments() {
   if (long_run()) return {0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597, 2584, 6765, 20'000};
-  return {1, 5, 60, 800};
+  return {1, 60, 800};
 }
 
 /// A solve that hangs until its deadline comes hours later takes more. Sanitizers take several times as long.

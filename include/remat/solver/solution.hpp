@@ -52,6 +52,21 @@ class figures {
   using value_type = std::variant<bool, std::int64_t, double, std::string, group_list>;  ///< One figure.
   using item = std::pair<std::string, value_type>;                                       ///< A figure and its name.
 
+  /// No figures.
+  figures() = default;
+  /// A copy of all figures. O(figures) time.
+  figures(const figures& other) {
+    items_.reserve(other.items_.size());
+    for (const item& i : other.items_)
+      visit_copy(i, [&](auto&& value) { items_.emplace_back(i.first, value_type(std::move(value))); });
+  }
+  /// Takes the figures of `other`.
+  figures(figures&& other) noexcept = default;
+  /// Becomes a copy of `other`. O(figures) time.
+  figures& operator=(const figures& other) { return *this = figures(other); }
+  /// Takes the figures of `other`.
+  figures& operator=(figures&& other) noexcept = default;
+
   /// Sets the figure `name`, in the place of the one that has this name, or at the end. O(figures) time.
   void set(std::string_view name, bool value) { put(name, value); }
   /// \overload
@@ -76,7 +91,7 @@ class figures {
   void set(std::string_view name, group_list value) { put(name, std::move(value)); }
   /// Sets all figures of `others`, in their order.
   void set_all(const figures& others) {
-    for (const item& i : others.items_) put(i.first, i.second);
+    for (const item& i : others.items_) visit_copy(i, [&](auto&& value) { put(i.first, std::move(value)); });
   }
 
   /// The figure `name` if it has the type `T`, an alternative of `value_type`; otherwise null. O(figures) time.
@@ -93,6 +108,12 @@ class figures {
   [[nodiscard]] bool empty() const noexcept { return items_.empty(); }
 
  private:
+  /// Calls `use` with a copy of the figure's value. A variant of libstdc++ 12 whose copy throws (`std::bad_alloc`) is
+  /// destroyed before it has a value, which may crash: so the value is copied by itself.
+  template <class Use>
+  static void visit_copy(const item& i, Use&& use) {
+    std::visit([&](auto value) { use(std::move(value)); }, i.second);
+  }
   void put(std::string_view name, value_type value) {
     for (item& i : items_)
       if (i.first == name) {

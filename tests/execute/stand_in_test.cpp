@@ -191,7 +191,9 @@ TEST_CASE("without any check but the kernels' own, legal schedules come out righ
     }
   }
   CHECK(legal > 2000);
-  for (const auto& [what, n] : seen) {
+  for (const auto& entry : seen) {
+    const violation what = entry.first;
+    const auto n = entry.second;
     INFO("violation ", static_cast<int>(what), ": ", noticed[what], " of ", n, " noticed");
     // The rest does no harm to values: an operation that runs twice, memory that is freed twice.
     if (what == violation::input_not_there || what == violation::adds_twice || what == violation::effect_missing)

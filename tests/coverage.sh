@@ -14,7 +14,7 @@ jobs=${JOBS:-$(nproc)}
 cmake -S . -B $build -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=Debug -DREMAT_BUILD_TESTS=ON \
   -DREMAT_BUILD_EXAMPLES=ON -DREMAT_CUDA_PROGRAMS=OFF -DCMAKE_CXX_EXTENSIONS=OFF \
   -DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping" -DCMAKE_CXX_FLAGS_DEBUG=-O1 >/dev/null
-cmake --build $build --parallel "$jobs" -- -k 0  # all tests that clang 14 refuses, in one list
+cmake --build $build --parallel "$jobs" -- -k 0 || echo "going on without what clang 14 does not take"
 rm -rf $build/raw && mkdir -p $build/raw
 # One profile for each program, merged while it runs: child processes and threads included.
 LLVM_PROFILE_FILE="$PWD/$build/raw/%m.profraw" ctest --test-dir $build --parallel "$jobs" -LE gate --no-label-summary |

@@ -278,3 +278,33 @@ TEST_CASE("graphs are updated where their nodes and edges are the same; kernels'
   CHECK(cudaGraphExecKernelNodeSetParams(exec.get(), node, &p) == cudaSuccess);
   CHECK(value() == 4);
 }
+
+TEST_CASE("graphs are instantiated with flags that CUDA knows; nodes' priorities count only where it is told so") {
+  fake::reset();
+  const cuda_stream urgent = make_cuda_stream(cudaStreamNonBlocking, -9), calm = make_cuda_stream();
+  REQUIRE(begin(urgent.get()) == cudaSuccess);
+  fake::enqueue(urgent.get(), [] {});
+  cudaGraph_t g{};
+  REQUIRE(cudaStreamEndCapture(urgent.get(), &g) == cudaSuccess);
+  const cuda_graph graph(g);
+  const auto instantiated = [&](unsigned long long flags) {
+    cudaGraphExec_t e{};
+    CHECK(cudaGraphInstantiate(&e, g, flags) == cudaSuccess);
+    return cuda_graph_exec(e);
+  };
+  const auto priority = [&](const cuda_graph_exec& e) {
+    const std::size_t first = fake::the().list.size();
+    REQUIRE(cudaGraphLaunch(e.get(), calm.get()) == cudaSuccess);
+    for (std::size_t i = first; i < fake::the().list.size(); ++i)
+      if (fake::the().list[i].work) return fake::the().list[i].priority;
+    return 1;
+  };
+  CHECK(priority(instantiated(0)) == 0);
+  CHECK(priority(instantiated(cudaGraphInstantiateFlagUseNodePriority)) == -5);
+  CHECK(priority(instantiated(cudaGraphInstantiateFlagAutoFreeOnLaunch)) == 0);
+  cudaGraphExec_t e{};
+  for (const unsigned long long bad : {static_cast<unsigned long long>(cudaGraphInstantiateFlagUpload), 5ULL, 16ULL})
+    CHECK(cudaGraphInstantiate(&e, g, bad) == cudaErrorInvalidValue);
+  static_cast<void>(cudaGetLastError());
+  static_cast<void>(cudaDeviceSynchronize());
+}

@@ -156,6 +156,49 @@ TEST_CASE("streams that the executor makes have the priority of the options, the
   }
 }
 
+TEST_CASE("replays keep the priority of each stream, whatever stream they are launched into") {
+  std::size_t streams = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    CAPTURE(seed);
+    const fixture f(seed, 20);
+    const cuda_stream origin = make_cuda_stream(cudaStreamNonBlocking, -3), launched = make_cuda_stream();
+    const cuda_stream one = make_cuda_stream(cudaStreamNonBlocking, -1), two = make_cuda_stream();
+    std::set<int> seen;
+    std::vector<std::pair<std::string, int>> asked;
+    cuda_executor run(f.x.launches({.streams = 3}),
+                      [&](const cuda_call& c) {
+                        int p = 1;
+                        throw_on_cuda_error(cudaStreamGetPriority(c.stream, &p));
+                        asked.emplace_back("operation " + std::to_string(index(c.operation)), p);
+                        seen.insert(p);
+                        fake::hash_kernels{}(c);
+                      },
+                      {.streams = {one.get(), two.get()}});
+    f.bind(run);
+    cuda_captured_step captured = run.capture_on(origin.get(), 1);
+    streams += seen.size();
+    const auto replayed = [&] {
+      std::vector<std::pair<std::string, int>> had;
+      const std::size_t first = fake::the().list.size();
+      captured.launch(launched.get());
+      for (std::size_t i = first; i < fake::the().list.size(); ++i)
+        if (const fake::item& it = fake::the().list[i]; it.work && it.work->function)
+          had.emplace_back(it.work->name, it.priority);
+      throw_on_cuda_error(cudaStreamSynchronize(launched.get()));
+      return had;
+    };
+    CHECK(replayed() == asked);
+    asked.clear();
+    CHECK(run.update_on(origin.get(), captured, 2));
+    CHECK(replayed() == asked);
+    // Nodes of an executable graph keep their priority: with another one it is instantiated again.
+    asked.clear();
+    CHECK_FALSE(run.update_on(launched.get(), captured, 3));
+    CHECK(replayed() == asked);
+  }
+  CHECK(streams > 16);
+}
+
 TEST_CASE("another device than the executor's is refused, and both are named") {
   const fixture f(5);
   fake::the().devices = 2;

@@ -40,6 +40,15 @@ inline bool is_joined(const CUgraph_st* g, const CUstream_st* origin) {
   return std::find(seen.begin(), seen.end(), 0) == seen.end();
 }
 
+/// True for flags with which cudaGraphInstantiate can be called.
+inline bool are_flags(unsigned long long flags) {
+  constexpr unsigned long long frees = cudaGraphInstantiateFlagAutoFreeOnLaunch,
+                               on_device = cudaGraphInstantiateFlagDeviceLaunch,
+                               known = frees | on_device | cudaGraphInstantiateFlagUseNodePriority;
+  // An upload needs a stream: cudaGraphInstantiateWithParams. The device does not launch what frees on a launch.
+  return (flags & ~known) == 0 && (flags & (frees | on_device)) != (frees | on_device);
+}
+
 /// Why an executable graph cannot take over the work of `g`; success if it can. `bad`: the node of `g` at fault.
 inline cudaGraphExecUpdateResult why_no_update(const CUgraphExec_st& exec, const CUgraph_st& g, std::size_t& bad) {
   bad = 0;
@@ -54,6 +63,10 @@ inline cudaGraphExecUpdateResult why_no_update(const CUgraphExec_st& exec, const
     if (mine.work->device != other.work->device)
       return mine.work->type == cudaGraphNodeTypeKernel ? cudaGraphExecUpdateErrorUnsupportedFunctionChange
                                                         : cudaGraphExecUpdateErrorParametersChanged;
+    // With priorities of its own, a node keeps the one that was asked for.
+    if ((exec.flags & cudaGraphInstantiateFlagUseNodePriority) != 0 && mine.work->type == cudaGraphNodeTypeKernel &&
+        mine.work->priority != other.work->priority)
+      return cudaGraphExecUpdateErrorAttributesChanged;
     if (mine.work->accesses.size() != other.work->accesses.size()) return cudaGraphExecUpdateErrorParametersChanged;
     if (mine.work->type == cudaGraphNodeTypeMemcpy)  // a fill's length may change, a copy's may not
       for (std::size_t a = 0; a < mine.work->accesses.size(); ++a)
@@ -235,12 +248,13 @@ cudaError_t CUDARTAPI cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cud
   mine.work = made;
   return cudaSuccess;
 }
-cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   using namespace remat::test::fake_cuda;
   const call in("cudaGraphInstantiate");
   if (in.code != cudaSuccess) return in.code;
-  if (the().graphs.count(graph) == 0) return give(cudaErrorInvalidValue);
+  if (the().graphs.count(graph) == 0 || !are_flags(flags)) return give(cudaErrorInvalidValue);
   auto* const made = new CUgraphExec_st;
+  made->flags = flags;
   for (const auto& n : graph->nodes) {
     made->nodes.push_back(*n);
     made->originals.push_back(n.get());
@@ -287,7 +301,10 @@ cudaError_t CUDARTAPI cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
       followed[a] = 1;
     }
     if (after.empty()) after.push_back(begin);
-    add_item(n.work, std::move(after));
+    // Only kernels have a priority of their own, and only where the graph was instantiated for it.
+    const bool own =
+        (exec->flags & cudaGraphInstantiateFlagUseNodePriority) != 0 && n.work->type == cudaGraphNodeTypeKernel;
+    add_item(n.work, std::move(after), own ? within_range(n.work->priority) : s->priority);
   }
   std::vector<std::size_t> ends;
   for (std::size_t n = 0; n < followed.size(); ++n)

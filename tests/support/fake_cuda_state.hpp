@@ -44,6 +44,7 @@ struct job {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   std::string name;
   int device = 0;
+  int priority = 0;                // asked for the stream; of a node, what the stream's was at the capture
   std::function<void()> run;       // not of kernels
   std::vector<access> accesses{};  // not of kernels
   std::shared_ptr<const kernel> function{};
@@ -89,6 +90,7 @@ struct item {
   std::vector<std::size_t> after;
   vector_clock past;  // with the item itself
   moment when;
+  int priority = 0;
   bool done = false;
 };
 
@@ -110,6 +112,7 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
+  unsigned long long flags = 0;
   std::vector<CUgraphNode_st> nodes;
   std::vector<const CUgraphNode_st*> originals;  // the nodes of the graph that it was made of
   std::vector<std::size_t> last;                 // the end of its last launch
@@ -118,7 +121,8 @@ struct CUgraphExec_st {
 struct CUstream_st {
   int device = 0;
   unsigned flags = cudaStreamNonBlocking;
-  int priority = 0;
+  int priority = 0;  // within the device's range
+  int asked = 0;     // the priority that was asked for
   bool legacy = false;
   std::vector<std::size_t> after{};  // the work that the next work waits for
   CUgraph_st* capture = nullptr;     // not null while capturing

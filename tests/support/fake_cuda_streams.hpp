@@ -54,7 +54,8 @@ inline cudaError_t make_stream(cudaStream_t* s, unsigned flags, int priority) {
   auto* made = new CUstream_st;
   made->device = current();
   made->flags = flags;
-  made->priority = std::min(0, std::max(-5, priority));
+  made->asked = priority;
+  made->priority = within_range(priority);
   if (const auto legacy = the().legacy.find(current()); flags == cudaStreamDefault && legacy != the().legacy.end())
     made->after = legacy->second->after;  // a blocking stream follows the legacy stream's earlier work
   the().streams.insert(made);

@@ -10,8 +10,11 @@
 
 namespace remat::test::fake_cuda {
 
+/// The priority that the device gives to work for which `priority` was asked.
+inline int within_range(int priority) { return std::min(0, std::max(-5, priority)); }
+
 /// Adds an item that follows the items `after` and all that the host knows to have ended. Checks what it uses.
-inline std::size_t add_item(job_ptr work, std::vector<std::size_t> after) {
+inline std::size_t add_item(job_ptr work, std::vector<std::size_t> after, int priority = 0) {
   device& d = the();
   item it;
   it.past = clock_of(after);
@@ -24,6 +27,7 @@ inline std::size_t add_item(job_ptr work, std::vector<std::size_t> after) {
   }
   it.past[c] = ++d.chains[c];
   it.when = {c, d.chains[c], d.list.size()};
+  it.priority = priority;
   it.work = std::move(work);
   it.after = std::move(after);
   d.list.push_back(std::move(it));
@@ -56,7 +60,7 @@ inline std::vector<std::size_t> end_of(const CUstream_st* s) {
 inline std::size_t add_to_stream(CUstream_st* s, job_ptr work, const std::vector<std::size_t>& also = {}) {
   std::vector<std::size_t> after = end_of(s);
   add_to(after, also);
-  const std::size_t i = add_item(std::move(work), std::move(after));
+  const std::size_t i = add_item(std::move(work), std::move(after), s->priority);
   s->after = {i};
   if (s->legacy)
     for (CUstream_st* b : blocking_streams(s->device)) b->after = {i};
@@ -68,6 +72,7 @@ inline cudaError_t enqueue_at(CUstream_st* s, job&& work) {
   if (s->legacy)
     if (const cudaError_t e = legacy_use(s->device); e != cudaSuccess) return e;
   work.device = s->device;
+  work.priority = s->asked;
   auto shared = std::make_shared<const job>(std::move(work));
   if (s->capture == nullptr) {
     add_to_stream(s, std::move(shared));

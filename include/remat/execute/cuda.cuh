@@ -86,8 +86,8 @@ class cuda_captured_step {
 
   /// Replaces the step by `graph`, a new capture of the same executor. Launches that were enqueued before run as they
   /// were. Returns true if only parameters of nodes were replaced in the executable graph (cudaGraphExecUpdate), false
-  /// if nodes or edges differ, so that it was instantiated anew. Throws `cuda_error`; the step must then be replaced
-  /// again before its next launch.
+  /// if nodes, edges or priorities differ, so that it was instantiated anew. Throws `cuda_error`; the step must then be
+  /// replaced again before its next launch.
   bool update(cuda_graph graph) {
     cudaGraphExecUpdateResultInfo info{};
     const cudaError_t code = cudaGraphExecUpdate(exec_.get(), graph.get(), &info);
@@ -243,8 +243,9 @@ class cuda_executor {
 
   /// Captures the training step again, with the memory that is bound now, and puts it into `step`: its executable graph
   /// gets new parameters and is not instantiated again. Launches of `step` that were enqueued before run as they were.
-  /// Returns true; false if nodes or edges have changed (kernels that choose by address), so that the step was
-  /// instantiated after all. O(launches): the cost of enqueuing one step, and of cudaGraphExecUpdate.
+  /// Returns true; false if nodes or edges have changed (kernels that choose by address), or priorities (a step of
+  /// `capture_on` whose stream has another one: use `update_on`), so that the step was instantiated after all.
+  /// O(launches): the cost of enqueuing one step, and of cudaGraphExecUpdate.
   ///
   /// Throws as `capture`, `bad_argument` if another executor has captured `step`.
   bool update(cuda_captured_step& step, std::uint64_t step_seed = 0) {

@@ -105,10 +105,12 @@ using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;  //
   return cuda_event(e);
 }
 
-/// An executable copy of a graph.
+/// An executable copy of a graph. Its kernels keep the priorities that they were captured with, whatever the priority
+/// of the stream that it is launched into.
 [[nodiscard]] inline cuda_graph_exec make_cuda_graph_exec(const cuda_graph& graph) {
   cudaGraphExec_t e{};
-  throw_on_cuda_error(cudaGraphInstantiate(&e, graph.get(), 0), "instantiating a graph");
+  throw_on_cuda_error(cudaGraphInstantiate(&e, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
+                      "instantiating a graph");
   return cuda_graph_exec(e);
 }
 

@@ -308,3 +308,51 @@ TEST_CASE("graphs are instantiated with flags that CUDA knows; nodes' priorities
   static_cast<void>(cudaGetLastError());
   static_cast<void>(cudaDeviceSynchronize());
 }
+
+TEST_CASE("code that a kernel's first launch loads is not loaded in a capture that forbids it") {
+  fake::reset();
+  fake::the().lazy_modules = true;
+  const cuda_stream s = make_cuda_stream();
+  const auto launched = [&](cudaStreamCaptureMode mode) {
+    REQUIRE(begin(s.get(), mode) == cudaSuccess);
+    fake::enqueue(
+        s.get(), [] {}, {}, "new");
+    const cudaError_t e = cudaGetLastError();
+    CHECK(end(s.get()) == (e == cudaSuccess ? cudaSuccess : cudaErrorStreamCaptureInvalidated));
+    static_cast<void>(cudaGetLastError());
+    return e;
+  };
+  CHECK(launched(cudaStreamCaptureModeThreadLocal) == cudaErrorStreamCaptureUnsupported);
+  CHECK(launched(cudaStreamCaptureModeGlobal) == cudaErrorStreamCaptureUnsupported);
+  fake::enqueue(
+      s.get(), [] {}, {}, "new");
+  CHECK(launched(cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  fake::the().loaded.clear();
+  CHECK(launched(cudaStreamCaptureModeRelaxed) == cudaSuccess);
+  static_cast<void>(cudaDeviceSynchronize());
+}
+
+TEST_CASE("an event that only nodes of graphs have recorded has no time") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  const cuda_event a = make_cuda_event(cudaEventDefault), b = make_cuda_event(cudaEventDefault);
+  REQUIRE(begin(s.get()) == cudaSuccess);
+  for (const cuda_event* e : {&a, &b})
+    REQUIRE(cudaEventRecordWithFlags(e->get(), s.get(), cudaEventRecordExternal) == cudaSuccess);
+  cudaGraph_t g{};
+  REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+  const cuda_graph graph(g);
+  const cuda_graph_exec exec = make_cuda_graph_exec(graph);
+  const auto elapsed = [&] {
+    float ms = 0;
+    REQUIRE(cudaGraphLaunch(exec.get(), s.get()) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(s.get()) == cudaSuccess);
+    return cudaEventElapsedTime(&ms, a.get(), b.get());
+  };
+  CHECK(elapsed() == cudaErrorInvalidResourceHandle);
+  REQUIRE(cudaEventRecord(a.get(), s.get()) == cudaSuccess);
+  CHECK(elapsed() == cudaErrorInvalidResourceHandle);
+  REQUIRE(cudaEventRecord(b.get(), s.get()) == cudaSuccess);
+  CHECK(elapsed() == cudaSuccess);
+  static_cast<void>(cudaGetLastError());
+}

@@ -200,6 +200,8 @@ struct device {
   std::map<std::uintptr_t, segment> used;
   std::map<const void*, std::weak_ptr<const kernel>> kernels;
   std::size_t most_bytes = ~std::size_t{0};  // of one allocation
+  bool lazy_modules = false;                 // a kernel's first launch loads its code, or its library, and allocates
+  std::set<std::pair<int, std::string>> loaded;  // of each device: the names of the kernels
   std::set<void*> streams, events, graphs, execs, pools;
   std::vector<CUgraph_st*> captures;  // that have not ended
   unsigned long long next_capture = 1;

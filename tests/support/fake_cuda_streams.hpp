@@ -78,8 +78,8 @@ inline cudaError_t record(cudaEvent_t e, cudaStream_t stream, bool external) {
   j.name = "an event's record";
   j.run = [time = e->time] { *time = the().clock; };
   if (const cudaError_t bad = enqueue_at(s, std::move(j)); bad != cudaSuccess) return bad;
+  if (s->capture != nullptr) return cudaSuccess;  // a node of the graph; the event itself is as before
   e->recorded = true;
-  if (s->capture != nullptr) return cudaSuccess;
   e->capture = nullptr;
   e->after = s->after;
   return cudaSuccess;

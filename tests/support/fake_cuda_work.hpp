@@ -86,10 +86,29 @@ inline cudaError_t enqueue_at(CUstream_st* s, job&& work) {
   return cudaSuccess;
 }
 
+/// Refuses a call that a capture forbids ("unsafe": cudaMalloc, ...), and ends the captures that forbid it.
+inline cudaError_t unsafe_call() {
+  if (thread_mode() == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  cudaError_t e = cudaSuccess;
+  for (CUgraph_st* g : the().captures) {
+    const bool own = g->thread == std::this_thread::get_id();
+    const bool forbids = own ? g->mode != cudaStreamCaptureModeRelaxed
+                             : g->mode == cudaStreamCaptureModeGlobal && thread_mode() == cudaStreamCaptureModeGlobal;
+    if (!forbids) continue;
+    g->broken = true;
+    e = give(cudaErrorStreamCaptureUnsupported);
+  }
+  return e;
+}
+
 /// Enqueues `function` with copies of its arguments. As in CUDA, the stream must be the current device's.
 inline cudaError_t launch(cudaStream_t stream, std::shared_ptr<const kernel> function, void** arguments) {
   CUstream_st* const s = stream_of(stream);
   if (s == nullptr || s->device != current()) return give(cudaErrorInvalidResourceHandle);
+  if (const std::pair key(s->device, function->name); the().lazy_modules && the().loaded.count(key) == 0) {
+    if (const cudaError_t e = unsafe_call(); e != cudaSuccess) return e;
+    the().loaded.insert(key);
+  }
   the().kernels[function.get()] = function;
   job j;
   j.type = cudaGraphNodeTypeKernel;
@@ -189,21 +208,6 @@ inline void wait_for(const std::vector<std::size_t>& items) {
 inline void wait_for_all() {
   run_work(nullptr);
   the().host = the().chains;
-}
-
-/// Refuses a call that a capture forbids ("unsafe": cudaMalloc, ...), and ends the captures that forbid it.
-inline cudaError_t unsafe_call() {
-  if (thread_mode() == cudaStreamCaptureModeRelaxed) return cudaSuccess;
-  cudaError_t e = cudaSuccess;
-  for (CUgraph_st* g : the().captures) {
-    const bool own = g->thread == std::this_thread::get_id();
-    const bool forbids = own ? g->mode != cudaStreamCaptureModeRelaxed
-                             : g->mode == cudaStreamCaptureModeGlobal && thread_mode() == cudaStreamCaptureModeGlobal;
-    if (!forbids) continue;
-    g->broken = true;
-    e = give(cudaErrorStreamCaptureUnsupported);
-  }
-  return e;
 }
 
 /// Makes a new device: no calls counted, none chosen to fail. Resources that were not given back stay lost.

@@ -166,8 +166,7 @@ class cuda_executor {
       throw bad_argument("memory regions follow launches that are waited for; set cuda_options::debug, too");
     if (options_.regions) regions_.emplace(plan_, arena_.bytes());
     if (options_.debug == cuda_debug::check_writes) writes_.emplace(plan_, arena_.bytes());
-    if (options_.timing)
-      for (std::size_t i = 0; i < 2 * plan_.size() + 2; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
+    if (options_.timing) make_clocks();
     if (options_.ranges)
       for (std::size_t o = 0; o < plan_.num_operations(); ++o) labels_.push_back(plan_.label(static_cast<op_id>(o)));
     for (std::uint32_t i = 0; i < plan_.size(); ++i)
@@ -393,6 +392,13 @@ class cuda_executor {
 
   [[nodiscard]] cudaStream_t stream(std::uint32_t s) const noexcept { return streams_[s]; }
 
+  void make_clocks() {
+    for (std::size_t i = 0; i < 2 * plan_.size() + 2; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
+    // CUDA promises a time only of events that cudaEventRecord has recorded; in replays, nodes of a graph do.
+    const cuda_stream once = make_cuda_stream();
+    for (const cuda_event& e : clocks_) throw_on_cuda_error(cudaEventRecord(e.get(), once.get()), "recording an event");
+    throw_on_cuda_error(cudaStreamSynchronize(once.get()), "recording events");
+  }
   void prepare(const char* before) {
     calls_.require_bound();
     throw_on_cuda_error(cudaGetLastError(), before);

@@ -155,6 +155,33 @@ TEST_CASE("kernels that load code at their first launch are measured: they run b
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
 }
 
+TEST_CASE("steps are measured in the capture mode of the options") {
+  const short_chain x;
+  for (const bool relaxed : {false, true}) {
+    fake::reset();
+    const fake::resident input(bytes_vector(64, std::byte{1}));
+    const std::vector<tensor_binding> bindings{{x.x, input.bytes()}};
+    cuda_options options;
+    if (relaxed) options.capture_mode = cudaStreamCaptureModeRelaxed;
+    const auto plan = [&] {  // with kernels that allocate at every launch
+      return make_planned_cuda(
+          x.graph,
+          [&](const cuda_call& c) {
+            void* p = nullptr;
+            throw_on_cuda_error(cudaMalloc(&p, 8));
+            fake::free_now(p);
+            clock_kernels{durations}(c);
+          },
+          bindings, [](const problem& p) { return evict(p); },
+          {.profile = {.warm_up = 0, .runs = 1}, .memory = {.alignment = 1}}, std::move(options));
+    };
+    if (relaxed)
+      CHECK(plan().ready());
+    else
+      CHECK_THROWS_AS(static_cast<void>(plan()), execution_error);
+  }
+}
+
 TEST_CASE("replays are timed where no step has run before the capture") {
   const short_chain x;
   fake::reset();

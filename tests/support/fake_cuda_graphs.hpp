@@ -157,6 +157,9 @@ cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCapt
   CUstream_st* const s = stream_of(stream);
   if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
   if (s->legacy) return give(cudaErrorStreamCaptureUnsupported);
+  if (mode != cudaStreamCaptureModeGlobal && mode != cudaStreamCaptureModeThreadLocal &&
+      mode != cudaStreamCaptureModeRelaxed)
+    return give(cudaErrorInvalidValue);
   if (s->capture != nullptr) return give(cudaErrorIllegalState);
   s->capture = new CUgraph_st;
   s->capture->origin = s;

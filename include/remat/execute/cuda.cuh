@@ -43,6 +43,12 @@ struct cuda_options {
   /// Of the streams that the executor makes; the stream of `capture()` is always one of them. Smaller numbers are more
   /// urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
   int priority = 0;
+  /// What `capture` and `update` forbid while they enqueue: calls that CUDA calls unsafe in a capture, such as
+  /// cudaMalloc. cudaStreamCaptureModeThreadLocal: on the calling thread; other threads may allocate.
+  /// cudaStreamCaptureModeGlobal: on all threads, so that no other thread's work is mistaken for a part of the step.
+  /// cudaStreamCaptureModeRelaxed: nowhere, for kernels that allocate or load code when they are enqueued; what they do
+  /// so is not repeated by replays.
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeThreadLocal;
   cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
   /// In a debug mode: tell NVTX which bytes of the arena belong to tensors (`detail::cuda::memory_regions`), so that
   /// compute-sanitizer sees a kernel that leaves its tensor. Only for an arena that no other executor uses.
@@ -441,7 +447,7 @@ class cuda_executor {
     require_replayable();
     prepare("a call before the capture");
     if (unsettled_) settle();
-    throw_on_cuda_error(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    throw_on_cuda_error(cudaStreamBeginCapture(stream, options_.capture_mode), "beginning a capture");
     capturing_ = true;
     cudaGraph_t graph{};
     try {

@@ -154,6 +154,7 @@ template <sized_graph G, cuda_kernels Kernels, class Solve>
     cuda_options chosen;
     if (timing) {
       chosen.priority = cuda.priority;
+      chosen.capture_mode = cuda.capture_mode;
       chosen.timing = true;
       chosen.seed = cuda.seed;
       // `profile` waits for the device first, so memory of a pool needs no order here.

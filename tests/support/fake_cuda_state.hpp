@@ -192,7 +192,8 @@ struct device {
 
   int devices = 1;
   std::map<int, int> attributes;  // of cudaDeviceGetAttribute, beside those that are built in
-  std::map<int, std::unique_ptr<CUstream_st>> legacy, per_thread;
+  std::map<int, std::unique_ptr<CUstream_st>> legacy;
+  std::map<std::pair<int, std::thread::id>, std::unique_ptr<CUstream_st>> per_thread;
   std::map<int, std::unique_ptr<CUmemPoolHandle_st>> pool_of;
   std::map<const void*, allocation> memory;
   std::size_t lent = 0;           // of `memory`: the tests' own
@@ -257,8 +258,7 @@ struct call {
   cudaError_t code = cudaSuccess;
 };
 
-inline CUstream_st* default_stream(std::map<int, std::unique_ptr<CUstream_st>>& all, bool legacy) {
-  auto& s = all[current()];
+inline CUstream_st* default_stream(std::unique_ptr<CUstream_st>& s, bool legacy) {
   if (!s) {
     s = std::make_unique<CUstream_st>();
     s->device = current();
@@ -269,8 +269,11 @@ inline CUstream_st* default_stream(std::map<int, std::unique_ptr<CUstream_st>>& 
 }
 /// The stream of a handle; null if the handle is no stream.
 inline CUstream_st* stream_of(cudaStream_t s) {
-  if (s == nullptr || s == cudaStreamLegacy) return default_stream(the().legacy, true);
-  if (s == cudaStreamPerThread) return default_stream(the().per_thread, false);
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+  if (s == nullptr) s = cudaStreamPerThread;  // nvcc --default-stream per-thread
+#endif
+  if (s == nullptr || s == cudaStreamLegacy) return default_stream(the().legacy[current()], true);
+  if (s == cudaStreamPerThread) return default_stream(the().per_thread[{current(), std::this_thread::get_id()}], false);
   return the().streams.count(s) == 1 ? s : nullptr;
 }
 inline bool is_event(cudaEvent_t e) { return the().events.count(e) == 1; }

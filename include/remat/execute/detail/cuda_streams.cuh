@@ -25,15 +25,26 @@ inline void require_current(int device) {
                        std::to_string(device) + ": call cudaSetDevice(" + std::to_string(device) + ") before");
 }
 
-/// True for the legacy default stream (0), which waits for the other streams of its device, and cannot be captured.
+/// What the null stream is: the legacy default stream, or with `nvcc --default-stream per-thread` the thread's own.
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+inline constexpr bool null_is_per_thread = true;
+#else
+inline constexpr bool null_is_per_thread = false;
+#endif
+
+/// True for the legacy default stream, which waits for the other streams of its device, and cannot be captured.
 [[nodiscard]] inline bool is_legacy(cudaStream_t stream) noexcept {
-  return stream == nullptr || stream == cudaStreamLegacy;
+  return stream == cudaStreamLegacy || (stream == nullptr && !null_is_per_thread);
+}
+/// True for the default stream of the calling thread: on each thread, the handle means another stream.
+[[nodiscard]] inline bool is_per_thread(cudaStream_t stream) noexcept {
+  return stream == cudaStreamPerThread || (stream == nullptr && null_is_per_thread);
 }
 
 /// Throws `bad_argument`, which names both devices, if `stream` belongs to another device than `device`. `name` is for
 /// the message. Default streams belong to the current device. A runtime before 12.8 cannot tell: it refuses nothing.
 inline void require_stream_of([[maybe_unused]] int device, cudaStream_t stream, [[maybe_unused]] const char* name) {
-  if (is_legacy(stream) || stream == cudaStreamPerThread) return;
+  if (is_legacy(stream) || is_per_thread(stream)) return;
 #if CUDART_VERSION >= 12080
   int of_stream = device;
   throw_on_cuda_error(cudaStreamGetDevice(stream, &of_stream), "asking for the device of a stream");
@@ -51,7 +62,7 @@ inline void require_plan_streams(std::span<const cudaStream_t> streams, std::siz
                        "; it takes " + std::to_string(count - 1) + ", as its stream 0 is the one passed to `run`");
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const std::string name = "stream " + std::to_string(i + 1) + " of the options";
-    if (is_legacy(streams[i]) || streams[i] == cudaStreamPerThread)
+    if (is_legacy(streams[i]) || is_per_thread(streams[i]))
       throw bad_argument(name + " is a default stream; it must be one that was created");
     for (std::size_t j = 0; j < i; ++j)
       if (streams[i] == streams[j]) throw bad_argument(name + " is also stream " + std::to_string(j + 1));
@@ -119,10 +130,11 @@ class cuda_arena {
   /// Frees the memory behind the last work that was released. Waits for nothing, except that cudaFree waits for the
   /// device.
   ~cuda_arena() {
-    if (!released_) return;
+    // On another thread, a per-thread stream is not the one of the allocation.
+    if (!released_ && !(allocated_ && is_per_thread(memory_.stream()))) return;
+    const cudaEvent_t last = released_ ? used_.get() : allocated_.get();
     // An error here comes from work enqueued earlier; the call that waits for that work reports it.
-    if (cudaStreamWaitEvent(memory_.stream(), used_.get(), 0) != cudaSuccess)
-      static_cast<void>(cudaEventSynchronize(used_.get()));
+    if (cudaStreamWaitEvent(memory_.stream(), last, 0) != cudaSuccess) static_cast<void>(cudaEventSynchronize(last));
   }
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
@@ -144,7 +156,7 @@ class cuda_arena {
  private:
   /// True if the stream's own order does not suffice. The per-thread stream is another one on each thread.
   [[nodiscard]] bool is_foreign(cudaStream_t stream) const noexcept {
-    return allocated_ && (stream != memory_.stream() || stream == cudaStreamPerThread);
+    return allocated_ && (stream != memory_.stream() || is_per_thread(stream));
   }
 
   cuda_memory memory_;

@@ -134,6 +134,7 @@ TEST_CASE("the host cannot touch device memory, and a write beside an allocation
   CHECK(has(report_of([] {
               const cuda_memory small(60);
               fake::enqueue(nullptr, [p = small.data()] { p[60] = std::byte{1}; });
+              static_cast<void>(cudaStreamSynchronize(nullptr));
             }),
             "a write beside an allocation of 60 bytes, at byte 60"));
   std::vector<std::byte> host(8);
@@ -355,4 +356,28 @@ TEST_CASE("an event that only nodes of graphs have recorded has no time") {
   REQUIRE(cudaEventRecord(b.get(), s.get()) == cudaSuccess);
   CHECK(elapsed() == cudaSuccess);
   static_cast<void>(cudaGetLastError());
+}
+
+TEST_CASE("cudaFree waits for nothing: the host must know that all uses have ended") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  const auto freed = [&](auto&& use) {
+    return report_of([&] {
+      const cuda_memory m(64);
+      use(m);
+    });
+  };
+  const char* const mistake = "cudaFree may not wait";
+  CHECK(has(freed([&](const cuda_memory& m) { put(s.get(), m); }), mistake));
+  CHECK(has(freed([&](const cuda_memory& m) { get(s.get(), m); }), mistake));
+  CHECK(has(freed([&](const cuda_memory& m) {
+              put(s.get(), m);
+              fake::run_pending();  // it happens to have ended, but nothing says so
+            }),
+            mistake));
+  CHECK(freed([&](const cuda_memory& m) {
+          put(s.get(), m);
+          static_cast<void>(cudaStreamSynchronize(s.get()));
+        }) == "");
+  CHECK(freed([&](const cuda_memory&) {}) == "");
 }

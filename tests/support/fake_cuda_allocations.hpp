@@ -47,8 +47,9 @@ inline cudaError_t free_now(void* p) {
   const auto at = d.memory.find(p);
   if (at == d.memory.end()) return give(cudaErrorInvalidValue);
   forget_uses(at->second);
-  unmap_memory(at->second);
+  d.freed.push_back(at->second);  // work that is pending may touch the pages
   d.memory.erase(at);
+  drop_freed();
   return cudaSuccess;
 }
 
@@ -140,7 +141,9 @@ cudaError_t CUDARTAPI cudaFree(void* p) {
   using namespace remat::test::fake_cuda;
   const call in("cudaFree", false);
   if (const cudaError_t e = unsafe_call(); e != cudaSuccess) return e;
-  wait_for_all();
+  // CUDA's may wait for the device, and may not. Of a lost context, no work is left.
+  if (const auto a = the().memory.find(p); a != the().memory.end() && the().sticky == cudaSuccess)
+    note_free_by_host(a->second);
   return free_now(p);
 }
 cudaError_t CUDARTAPI cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t s) {

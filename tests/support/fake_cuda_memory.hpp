@@ -182,6 +182,21 @@ inline void note_free(std::size_t i, const allocation& a) {
   }
 }
 
+/// Reports each use of memory that the host frees at once, and of which the host does not know that it has ended.
+inline void note_free_by_host(const allocation& a) {
+  const auto check = [&](const moment& m, const char* did) {
+    if (!m.before(the().host))
+      report("cudaFree may not wait: " + name_of(m.item) + " " + did +
+             " the memory, and the host has not waited for it");
+  };
+  const auto first = reinterpret_cast<std::uintptr_t>(a.data);
+  auto& used = the().used;
+  for (auto s = used.lower_bound(first); s != used.end() && s->first < first + a.bytes; ++s) {
+    if (s->second.written) check(s->second.write, "writes");
+    for (const moment& r : s->second.reads) check(r, "reads");
+  }
+}
+
 /// The content of device memory now, without a call of the runtime. Work that is pending is not waited for.
 inline std::vector<std::byte> peek(std::span<const std::byte> m) {
   const unprotected memory;

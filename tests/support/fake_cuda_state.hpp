@@ -183,6 +183,7 @@ struct device {
   std::size_t fail_at = ~std::size_t{0};  // the number of the one that fails
   std::string failed;                     // its name
   cudaError_t fail_with = cudaErrorUnknown;
+  std::string always_fails;                 // the name of a call; none: ""
   std::size_t waits = 0;                    // calls of cudaStreamWaitEvent
   std::size_t drop_wait = ~std::size_t{0};  // the number of the one that has no effect
   std::vector<std::uint8_t> wait_implied;   // of each: the stream followed the event already
@@ -245,7 +246,7 @@ struct call {
     ++d.inside;
     ++d.calls[name];
     if (!may_fail) return;
-    if (d.counted++ == d.fail_at) {
+    if (d.counted++ == d.fail_at || d.always_fails == name) {
       d.failed = name;
       code = give(d.fail_with);
     } else {

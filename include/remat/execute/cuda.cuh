@@ -142,8 +142,8 @@ class cuda_captured_step {
 ///
 /// The device that is current when the executor is made must be current in all calls, and have all streams; what does
 /// not is refused. The executor is neither copied nor moved. It may be destroyed before its work has ended: an arena of
-/// a pool is freed behind that work, in the streams' order; cudaFree waits for the device; an arena and tensors of the
-/// caller must live until the work has ended.
+/// a pool is freed behind that work, in the streams' order; an arena of its own when the host has waited for the end of
+/// the last step; an arena, a seed and tensors of the caller must live until the work has ended.
 template <cuda_kernels Kernels>
 class cuda_executor {
  public:
@@ -180,7 +180,8 @@ class cuda_executor {
   }
   cuda_executor(const cuda_executor&) = delete;
   cuda_executor& operator=(const cuda_executor&) = delete;
-  /// Waits only if a run has failed and the wait for its work has failed, too.
+  /// Waits for the end of the last step if the arena is its own. Otherwise only if a run has failed, and so has the
+  /// wait for its work or the note of its end.
   ~cuda_executor() {
     for (std::size_t s = 1; unsettled_ && s < streams_.size(); ++s)
       static_cast<void>(cudaStreamSynchronize(streams_[s]));
@@ -536,11 +537,14 @@ class cuda_executor {
   }
   /// Ends a failed run.
   void give_up() {
-    try {
-      if (unsettled_) settle();
-      arena_.release(stream(0));
-    } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
-    }
+    const auto attempt = [](auto&& call) {
+      try {
+        call();
+      } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
+      }
+    };
+    if (unsettled_) attempt([&] { settle(); });
+    attempt([&] { arena_.release(stream(0)); });
   }
 
   void stamp(std::size_t clock, cudaStream_t stream) const {

@@ -119,7 +119,8 @@ class cuda_memory {
  public:
   /// No memory.
   cuda_memory() = default;
-  /// cudaMalloc; cudaFree at the end, which waits for the device.
+  /// cudaMalloc; cudaFree at the end. It may wait for the device, but CUDA does not promise that: work that uses the
+  /// memory must have ended.
   explicit cuda_memory(std::size_t bytes) : owner_(owner::heap) {
     void* p = nullptr;
     if (bytes != 0) throw_on_cuda_error(cudaMalloc(&p, bytes), "allocating " + std::to_string(bytes) + " bytes");
@@ -169,6 +170,8 @@ class cuda_memory {
   }
   /// True when the memory is of a pool: allocated and freed in the order of `stream()`.
   [[nodiscard]] bool in_stream_order() const noexcept { return bytes_.data() != nullptr && owner_ == owner::pool; }
+  /// True when the memory was allocated here, and is freed at the end.
+  [[nodiscard]] bool is_owned() const noexcept { return bytes_.data() != nullptr && owner_ != owner::caller; }
   /// The stream in whose order memory of a pool is allocated and freed.
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
   /// Frees the memory, unless it is the caller's; there is none afterwards. Reports no error.

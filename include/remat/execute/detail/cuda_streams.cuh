@@ -106,8 +106,9 @@ struct fork_and_join {
 /// The arena of a `cuda_executor`: its memory, and the order of this memory among the streams that use it.
 ///
 /// Memory of a pool is allocated and freed in the order of one stream, its *home*. Work on another stream must begin
-/// behind the allocation, and the free must come behind all work. Two events order both; the host never waits. Memory
-/// from cudaMalloc and memory of the caller need no events.
+/// behind the allocation, and the free must come behind all work. Two events order both; the host does not wait. Memory
+/// from cudaMalloc is there at once, but cudaFree need not wait for the device: one event notes the last use, for which
+/// the host waits before the free. Memory of the caller needs no events.
 class cuda_arena {
  public:
   /// Takes over `memory`. If that is empty, calls cudaMalloc once, for `bytes` bytes at a multiple of `alignment`.
@@ -120,49 +121,58 @@ class cuda_arena {
       const std::size_t behind = reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment;
       bytes_ = memory_.bytes().subspan(behind == 0 ? 0 : alignment - behind, bytes);
     }
+    if (memory_.is_owned()) used_ = make_cuda_event();
     if (!memory_.in_stream_order()) return;
     allocated_ = make_cuda_event();
-    used_ = make_cuda_event();
     throw_on_cuda_error(cudaEventRecord(allocated_.get(), memory_.stream()), "recording the allocation of the arena");
   }
   cuda_arena(const cuda_arena&) = delete;
   cuda_arena& operator=(const cuda_arena&) = delete;
-  /// Frees the memory behind the last work that was released. Waits for nothing, except that cudaFree waits for the
-  /// device.
+  /// Frees the memory behind the last work that was released: waits for it, unless the memory is a pool's. Waits for
+  /// the device if work was not released, or cannot be waited for.
   ~cuda_arena() {
     // On another thread, a per-thread stream is not the one of the allocation.
-    if (!released_ && !(allocated_ && is_per_thread(memory_.stream()))) return;
-    const cudaEvent_t last = released_ ? used_.get() : allocated_.get();
+    const bool elsewhere = allocated_ && is_per_thread(memory_.stream());
     // An error here comes from work enqueued earlier; the call that waits for that work reports it.
-    if (cudaStreamWaitEvent(memory_.stream(), last, 0) != cudaSuccess) static_cast<void>(cudaEventSynchronize(last));
+    if (in_use_) static_cast<void>(cudaDeviceSynchronize());
+    if (!released_ && !elsewhere) return;
+    const cudaEvent_t last = released_ ? used_.get() : allocated_.get();
+    if (allocated_ && cudaStreamWaitEvent(memory_.stream(), last, 0) == cudaSuccess) return;
+    if (cudaEventSynchronize(last) != cudaSuccess) static_cast<void>(cudaDeviceSynchronize());
   }
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
-  [[nodiscard]] std::size_t num_events() const noexcept { return allocated_ ? 2 : 0; }
+  [[nodiscard]] std::size_t num_events() const noexcept { return (allocated_ ? 1 : 0) + (used_ ? 1 : 0); }
 
   /// Work that is given to `stream` from now on may use the memory. Throws `cuda_error`.
   void acquire(cudaStream_t stream) const {
-    if (is_foreign(stream))
+    if (!is_noted(stream)) return;
+    if (allocated_)
       throw_on_cuda_error(cudaStreamWaitEvent(stream, allocated_.get(), 0), "waiting for the arena's allocation");
+    in_use_ = true;
   }
   /// The memory is freed behind the work that `stream` has been given. The work released before must come before it in
   /// the streams' order. Throws `cuda_error`.
   void release(cudaStream_t stream) const {
-    if (!is_foreign(stream)) return;
+    if (!is_noted(stream)) return;
     throw_on_cuda_error(cudaEventRecord(used_.get(), stream), "recording the last use of the arena");
     released_ = true;
+    in_use_ = false;
   }
 
  private:
-  /// True if the stream's own order does not suffice. The per-thread stream is another one on each thread.
-  [[nodiscard]] bool is_foreign(cudaStream_t stream) const noexcept {
-    return allocated_ && (stream != memory_.stream() || is_per_thread(stream));
+  /// True if events must note the use: the order of the pool's stream does not suffice. The per-thread stream is
+  /// another one on each thread.
+  [[nodiscard]] bool is_noted(cudaStream_t stream) const noexcept {
+    return used_ && (!allocated_ || stream != memory_.stream() || is_per_thread(stream));
   }
 
   cuda_memory memory_;
   std::span<std::byte> bytes_;
-  cuda_event allocated_, used_;    // of memory of a pool
+  cuda_event allocated_;           // of memory of a pool
+  cuda_event used_;                // of memory that is freed here
   mutable bool released_ = false;  // `used_` has been recorded
+  mutable bool in_use_ = false;    // work has been given the memory since
 };
 
 }  // namespace REMAT_NAMESPACE::detail::cuda

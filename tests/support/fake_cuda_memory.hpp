@@ -158,6 +158,7 @@ inline void note_uses(std::size_t i) {
       if (!copies) report(name_of(i) + " uses memory that is not the device's, or not any more");
       continue;
     }
+    if (!m->there) report(name_of(i) + " uses memory of a graph that is not allocated");
     if (a.at + a.bytes > m->data + m->bytes) report(name_of(i) + " runs over the end of an allocation");
     if (m->device != work->device && !copies)
       report(name_of(i) + " runs on device " + std::to_string(work->device) + " and uses memory of device " +

@@ -39,6 +39,9 @@ struct kernel {
   std::function<std::vector<access>(void**)> accesses;  // may be empty: the kernel is not checked for races
 };
 
+/// Memory that a node of a graph allocates, while the graph or an executable copy lives.
+struct graph_memory;
+
 /// One piece of work: what a stream is given, and what a node of a graph holds.
 struct job {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
@@ -48,7 +51,9 @@ struct job {
   std::function<void()> run;       // not of kernels
   std::vector<access> accesses{};  // not of kernels
   std::shared_ptr<const kernel> function{};
-  std::vector<std::vector<std::byte>> arguments{};  // of the kernel
+  std::vector<std::vector<std::byte>> arguments{};             // of the kernel
+  std::shared_ptr<const std::vector<CUgraphNode_st>> child{};  // a graph as a node
+  std::shared_ptr<graph_memory> memory{};                      // that the node allocates or frees
 
   [[nodiscard]] std::vector<void*> pointers() const {
     std::vector<void*> out;
@@ -151,6 +156,8 @@ struct allocation {
   std::size_t bytes = 0;
   int device = 0;
   bool pool = false;
+  bool graph = false;  // of a graph's node: it stays where it is, whether it is `there` or not
+  bool there = true;
   moment begin{};  // of memory of a pool: nobody may use it earlier
   void* mapping = nullptr;
   std::size_t mapped = 0;
@@ -184,6 +191,8 @@ struct device {
   std::string failed;                     // its name
   cudaError_t fail_with = cudaErrorUnknown;
   std::string always_fails;                 // the name of a call; none: ""
+  std::size_t queue = ~std::size_t{0};      // how much work may be pending before a launch blocks the host
+  std::size_t blocked = 0;                  // launches that the host has waited in
   std::size_t waits = 0;                    // calls of cudaStreamWaitEvent
   std::size_t drop_wait = ~std::size_t{0};  // the number of the one that has no effect
   std::vector<std::uint8_t> wait_implied;   // of each: the stream followed the event already

@@ -320,11 +320,13 @@ cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t funct
   j.run = [function, data] { function(data); };
   return enqueue_at(s, std::move(j));
 }
-cudaError_t CUDARTAPI cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, std::size_t,
-                                       cudaStream_t stream) {
+cudaError_t CUDARTAPI cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                                       std::size_t shared, cudaStream_t stream) {
   using namespace remat::test::fake_cuda;
   const call in("cudaLaunchKernel");
   if (in.code != cudaSuccess) return in.code;
+  if (!fits(grid, block)) return give(cudaErrorInvalidConfiguration);
+  if (shared > 48 * 1024) return give(cudaErrorInvalidValue);  // more must be asked for by cudaFuncSetAttribute
   const auto k = the().kernels.find(function);
   const std::shared_ptr<const kernel> known = k == the().kernels.end() ? nullptr : k->second.lock();
   return known ? launch(stream, known, arguments) : give(cudaErrorInvalidDeviceFunction);

@@ -67,6 +67,9 @@ inline std::size_t add_to_stream(CUstream_st* s, job_ptr work, const std::vector
   return i;
 }
 
+/// A full queue blocks the host until some work has run. It does not learn which.
+inline void make_room();
+
 /// Adds work to a stream, or to the graph that it captures.
 inline cudaError_t enqueue_at(CUstream_st* s, job&& work) {
   if (s->legacy)
@@ -75,6 +78,7 @@ inline cudaError_t enqueue_at(CUstream_st* s, job&& work) {
   work.priority = s->asked;
   auto shared = std::make_shared<const job>(std::move(work));
   if (s->capture == nullptr) {
+    make_room();
     add_to_stream(s, std::move(shared));
     return cudaSuccess;
   }
@@ -119,6 +123,13 @@ inline cudaError_t launch(cudaStream_t stream, std::shared_ptr<const kernel> fun
   }
   j.function = std::move(function);
   return enqueue_at(s, std::move(j));
+}
+
+/// True if a device can run so many blocks of so many threads.
+inline bool fits(dim3 grid, dim3 block) {
+  const auto within = [](unsigned n, unsigned most) { return n >= 1 && n <= most; };
+  return within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) && within(block.x, 1024) &&
+         within(block.y, 1024) && within(block.z, 64) && block.x * block.y * block.z <= 1024;
 }
 
 /// A kernel: `work` runs when all work enqueued before it on the stream has run. `accesses`: the memory that it uses;
@@ -199,6 +210,21 @@ inline void run_work(const std::vector<std::size_t>* wanted) {
 
 /// Runs all pending work in a random order. The host does not learn from it: what is enqueued later is not ordered.
 inline void run_pending() { run_work(nullptr); }
+
+inline void make_room() {
+  device& d = the();
+  const auto full = [&] {
+    std::size_t pending = 0;
+    for (std::size_t i = d.first_pending; i < d.list.size(); ++i) pending += d.list[i].done ? 0 : 1;
+    return pending >= d.queue;
+  };
+  if (d.queue == ~std::size_t{0} || !full()) return;
+  ++d.blocked;
+  while (full()) {
+    const std::vector<std::size_t> oldest{d.first_pending};
+    run_work(&oldest);
+  }
+}
 
 /// The host waits for the items: what it enqueues later follows them.
 inline void wait_for(const std::vector<std::size_t>& items) {

@@ -81,9 +81,11 @@ class cuda_captured_step {
 
   /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
   /// has one; `kernel_call::seed` stays as at the capture. `stream` may be any but a capturing one.
-  /// Throws `bad_argument` if another device is current than at the capture, `cuda_error`.
+  /// Throws `bad_argument` if another device is current than at the capture or `stream` is capturing, `cuda_error`.
   void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
     detail::cuda::require_current(device_);
+    if (detail::cuda::is_capturing(stream))
+      throw bad_argument("the stream is capturing; `cuda_executor::run` makes the step a part of that capture");
     arena_->acquire(stream);
     if (seed_ != nullptr) seed_->set(step_seed, stream);
     throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
@@ -218,7 +220,7 @@ class cuda_executor {
   run_status run(cudaStream_t stream, std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
     prepare("a call before the step");
-    capturing_ = is_capturing(stream);
+    capturing_ = detail::cuda::is_capturing(stream);
     if (capturing_) {
       require_replayable();
     } else if (stream != checked_) {
@@ -424,17 +426,12 @@ class cuda_executor {
   void require_own(const cuda_captured_step& step) const {
     if (!step.is_of(arena_)) throw bad_argument("the step was captured by another executor; capture it with this one");
   }
-  [[nodiscard]] static bool is_capturing(cudaStream_t stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
-    return status != cudaStreamCaptureStatusNone;
-  }
   void require_capturable(cudaStream_t stream) const {
     if (detail::cuda::is_legacy(stream))
       throw bad_argument(
           "CUDA cannot capture the legacy default stream; pass a stream that was created, or cudaStreamPerThread");
     detail::cuda::require_stream_of(device_, stream, "the stream");
-    if (is_capturing(stream))
+    if (detail::cuda::is_capturing(stream))
       throw bad_argument("the stream is capturing already; `run` makes the step a part of that capture");
   }
   [[nodiscard]] cudaStream_t own_capture_stream() {

@@ -41,6 +41,13 @@ inline constexpr bool null_is_per_thread = false;
   return stream == cudaStreamPerThread || (stream == nullptr && null_is_per_thread);
 }
 
+/// True while work for `stream` becomes part of a graph. Throws `cuda_error`.
+[[nodiscard]] inline bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
 /// Throws `bad_argument`, which names both devices, if `stream` belongs to another device than `device`. `name` is for
 /// the message. Default streams belong to the current device. A runtime before 12.8 cannot tell: it refuses nothing.
 inline void require_stream_of([[maybe_unused]] int device, cudaStream_t stream, [[maybe_unused]] const char* name) {

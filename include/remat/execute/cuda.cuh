@@ -55,8 +55,8 @@ struct cuda_options {
   bool regions = false;
   bool timing = false;  ///< note when each launch began and ended: two more events a launch
   bool ranges = false;  ///< an NVTX range around each launch's enqueuing, with the operation's name
-  /// If not null: written before each training step; must outlive the executor. A step with random operations
-  /// (`launch_plan::is_random`) can be captured only with it.
+  /// If not null: written before each training step; must outlive the executor and its work. A step with random
+  /// operations (`launch_plan::is_random`) can be captured only with it.
   const cuda_seed* seed = nullptr;
 };
 

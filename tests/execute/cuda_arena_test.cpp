@@ -84,14 +84,15 @@ TEST_CASE("memory of a pool is used on other streams than its own, and freed whi
 
 namespace {
 
-/// Destroys executors behind runs that end in each way, on the pool's arena, while their work is in flight.
-void destroy_in_flight(std::uint64_t seed) {
+/// Destroys executors behind runs that end in each way, on a pool's arena or their own, while their work is in flight.
+void destroy_in_flight(std::uint64_t seed, bool own) {
   CAPTURE(seed);
+  CAPTURE(own);
   const fake::random_step x(seed, 14);
   const auto size = static_cast<std::size_t>(x.where.arena_bytes);
   const launch_plan plan = x.launches({.streams = 3});
-  enum class end { done, replayed, stopped, failed };
-  for (const end way : {end::done, end::replayed, end::stopped, end::failed})
+  enum class end { done, replayed, stopped, failed, lost };
+  for (const end way : {end::done, end::replayed, end::stopped, end::failed, end::lost})
     for (std::size_t last = 1; last < plan.size(); ++last) {
       if (last > 1 && way < end::stopped) break;
       CAPTURE(static_cast<int>(way));
@@ -106,14 +107,16 @@ void destroy_in_flight(std::uint64_t seed) {
                           [&](const cuda_call& c) {
                             fake::hash_kernels{}(c);
                             if (++enqueued == last && way == end::stopped) stop.request_stop();
-                            if (enqueued == last && way == end::failed) throw error("no such algorithm");
+                            if (enqueued != last || way < end::failed) return;
+                            if (way == end::lost) fake::the().fail_at = fake::the().counted;  // the wait that follows
+                            throw error("no such algorithm");
                           },
-                          {.arena = cuda_memory(size, home.get())});
+                          {.arena = own ? cuda_memory() : cuda_memory(size, home.get())});
         x.bind(run, input.bytes());
         if (way == end::done) run.run(other.get(), 1);
         if (way == end::replayed) run.capture(1).launch(other.get());
         if (way == end::stopped) CHECK(run.run(other.get(), 1, stop.get_token()) == run_status::cancelled);
-        if (way == end::failed) CHECK_THROWS_AS(run.run(other.get(), 1), execution_error);
+        if (way >= end::failed) CHECK_THROWS_AS(run.run(other.get(), 1), execution_error);
       }
       throw_on_cuda_error(cudaDeviceSynchronize());
       CHECK(enqueued == (way < end::stopped ? plan.size() : last));
@@ -126,11 +129,11 @@ void destroy_in_flight(std::uint64_t seed) {
 
 TEST_CASE("the free comes behind the last run without help of the caller") {
   // Of the first, work stays on the caller's stream where a run fails; the second keeps three streams busy.
-  destroy_in_flight(11);
+  for (const bool own : {false, true}) destroy_in_flight(11, own);
   const launch_plan busy = fake::random_step(26, 14).launches({.streams = 3});
   REQUIRE(busy.of_stream(1).size() > 3);
   REQUIRE(detail::cuda::forks_and_joins(busy).joins.size() > 0);
-  destroy_in_flight(26);
+  for (const bool own : {false, true}) destroy_in_flight(26, own);
 }
 
 TEST_CASE("where the free cannot wait for the last run, the host does") {
@@ -152,7 +155,37 @@ TEST_CASE("where the free cannot wait for the last run, the host does") {
   CHECK(fake::the().reports.empty());
 }
 
-TEST_CASE("memory that is not a pool's needs no event") {
+TEST_CASE("where the host cannot wait for the last use, or its record has failed, it waits for the device") {
+  const fake::random_step x(11, 14);
+  for (const char* call : {"cudaEventSynchronize", "cudaEventRecord"}) {
+    CAPTURE(call);
+    const bool pool = call == std::string("cudaEventRecord");
+    fake::reset();
+    const fake::resident input(bytes_vector(64, std::byte{7}));
+    const cuda_stream home = make_cuda_stream(), other = make_cuda_stream();
+    for (const bool own : {true, false}) {
+      if (!own && !pool) continue;
+      cuda_memory arena;
+      if (!own) arena = cuda_memory(static_cast<std::size_t>(x.where.arena_bytes), home.get());
+      const std::size_t waits = calls("cudaDeviceSynchronize");
+      {
+        cuda_executor run(x.launches({}), fake::hash_kernels{}, {.arena = std::move(arena)});
+        x.bind(run, input.bytes());
+        if (!pool) run.run(other.get(), 1);
+        if (pool) fake::the().always_fails = call;
+        if (pool) CHECK_THROWS_AS(run.run(other.get(), 1), cuda_error);
+        fake::the().always_fails = pool ? "" : call;
+      }
+      fake::the().always_fails = "";
+      CHECK(calls("cudaDeviceSynchronize") == waits + 1);
+      static_cast<void>(cudaGetLastError());
+      throw_on_cuda_error(cudaDeviceSynchronize());
+      CHECK(fake::the().reports.empty());
+    }
+  }
+}
+
+TEST_CASE("memory of the caller needs no event, memory of the executor's own one") {
   const fake::random_step x(3, 10);
   fake::reset();
   const cuda_memory mine(static_cast<std::size_t>(x.where.arena_bytes));
@@ -165,10 +198,10 @@ TEST_CASE("memory that is not a pool's needs no event") {
   for (const cuda_arena* a : {&caller, &own, &none}) {
     a->acquire(s.get());
     a->release(s.get());
-    CHECK(a->num_events() == 0);
+    CHECK(a->num_events() == (a == &own ? 1 : 0));
   }
-  CHECK(calls("cudaEventCreateWithFlags") == 0);
-  CHECK(calls("cudaEventRecord") == 0);
+  CHECK(calls("cudaEventCreateWithFlags") == 1);
+  CHECK(calls("cudaEventRecord") == 1);
 }
 
 TEST_CASE("the per-thread stream is ordered as another stream, as each thread has its own") {

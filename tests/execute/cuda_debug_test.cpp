@@ -318,28 +318,57 @@ TEST_CASE("an updated step shows its new graph") {
   CHECK(fake::the().graphs.size() == 1);
 }
 
-TEST_CASE("in a capture, kernels cannot allocate, and other threads can") {
+TEST_CASE("in a capture, the mode of the options says whether kernels and other threads can allocate") {
+  const auto check = [](const cuda_options& options, bool here_can, bool there_can) {
+    fake::reset();
+    const line x;
+    bool here = false, there = true;
+    cudaError_t other = cudaErrorUnknown;
+    cuda_executor run(
+        x.launches(),
+        [&](const cuda_call& c) {
+          const auto allocate = [] {
+            void* p = nullptr;
+            const cudaError_t e = cudaMalloc(&p, 8);
+            if (e == cudaSuccess) fake::free_now(p);
+            return e;
+          };
+          if (here && index(c.operation) == 1) throw_on_cuda_error(allocate());
+          if (there) std::thread([&] { other = allocate(); }).join();
+          fake::hash_kernels{}(c);
+        },
+        cuda_options{.capture_mode = options.capture_mode});
+    const auto captures = [&] {
+      const cuda_stream stream = make_cuda_stream();
+      bool done = true;
+      try {
+        static_cast<void>(run.capture());
+        static_cast<void>(run.capture_on(stream.get()));
+      } catch (const error&) {
+        done = false;
+      }
+      static_cast<void>(cudaGetLastError());
+      return done;
+    };
+    CHECK(captures() == there_can);
+    CHECK((other == cudaSuccess) == there_can);
+    here = true;
+    there = false;
+    CHECK(captures() == here_can);
+  };
+  check({}, false, true);
+  check({.capture_mode = cudaStreamCaptureModeThreadLocal}, false, true);
+  check({.capture_mode = cudaStreamCaptureModeGlobal}, false, false);
+  check({.capture_mode = cudaStreamCaptureModeRelaxed}, true, true);
+}
+
+TEST_CASE("a capture mode that CUDA does not know is refused") {
   fake::reset();
   const line x;
-  bool here = false, there = true;
-  cudaError_t other = cudaErrorUnknown;
-  cuda_executor run(x.launches(), [&](const cuda_call& c) {
-    const auto allocate = [&] { const cuda_memory m(8); };
-    if (here && index(c.operation) == 1) allocate();
-    if (there)
-      std::thread([&] {
-        void* p = nullptr;
-        other = cudaMalloc(&p, 8);
-        if (other == cudaSuccess) fake::free_now(p);
-      }).join();
-    fake::hash_kernels{}(c);
-  });
-  static_cast<void>(run.capture());
-  CHECK(other == cudaSuccess);
-  here = true;
-  there = false;
-  CHECK_THROWS_AS(static_cast<void>(run.capture()), execution_error);
-  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  cuda_executor run(x.launches(), fake::hash_kernels{}, {.capture_mode = static_cast<cudaStreamCaptureMode>(3)});
+  CHECK_THROWS_AS(static_cast<void>(run.capture()), cuda_error);
+  run.run(nullptr);
+  throw_on_cuda_error(cudaStreamSynchronize(nullptr));
 }
 
 TEST_CASE("after a step that failed there are no times, and the destructor waits where the wait has failed") {

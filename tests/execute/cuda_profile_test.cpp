@@ -103,7 +103,7 @@ TEST_CASE("the median of replays is the time of each operation, whatever single 
   REQUIRE(report.times.seconds.size() == 8);
   double sum = 0;
   for (std::size_t o = 0; o < 8; ++o) {
-    CHECK(runs[o] == 12);
+    CHECK(runs[o] == 1 + 12);  // an eager one first
     CHECK(report.times.seconds[o] == doctest::Approx((durations[o] + record) * 1e-3));
     sum += durations[o] + record;
   }
@@ -124,7 +124,7 @@ TEST_CASE("short operations are measured by launches in a row; the executor is t
       profile(run, {.profile = {.warm_up = 1, .runs = 3}, .repeat_below = 20e-3, .repeats = 10});
   for (std::size_t o = 0; o < 8; ++o) {
     const bool repeated = o < 4;
-    CHECK(runs[o] == (repeated ? 4 + 4 * 10 : 8));
+    CHECK(runs[o] == (repeated ? 5 + 5 * 10 : 10));
     CHECK(report.times.seconds[o] == doctest::Approx((durations[o] + record / (repeated ? 10 : 1)) * 1e-3));
   }
   CHECK(calls("cudaGraphInstantiate") == 2);
@@ -133,6 +133,66 @@ TEST_CASE("short operations are measured by launches in a row; the executor is t
   run.run(stream.get());
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
   for (std::size_t o = 0; o < 8; ++o) CHECK(runs[o] == before[o] + 1);
+}
+
+TEST_CASE("kernels that load code at their first launch are measured: they run before they are captured") {
+  const short_chain x;
+  fake::reset();
+  fake::the().lazy_modules = true;
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  {
+    cuda_executor run(x.launches(), clock_kernels{durations}, {.timing = true});
+    run.bind(x.x, input.bytes());
+    CHECK(profile(run).runs == 10);
+  }
+  fake::the().loaded.clear();
+  const std::vector<tensor_binding> bindings{{x.x, input.bytes()}};
+  auto step = make_planned_cuda(x.graph, clock_kernels{durations}, bindings, [](const problem& p) { return evict(p); },
+                                {.profile = {.warm_up = 1, .runs = 3}, .budget = 64 * 4, .memory = {.alignment = 1}});
+  REQUIRE_MESSAGE(step.ready(), step.message);
+  const cuda_stream stream = make_cuda_stream();
+  step.executor->capture().launch(stream.get());
+  throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+}
+
+TEST_CASE("steps are measured in the capture mode of the options") {
+  const short_chain x;
+  for (const bool relaxed : {false, true}) {
+    fake::reset();
+    const fake::resident input(bytes_vector(64, std::byte{1}));
+    const std::vector<tensor_binding> bindings{{x.x, input.bytes()}};
+    cuda_options options;
+    if (relaxed) options.capture_mode = cudaStreamCaptureModeRelaxed;
+    const auto plan = [&] {  // with kernels that allocate at every launch
+      return make_planned_cuda(
+          x.graph,
+          [&](const cuda_call& c) {
+            void* p = nullptr;
+            throw_on_cuda_error(cudaMalloc(&p, 8));
+            fake::free_now(p);
+            clock_kernels{durations}(c);
+          },
+          bindings, [](const problem& p) { return evict(p); },
+          {.profile = {.warm_up = 0, .runs = 1}, .memory = {.alignment = 1}}, std::move(options));
+    };
+    if (relaxed)
+      CHECK(plan().ready());
+    else
+      CHECK_THROWS_AS(static_cast<void>(plan()), execution_error);
+  }
+}
+
+TEST_CASE("replays are timed where no step has run before the capture") {
+  const short_chain x;
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  cuda_executor run(x.launches(), clock_kernels{durations}, {.timing = true});
+  run.bind(x.x, input.bytes());
+  const cuda_stream stream = make_cuda_stream();
+  run.capture().launch(stream.get());
+  throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+  CHECK(run.times()[3].duration == doctest::Approx(durations[3] + record));
+  CHECK(run.step_time() > 0);
 }
 
 TEST_CASE("repetitions divide the time, and are refused where they cannot be") {

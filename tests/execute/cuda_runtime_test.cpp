@@ -134,6 +134,7 @@ TEST_CASE("the host cannot touch device memory, and a write beside an allocation
   CHECK(has(report_of([] {
               const cuda_memory small(60);
               fake::enqueue(nullptr, [p = small.data()] { p[60] = std::byte{1}; });
+              static_cast<void>(cudaStreamSynchronize(nullptr));
             }),
             "a write beside an allocation of 60 bytes, at byte 60"));
   std::vector<std::byte> host(8);
@@ -277,4 +278,268 @@ TEST_CASE("graphs are updated where their nodes and edges are the same; kernels'
   p.kernelParams = arguments;
   CHECK(cudaGraphExecKernelNodeSetParams(exec.get(), node, &p) == cudaSuccess);
   CHECK(value() == 4);
+}
+
+TEST_CASE("graphs are instantiated with flags that CUDA knows; nodes' priorities count only where it is told so") {
+  fake::reset();
+  const cuda_stream urgent = make_cuda_stream(cudaStreamNonBlocking, -9), calm = make_cuda_stream();
+  REQUIRE(begin(urgent.get()) == cudaSuccess);
+  fake::enqueue(urgent.get(), [] {});
+  cudaGraph_t g{};
+  REQUIRE(cudaStreamEndCapture(urgent.get(), &g) == cudaSuccess);
+  const cuda_graph graph(g);
+  const auto instantiated = [&](unsigned long long flags) {
+    cudaGraphExec_t e{};
+    CHECK(cudaGraphInstantiate(&e, g, flags) == cudaSuccess);
+    return cuda_graph_exec(e);
+  };
+  const auto priority = [&](const cuda_graph_exec& e) {
+    const std::size_t first = fake::the().list.size();
+    REQUIRE(cudaGraphLaunch(e.get(), calm.get()) == cudaSuccess);
+    for (std::size_t i = first; i < fake::the().list.size(); ++i)
+      if (fake::the().list[i].work) return fake::the().list[i].priority;
+    return 1;
+  };
+  CHECK(priority(instantiated(0)) == 0);
+  CHECK(priority(instantiated(cudaGraphInstantiateFlagUseNodePriority)) == -5);
+  CHECK(priority(instantiated(cudaGraphInstantiateFlagAutoFreeOnLaunch)) == 0);
+  cudaGraphExec_t e{};
+  for (const unsigned long long bad : {static_cast<unsigned long long>(cudaGraphInstantiateFlagUpload), 5ULL, 16ULL})
+    CHECK(cudaGraphInstantiate(&e, g, bad) == cudaErrorInvalidValue);
+  static_cast<void>(cudaGetLastError());
+  static_cast<void>(cudaDeviceSynchronize());
+}
+
+TEST_CASE("code that a kernel's first launch loads is not loaded in a capture that forbids it") {
+  fake::reset();
+  fake::the().lazy_modules = true;
+  const cuda_stream s = make_cuda_stream();
+  const auto launched = [&](cudaStreamCaptureMode mode) {
+    REQUIRE(begin(s.get(), mode) == cudaSuccess);
+    fake::enqueue(
+        s.get(), [] {}, {}, "new");
+    const cudaError_t e = cudaGetLastError();
+    CHECK(end(s.get()) == (e == cudaSuccess ? cudaSuccess : cudaErrorStreamCaptureInvalidated));
+    static_cast<void>(cudaGetLastError());
+    return e;
+  };
+  CHECK(launched(cudaStreamCaptureModeThreadLocal) == cudaErrorStreamCaptureUnsupported);
+  CHECK(launched(cudaStreamCaptureModeGlobal) == cudaErrorStreamCaptureUnsupported);
+  fake::enqueue(
+      s.get(), [] {}, {}, "new");
+  CHECK(launched(cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  fake::the().loaded.clear();
+  CHECK(launched(cudaStreamCaptureModeRelaxed) == cudaSuccess);
+  static_cast<void>(cudaDeviceSynchronize());
+}
+
+TEST_CASE("an event that only nodes of graphs have recorded has no time") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  const cuda_event a = make_cuda_event(cudaEventDefault), b = make_cuda_event(cudaEventDefault);
+  REQUIRE(begin(s.get()) == cudaSuccess);
+  for (const cuda_event* e : {&a, &b})
+    REQUIRE(cudaEventRecordWithFlags(e->get(), s.get(), cudaEventRecordExternal) == cudaSuccess);
+  cudaGraph_t g{};
+  REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+  const cuda_graph graph(g);
+  const cuda_graph_exec exec = make_cuda_graph_exec(graph);
+  const auto elapsed = [&] {
+    float ms = 0;
+    REQUIRE(cudaGraphLaunch(exec.get(), s.get()) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(s.get()) == cudaSuccess);
+    return cudaEventElapsedTime(&ms, a.get(), b.get());
+  };
+  CHECK(elapsed() == cudaErrorInvalidResourceHandle);
+  REQUIRE(cudaEventRecord(a.get(), s.get()) == cudaSuccess);
+  CHECK(elapsed() == cudaErrorInvalidResourceHandle);
+  REQUIRE(cudaEventRecord(b.get(), s.get()) == cudaSuccess);
+  CHECK(elapsed() == cudaSuccess);
+  static_cast<void>(cudaGetLastError());
+}
+
+TEST_CASE("cudaFree waits for nothing: the host must know that all uses have ended") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  const auto freed = [&](auto&& use) {
+    return report_of([&] {
+      const cuda_memory m(64);
+      use(m);
+    });
+  };
+  const char* const mistake = "cudaFree may not wait";
+  CHECK(has(freed([&](const cuda_memory& m) { put(s.get(), m); }), mistake));
+  CHECK(has(freed([&](const cuda_memory& m) { get(s.get(), m); }), mistake));
+  CHECK(has(freed([&](const cuda_memory& m) {
+              put(s.get(), m);
+              fake::run_pending();  // it happens to have ended, but nothing says so
+            }),
+            mistake));
+  CHECK(freed([&](const cuda_memory& m) {
+          put(s.get(), m);
+          static_cast<void>(cudaStreamSynchronize(s.get()));
+        }) == "");
+  CHECK(freed([&](const cuda_memory&) {}) == "");
+}
+
+TEST_CASE("an update pairs edges in their order") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream(), a = make_cuda_stream(), b = make_cuda_stream();
+  const cuda_event begun = make_cuda_event(), left = make_cuda_event(), right = make_cuda_event();
+  const auto capture = [&](bool left_first) {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    fake::enqueue(s.get(), [] {});
+    REQUIRE(cudaEventRecord(begun.get(), s.get()) == cudaSuccess);
+    for (const auto& [stream, event] : {std::pair(a.get(), left.get()), std::pair(b.get(), right.get())}) {
+      REQUIRE(cudaStreamWaitEvent(stream, begun.get(), 0) == cudaSuccess);
+      fake::enqueue(stream, [] {});
+      REQUIRE(cudaEventRecord(event, stream) == cudaSuccess);
+    }
+    REQUIRE(cudaStreamWaitEvent(s.get(), left_first ? left.get() : right.get(), 0) == cudaSuccess);
+    REQUIRE(cudaStreamWaitEvent(s.get(), left_first ? right.get() : left.get(), 0) == cudaSuccess);
+    fake::enqueue(s.get(), [] {});
+    cudaGraph_t g{};
+    REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+    return cuda_graph(g);
+  };
+  const cuda_graph first = capture(true), same = capture(true), other = capture(false);
+  const cuda_graph_exec exec = make_cuda_graph_exec(first);
+  cudaGraphExecUpdateResultInfo info{};
+  CHECK(cudaGraphExecUpdate(exec.get(), same.get(), &info) == cudaSuccess);
+  CHECK(cudaGraphExecUpdate(exec.get(), other.get(), &info) == cudaErrorGraphExecUpdateFailure);
+  CHECK(info.result == cudaGraphExecUpdateErrorTopologyChanged);
+  static_cast<void>(cudaGetLastError());
+}
+
+TEST_CASE("kernels are refused whose launch no device can run") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  const auto k = std::make_shared<fake::kernel>();
+  k->name = "nothing";
+  k->body = [](void**) {};
+  fake::the().kernels[k.get()] = k;
+  const auto launched = [&](dim3 grid, dim3 block, std::size_t shared = 0) {
+    const cudaError_t e = cudaLaunchKernel(k.get(), grid, block, nullptr, shared, s.get());
+    CHECK(cudaGetLastError() == e);
+    return e;
+  };
+  CHECK(launched(dim3(1), dim3(1)) == cudaSuccess);
+  CHECK(launched(dim3(0x7fffffff, 65535, 65535), dim3(4, 4, 64), 48 * 1024) == cudaSuccess);
+  for (const dim3 bad : {dim3(0), dim3(1, 0), dim3(1, 1, 0), dim3(0x80000000), dim3(1, 65536), dim3(1, 1, 65536)})
+    CHECK(launched(bad, dim3(1)) == cudaErrorInvalidConfiguration);
+  for (const dim3 bad : {dim3(0), dim3(1025), dim3(32, 33), dim3(1, 1, 65)})
+    CHECK(launched(dim3(1), bad) == cudaErrorInvalidConfiguration);
+  CHECK(launched(dim3(1), dim3(1), 48 * 1024 + 1) == cudaErrorInvalidValue);
+  static_cast<void>(cudaDeviceSynchronize());
+}
+
+TEST_CASE("a full launch queue blocks the host, which does not learn what has run") {
+  fake::reset();
+  fake::the().queue = 4;
+  const cuda_stream s = make_cuda_stream(), t = make_cuda_stream();
+  std::size_t ran = 0;
+  for (int i = 0; i < 20; ++i) fake::enqueue(i % 2 == 0 ? s.get() : t.get(), [&] { ++ran; });
+  CHECK(ran >= 16);
+  CHECK(fake::the().blocked > 3);
+  fake::run_pending();
+  const std::size_t before = fake::the().blocked;
+  fake::enqueue(s.get(), [] {});
+  CHECK(fake::the().blocked == before);
+  const cuda_memory m(64);
+  CHECK(has(report_of([&] {
+              put(s.get(), m);
+              for (int i = 0; i < 9; ++i) fake::enqueue(t.get(), [] {});
+              get(t.get(), m);
+            }),
+            "race: get"));
+}
+
+TEST_CASE("a graph that is launched into a capture becomes a node of it") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream(), t = make_cuda_stream();
+  std::vector<int> seen;
+  const auto note = [&](int what) { fake::enqueue(s.get(), [&seen, what] { seen.push_back(what); }); };
+  const auto captured = [&](auto&& work) {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    work();
+    cudaGraph_t g{};
+    REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+    return cuda_graph(g);
+  };
+  const cuda_graph inner = captured([&] { note(2), note(3); });
+  cuda_graph_exec part = make_cuda_graph_exec(inner);
+  const cuda_graph outer = captured([&] {
+    note(1);
+    REQUIRE(cudaGraphLaunch(part.get(), s.get()) == cudaSuccess);
+    note(4);
+  });
+  std::size_t count = 3;
+  cudaGraphNode_t nodes[3];
+  REQUIRE(cudaGraphGetNodes(outer.get(), nodes, &count) == cudaSuccess);
+  CHECK(count == 3);
+  cudaGraphNodeType type{};
+  REQUIRE(cudaGraphNodeGetType(nodes[1], &type) == cudaSuccess);
+  CHECK(type == cudaGraphNodeTypeGraph);
+  const cuda_graph_exec exec = make_cuda_graph_exec(outer);
+  part.reset();  // the node has a copy
+  CHECK(seen.empty());
+  for (int i = 0; i < 2; ++i) REQUIRE(cudaGraphLaunch(exec.get(), t.get()) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(t.get()) == cudaSuccess);
+  CHECK(seen == std::vector<int>{1, 2, 3, 4, 1, 2, 3, 4});
+}
+
+TEST_CASE("memory that is allocated in a capture is a graph's: there from its node to its free, in each launch") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream(), t = make_cuda_stream();
+  void* p = nullptr;
+  const auto captured = [&](bool frees, bool late) {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    REQUIRE(cudaMallocAsync(&p, 64, s.get()) == cudaSuccess);
+    const std::span m(static_cast<std::byte*>(p), 64);
+    const auto use = [&] { fake::enqueue(s.get(), [m] { m[0] = std::byte{1}; }, {fake::write_of(m)}); };
+    if (!late) use();
+    if (frees) REQUIRE(cudaFreeAsync(p, s.get()) == cudaSuccess);
+    if (frees) CHECK(cudaFreeAsync(p, s.get()) == cudaErrorInvalidValue);
+    if (late) use();
+    static_cast<void>(cudaGetLastError());
+    cudaGraph_t g{};
+    REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+    return cuda_graph(g);
+  };
+  const auto launched = [&](const cuda_graph_exec& e) {
+    const cudaError_t code = cudaGraphLaunch(e.get(), t.get());
+    static_cast<void>(cudaGetLastError());
+    return code;
+  };
+  {
+    const cuda_graph g = captured(true, false);
+    CHECK(cudaFreeAsync(p, s.get()) == cudaErrorInvalidValue);  // it is the graph's
+    const cuda_graph_exec e = make_cuda_graph_exec(g);
+    cudaGraphExec_t second{};
+    CHECK(cudaGraphInstantiate(&second, g.get(), 0) == cudaErrorNotSupported);
+    CHECK(report_of([&] {
+            for (int i = 0; i < 3; ++i) CHECK(launched(e) == cudaSuccess);
+          }) == "");
+    CHECK(has(report_of([&] {
+                fake::enqueue(t.get(), [] {}, {fake::read_of({static_cast<std::byte*>(p), 64})});
+              }),
+              "memory of a graph that is not allocated"));
+  }
+  {
+    const cuda_graph g = captured(true, true);
+    const cuda_graph_exec e = make_cuda_graph_exec(g);
+    CHECK(has(report_of([&] { CHECK(launched(e) == cudaSuccess); }), "memory of a graph that is not allocated"));
+  }
+  {
+    const cuda_graph g = captured(false, false);
+    const cuda_graph_exec e = make_cuda_graph_exec(g);
+    CHECK(launched(e) == cudaSuccess);
+    CHECK(launched(e) == cudaErrorInvalidValue);  // the memory is still there
+    CHECK(cudaFreeAsync(p, t.get()) == cudaSuccess);
+    CHECK(launched(e) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(t.get()) == cudaSuccess);
+  }
+  static_cast<void>(cudaDeviceSynchronize());
+  fake::drop_freed();
+  CHECK(fake::the().held() == 2);  // the streams
 }

@@ -156,6 +156,49 @@ TEST_CASE("streams that the executor makes have the priority of the options, the
   }
 }
 
+TEST_CASE("replays keep the priority of each stream, whatever stream they are launched into") {
+  std::size_t streams = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    CAPTURE(seed);
+    const fixture f(seed, 20);
+    const cuda_stream origin = make_cuda_stream(cudaStreamNonBlocking, -3), launched = make_cuda_stream();
+    const cuda_stream one = make_cuda_stream(cudaStreamNonBlocking, -1), two = make_cuda_stream();
+    std::set<int> seen;
+    std::vector<std::pair<std::string, int>> asked;
+    cuda_executor run(f.x.launches({.streams = 3}),
+                      [&](const cuda_call& c) {
+                        int p = 1;
+                        throw_on_cuda_error(cudaStreamGetPriority(c.stream, &p));
+                        asked.emplace_back("operation " + std::to_string(index(c.operation)), p);
+                        seen.insert(p);
+                        fake::hash_kernels{}(c);
+                      },
+                      {.streams = {one.get(), two.get()}});
+    f.bind(run);
+    cuda_captured_step captured = run.capture_on(origin.get(), 1);
+    streams += seen.size();
+    const auto replayed = [&] {
+      std::vector<std::pair<std::string, int>> had;
+      const std::size_t first = fake::the().list.size();
+      captured.launch(launched.get());
+      for (std::size_t i = first; i < fake::the().list.size(); ++i)
+        if (const fake::item& it = fake::the().list[i]; it.work && it.work->function)
+          had.emplace_back(it.work->name, it.priority);
+      throw_on_cuda_error(cudaStreamSynchronize(launched.get()));
+      return had;
+    };
+    CHECK(replayed() == asked);
+    asked.clear();
+    CHECK(run.update_on(origin.get(), captured, 2));
+    CHECK(replayed() == asked);
+    // Nodes of an executable graph keep their priority: with another one it is instantiated again.
+    asked.clear();
+    CHECK_FALSE(run.update_on(launched.get(), captured, 3));
+    CHECK(replayed() == asked);
+  }
+  CHECK(streams > 16);
+}
+
 TEST_CASE("another device than the executor's is refused, and both are named") {
   const fixture f(5);
   fake::the().devices = 2;
@@ -219,6 +262,120 @@ TEST_CASE("steps run on the default streams; a capture takes the per-thread one,
   f.x.fetch(run, cudaStreamPerThread, got);
   throw_on_cuda_error(cudaStreamSynchronize(cudaStreamPerThread));
   CHECK(got == f.x.expected(3, f.content));
+}
+
+TEST_CASE("a step is not replayed into a capture") {
+  for (const bool pool : {false, true}) {
+    const fixture f(7);
+    const cuda_stream stream = make_cuda_stream(), home = make_cuda_stream();
+    cuda_options options;
+    if (pool) options.arena = cuda_memory(static_cast<std::size_t>(f.x.where.arena_bytes), home.get());
+    cuda_executor run(f.x.launches({.streams = 2}), fake::hash_kernels{}, std::move(options));
+    f.bind(run);
+    const cuda_captured_step captured = run.capture(1);
+    throw_on_cuda_error(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    CHECK(message<bad_argument>([&] { captured.launch(stream.get()); }) ==
+          "the stream is capturing; `cuda_executor::run` makes the step a part of that capture");
+    cudaGraph_t graph{};
+    throw_on_cuda_error(cudaStreamEndCapture(stream.get(), &graph));  // the capture is as before
+    const cuda_graph owned(graph);
+    CHECK(graph->nodes.empty());
+    bytes_vector got;
+    captured.launch(stream.get());
+    f.x.fetch(run, stream.get(), got);
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+    CHECK(got == f.x.expected(1, f.content));
+  }
+}
+
+TEST_CASE("kernels may allocate in the stream's order and launch graphs of their own, in captures too") {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    const fixture f(seed);
+    const cuda_stream stream = make_cuda_stream();
+    std::size_t parts = 0;
+    throw_on_cuda_error(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    fake::enqueue(stream.get(), [&] { ++parts; });
+    cudaGraph_t graph{};
+    throw_on_cuda_error(cudaStreamEndCapture(stream.get(), &graph));
+    const cuda_graph part(graph);
+    const cuda_graph_exec exec = make_cuda_graph_exec(part);
+    const launch_plan plan = f.x.launches({.streams = static_cast<std::uint32_t>(1 + seed % 3)});
+    cuda_executor run(plan, [&](const cuda_call& c) {
+      void* p = nullptr;
+      throw_on_cuda_error(cudaMallocAsync(&p, 64, c.stream));
+      const std::span scratch(static_cast<std::byte*>(p), 64);
+      fake::enqueue(
+          c.stream, [scratch] { scratch[3] = std::byte{9}; }, {fake::write_of(scratch)}, "scratch");
+      throw_on_cuda_error(cudaGraphLaunch(exec.get(), c.stream));
+      fake::hash_kernels{}(c);
+      throw_on_cuda_error(cudaFreeAsync(p, c.stream));
+    });
+    f.bind(run);
+    cuda_captured_step captured = run.capture(1);
+    const auto replayed = [&](std::uint64_t step) {
+      bytes_vector got;
+      captured.launch(stream.get());
+      f.x.fetch(run, stream.get(), got);
+      throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+      CHECK(got == f.x.expected(step, f.content));
+    };
+    for (int i = 0; i < 3; ++i) replayed(1);
+    CHECK(parts == 3 * plan.size());
+    CHECK_FALSE(run.update(captured, 2));  // such nodes are not updated
+    for (int i = 0; i < 2; ++i) replayed(2);
+    run.run(stream.get(), 3);
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+    CHECK(parts == 6 * plan.size());
+  }
+}
+
+TEST_CASE("a full launch queue changes nothing but the host's time") {
+  std::size_t blocked = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    const fixture f(seed);
+    fake::the().queue = 1 + seed % 5;
+    const cuda_stream stream = make_cuda_stream();
+    cuda_executor run(f.x.launches({.streams = static_cast<std::uint32_t>(1 + seed % 4)}), fake::hash_kernels{});
+    f.bind(run);
+    bytes_vector got[3];
+    for (std::size_t i = 0; i < 2; ++i) {
+      run.run(stream.get(), i);
+      f.x.fetch(run, stream.get(), got[i]);
+    }
+    run.capture(2).launch(stream.get());
+    f.x.fetch(run, stream.get(), got[2]);
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+    for (std::size_t i = 0; i < 3; ++i) CHECK(got[i] == f.x.expected(i, f.content));
+    blocked += fake::the().blocked;
+  }
+  CHECK(blocked > 100);
+}
+
+TEST_CASE("a launch that no device can run is named") {
+  const fixture f(9);
+  const auto k = std::make_shared<fake::kernel>();
+  k->name = "nothing";
+  k->body = [](void**) {};
+  fake::the().kernels[k.get()] = k;
+  cuda_executor run(f.x.launches({.streams = 2}), [&](const cuda_call& c) {
+    // As <<<…>>>, which drops the code.
+    static_cast<void>(cudaLaunchKernel(k.get(), dim3(index(c.operation) == 4 ? 0 : 1), dim3(32), nullptr, 0, c.stream));
+  });
+  f.bind(run);
+  const cuda_stream stream = make_cuda_stream();
+  for (const bool captures : {false, true}) {
+    try {
+      if (captures)
+        static_cast<void>(run.capture());
+      else
+        run.run(stream.get());
+      FAIL("the error was not seen");
+    } catch (const execution_error& e) {
+      CHECK(index(e.operation()) == 4);
+    }
+  }
 }
 
 TEST_CASE("a stream that is capturing is not captured again") {

@@ -7,6 +7,34 @@
 
 namespace remat::test::fake_cuda {
 
+struct graph_memory {
+  explicit graph_memory(void* p) : data(p) {}
+  graph_memory(const graph_memory&) = delete;
+  graph_memory& operator=(const graph_memory&) = delete;
+  ~graph_memory() {
+    if (epoch != the().epoch) return;  // `reset` has taken the pages
+    const auto at = the().memory.find(data);
+    forget_uses(at->second);
+    the().freed.push_back(at->second);
+    the().memory.erase(at);
+    drop_freed();
+  }
+  [[nodiscard]] bool is_there() const { return the().memory.at(data).there; }
+  /// Item `i` allocates the memory, or frees it.
+  void pass(std::size_t i, bool allocates) const {
+    allocation& a = the().memory.at(data);
+    if (allocates)
+      a.begin = the().list[i].when;
+    else
+      note_free(i, a);
+    a.there = allocates;
+    forget_uses(a);
+  }
+
+  void* data;
+  std::uint64_t epoch = the().epoch;
+};
+
 inline cudaError_t allocate(void** p, std::size_t bytes, const CUstream_st* s, int on_device) {
   device& d = the();
   if (bytes == 0) {
@@ -27,13 +55,20 @@ inline cudaError_t allocate(void** p, std::size_t bytes, const CUstream_st* s, i
 inline cudaError_t allocate_in_order(void** p, std::size_t bytes, const CUmemPoolHandle_st* pool, cudaStream_t stream) {
   CUstream_st* const s = stream_of(stream);
   if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
-  // CUDA makes this a node of the graph, with an address of the graph's own.
-  if (s->capture != nullptr) return break_capture(s, cudaErrorStreamCaptureUnsupported);
   if (s->legacy)
     if (const cudaError_t e = legacy_use(s->device); e != cudaSuccess) return e;
   const cudaError_t e = allocate(p, bytes, s, pool != nullptr ? pool->device : s->device);
   if (e != cudaSuccess) return e;
   job j;
+  if (s->capture != nullptr) {  // a node of the graph, with an address of the graph's own
+    allocation& a = the().memory[*p];
+    a.graph = true;
+    a.there = false;
+    j.type = cudaGraphNodeTypeMemAlloc;
+    j.name = "a graph's allocation";
+    j.memory = std::make_shared<graph_memory>(*p);
+    return enqueue_at(s, std::move(j));
+  }
   j.name = "a pool's allocation";
   j.device = s->device;
   const std::size_t i = add_to_stream(s, std::make_shared<const job>(std::move(j)));
@@ -45,10 +80,15 @@ inline cudaError_t free_now(void* p) {
   device& d = the();
   if (p == nullptr) return cudaSuccess;
   const auto at = d.memory.find(p);
-  if (at == d.memory.end()) return give(cudaErrorInvalidValue);
+  if (at == d.memory.end() || !at->second.there) return give(cudaErrorInvalidValue);
   forget_uses(at->second);
-  unmap_memory(at->second);
+  if (at->second.graph) {
+    at->second.there = false;
+    return cudaSuccess;
+  }
+  d.freed.push_back(at->second);  // work that is pending may touch the pages
   d.memory.erase(at);
+  drop_freed();
   return cudaSuccess;
 }
 
@@ -59,9 +99,31 @@ inline cudaError_t free_in_order(void* p, cudaStream_t stream) {
   if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
   const auto at = d.memory.find(p);
   if (at == d.memory.end() || !at->second.pool) return give(cudaErrorInvalidValue);
-  if (s->capture != nullptr) return break_capture(s, cudaErrorStreamCaptureUnsupported);
+  if (s->capture != nullptr) {  // only memory of the graph itself, once
+    std::shared_ptr<graph_memory> mine;
+    for (const auto& n : s->capture->nodes) {
+      if (!n->work->memory || n->work->memory->data != p) continue;
+      mine = n->work->type == cudaGraphNodeTypeMemAlloc ? n->work->memory : nullptr;
+    }
+    if (!mine) return give(cudaErrorInvalidValue);
+    job j;
+    j.type = cudaGraphNodeTypeMemFree;
+    j.name = "a graph's free";
+    j.memory = std::move(mine);
+    return enqueue_at(s, std::move(j));
+  }
   if (s->legacy)
     if (const cudaError_t e = legacy_use(s->device); e != cudaSuccess) return e;
+  if (at->second.graph) {  // the graph keeps the address
+    if (!at->second.there) return give(cudaErrorInvalidValue);
+    job j;
+    j.name = "the free of a graph's memory";
+    const std::size_t i = add_to_stream(s, std::make_shared<const job>(std::move(j)));
+    note_free(i, at->second);
+    at->second.there = false;
+    forget_uses(at->second);
+    return cudaSuccess;
+  }
   const allocation a = at->second;
   d.memory.erase(at);
   d.freed.push_back(a);
@@ -140,7 +202,9 @@ cudaError_t CUDARTAPI cudaFree(void* p) {
   using namespace remat::test::fake_cuda;
   const call in("cudaFree", false);
   if (const cudaError_t e = unsafe_call(); e != cudaSuccess) return e;
-  wait_for_all();
+  // CUDA's may wait for the device, and may not. Of a lost context, no work is left.
+  if (const auto a = the().memory.find(p); a != the().memory.end() && the().sticky == cudaSuccess)
+    note_free_by_host(a->second);
   return free_now(p);
 }
 cudaError_t CUDARTAPI cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t s) {

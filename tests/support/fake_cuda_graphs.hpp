@@ -3,6 +3,7 @@
 
 // Functions of the fake CUDA runtime (support/fake_cuda.hpp): captures and graphs.
 
+#include "support/fake_cuda_allocations.hpp"
 #include "support/fake_cuda_work.hpp"
 
 namespace remat::test::fake_cuda {
@@ -40,6 +41,15 @@ inline bool is_joined(const CUgraph_st* g, const CUstream_st* origin) {
   return std::find(seen.begin(), seen.end(), 0) == seen.end();
 }
 
+/// True for flags with which cudaGraphInstantiate can be called.
+inline bool are_flags(unsigned long long flags) {
+  constexpr unsigned long long frees = cudaGraphInstantiateFlagAutoFreeOnLaunch,
+                               on_device = cudaGraphInstantiateFlagDeviceLaunch,
+                               known = frees | on_device | cudaGraphInstantiateFlagUseNodePriority;
+  // An upload needs a stream: cudaGraphInstantiateWithParams. The device does not launch what frees on a launch.
+  return (flags & ~known) == 0 && (flags & (frees | on_device)) != (frees | on_device);
+}
+
 /// Why an executable graph cannot take over the work of `g`; success if it can. `bad`: the node of `g` at fault.
 inline cudaGraphExecUpdateResult why_no_update(const CUgraphExec_st& exec, const CUgraph_st& g, std::size_t& bad) {
   bad = 0;
@@ -47,13 +57,16 @@ inline cudaGraphExecUpdateResult why_no_update(const CUgraphExec_st& exec, const
   for (; bad < g.nodes.size(); ++bad) {
     const CUgraphNode_st &mine = exec.nodes[bad], &other = *g.nodes[bad];
     if (mine.work->type != other.work->type) return cudaGraphExecUpdateErrorNodeTypeChanged;
-    if (std::set<std::size_t>(mine.after.begin(), mine.after.end()) !=
-        std::set<std::size_t>(other.after.begin(), other.after.end()))
-      return cudaGraphExecUpdateErrorTopologyChanged;
+    if (mine.after != other.after) return cudaGraphExecUpdateErrorTopologyChanged;  // CUDA pairs edges in their order
+    if (mine.work->memory || mine.work->child) return cudaGraphExecUpdateErrorNotSupported;
     // The context of a kernel, and the device of a fill or copy, must stay.
     if (mine.work->device != other.work->device)
       return mine.work->type == cudaGraphNodeTypeKernel ? cudaGraphExecUpdateErrorUnsupportedFunctionChange
                                                         : cudaGraphExecUpdateErrorParametersChanged;
+    // With priorities of its own, a node keeps the one that was asked for.
+    if ((exec.flags & cudaGraphInstantiateFlagUseNodePriority) != 0 && mine.work->type == cudaGraphNodeTypeKernel &&
+        mine.work->priority != other.work->priority)
+      return cudaGraphExecUpdateErrorAttributesChanged;
     if (mine.work->accesses.size() != other.work->accesses.size()) return cudaGraphExecUpdateErrorParametersChanged;
     if (mine.work->type == cudaGraphNodeTypeMemcpy)  // a fill's length may change, a copy's may not
       for (std::size_t a = 0; a < mine.work->accesses.size(); ++a)
@@ -61,6 +74,40 @@ inline cudaGraphExecUpdateResult why_no_update(const CUgraphExec_st& exec, const
           return cudaGraphExecUpdateErrorParametersChanged;
   }
   return cudaGraphExecUpdateSuccess;
+}
+
+/// Adds the nodes of a graph behind the item `begin`. Returns the items that end it.
+inline std::vector<std::size_t> add_nodes(const std::vector<CUgraphNode_st>& nodes, std::size_t begin,
+                                          unsigned long long flags, int priority) {
+  std::vector<std::uint8_t> followed(nodes.size(), 0);
+  std::vector<std::size_t> at, ends;
+  for (const CUgraphNode_st& n : nodes) {
+    std::vector<std::size_t> after;
+    for (const std::size_t a : n.after) {
+      after.push_back(at[a]);
+      followed[a] = 1;
+    }
+    if (after.empty()) after.push_back(begin);
+    if (n.work->child) {
+      const std::size_t first = add_item(nullptr, std::move(after));
+      at.push_back(add_item(nullptr, add_nodes(*n.work->child, first, flags, priority)));
+      continue;
+    }
+    // Only kernels have a priority of their own, and only where the graph was instantiated for it.
+    const bool own = (flags & cudaGraphInstantiateFlagUseNodePriority) != 0 && n.work->type == cudaGraphNodeTypeKernel;
+    at.push_back(add_item(n.work, std::move(after), own ? within_range(n.work->priority) : priority));
+    if (n.work->memory) n.work->memory->pass(at.back(), n.work->type == cudaGraphNodeTypeMemAlloc);
+  }
+  for (std::size_t n = 0; n < followed.size(); ++n)
+    if (!followed[n]) ends.push_back(at[n]);
+  if (ends.empty()) ends.push_back(begin);
+  return ends;
+}
+
+/// True if the graph has nodes that allocate or free.
+template <class Nodes>
+bool has_memory(const Nodes& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(), [](const auto& n) { return (*n).work->memory != nullptr; });
 }
 
 /// The kernel node `old` with other parameters; null if they do not fit.
@@ -144,6 +191,9 @@ cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCapt
   CUstream_st* const s = stream_of(stream);
   if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
   if (s->legacy) return give(cudaErrorStreamCaptureUnsupported);
+  if (mode != cudaStreamCaptureModeGlobal && mode != cudaStreamCaptureModeThreadLocal &&
+      mode != cudaStreamCaptureModeRelaxed)
+    return give(cudaErrorInvalidValue);
   if (s->capture != nullptr) return give(cudaErrorIllegalState);
   s->capture = new CUgraph_st;
   s->capture->origin = s;
@@ -235,12 +285,19 @@ cudaError_t CUDARTAPI cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cud
   mine.work = made;
   return cudaSuccess;
 }
-cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   using namespace remat::test::fake_cuda;
   const call in("cudaGraphInstantiate");
   if (in.code != cudaSuccess) return in.code;
-  if (the().graphs.count(graph) == 0) return give(cudaErrorInvalidValue);
+  if (the().graphs.count(graph) == 0 || !are_flags(flags)) return give(cudaErrorInvalidValue);
+  if (has_memory(graph->nodes))  // at most one executable copy at a time
+    for (void* p : the().execs) {
+      const auto& others = static_cast<CUgraphExec_st*>(p)->originals;
+      for (const auto& n : graph->nodes)
+        if (std::find(others.begin(), others.end(), n.get()) != others.end()) return give(cudaErrorNotSupported);
+    }
   auto* const made = new CUgraphExec_st;
+  made->flags = flags;
   for (const auto& n : graph->nodes) {
     made->nodes.push_back(*n);
     made->originals.push_back(n.get());
@@ -272,27 +329,27 @@ cudaError_t CUDARTAPI cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
   if (in.code != cudaSuccess) return in.code;
   CUstream_st* const s = stream_of(stream);
   if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
-  // CUDA makes this a child node of the captured graph.
-  if (s->capture != nullptr) return break_capture(s, cudaErrorStreamCaptureUnsupported);
+  std::vector<const CUgraphNode_st*> nodes;
+  for (const CUgraphNode_st& n : exec->nodes) nodes.push_back(&n);
+  if (s->capture != nullptr) {
+    if (has_memory(nodes)) return break_capture(s, cudaErrorNotSupported);
+    job j;
+    j.type = cudaGraphNodeTypeGraph;
+    j.name = "a graph";
+    j.child = std::make_shared<const std::vector<CUgraphNode_st>>(exec->nodes);
+    return enqueue_at(s, std::move(j));
+  }
   if (s->legacy)
     if (const cudaError_t e = legacy_use(s->device); e != cudaSuccess) return e;
+  make_room();
   // The launches of one executable graph do not overlap.
   const std::size_t begin = add_to_stream(s, nullptr, exec->last);
-  const std::size_t base = begin + 1;
-  std::vector<std::uint8_t> followed(exec->nodes.size(), 0);
-  for (const CUgraphNode_st& n : exec->nodes) {
-    std::vector<std::size_t> after;
-    for (const std::size_t a : n.after) {
-      after.push_back(base + a);
-      followed[a] = 1;
+  for (const CUgraphNode_st* n : nodes)
+    if (n->work->type == cudaGraphNodeTypeMemAlloc && n->work->memory->is_there()) {
+      if ((exec->flags & cudaGraphInstantiateFlagAutoFreeOnLaunch) == 0) return give(cudaErrorInvalidValue);
+      n->work->memory->pass(begin, false);
     }
-    if (after.empty()) after.push_back(begin);
-    add_item(n.work, std::move(after));
-  }
-  std::vector<std::size_t> ends;
-  for (std::size_t n = 0; n < followed.size(); ++n)
-    if (!followed[n]) ends.push_back(base + n);
-  exec->last = {add_to_stream(s, nullptr, ends)};
+  exec->last = {add_to_stream(s, nullptr, add_nodes(exec->nodes, begin, exec->flags, s->priority))};
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t graph) {

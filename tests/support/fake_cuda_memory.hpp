@@ -158,6 +158,7 @@ inline void note_uses(std::size_t i) {
       if (!copies) report(name_of(i) + " uses memory that is not the device's, or not any more");
       continue;
     }
+    if (!m->there) report(name_of(i) + " uses memory of a graph that is not allocated");
     if (a.at + a.bytes > m->data + m->bytes) report(name_of(i) + " runs over the end of an allocation");
     if (m->device != work->device && !copies)
       report(name_of(i) + " runs on device " + std::to_string(work->device) + " and uses memory of device " +
@@ -179,6 +180,21 @@ inline void note_free(std::size_t i, const allocation& a) {
     if (g.written && !g.write.before(past)) report_race(i, "frees", g.write, "writes", s->first, g.end - s->first);
     for (const moment& r : g.reads)
       if (!r.before(past)) report_race(i, "frees", r, "reads", s->first, g.end - s->first);
+  }
+}
+
+/// Reports each use of memory that the host frees at once, and of which the host does not know that it has ended.
+inline void note_free_by_host(const allocation& a) {
+  const auto check = [&](const moment& m, const char* did) {
+    if (!m.before(the().host))
+      report("cudaFree may not wait: " + name_of(m.item) + " " + did +
+             " the memory, and the host has not waited for it");
+  };
+  const auto first = reinterpret_cast<std::uintptr_t>(a.data);
+  auto& used = the().used;
+  for (auto s = used.lower_bound(first); s != used.end() && s->first < first + a.bytes; ++s) {
+    if (s->second.written) check(s->second.write, "writes");
+    for (const moment& r : s->second.reads) check(r, "reads");
   }
 }
 

@@ -39,15 +39,21 @@ struct kernel {
   std::function<std::vector<access>(void**)> accesses;  // may be empty: the kernel is not checked for races
 };
 
+/// Memory that a node of a graph allocates, while the graph or an executable copy lives.
+struct graph_memory;
+
 /// One piece of work: what a stream is given, and what a node of a graph holds.
 struct job {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   std::string name;
   int device = 0;
+  int priority = 0;                // asked for the stream; of a node, what the stream's was at the capture
   std::function<void()> run;       // not of kernels
   std::vector<access> accesses{};  // not of kernels
   std::shared_ptr<const kernel> function{};
-  std::vector<std::vector<std::byte>> arguments{};  // of the kernel
+  std::vector<std::vector<std::byte>> arguments{};             // of the kernel
+  std::shared_ptr<const std::vector<CUgraphNode_st>> child{};  // a graph as a node
+  std::shared_ptr<graph_memory> memory{};                      // that the node allocates or frees
 
   [[nodiscard]] std::vector<void*> pointers() const {
     std::vector<void*> out;
@@ -89,6 +95,7 @@ struct item {
   std::vector<std::size_t> after;
   vector_clock past;  // with the item itself
   moment when;
+  int priority = 0;
   bool done = false;
 };
 
@@ -110,6 +117,7 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
+  unsigned long long flags = 0;
   std::vector<CUgraphNode_st> nodes;
   std::vector<const CUgraphNode_st*> originals;  // the nodes of the graph that it was made of
   std::vector<std::size_t> last;                 // the end of its last launch
@@ -118,7 +126,8 @@ struct CUgraphExec_st {
 struct CUstream_st {
   int device = 0;
   unsigned flags = cudaStreamNonBlocking;
-  int priority = 0;
+  int priority = 0;  // within the device's range
+  int asked = 0;     // the priority that was asked for
   bool legacy = false;
   std::vector<std::size_t> after{};  // the work that the next work waits for
   CUgraph_st* capture = nullptr;     // not null while capturing
@@ -147,6 +156,8 @@ struct allocation {
   std::size_t bytes = 0;
   int device = 0;
   bool pool = false;
+  bool graph = false;  // of a graph's node: it stays where it is, whether it is `there` or not
+  bool there = true;
   moment begin{};  // of memory of a pool: nobody may use it earlier
   void* mapping = nullptr;
   std::size_t mapped = 0;
@@ -179,6 +190,9 @@ struct device {
   std::size_t fail_at = ~std::size_t{0};  // the number of the one that fails
   std::string failed;                     // its name
   cudaError_t fail_with = cudaErrorUnknown;
+  std::string always_fails;                 // the name of a call; none: ""
+  std::size_t queue = ~std::size_t{0};      // how much work may be pending before a launch blocks the host
+  std::size_t blocked = 0;                  // launches that the host has waited in
   std::size_t waits = 0;                    // calls of cudaStreamWaitEvent
   std::size_t drop_wait = ~std::size_t{0};  // the number of the one that has no effect
   std::vector<std::uint8_t> wait_implied;   // of each: the stream followed the event already
@@ -188,7 +202,8 @@ struct device {
 
   int devices = 1;
   std::map<int, int> attributes;  // of cudaDeviceGetAttribute, beside those that are built in
-  std::map<int, std::unique_ptr<CUstream_st>> legacy, per_thread;
+  std::map<int, std::unique_ptr<CUstream_st>> legacy;
+  std::map<std::pair<int, std::thread::id>, std::unique_ptr<CUstream_st>> per_thread;
   std::map<int, std::unique_ptr<CUmemPoolHandle_st>> pool_of;
   std::map<const void*, allocation> memory;
   std::size_t lent = 0;           // of `memory`: the tests' own
@@ -196,6 +211,8 @@ struct device {
   std::map<std::uintptr_t, segment> used;
   std::map<const void*, std::weak_ptr<const kernel>> kernels;
   std::size_t most_bytes = ~std::size_t{0};  // of one allocation
+  bool lazy_modules = false;                 // a kernel's first launch loads its code, or its library, and allocates
+  std::set<std::pair<int, std::string>> loaded;  // of each device: the names of the kernels
   std::set<void*> streams, events, graphs, execs, pools;
   std::vector<CUgraph_st*> captures;  // that have not ended
   unsigned long long next_capture = 1;
@@ -238,7 +255,7 @@ struct call {
     ++d.inside;
     ++d.calls[name];
     if (!may_fail) return;
-    if (d.counted++ == d.fail_at) {
+    if (d.counted++ == d.fail_at || d.always_fails == name) {
       d.failed = name;
       code = give(d.fail_with);
     } else {
@@ -251,8 +268,7 @@ struct call {
   cudaError_t code = cudaSuccess;
 };
 
-inline CUstream_st* default_stream(std::map<int, std::unique_ptr<CUstream_st>>& all, bool legacy) {
-  auto& s = all[current()];
+inline CUstream_st* default_stream(std::unique_ptr<CUstream_st>& s, bool legacy) {
   if (!s) {
     s = std::make_unique<CUstream_st>();
     s->device = current();
@@ -263,8 +279,11 @@ inline CUstream_st* default_stream(std::map<int, std::unique_ptr<CUstream_st>>& 
 }
 /// The stream of a handle; null if the handle is no stream.
 inline CUstream_st* stream_of(cudaStream_t s) {
-  if (s == nullptr || s == cudaStreamLegacy) return default_stream(the().legacy, true);
-  if (s == cudaStreamPerThread) return default_stream(the().per_thread, false);
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+  if (s == nullptr) s = cudaStreamPerThread;  // nvcc --default-stream per-thread
+#endif
+  if (s == nullptr || s == cudaStreamLegacy) return default_stream(the().legacy[current()], true);
+  if (s == cudaStreamPerThread) return default_stream(the().per_thread[{current(), std::this_thread::get_id()}], false);
   return the().streams.count(s) == 1 ? s : nullptr;
 }
 inline bool is_event(cudaEvent_t e) { return the().events.count(e) == 1; }

@@ -54,7 +54,8 @@ inline cudaError_t make_stream(cudaStream_t* s, unsigned flags, int priority) {
   auto* made = new CUstream_st;
   made->device = current();
   made->flags = flags;
-  made->priority = std::min(0, std::max(-5, priority));
+  made->asked = priority;
+  made->priority = within_range(priority);
   if (const auto legacy = the().legacy.find(current()); flags == cudaStreamDefault && legacy != the().legacy.end())
     made->after = legacy->second->after;  // a blocking stream follows the legacy stream's earlier work
   the().streams.insert(made);
@@ -77,8 +78,8 @@ inline cudaError_t record(cudaEvent_t e, cudaStream_t stream, bool external) {
   j.name = "an event's record";
   j.run = [time = e->time] { *time = the().clock; };
   if (const cudaError_t bad = enqueue_at(s, std::move(j)); bad != cudaSuccess) return bad;
+  if (s->capture != nullptr) return cudaSuccess;  // a node of the graph; the event itself is as before
   e->recorded = true;
-  if (s->capture != nullptr) return cudaSuccess;
   e->capture = nullptr;
   e->after = s->after;
   return cudaSuccess;
@@ -319,11 +320,13 @@ cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t funct
   j.run = [function, data] { function(data); };
   return enqueue_at(s, std::move(j));
 }
-cudaError_t CUDARTAPI cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, std::size_t,
-                                       cudaStream_t stream) {
+cudaError_t CUDARTAPI cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                                       std::size_t shared, cudaStream_t stream) {
   using namespace remat::test::fake_cuda;
   const call in("cudaLaunchKernel");
   if (in.code != cudaSuccess) return in.code;
+  if (!fits(grid, block)) return give(cudaErrorInvalidConfiguration);
+  if (shared > 48 * 1024) return give(cudaErrorInvalidValue);  // more must be asked for by cudaFuncSetAttribute
   const auto k = the().kernels.find(function);
   const std::shared_ptr<const kernel> known = k == the().kernels.end() ? nullptr : k->second.lock();
   return known ? launch(stream, known, arguments) : give(cudaErrorInvalidDeviceFunction);

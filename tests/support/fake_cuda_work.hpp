@@ -10,8 +10,11 @@
 
 namespace remat::test::fake_cuda {
 
+/// The priority that the device gives to work for which `priority` was asked.
+inline int within_range(int priority) { return std::min(0, std::max(-5, priority)); }
+
 /// Adds an item that follows the items `after` and all that the host knows to have ended. Checks what it uses.
-inline std::size_t add_item(job_ptr work, std::vector<std::size_t> after) {
+inline std::size_t add_item(job_ptr work, std::vector<std::size_t> after, int priority = 0) {
   device& d = the();
   item it;
   it.past = clock_of(after);
@@ -24,6 +27,7 @@ inline std::size_t add_item(job_ptr work, std::vector<std::size_t> after) {
   }
   it.past[c] = ++d.chains[c];
   it.when = {c, d.chains[c], d.list.size()};
+  it.priority = priority;
   it.work = std::move(work);
   it.after = std::move(after);
   d.list.push_back(std::move(it));
@@ -56,20 +60,25 @@ inline std::vector<std::size_t> end_of(const CUstream_st* s) {
 inline std::size_t add_to_stream(CUstream_st* s, job_ptr work, const std::vector<std::size_t>& also = {}) {
   std::vector<std::size_t> after = end_of(s);
   add_to(after, also);
-  const std::size_t i = add_item(std::move(work), std::move(after));
+  const std::size_t i = add_item(std::move(work), std::move(after), s->priority);
   s->after = {i};
   if (s->legacy)
     for (CUstream_st* b : blocking_streams(s->device)) b->after = {i};
   return i;
 }
 
+/// A full queue blocks the host until some work has run. It does not learn which.
+inline void make_room();
+
 /// Adds work to a stream, or to the graph that it captures.
 inline cudaError_t enqueue_at(CUstream_st* s, job&& work) {
   if (s->legacy)
     if (const cudaError_t e = legacy_use(s->device); e != cudaSuccess) return e;
   work.device = s->device;
+  work.priority = s->asked;
   auto shared = std::make_shared<const job>(std::move(work));
   if (s->capture == nullptr) {
+    make_room();
     add_to_stream(s, std::move(shared));
     return cudaSuccess;
   }
@@ -81,10 +90,29 @@ inline cudaError_t enqueue_at(CUstream_st* s, job&& work) {
   return cudaSuccess;
 }
 
+/// Refuses a call that a capture forbids ("unsafe": cudaMalloc, ...), and ends the captures that forbid it.
+inline cudaError_t unsafe_call() {
+  if (thread_mode() == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  cudaError_t e = cudaSuccess;
+  for (CUgraph_st* g : the().captures) {
+    const bool own = g->thread == std::this_thread::get_id();
+    const bool forbids = own ? g->mode != cudaStreamCaptureModeRelaxed
+                             : g->mode == cudaStreamCaptureModeGlobal && thread_mode() == cudaStreamCaptureModeGlobal;
+    if (!forbids) continue;
+    g->broken = true;
+    e = give(cudaErrorStreamCaptureUnsupported);
+  }
+  return e;
+}
+
 /// Enqueues `function` with copies of its arguments. As in CUDA, the stream must be the current device's.
 inline cudaError_t launch(cudaStream_t stream, std::shared_ptr<const kernel> function, void** arguments) {
   CUstream_st* const s = stream_of(stream);
   if (s == nullptr || s->device != current()) return give(cudaErrorInvalidResourceHandle);
+  if (const std::pair key(s->device, function->name); the().lazy_modules && the().loaded.count(key) == 0) {
+    if (const cudaError_t e = unsafe_call(); e != cudaSuccess) return e;
+    the().loaded.insert(key);
+  }
   the().kernels[function.get()] = function;
   job j;
   j.type = cudaGraphNodeTypeKernel;
@@ -95,6 +123,13 @@ inline cudaError_t launch(cudaStream_t stream, std::shared_ptr<const kernel> fun
   }
   j.function = std::move(function);
   return enqueue_at(s, std::move(j));
+}
+
+/// True if a device can run so many blocks of so many threads.
+inline bool fits(dim3 grid, dim3 block) {
+  const auto within = [](unsigned n, unsigned most) { return n >= 1 && n <= most; };
+  return within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) && within(block.x, 1024) &&
+         within(block.y, 1024) && within(block.z, 64) && block.x * block.y * block.z <= 1024;
 }
 
 /// A kernel: `work` runs when all work enqueued before it on the stream has run. `accesses`: the memory that it uses;
@@ -176,6 +211,21 @@ inline void run_work(const std::vector<std::size_t>* wanted) {
 /// Runs all pending work in a random order. The host does not learn from it: what is enqueued later is not ordered.
 inline void run_pending() { run_work(nullptr); }
 
+inline void make_room() {
+  device& d = the();
+  const auto full = [&] {
+    std::size_t pending = 0;
+    for (std::size_t i = d.first_pending; i < d.list.size(); ++i) pending += d.list[i].done ? 0 : 1;
+    return pending >= d.queue;
+  };
+  if (d.queue == ~std::size_t{0} || !full()) return;
+  ++d.blocked;
+  while (full()) {
+    const std::vector<std::size_t> oldest{d.first_pending};
+    run_work(&oldest);
+  }
+}
+
 /// The host waits for the items: what it enqueues later follows them.
 inline void wait_for(const std::vector<std::size_t>& items) {
   run_work(&items);
@@ -184,21 +234,6 @@ inline void wait_for(const std::vector<std::size_t>& items) {
 inline void wait_for_all() {
   run_work(nullptr);
   the().host = the().chains;
-}
-
-/// Refuses a call that a capture forbids ("unsafe": cudaMalloc, ...), and ends the captures that forbid it.
-inline cudaError_t unsafe_call() {
-  if (thread_mode() == cudaStreamCaptureModeRelaxed) return cudaSuccess;
-  cudaError_t e = cudaSuccess;
-  for (CUgraph_st* g : the().captures) {
-    const bool own = g->thread == std::this_thread::get_id();
-    const bool forbids = own ? g->mode != cudaStreamCaptureModeRelaxed
-                             : g->mode == cudaStreamCaptureModeGlobal && thread_mode() == cudaStreamCaptureModeGlobal;
-    if (!forbids) continue;
-    g->broken = true;
-    e = give(cudaErrorStreamCaptureUnsupported);
-  }
-  return e;
 }
 
 /// Makes a new device: no calls counted, none chosen to fail. Resources that were not given back stay lost.

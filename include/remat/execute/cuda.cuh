@@ -43,14 +43,20 @@ struct cuda_options {
   /// Of the streams that the executor makes; the stream of `capture()` is always one of them. Smaller numbers are more
   /// urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
   int priority = 0;
+  /// What `capture` and `update` forbid while they enqueue: calls that CUDA calls unsafe in a capture, such as
+  /// cudaMalloc. cudaStreamCaptureModeThreadLocal: on the calling thread; other threads may allocate.
+  /// cudaStreamCaptureModeGlobal: on all threads, so that no other thread's work is mistaken for a part of the step.
+  /// cudaStreamCaptureModeRelaxed: nowhere, for kernels that allocate or load code when they are enqueued; what they do
+  /// so is not repeated by replays.
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeThreadLocal;
   cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
   /// In a debug mode: tell NVTX which bytes of the arena belong to tensors (`detail::cuda::memory_regions`), so that
   /// compute-sanitizer sees a kernel that leaves its tensor. Only for an arena that no other executor uses.
   bool regions = false;
   bool timing = false;  ///< note when each launch began and ended: two more events a launch
   bool ranges = false;  ///< an NVTX range around each launch's enqueuing, with the operation's name
-  /// If not null: written before each training step; must outlive the executor. A step with random operations
-  /// (`launch_plan::is_random`) can be captured only with it.
+  /// If not null: written before each training step; must outlive the executor and its work. A step with random
+  /// operations (`launch_plan::is_random`) can be captured only with it.
   const cuda_seed* seed = nullptr;
 };
 
@@ -75,9 +81,11 @@ class cuda_captured_step {
 
   /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
   /// has one; `kernel_call::seed` stays as at the capture. `stream` may be any but a capturing one.
-  /// Throws `bad_argument` if another device is current than at the capture, `cuda_error`.
+  /// Throws `bad_argument` if another device is current than at the capture or `stream` is capturing, `cuda_error`.
   void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
     detail::cuda::require_current(device_);
+    if (detail::cuda::is_capturing(stream))
+      throw bad_argument("the stream is capturing; `cuda_executor::run` makes the step a part of that capture");
     arena_->acquire(stream);
     if (seed_ != nullptr) seed_->set(step_seed, stream);
     throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
@@ -86,8 +94,8 @@ class cuda_captured_step {
 
   /// Replaces the step by `graph`, a new capture of the same executor. Launches that were enqueued before run as they
   /// were. Returns true if only parameters of nodes were replaced in the executable graph (cudaGraphExecUpdate), false
-  /// if nodes or edges differ, so that it was instantiated anew. Throws `cuda_error`; the step must then be replaced
-  /// again before its next launch.
+  /// if nodes, edges or priorities differ, so that it was instantiated anew. Throws `cuda_error`; the step must then be
+  /// replaced again before its next launch.
   bool update(cuda_graph graph) {
     cudaGraphExecUpdateResultInfo info{};
     const cudaError_t code = cudaGraphExecUpdate(exec_.get(), graph.get(), &info);
@@ -136,8 +144,8 @@ class cuda_captured_step {
 ///
 /// The device that is current when the executor is made must be current in all calls, and have all streams; what does
 /// not is refused. The executor is neither copied nor moved. It may be destroyed before its work has ended: an arena of
-/// a pool is freed behind that work, in the streams' order; cudaFree waits for the device; an arena and tensors of the
-/// caller must live until the work has ended.
+/// a pool is freed behind that work, in the streams' order; an arena of its own when the host has waited for the end of
+/// the last step; an arena, a seed and tensors of the caller must live until the work has ended.
 template <cuda_kernels Kernels>
 class cuda_executor {
  public:
@@ -166,8 +174,7 @@ class cuda_executor {
       throw bad_argument("memory regions follow launches that are waited for; set cuda_options::debug, too");
     if (options_.regions) regions_.emplace(plan_, arena_.bytes());
     if (options_.debug == cuda_debug::check_writes) writes_.emplace(plan_, arena_.bytes());
-    if (options_.timing)
-      for (std::size_t i = 0; i < 2 * plan_.size() + 2; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
+    if (options_.timing) make_clocks();
     if (options_.ranges)
       for (std::size_t o = 0; o < plan_.num_operations(); ++o) labels_.push_back(plan_.label(static_cast<op_id>(o)));
     for (std::uint32_t i = 0; i < plan_.size(); ++i)
@@ -175,7 +182,8 @@ class cuda_executor {
   }
   cuda_executor(const cuda_executor&) = delete;
   cuda_executor& operator=(const cuda_executor&) = delete;
-  /// Waits only if a run has failed and the wait for its work has failed, too.
+  /// Waits for the end of the last step if the arena is its own. Otherwise only if a run has failed, and so has the
+  /// wait for its work or the note of its end.
   ~cuda_executor() {
     for (std::size_t s = 1; unsettled_ && s < streams_.size(); ++s)
       static_cast<void>(cudaStreamSynchronize(streams_[s]));
@@ -212,7 +220,7 @@ class cuda_executor {
   run_status run(cudaStream_t stream, std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
     prepare("a call before the step");
-    capturing_ = is_capturing(stream);
+    capturing_ = detail::cuda::is_capturing(stream);
     if (capturing_) {
       require_replayable();
     } else if (stream != checked_) {
@@ -243,8 +251,9 @@ class cuda_executor {
 
   /// Captures the training step again, with the memory that is bound now, and puts it into `step`: its executable graph
   /// gets new parameters and is not instantiated again. Launches of `step` that were enqueued before run as they were.
-  /// Returns true; false if nodes or edges have changed (kernels that choose by address), so that the step was
-  /// instantiated after all. O(launches): the cost of enqueuing one step, and of cudaGraphExecUpdate.
+  /// Returns true; false if nodes or edges have changed (kernels that choose by address), or priorities (a step of
+  /// `capture_on` whose stream has another one: use `update_on`), so that the step was instantiated after all.
+  /// O(launches): the cost of enqueuing one step, and of cudaGraphExecUpdate.
   ///
   /// Throws as `capture`, `bad_argument` if another executor has captured `step`.
   bool update(cuda_captured_step& step, std::uint64_t step_seed = 0) {
@@ -392,6 +401,13 @@ class cuda_executor {
 
   [[nodiscard]] cudaStream_t stream(std::uint32_t s) const noexcept { return streams_[s]; }
 
+  void make_clocks() {
+    for (std::size_t i = 0; i < 2 * plan_.size() + 2; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
+    // CUDA promises a time only of events that cudaEventRecord has recorded; in replays, nodes of a graph do.
+    const cuda_stream once = make_cuda_stream();
+    for (const cuda_event& e : clocks_) throw_on_cuda_error(cudaEventRecord(e.get(), once.get()), "recording an event");
+    throw_on_cuda_error(cudaStreamSynchronize(once.get()), "recording events");
+  }
   void prepare(const char* before) {
     calls_.require_bound();
     throw_on_cuda_error(cudaGetLastError(), before);
@@ -410,17 +426,12 @@ class cuda_executor {
   void require_own(const cuda_captured_step& step) const {
     if (!step.is_of(arena_)) throw bad_argument("the step was captured by another executor; capture it with this one");
   }
-  [[nodiscard]] static bool is_capturing(cudaStream_t stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
-    return status != cudaStreamCaptureStatusNone;
-  }
   void require_capturable(cudaStream_t stream) const {
     if (detail::cuda::is_legacy(stream))
       throw bad_argument(
           "CUDA cannot capture the legacy default stream; pass a stream that was created, or cudaStreamPerThread");
     detail::cuda::require_stream_of(device_, stream, "the stream");
-    if (is_capturing(stream))
+    if (detail::cuda::is_capturing(stream))
       throw bad_argument("the stream is capturing already; `run` makes the step a part of that capture");
   }
   [[nodiscard]] cudaStream_t own_capture_stream() {
@@ -434,7 +445,7 @@ class cuda_executor {
     require_replayable();
     prepare("a call before the capture");
     if (unsettled_) settle();
-    throw_on_cuda_error(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    throw_on_cuda_error(cudaStreamBeginCapture(stream, options_.capture_mode), "beginning a capture");
     capturing_ = true;
     cudaGraph_t graph{};
     try {
@@ -523,11 +534,14 @@ class cuda_executor {
   }
   /// Ends a failed run.
   void give_up() {
-    try {
-      if (unsettled_) settle();
-      arena_.release(stream(0));
-    } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
-    }
+    const auto attempt = [](auto&& call) {
+      try {
+        call();
+      } catch (const cuda_error&) {  // the caller is told the first error; the next run waits again
+      }
+    };
+    if (unsettled_) attempt([&] { settle(); });
+    attempt([&] { arena_.release(stream(0)); });
   }
 
   void stamp(std::size_t clock, cudaStream_t stream) const {

@@ -84,7 +84,7 @@ __host__ __device__ constexpr std::uint64_t mix(std::uint64_t z) noexcept {
 /// its kernels' arguments, not the content of memory that they read.
 ///
 /// A kernel calls `cuda_kernel_seed(*get(), operation)`. The executor writes the seed before each training step, in the
-/// order of the step's stream, and waits for nothing.
+/// order of the step's stream, and waits for nothing. It must live until the last step that reads it has ended.
 class cuda_seed {
  public:
   /// Allocates the memory of the seed on the current device; the seed is undefined before `set`. Throws `cuda_error`.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/profile.hpp"
@@ -34,14 +35,19 @@ class replays {
     std::vector<launch_time> times{};
   };
 
-  explicit replays(cuda_executor<Kernels>& executor)
-      : executor_(executor), stream_(make_cuda_stream()), captured_(executor.capture()) {}
+  explicit replays(cuda_executor<Kernels>& executor) : executor_(executor), stream_(make_cuda_stream()) {}
 
   [[nodiscard]] const launch_plan& plan() const noexcept { return executor_.plan(); }
 
   report run(std::uint64_t step_seed, const std::stop_token& stop) {
     if (stop.stop_requested()) return {.status = run_status::cancelled};
-    captured_.launch(stream_.get(), step_seed);
+    if (!captured_) {
+      // What kernels load or allocate at their first launch, they cannot in a capture.
+      if (executor_.run(stream_.get(), step_seed, stop) != run_status::done) return {.status = run_status::cancelled};
+      throw_on_cuda_error(cudaStreamSynchronize(stream_.get()), "running the step before its capture");
+      captured_.emplace(executor_.capture());
+    }
+    captured_->launch(stream_.get(), step_seed);
     throw_on_cuda_error(cudaStreamSynchronize(stream_.get()), "measuring a replay");
     constexpr double second = 1e-3;  // of a millisecond
     report out{.seconds = static_cast<double>(executor_.step_time()) * second};
@@ -53,7 +59,7 @@ class replays {
  private:
   cuda_executor<Kernels>& executor_;
   cuda_stream stream_;
-  cuda_captured_step captured_;
+  std::optional<cuda_captured_step> captured_;
 };
 
 /// The executor repeats kernels while this lives.
@@ -88,16 +94,17 @@ void measure_repeated(cuda_executor<Kernels>& executor, const cuda_profile_optio
 
 }  // namespace detail::cuda_profile
 
-/// Measures the operations of a training step on the device: captures the step, replays it several times, and takes the
-/// median (or the least) time of each operation, from events around its kernels.
+/// Measures the operations of a training step on the device: runs the step once, captures it, replays it several times,
+/// and takes the median (or the least) time of each operation, from events around its kernels. The first run lets
+/// kernels load their code, and libraries (cuBLAS) what they need, which a capture forbids.
 ///
-/// Waits for the device first (cudaDeviceSynchronize), and for each replay. `profile_report::step_seconds` is the time
-/// of a replay on the device, with its events; `outside_seconds` is the part of it outside of kernels. Short operations
-/// are measured again, see `cuda_profile_options::repeat_below`: this adds contributions several times, and so do
-/// several replays of a step that adds into the caller's memory, so bind memory whose content does not matter.
-/// If the schedule runs an operation several times, all its runs count. Times of several streams add up: profile on one
-/// stream. Throws `bad_argument` if `runs` or `repeats` is 0 or the executor was made without `timing`, and what
-/// `cuda_executor::capture` throws.
+/// Waits for the device first (cudaDeviceSynchronize), for that run and for each replay. `profile_report::step_seconds`
+/// is the time of a replay on the device, with its events; `outside_seconds` is the part of it outside of kernels.
+/// Short operations are measured again, see `cuda_profile_options::repeat_below`: this adds contributions several
+/// times, and so do several replays of a step that adds into the caller's memory, so bind memory whose content does not
+/// matter. If the schedule runs an operation several times, all its runs count. Times of several streams add up:
+/// profile on one stream. Throws `bad_argument` if `runs` or `repeats` is 0 or the executor was made without `timing`,
+/// and what `cuda_executor::run` and `capture` throw.
 template <cuda_kernels Kernels>
 [[nodiscard]] profile_report profile(cuda_executor<Kernels>& executor, const cuda_profile_options& options = {}) {
   if (options.repeats == 0) throw bad_argument("repeats is 0; it must be at least 1");
@@ -128,8 +135,8 @@ template <cuda_kernels Kernels>
   return profile(executor, cuda_profile_options{.profile = options});
 }
 
-/// As `make_planned`, on the current CUDA device: measures operations by captured replays, median of ten, plans the
-/// step with the measured times, and makes a `cuda_executor` with all tensors bound.
+/// As `make_planned`, on the current CUDA device: measures operations by captured replays behind one eager run, median
+/// of ten, plans the step with the measured times, and makes a `cuda_executor` with all tensors bound.
 ///
 /// Operations are measured in the arena of `cuda` if it is large enough, and in memory from cudaMalloc otherwise, which
 /// is freed before the executor is made. The executor takes over the arena of `cuda`; with none, it allocates the
@@ -147,6 +154,7 @@ template <sized_graph G, cuda_kernels Kernels, class Solve>
     cuda_options chosen;
     if (timing) {
       chosen.priority = cuda.priority;
+      chosen.capture_mode = cuda.capture_mode;
       chosen.timing = true;
       chosen.seed = cuda.seed;
       // `profile` waits for the device first, so memory of a pool needs no order here.

@@ -142,6 +142,8 @@ class cuda_stand_in_kernels {
     first_hash_.push_back(hashes_);
     memory_ = cuda_memory(sizeof(detail::cuda_stand_in::mistake) + hashes_ * sizeof(std::uint64_t));
     throw_on_cuda_error(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the stand-in kernels' memory");
+    // The host does not wait for a fill, and neither do streams that do not block.
+    throw_on_cuda_error(cudaStreamSynchronize(nullptr), "clearing the stand-in kernels' memory");
   }
 
   /// Enqueues the kernels of the operation on the stream of the call.

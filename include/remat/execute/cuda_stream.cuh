@@ -105,10 +105,12 @@ using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;  //
   return cuda_event(e);
 }
 
-/// An executable copy of a graph.
+/// An executable copy of a graph. Its kernels keep the priorities that they were captured with, whatever the priority
+/// of the stream that it is launched into.
 [[nodiscard]] inline cuda_graph_exec make_cuda_graph_exec(const cuda_graph& graph) {
   cudaGraphExec_t e{};
-  throw_on_cuda_error(cudaGraphInstantiate(&e, graph.get(), 0), "instantiating a graph");
+  throw_on_cuda_error(cudaGraphInstantiate(&e, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
+                      "instantiating a graph");
   return cuda_graph_exec(e);
 }
 
@@ -117,7 +119,8 @@ class cuda_memory {
  public:
   /// No memory.
   cuda_memory() = default;
-  /// cudaMalloc; cudaFree at the end, which waits for the device.
+  /// cudaMalloc; cudaFree at the end. It may wait for the device, but CUDA does not promise that: work that uses the
+  /// memory must have ended.
   explicit cuda_memory(std::size_t bytes) : owner_(owner::heap) {
     void* p = nullptr;
     if (bytes != 0) throw_on_cuda_error(cudaMalloc(&p, bytes), "allocating " + std::to_string(bytes) + " bytes");
@@ -167,6 +170,8 @@ class cuda_memory {
   }
   /// True when the memory is of a pool: allocated and freed in the order of `stream()`.
   [[nodiscard]] bool in_stream_order() const noexcept { return bytes_.data() != nullptr && owner_ == owner::pool; }
+  /// True when the memory was allocated here, and is freed at the end.
+  [[nodiscard]] bool is_owned() const noexcept { return bytes_.data() != nullptr && owner_ != owner::caller; }
   /// The stream in whose order memory of a pool is allocated and freed.
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
   /// Frees the memory, unless it is the caller's; there is none afterwards. Reports no error.

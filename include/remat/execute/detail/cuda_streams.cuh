@@ -25,15 +25,33 @@ inline void require_current(int device) {
                        std::to_string(device) + ": call cudaSetDevice(" + std::to_string(device) + ") before");
 }
 
-/// True for the legacy default stream (0), which waits for the other streams of its device, and cannot be captured.
+/// What the null stream is: the legacy default stream, or with `nvcc --default-stream per-thread` the thread's own.
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+inline constexpr bool null_is_per_thread = true;
+#else
+inline constexpr bool null_is_per_thread = false;
+#endif
+
+/// True for the legacy default stream, which waits for the other streams of its device, and cannot be captured.
 [[nodiscard]] inline bool is_legacy(cudaStream_t stream) noexcept {
-  return stream == nullptr || stream == cudaStreamLegacy;
+  return stream == cudaStreamLegacy || (stream == nullptr && !null_is_per_thread);
+}
+/// True for the default stream of the calling thread: on each thread, the handle means another stream.
+[[nodiscard]] inline bool is_per_thread(cudaStream_t stream) noexcept {
+  return stream == cudaStreamPerThread || (stream == nullptr && null_is_per_thread);
+}
+
+/// True while work for `stream` becomes part of a graph. Throws `cuda_error`.
+[[nodiscard]] inline bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  throw_on_cuda_error(cudaStreamIsCapturing(stream, &status), "asking whether the stream is capturing");
+  return status != cudaStreamCaptureStatusNone;
 }
 
 /// Throws `bad_argument`, which names both devices, if `stream` belongs to another device than `device`. `name` is for
 /// the message. Default streams belong to the current device. A runtime before 12.8 cannot tell: it refuses nothing.
 inline void require_stream_of([[maybe_unused]] int device, cudaStream_t stream, [[maybe_unused]] const char* name) {
-  if (is_legacy(stream) || stream == cudaStreamPerThread) return;
+  if (is_legacy(stream) || is_per_thread(stream)) return;
 #if CUDART_VERSION >= 12080
   int of_stream = device;
   throw_on_cuda_error(cudaStreamGetDevice(stream, &of_stream), "asking for the device of a stream");
@@ -51,7 +69,7 @@ inline void require_plan_streams(std::span<const cudaStream_t> streams, std::siz
                        "; it takes " + std::to_string(count - 1) + ", as its stream 0 is the one passed to `run`");
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const std::string name = "stream " + std::to_string(i + 1) + " of the options";
-    if (is_legacy(streams[i]) || streams[i] == cudaStreamPerThread)
+    if (is_legacy(streams[i]) || is_per_thread(streams[i]))
       throw bad_argument(name + " is a default stream; it must be one that was created");
     for (std::size_t j = 0; j < i; ++j)
       if (streams[i] == streams[j]) throw bad_argument(name + " is also stream " + std::to_string(j + 1));
@@ -95,8 +113,9 @@ struct fork_and_join {
 /// The arena of a `cuda_executor`: its memory, and the order of this memory among the streams that use it.
 ///
 /// Memory of a pool is allocated and freed in the order of one stream, its *home*. Work on another stream must begin
-/// behind the allocation, and the free must come behind all work. Two events order both; the host never waits. Memory
-/// from cudaMalloc and memory of the caller need no events.
+/// behind the allocation, and the free must come behind all work. Two events order both; the host does not wait. Memory
+/// from cudaMalloc is there at once, but cudaFree need not wait for the device: one event notes the last use, for which
+/// the host waits before the free. Memory of the caller needs no events.
 class cuda_arena {
  public:
   /// Takes over `memory`. If that is empty, calls cudaMalloc once, for `bytes` bytes at a multiple of `alignment`.
@@ -109,48 +128,58 @@ class cuda_arena {
       const std::size_t behind = reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment;
       bytes_ = memory_.bytes().subspan(behind == 0 ? 0 : alignment - behind, bytes);
     }
+    if (memory_.is_owned()) used_ = make_cuda_event();
     if (!memory_.in_stream_order()) return;
     allocated_ = make_cuda_event();
-    used_ = make_cuda_event();
     throw_on_cuda_error(cudaEventRecord(allocated_.get(), memory_.stream()), "recording the allocation of the arena");
   }
   cuda_arena(const cuda_arena&) = delete;
   cuda_arena& operator=(const cuda_arena&) = delete;
-  /// Frees the memory behind the last work that was released. Waits for nothing, except that cudaFree waits for the
-  /// device.
+  /// Frees the memory behind the last work that was released: waits for it, unless the memory is a pool's. Waits for
+  /// the device if work was not released, or cannot be waited for.
   ~cuda_arena() {
-    if (!released_) return;
+    // On another thread, a per-thread stream is not the one of the allocation.
+    const bool elsewhere = allocated_ && is_per_thread(memory_.stream());
     // An error here comes from work enqueued earlier; the call that waits for that work reports it.
-    if (cudaStreamWaitEvent(memory_.stream(), used_.get(), 0) != cudaSuccess)
-      static_cast<void>(cudaEventSynchronize(used_.get()));
+    if (in_use_) static_cast<void>(cudaDeviceSynchronize());
+    if (!released_ && !elsewhere) return;
+    const cudaEvent_t last = released_ ? used_.get() : allocated_.get();
+    if (allocated_ && cudaStreamWaitEvent(memory_.stream(), last, 0) == cudaSuccess) return;
+    if (cudaEventSynchronize(last) != cudaSuccess) static_cast<void>(cudaDeviceSynchronize());
   }
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
-  [[nodiscard]] std::size_t num_events() const noexcept { return allocated_ ? 2 : 0; }
+  [[nodiscard]] std::size_t num_events() const noexcept { return (allocated_ ? 1 : 0) + (used_ ? 1 : 0); }
 
   /// Work that is given to `stream` from now on may use the memory. Throws `cuda_error`.
   void acquire(cudaStream_t stream) const {
-    if (is_foreign(stream))
+    if (!is_noted(stream)) return;
+    if (allocated_)
       throw_on_cuda_error(cudaStreamWaitEvent(stream, allocated_.get(), 0), "waiting for the arena's allocation");
+    in_use_ = true;
   }
   /// The memory is freed behind the work that `stream` has been given. The work released before must come before it in
   /// the streams' order. Throws `cuda_error`.
   void release(cudaStream_t stream) const {
-    if (!is_foreign(stream)) return;
+    if (!is_noted(stream)) return;
     throw_on_cuda_error(cudaEventRecord(used_.get(), stream), "recording the last use of the arena");
     released_ = true;
+    in_use_ = false;
   }
 
  private:
-  /// True if the stream's own order does not suffice. The per-thread stream is another one on each thread.
-  [[nodiscard]] bool is_foreign(cudaStream_t stream) const noexcept {
-    return allocated_ && (stream != memory_.stream() || stream == cudaStreamPerThread);
+  /// True if events must note the use: the order of the pool's stream does not suffice. The per-thread stream is
+  /// another one on each thread.
+  [[nodiscard]] bool is_noted(cudaStream_t stream) const noexcept {
+    return used_ && (!allocated_ || stream != memory_.stream() || is_per_thread(stream));
   }
 
   cuda_memory memory_;
   std::span<std::byte> bytes_;
-  cuda_event allocated_, used_;    // of memory of a pool
+  cuda_event allocated_;           // of memory of a pool
+  cuda_event used_;                // of memory that is freed here
   mutable bool released_ = false;  // `used_` has been recorded
+  mutable bool in_use_ = false;    // work has been given the memory since
 };
 
 }  // namespace REMAT_NAMESPACE::detail::cuda

@@ -32,6 +32,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/cuda_device.cuh"
 #include "train/cuda_backend.cuh"
 #include "train/gpt.hpp"
 #include "train/gpu_options.hpp"
@@ -382,12 +383,7 @@ int main(int argc, char** argv) {
       std::fputs(train::gpu::usage, stdout);
       return 0;
     }
-    int devices = 0;
-    const cudaError_t status = cudaGetDeviceCount(&devices);
-    if (status != cudaSuccess || devices == 0) {
-      std::printf("skipped: no CUDA device (%s)\n", cudaGetErrorString(status));
-      return 77;
-    }
+    if (!shared::found_cuda_device()) return shared::skipped;
     return compare(o);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

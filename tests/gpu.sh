@@ -112,28 +112,26 @@ declare -A ran=()
 usual_steps=20
 train=()
 
-say() { printf '%s\n' "$*" | tee -a "$log"; }
+say() { printf '%s\n' "$*" && printf '%s\n' "$*" >>"$log"; }
 fail() {  # NAME WHY
   failures+=("$part: $1")
   say "FAILED: $1: $2"
 }
-key_of() { tr -c 'a-zA-Z0-9\n' '-' <<<"$1"; }
-rows() { echo "$kept/rows/$1.$(key_of "$2").csv"; }  # CSV NAME: the file for the rows of a step
+rows() { echo "$kept/rows/$1.${2//[^a-zA-Z0-9]/-}.csv"; }  # CSV NAME: the file for the rows of a step
 
 # run NAME SECONDS COMMAND…: at most so long, and no longer than the part may take. What is skipped has failed. What has
 # passed before is not run again. The command must end with exit status $wanted.
 wanted=0
 run() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS)) begun=$SECONDS status=0 key
+  local name=$1 limit=$2 left=$((deadline - SECONDS)) begun=$SECONDS status=0 key=${1//[^a-zA-Z0-9]/-}
   shift 2
-  key=$(key_of "$name")
   if [ -n "${ran[$key]:-}" ] || [ -f "$kept/done/$key" ]; then
     before=$((before + 1))
     say "" && say "## $name: done before"
     return 0
   fi
   [ "$limit" -le "$left" ] || limit=$left
-  say "" && say "## $name, $(date -u +%H:%M:%S)" && say "$*"
+  say "" && say "## $name, $(TZ=UTC printf '%(%H:%M:%S)T')" && say "$*"
   if [ "$limit" -lt 1 ]; then
     fail "$name" "not run, because the part's $part_seconds seconds are over"
     return 1
@@ -281,15 +279,11 @@ publish() {
 # The largest files keep their beginning and their end; more files than may travel are a failure.
 limit_files() {
   local file bytes
-  for file in "$out"/*; do
-    [ -f "$file" ] || continue
-    bytes=$(stat -c %s "$file")
-    if [ "$bytes" -gt "$most_bytes" ]; then
-      { head -c $((most_bytes / 2)) "$file" && printf '\n… %s bytes left out …\n' "$((bytes - most_bytes + 4096))" &&
-        tail -c $((most_bytes / 2 - 4096)) "$file"; } >"$file.short" && mv "$file.short" "$file"
-      echo "$file was $bytes bytes; its middle was left out"
-    fi
-  done
+  while read -r bytes file; do
+    { head -c $((most_bytes / 2)) "$file" && printf '\n… %s bytes left out …\n' "$((bytes - most_bytes + 4096))" &&
+      tail -c $((most_bytes / 2 - 4096)) "$file"; } >"$file.short" && mv "$file.short" "$file"
+    echo "$file was $bytes bytes; its middle was left out"
+  done < <(find "$out" -maxdepth 1 -type f -size +"$most_bytes"c -printf '%s %p\n')
 }
 count_files() {
   local count

@@ -43,7 +43,7 @@ from dataclasses import dataclass, field
 
 import torch
 import torch._functorch.config as functorch_config
-from torch._functorch.partitioners import functionalize_rng_ops, is_rng_op, min_cut_rematerialization_partition
+from torch._functorch.partitioners import functionalize_rng_ops, min_cut_rematerialization_partition
 from torch._prims import rng_prims
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
@@ -202,10 +202,15 @@ def tag_blocks(joint, names):
         node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
 
 
+def is_random(node):
+    """As `is_rng_op` of newer PyTorch; 2.11 has no name for it."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def repeat_random_numbers(joint, forward, backward):
     """Gives random operations that run in both graphs the same numbers, where the partitioner has not done so."""
     both = {n.name for n in forward.graph.nodes} & {n.name for n in backward.graph.nodes}
-    again = [n for n in joint.graph.nodes if n.op == "call_function" and n.name in both and is_rng_op(n)]
+    again = [n for n in joint.graph.nodes if n.op == "call_function" and n.name in both and is_random(n)]
     if not again:
         return forward, backward
     for node in joint.graph.nodes:

@@ -3,30 +3,36 @@
 # Checks and figures on a machine with a GPU, by programs that were built elsewhere.
 #
 #   bash tests/gpu.sh build         on a machine with the CUDA Toolkit: builds the programs into build/gpu-programs
+#   bash tests/gpu.sh plan          the parts below, the most important first, their minutes, and what is done already
 #   bash tests/gpu.sh smoke         on the machine with the GPU: the tests with the label gpu, a short training run
-#   bash tests/gpu.sh figures       launches beside a hand-written loop; training within several budgets
+#   bash tests/gpu.sh figures       training within several budgets, replayed and eager; launches beside a hand-written loop
 #   bash tests/gpu.sh torch         the same training step in PyTorch, and remat_torch_plan on the GPU
 #   bash tests/gpu.sh sanitize      the tests and a training run under compute-sanitizer
-#   bash tests/gpu.sh all           the last four, one after the other
+#   bash tests/gpu.sh more          a thousand replays; budgets in bytes; two streams; PyTorch's own means
+#   bash tests/gpu.sh all           all parts, one after the other; or name some of them
 #
 # The machine with the GPU needs this folder, build/gpu-programs and a driver: no compiler, package, network or .git. Matrix
 # products are computed by cuBLAS where it is found (the toolkit's, or PyTorch's), else by a kernel of the example.
-# Each part ends within eight minutes with exit status 0, or 1 if anything failed; what was skipped has failed. A log of
-# each part and CSV files go to $OUT (build/gpu): at most 8 files of at most 16 MiB.
+# Each part ends within its minutes, so that it fits a command of ten, with exit status 0, or 1 if anything failed; what was
+# skipped has failed. What has passed is not run again, by the same programs, unless AGAIN=1: call a part again to go on
+# where it ended. A log of all calls and CSV files are copied to $OUT: at most 8 files of at most 16 MiB.
 #
-# Variables: OUT; PROGRAMS (build/gpu-programs); PYTHON (python3); MATMUL any|cublas|own (any); PART_SECONDS (460);
+# Variables: OUT (build/gpu); KEPT (build/gpu-kept), a folder that must outlive a call: what is done, and its results; AGAIN;
+# PROGRAMS (build/gpu-programs); PYTHON (python3); MATMUL any|cublas|own (any); PART_SECONDS, in place of a part's minutes;
 # SIZES and STEPS, of the largest training run; ARCHITECTURES, of the build ("90": machine code for sm_90, and PTX).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 programs=${PROGRAMS:-build/gpu-programs}
 out=${OUT:-build/gpu}
+kept=${KEPT:-build/gpu-kept}
 python=${PYTHON:-python3}
 matmul=${MATMUL:-any}
-part_seconds=${PART_SECONDS:-460}
 most_files=8
 most_bytes=$((16 * 1024 * 1024))
 most_program_bytes=$((40 * 1024 * 1024))
+all_parts=(smoke figures torch sanitize more)
+declare -A minutes=([smoke]=4 [figures]=7 [torch]=6 [sanitize]=4 [more]=5)
 gpt2='--layers 12 --width 768 --heads 12 --context 1024 --batch 8 --vocabulary 50304'
 
 stop() { echo "gpu.sh: $*" >&2; exit 2; }
@@ -75,6 +81,7 @@ build() {
   cp "$made"/tests/gpu.*_test "$programs/tests" 2>/dev/null
   [ -n "$(ls "$programs/tests")" ] || stop "no test program was built: is doctest installed?"
   cp "$made"/examples/{train-gpt-gpu,cuda-minimal,remat-plan} "$made/bench/cuda_bench" "$programs" || exit 1
+  cp examples/cuda_minimal.expected "$programs/cuda-minimal.expected" || exit 1
   add_sanitizer "$work/compute-sanitizer"
   if [ -x "$work/compute-sanitizer/compute-sanitizer" ]; then
     tar -C "$work" -czf "$programs/compute-sanitizer.tar.gz" compute-sanitizer || exit 1
@@ -95,45 +102,67 @@ build() {
 # ---- running programs ----------------------------------------------------------------------------------------------------
 
 part=""
+part_seconds=0
 log=/dev/null
 deadline=0
 passed=0
+before=0
 failures=()
+declare -A ran=()
 usual_steps=20
+train=()
 
-say() { printf '%s\n' "$*" | tee -a "$log"; }
+say() { printf '%s\n' "$*" && printf '%s\n' "$*" >>"$log"; }
 fail() {  # NAME WHY
   failures+=("$part: $1")
   say "FAILED: $1: $2"
 }
+rows() { echo "$kept/rows/$1.${2//[^a-zA-Z0-9]/-}.csv"; }  # CSV NAME: the file for the rows of a step
 
-# run NAME SECONDS COMMAND…: at most so long, and no longer than the part may take. What is skipped has failed.
+# run NAME SECONDS COMMAND…: at most so long, and no longer than the part may take. What is skipped has failed. What has
+# passed before is not run again. The command must end with exit status $wanted.
+wanted=0
 run() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS)) begun=$SECONDS status=0
+  local name=$1 limit=$2 left=$((deadline - SECONDS)) begun=$SECONDS status=0 key=${1//[^a-zA-Z0-9]/-}
   shift 2
+  if [ -n "${ran[$key]:-}" ] || [ -f "$kept/done/$key" ]; then
+    before=$((before + 1))
+    say "" && say "## $name: done before"
+    return 0
+  fi
   [ "$limit" -le "$left" ] || limit=$left
-  say "" && say "## $name" && say "$*"
+  say "" && say "## $name, $(TZ=UTC printf '%(%H:%M:%S)T')" && say "$*"
   if [ "$limit" -lt 1 ]; then
     fail "$name" "not run, because the part's $part_seconds seconds are over"
     return 1
   fi
-  timeout --kill-after=5 "$limit" "$@" </dev/null 2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
-  case $status in
-    0) passed=$((passed + 1)) && say "passed after $((SECONDS - begun)) s" ;;
-    77) fail "$name" "skipped by the program, see above: a skip is a failure here" ;;
-    124 | 137) fail "$name" "not ended within $limit s" ;;
-    126 | 127) fail "$name" "it cannot be started (exit status $status)" ;;
-    *) fail "$name" "exit status $status" ;;
-  esac
+  rm -f "$kept/rows/"*".$key.csv"
+  timeout --kill-after=5 "$limit" "$@" </dev/null 2>&1 | tee "$kept/last" | tee -a "$log" || status=${PIPESTATUS[0]}
+  if [ "$status" = "$wanted" ]; then
+    status=0
+    passed=$((passed + 1)) && ran[$key]=1 && touch "$kept/done/$key"
+    say "passed after $((SECONDS - begun)) s"
+  else
+    case $status in
+      0) fail "$name" "exit status 0 instead of $wanted: what was planted was not noticed" && status=1 ;;
+      77) fail "$name" "skipped by the program, see above: a skip is a failure here" ;;
+      124 | 137) fail "$name" "not ended within $limit s" ;;
+      126 | 127) fail "$name" "it cannot be started (exit status $status)" ;;
+      *) fail "$name" "exit status $status" ;;
+    esac
+  fi
+  publish
   return "$status"
 }
 
-# Puts the first cuBLAS found into LD_LIBRARY_PATH: the toolkit's, or that of PyTorch's packages.
+# Makes `train` the command of train-gpt-gpu, with the first cuBLAS found: the toolkit's, or that of PyTorch's packages.
+# LD_LIBRARY_PATH is for that program alone: another cuBLAS than its own would break PyTorch.
 find_cublas() {
   local folder
+  train=("$programs/train-gpt-gpu")
   while read -r folder; do
     if compgen -G "$folder/libcublas.so.1[23]" >/dev/null && compgen -G "$folder/libcublasLt.so.1[23]" >/dev/null; then
-      export LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+      train=(env "LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "${train[@]}")
       say "cuBLAS: $folder"
       return
     fi
@@ -153,33 +182,111 @@ PYTHON
   usual_steps=6
 }
 
+# Clocks, temperature and power once a second, in the background, until end_clocks.
+clocks=""
+begin_clocks() {
+  local fields=timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu reasons=clocks_event_reasons.active
+  command -v nvidia-smi >/dev/null || return 0
+  if timeout 10 nvidia-smi --query-gpu=$reasons --format=csv,noheader >/dev/null 2>&1; then fields+=,$reasons; fi
+  [ -s "$kept/clocks.csv" ] || echo "part,$fields" >"$kept/clocks.csv"
+  nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits --loop=1 </dev/null 2>/dev/null \
+    > >(sed -u "s/^/$part,/" >>"$kept/clocks.csv") &
+  clocks=$!
+}
+end_clocks() {
+  [ -n "$clocks" ] || return 0
+  kill "$clocks" 2>/dev/null
+  wait "$clocks" 2>/dev/null
+  clocks=""
+}
+trap end_clocks EXIT
+
 begin() {  # PART
   part=$1
+  part_seconds=${PART_SECONDS:-$((minutes[$part] * 60))}
   deadline=$((SECONDS + part_seconds))
   [ -d "$programs" ] || stop "$programs is missing: make it with \`bash tests/gpu.sh build\` on a machine with the CUDA Toolkit"
-  mkdir -p "$out" || stop "$out cannot be made"
-  log=$out/$part.log
-  : >"$log" || stop "$log cannot be written"
-  say "# gpu.sh $part"
+  mkdir -p "$out" "$kept" || stop "$out and $kept cannot be made"
+  # What other programs have done is not done.
+  if ! cmp -s "$programs/manifest.txt" "$kept/manifest.txt"; then
+    rm -rf "$kept"/{done,rows,clocks.csv,gpu.log}
+    cp "$programs/manifest.txt" "$kept/manifest.txt" 2>/dev/null || rm -f "$kept/manifest.txt"
+  fi
+  mkdir -p "$kept"/{done,rows}
+  log=$kept/gpu.log
+  touch "$log" || stop "$log cannot be written"
+  [ "${AGAIN:-0}" = 0 ] || forget_done
+  say "" && say "# gpu.sh $part: ${minutes[$part]} of the $(total_minutes) minutes of all parts"
   if [ -f "$programs/manifest.txt" ]; then head -n 4 "$programs/manifest.txt" | tee -a "$log"; fi
   if command -v nvidia-smi >/dev/null; then
     timeout 30 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv 2>&1 | tee -a "$log"
+  else
+    say "nvidia-smi: none; clocks and temperature are not logged"
   fi
+  # The versions of driver and runtime, which every program prints, once before anything fails for them.
+  timeout 60 "$programs/cuda_bench" --device </dev/null 2>&1 | tee -a "$log"
+  case ${PIPESTATUS[0]} in
+    0) ;;
+    77) fail device "there is none that these programs can use, see above; the part is not run" && return 1 ;;
+    *) fail device "cuda_bench --device failed" ;;
+  esac
   find_cublas
+  begin_clocks
+}
+
+# With AGAIN: nothing is done yet, but what this call has done.
+forget_done() {
+  local mark
+  for mark in "$kept"/done/*; do
+    [ -n "${ran[${mark##*/}]:-}" ] || rm -f "$mark"
+  done
+}
+
+total_minutes() {
+  local each total=0
+  for each in "${all_parts[@]}"; do total=$((total + minutes[$each])); done
+  echo "$total"
+}
+
+plan() {
+  local each from=0
+  echo "part       minutes  from minute"
+  for each in "${all_parts[@]}"; do
+    printf '%-10s %7d  %11d\n' "$each" "${minutes[$each]}" "$from"
+    from=$((from + minutes[$each]))
+  done
+  printf '%-10s %7d\n' all "$from"
+  if cmp -s "$programs/manifest.txt" "$kept/manifest.txt" && [ -n "$(ls "$kept/done" 2>/dev/null)" ]; then
+    echo "done by these programs:" && ls "$kept/done"
+  else
+    echo "nothing is done yet by these programs"
+  fi
+}
+
+# Copies results to $OUT: the log, and the rows of each CSV file below one header.
+publish() {
+  local csv
+  cp "$kept/gpu.log" "$out/gpu.log"
+  [ ! -f "$kept/clocks.csv" ] || cp "$kept/clocks.csv" "$out/clocks.csv"
+  for csv in launches training checkpoints compare; do
+    if compgen -G "$kept/rows/$csv.*.csv" >/dev/null; then
+      awk 'FNR == 1 && NR != 1 { next } { print }' "$kept/rows/$csv".*.csv >"$out/$csv.csv"
+    fi
+  done
+  limit_files
 }
 
 # The largest files keep their beginning and their end; more files than may travel are a failure.
 limit_files() {
-  local file bytes count
-  for file in "$out"/*; do
-    [ -f "$file" ] || continue
-    bytes=$(stat -c %s "$file")
-    if [ "$bytes" -gt "$most_bytes" ]; then
-      { head -c $((most_bytes / 2)) "$file" && printf '\n… %s bytes left out …\n' "$((bytes - most_bytes + 4096))" &&
-        tail -c $((most_bytes / 2 - 4096)) "$file"; } >"$file.short" && mv "$file.short" "$file"
-      echo "$file was $bytes bytes; its middle was left out"
-    fi
-  done
+  local file bytes
+  while read -r bytes file; do
+    { head -c $((most_bytes / 2)) "$file" && printf '\n… %s bytes left out …\n' "$((bytes - most_bytes + 4096))" &&
+      tail -c $((most_bytes / 2 - 4096)) "$file"; } >"$file.short" && mv "$file.short" "$file"
+    echo "$file was $bytes bytes; its middle was left out"
+  done < <(find "$out" -maxdepth 1 -type f -size +"$most_bytes"c -printf '%s %p\n')
+}
+count_files() {
+  local count
   count=$(find "$out" -type f | wc -l)
   if [ "$count" -gt "$most_files" ]; then
     failures+=("$part: $count files in $out, of which $most_files may travel")
@@ -189,67 +296,95 @@ limit_files() {
 
 # ---- the parts -----------------------------------------------------------------------------------------------------------
 
+# run_same NAME SECONDS EXPECTED COMMAND…: and its standard output must be that file.
+run_same() {
+  local name=$1 limit=$2 expected=$3
+  shift 3
+  # shellcheck disable=SC2016
+  run "$name" "$limit" bash -c 'expected=$1 got=$2; shift 2; "$@" >"$got" || exit; cat "$got"; diff "$expected" "$got"' \
+    - "$expected" "$kept/printed" "$@"
+}
+
 smoke() {
   local test found=0
+  run_same cuda-minimal 30 "$programs/cuda-minimal.expected" "$programs/cuda-minimal"
   for test in "$programs"/tests/*; do
     [ -x "$test" ] || continue
     found=1
-    run "${test##*/}" 120 "$test"
+    run "${test##*/}" 90 "$test"
   done
   [ "$found" = 1 ] || fail tests "there is none in $programs/tests"
-  run cuda-minimal 30 "$programs/cuda-minimal"
   local small='--layers 4 --width 128 --heads 4 --context 128 --batch 8 --seconds 0.5 --workspace 1024'
   # shellcheck disable=SC2086
-  run "training, eager" 60 "$programs/train-gpt-gpu" $small --matmul "$matmul"
+  run "short training, eager" 60 "${train[@]}" $small --matmul "$matmul"
   # shellcheck disable=SC2086
-  run "training, own products, 2 streams, replayed" 60 "$programs/train-gpt-gpu" $small --matmul own --streams 2 --graph
-  run "launches" 60 "$programs/cuda_bench" --quick
+  run "short training, own products, 2 streams, replayed" 60 "${train[@]}" $small --matmul own --streams 2 --graph
+  run "launches, quick" 60 "$programs/cuda_bench" --quick
+}
+
+# The rows beside which PyTorch's are held: of `figures`, or of `torch` if it comes first.
+training_rows() {  # NAME ARGUMENT…
+  local name=$1
+  shift
+  # shellcheck disable=SC2086
+  run "$name" 150 "${train[@]}" ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" --seconds 3 \
+    --budget 1.0,0.9,0.8,0.7,0.6,0.5,0.4 --matmul "$matmul" --csv "$(rows training "$name")" "$@"
 }
 
 figures() {
-  local train=$programs/train-gpt-gpu budgets=1.0,0.9,0.8,0.7,0.6,0.5,0.4 sizes=${SIZES:-$gpt2} steps=${STEPS:-$usual_steps}
-  rm -f "$out/training.csv"
-  run "launches" 100 "$programs/cuda_bench" --csv "$out/launches.csv"
-  run "a thousand replays" 60 "$train" --layers 4 --width 256 --heads 4 --context 128 --batch 8 --steps 1001 \
-    --budget 0.6 --streams 2 --graph --matmul "$matmul" --csv "$out/training.csv"
-  run "small network, budgets in bytes" 60 "$train" --layers 6 --width 384 --heads 6 --context 512 --batch 8 --seconds 3 \
-    --steps "$steps" --budget 0.8,0.5,512MiB,384MiB --graph --matmul "$matmul" --csv "$out/training.csv"
-  local how
-  for how in "--graph" "" "--streams 2 --graph"; do
-    # shellcheck disable=SC2086
-    run "training${how:+, $how}" 150 "$train" $sizes --steps "$steps" --seconds 3 --budget "$budgets" $how \
-      --matmul "$matmul" --csv "$out/training.csv"
-  done
+  training_rows "training, replayed" --graph
+  training_rows "training, eager"
+  run "launches" 100 "$programs/cuda_bench" --csv "$(rows launches launches)"
 }
 
-pytorch() {
-  local train=$programs/train-gpt-gpu about missing
+# True if Python has a PyTorch that sees a GPU.
+has_torch() {
+  local about
   if ! about=$("$python" -c 'import torch
 if not torch.cuda.is_available(): raise SystemExit("torch.cuda.is_available() is false")
 print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)' 2>&1); then
     fail PyTorch "there is no PyTorch that sees a GPU ($(tail -n 1 <<<"$about")); this part needs one, 2.11 or newer"
-    return
+    return 1
   fi
   say "$about"
-  rm -f "$out/training.csv"
-  # shellcheck disable=SC2086
-  run "plans of the network" 120 "$train" ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" --seconds 3 --budget 0.8,0.6,0.5,0.4,0.3 \
-    --graph --matmul "$matmul" --csv "$out/training.csv"
-  # shellcheck disable=SC2086
-  run "checkpoints at equal peak" 150 "$python" bench/pytorch/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
-    --plans "$out/training.csv" --csv "$out/checkpoints.csv"
+}
+# True if remat_torch_plan can be used; then it is prepared.
+has_torch_plan() {
+  local missing
   missing=$("$python" -c 'import torch
 version = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
 if version < (2, 11): raise SystemExit("PyTorch is older than 2.11")' 2>&1) || {
     fail remat_torch_plan "not run: $(tail -n 1 <<<"$missing")"
-    return
+    return 1
   }
   export REMAT_PLAN
   REMAT_PLAN=$(realpath "$programs/remat-plan")
   export PYTHONDONTWRITEBYTECODE=1
+}
+
+pytorch() {
+  has_torch || return
+  training_rows "training, replayed" --graph
+  training_rows "training, eager"
+  # shellcheck disable=SC2086
+  run "checkpoints at equal peak" 200 "$python" bench/pytorch/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
+    --plans "$out/training.csv" --csv "$(rows checkpoints "checkpoints at equal peak")"
+  has_torch_plan || return
   run "remat_torch_plan, bits" 90 "$python" bench/pytorch/check_networks.py --networks gpt2 --budgets 0.6 --seconds 2
-  run "remat_torch_plan beside PyTorch's own means" 220 "$python" bench/pytorch/compare.py --device cuda \
-    --networks gpt2 --settings 0.4,0.6 --steps 7 --seconds 2 --csv "$out/compare.csv"
+}
+
+more() {
+  run "a thousand replays" 60 "${train[@]}" --layers 4 --width 256 --heads 4 --context 128 --batch 8 --steps 1001 \
+    --budget 0.6 --streams 2 --graph --matmul "$matmul" --csv "$(rows training "a thousand replays")"
+  if has_torch && has_torch_plan; then
+    run "remat_torch_plan beside PyTorch's own means" 200 "$python" bench/pytorch/compare.py --device cuda \
+      --networks gpt2 --settings 0.4,0.6 --steps 7 --seconds 2 \
+      --csv "$(rows compare "remat_torch_plan beside PyTorch's own means")"
+  fi
+  run "small network, budgets in bytes" 60 "${train[@]}" --layers 6 --width 384 --heads 6 --context 512 --batch 8 --seconds 3 \
+    --steps "${STEPS:-$usual_steps}" --budget 0.8,0.5,512MiB,384MiB --graph --matmul "$matmul" \
+    --csv "$(rows training "small network, budgets in bytes")"
+  training_rows "training, 2 streams, replayed" --streams 2 --graph
 }
 
 sanitize() {
@@ -259,7 +394,7 @@ sanitize() {
   if [ -z "$tool" ] && [ -f "$programs/compute-sanitizer.tar.gz" ]; then
     folder=$(mktemp -d)
     # shellcheck disable=SC2064
-    trap "rm -rf '$folder'" EXIT
+    trap "end_clocks; rm -rf '$folder'" EXIT
     tar -C "$folder" -xzf "$programs/compute-sanitizer.tar.gz" && tool=$folder/compute-sanitizer/compute-sanitizer
   fi
   if [ -z "$tool" ]; then
@@ -267,43 +402,62 @@ sanitize() {
     return
   fi
   say "$tool"
+  if ! run "compute-sanitizer on cuda-minimal" 60 "$tool" --tool memcheck --error-exitcode 33 "$programs/cuda-minimal"; then
+    if grep -qiE 'device not supported|not supported on this|unable to (find|attach)|error 999' "$kept/last"; then
+      fail compute-sanitizer "it refuses this device, see above; nothing is checked by it here"
+    else
+      fail compute-sanitizer "it fails on cuda-minimal, so its other reports would mean nothing"
+    fi
+    return
+  fi
   for test in "$programs"/tests/*; do
-    # A test of faults makes the errors that the sanitizer reports.
-    [[ "$test" == *fault* || ! -x "$test" ]] || tests+=("$test")
+    # A test of faults makes the errors that the sanitizer reports; that of regions has a run of its own.
+    [[ "$test" == *fault* || "$test" == *regions* || ! -x "$test" ]] || tests+=("$test")
   done
   [ ${#tests[@]} -gt 0 ] || fail tests "there is none in $programs/tests"
-  # Without what depends on time, or takes long.
-  local quick='--test-case-exclude=*makespan*,*times of the launches*,*before its work has ended*,*thousand*'
-  for kind in memcheck racecheck synccheck initcheck; do
-    local extra=()
-    [ "$kind" != memcheck ] || extra=(--report-api-errors no)
-    for test in "${tests[@]}"; do
-      run "$kind, ${test##*/}" 100 "$tool" --tool "$kind" "${extra[@]}" --error-exitcode 1 "$test" "$quick"
-    done
+  local checked=("$tool" --tool memcheck --report-api-errors no --error-exitcode 33)
+  for test in "$programs"/tests/*regions*; do
+    [ -x "$test" ] || continue
+    run "memcheck, regions that are kept" 60 "${checked[@]}" --nvtx yes "$test" '--test-case-exclude=planted*'
+    wanted=33 run "memcheck, a planted overrun of a region" 60 "${checked[@]}" --nvtx yes "$test" '--test-case=planted*'
+  done
+  for kind in memcheck racecheck initcheck synccheck; do
+    checked=("$tool" --tool "$kind" --error-exitcode 33)
+    [ "$kind" != memcheck ] || checked+=(--report-api-errors no)
     # cuBLAS reads bytes of its workspace that it has not written, and does not use them: initcheck would report that.
-    run "$kind, training" 60 "$tool" --tool "$kind" "${extra[@]}" --error-exitcode 1 "$programs/train-gpt-gpu" \
+    run "$kind, training" 60 "${checked[@]}" "$programs/train-gpt-gpu" \
       --layers 2 --width 64 --heads 4 --context 64 --batch 2 --steps 3 --budget 0.6 --seconds 0.5 --streams 2 --matmul own
+    for test in "${tests[@]}"; do
+      run "$kind, ${test##*/}" 90 "${checked[@]}" "$test" --test-suite-exclude=uninstrumented
+    done
   done
 }
 
+parts=("$@")
 case "${1:-}" in
+  build | plan) [ $# -eq 1 ] || stop "$1 stands alone" ;;&
   build) build && exit 0 || exit 1 ;;
-  smoke | figures | torch | sanitize) parts=("$1") ;;
-  all) parts=(smoke figures torch sanitize) ;;
-  "") stop "a part is missing: build, smoke, figures, torch, sanitize or all" ;;
-  *) stop "unknown part $1; build, smoke, figures, torch, sanitize and all are known" ;;
+  plan) plan && exit 0 ;;
+  all) [ $# -eq 1 ] || stop "all stands alone" && parts=("${all_parts[@]}") ;;
+  "") stop "a part is missing: build, plan, ${all_parts[*]} or all" ;;
 esac
-[ $# -eq 1 ] || stop "expected one argument, a part; the rest are variables (see the head of this file)"
+for each in "${parts[@]}"; do
+  [ -n "${minutes[$each]:-}" ] || stop "unknown part $each; build, plan, ${all_parts[*]} and all are known"
+done
 
 for each in "${parts[@]}"; do
-  begin "$each"
-  case $each in
-    torch) pytorch ;;
-    *) "$each" ;;
-  esac
-  limit_files
+  if begin "$each"; then
+    case $each in
+      torch) pytorch ;;
+      *) "$each" ;;
+    esac
+  fi
+  end_clocks
+  publish
+  count_files
 done
 echo
 for failure in "${failures[@]}"; do echo "FAILED: $failure" | tee -a "$log"; done
-echo "$passed passed, ${#failures[@]} failed" | tee -a "$log"
+say "$passed passed, ${#failures[@]} failed$([ "$before" = 0 ] || echo ", $before done before")"
+publish
 [ ${#failures[@]} -eq 0 ]

@@ -6,8 +6,8 @@ script=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/gpu.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mistakes=0
-export PROGRAMS=$work/programs OUT=$work/out PYTHON=$work/python MATMUL=any
-unset SIZES STEPS PART_SECONDS LD_LIBRARY_PATH REMAT_PLAN
+export PROGRAMS=$work/programs OUT=$work/out KEPT=$work/kept PYTHON=$work/python MATMUL=any
+unset SIZES STEPS PART_SECONDS LD_LIBRARY_PATH REMAT_PLAN AGAIN
 
 fake() {  # FILE LINES…: a program of these lines, which notes its arguments
   local file=$1
@@ -17,23 +17,32 @@ fake() {  # FILE LINES…: a program of these lines, which notes its arguments
   printf '%s\n' '#!/usr/bin/env bash' 'echo "${0##*/} $*" >>"'"$work"'/calls"' "$@" >"$file"
   chmod +x "$file"
 }
+# shellcheck disable=SC2016
+writes='while [ $# -gt 0 ]; do [ "$1" != --csv ] || printf "a,header\nb,line\n" >>"$2"; shift; done'
 fresh() {  # every program passes
-  rm -rf "$work/programs" "$work/out" "$work/calls"
+  rm -rf "$work/programs" "$work/out" "$work/kept" "$work/calls" "$work/own"
   touch "$work/calls"
   local name
-  for name in tests/gpu.a_test tests/gpu.b_fault_test train-gpt-gpu cuda-minimal cuda_bench remat-plan; do
+  for name in tests/gpu.a_test tests/gpu.b_fault_test tests/gpu.c_regions_test cuda-minimal remat-plan; do
     fake "$PROGRAMS/$name" 'echo fine'
   done
+  for name in train-gpt-gpu cuda_bench; do fake "$PROGRAMS/$name" "$writes"; done
+  echo fine >"$PROGRAMS/cuda-minimal.expected"
+  echo "commit of these programs" >"$PROGRAMS/manifest.txt"
   fake "$work/python" 'exit 1'
-  mkdir "$work/compute-sanitizer"
-  # As the real one: it runs the program behind its own arguments.
+  # The machine's own driver and tools, whatever this machine has.
   # shellcheck disable=SC2016
-  fake "$work/compute-sanitizer/compute-sanitizer" \
-    'while [ $# -gt 0 ] && [ "$1" != 1 ]; do shift; done; shift; exec "$@"'
+  fake "$work/bin/nvidia-smi" 'case "$*" in *loop*) echo $$ >"'"$work"'/logger"; echo 1, 2, 3; exec sleep 60 ;; *) echo a device ;; esac'
+  mkdir "$work/compute-sanitizer"
+  # As the real one: it runs the program behind its own arguments, and reports what is planted.
+  # shellcheck disable=SC2016
+  sanitizer='all=$*; while [ "$1" != "'"$PROGRAMS"'" ] && [ "${1#"'"$PROGRAMS"'"}" = "$1" ]; do shift; done; "$@" || exit
+case "$all" in *--test-case=planted*) exit 33 ;; esac'
+  fake "$work/compute-sanitizer/compute-sanitizer" "$sanitizer"
   tar -C "$work" -czf "$PROGRAMS/compute-sanitizer.tar.gz" compute-sanitizer
   rm -rf "$work/compute-sanitizer"
 }
-gpu() { bash "$script" "$@" >"$work/printed" 2>&1; }
+gpu() { PATH=$work/bin:$PATH bash "$script" "$@" >"$work/printed" 2>&1; }
 
 expect() {  # WHAT STATUS ACTUAL
   [ "$2" -eq "$3" ] && return
@@ -57,127 +66,235 @@ lacks() {  # FILE TEXT
 fresh
 gpu
 expect "no part" 2 $?
-contains "$work/printed" "a part is missing: build, smoke, figures, torch, sanitize or all"
+contains "$work/printed" "a part is missing: build, plan, smoke figures torch sanitize more or all"
 gpu smoek
 expect "an unknown part" 2 $?
-contains "$work/printed" "unknown part smoek; build, smoke, figures, torch, sanitize and all are known"
-gpu smoke figures
-expect "two parts" 2 $?
-contains "$work/printed" "expected one argument"
+contains "$work/printed" "unknown part smoek; build, plan, smoke figures torch sanitize more and all are known"
+gpu smoke figuers
+expect "an unknown second part" 2 $?
+lacks "$work/calls" "gpu.a_test"
+gpu all smoke
+expect "all and a part" 2 $?
+contains "$work/printed" "all stands alone"
 PROGRAMS=$work/nowhere gpu smoke
 expect "no programs" 2 $?
 contains "$work/printed" "tests/gpu.sh build"
 
+# ---- the plan: each part fits ten minutes, and all of them 26
+gpu plan
+expect "plan" 0 $?
+contains "$work/printed" "nothing is done yet"
+awk '$1 == "all" { whole = $2 } $1 ~ /^(smoke|figures|torch|sanitize|more)$/ { n++; sum += $2; if ($2 > 9) long = 1 }
+  END { exit !(n == 5 && !long && sum == whole && whole <= 26) }' "$work/printed"
+expect "the plan's minutes" 0 $?
+
 # ---- smoke runs every test that was built, and the examples
 gpu smoke
 expect "smoke" 0 $?
-contains "$OUT/smoke.log" "6 passed, 0 failed"
-for call in gpu.a_test gpu.b_fault_test cuda-minimal "cuda_bench --quick" "--matmul any" "--matmul own --streams 2 --graph"; do
+contains "$OUT/gpu.log" "7 passed, 0 failed"
+contains "$OUT/gpu.log" "4 of the 26 minutes"
+contains "$OUT/gpu.log" "a device"
+for call in gpu.a_test gpu.b_fault_test cuda-minimal "cuda_bench --device" "cuda_bench --quick" "--matmul any" \
+  "--matmul own --streams 2 --graph"; do
   contains "$work/calls" "$call"
 done
+
+# ---- what has passed is not run again, by the same programs, unless asked; what has failed is
+: >"$work/calls"
+rm -rf "$OUT"  # it may be emptied between two calls
+gpu smoke
+expect "smoke, done before" 0 $?
+contains "$OUT/gpu.log" "0 passed, 0 failed, 7 done before"
+contains "$OUT/gpu.log" "7 passed, 0 failed"  # the log of the first call
+lacks "$work/calls" "gpu.a_test"
+gpu plan
+contains "$work/printed" "gpu-a-test"
+AGAIN=1 gpu smoke
+contains "$OUT/gpu.log" "## gpu.a_test, "
+contains "$work/calls" "gpu.a_test"
+fake "$PROGRAMS/tests/gpu.a_test" 'exit 3'
+: >"$work/calls"
+echo "commit of other programs" >"$PROGRAMS/manifest.txt"
+gpu smoke
+expect "other programs" 1 $?
+contains "$OUT/gpu.log" "6 passed, 1 failed"
+fake "$PROGRAMS/tests/gpu.a_test" 'exit 0'
+gpu smoke
+expect "what has failed is run again" 0 $?
+contains "$OUT/gpu.log" "1 passed, 0 failed, 6 done before"
+
+# ---- an unexpected output of cuda-minimal is a failure
+fresh
+fake "$PROGRAMS/cuda-minimal" 'echo coarse'
+gpu smoke
+expect "another output" 1 $?
+contains "$OUT/gpu.log" "FAILED: cuda-minimal: exit status 1"
+contains "$OUT/gpu.log" "> coarse"
+
+# ---- without a device that the programs can use, the versions are printed and nothing is run
+fresh
+fake "$PROGRAMS/cuda_bench" 'echo "NVIDIA driver 580 or newer"; exit 77'
+gpu smoke
+expect "no device" 1 $?
+contains "$OUT/gpu.log" "NVIDIA driver 580 or newer"
+contains "$OUT/gpu.log" "FAILED: device: there is none"
+lacks "$work/calls" "gpu.a_test"
 
 # ---- a skip, a failure, a program that hangs and one that is missing are failures; the others run all the same
 fresh
 fake "$PROGRAMS/tests/gpu.a_test" 'echo "skipped: no CUDA device"' 'exit 77'
 gpu smoke
 expect "a skip" 1 $?
-contains "$OUT/smoke.log" "skipped: no CUDA device"
-contains "$OUT/smoke.log" "FAILED: gpu.a_test: skipped by the program"
-contains "$OUT/smoke.log" "5 passed, 1 failed"
+contains "$OUT/gpu.log" "skipped: no CUDA device"
+contains "$OUT/gpu.log" "FAILED: gpu.a_test: skipped by the program"
+contains "$OUT/gpu.log" "6 passed, 1 failed"
 contains "$work/calls" "cuda_bench"
 fresh
 fake "$PROGRAMS/cuda-minimal" 'exit 3'
 rm "$PROGRAMS/cuda_bench"
 gpu smoke
 expect "a failure and a missing program" 1 $?
-contains "$OUT/smoke.log" "FAILED: cuda-minimal: exit status 3"
-contains "$OUT/smoke.log" "FAILED: launches: it cannot be started"
-contains "$OUT/smoke.log" "4 passed, 2 failed"
+contains "$OUT/gpu.log" "FAILED: device: cuda_bench --device failed"
+contains "$OUT/gpu.log" "FAILED: cuda-minimal: exit status 3"
+contains "$OUT/gpu.log" "FAILED: launches, quick: it cannot be started"
+contains "$OUT/gpu.log" "5 passed, 3 failed"
 fresh
 rm "$PROGRAMS"/tests/*
 gpu smoke
 expect "no tests" 1 $?
-contains "$OUT/smoke.log" "FAILED: tests: there is none in"
+contains "$OUT/gpu.log" "FAILED: tests: there is none in"
 fresh
 fake "$PROGRAMS/tests/gpu.a_test" 'exec sleep 600'
-PART_SECONDS=1 gpu smoke
+PART_SECONDS=3 gpu smoke
 expect "a program that hangs" 1 $?
-contains "$OUT/smoke.log" "FAILED: gpu.a_test: not ended within 1 s"
-contains "$OUT/smoke.log" "the part's 1 seconds are over"
+contains "$OUT/gpu.log" "FAILED: gpu.a_test: not ended within "
+contains "$OUT/gpu.log" "the part's 3 seconds are over"
 
-# ---- figures and their files
+# ---- figures and their files: rows below one header, however often a step was run
 fresh
-# shellcheck disable=SC2016
-writes='while [ $# -gt 0 ]; do [ "$1" != --csv ] || echo "a,line" >>"$2"; shift; done'
-fake "$PROGRAMS/train-gpt-gpu" "$writes"
-fake "$PROGRAMS/cuda_bench" "$writes"
 gpu figures
 expect "figures" 0 $?
+for name in launches training; do contains "$OUT/$name.csv" "b,line"; done
+[ "$(wc -l <"$OUT/training.csv")" -eq 3 ] || { echo "WRONG: training.csv"; mistakes=$((mistakes + 1)); }
+AGAIN=1 gpu figures
+[ "$(wc -l <"$OUT/training.csv")" -eq 3 ] || { echo "WRONG: training.csv grows from run to run"; mistakes=$((mistakes + 1)); }
+gpu more
 contains "$work/calls" "--steps 1001"
-contains "$OUT/launches.csv" "a,line"
-[ "$(wc -l <"$OUT/training.csv")" -eq 5 ] || { echo "WRONG: training.csv"; mistakes=$((mistakes + 1)); }
+[ "$(wc -l <"$OUT/training.csv")" -eq 6 ] || { echo "WRONG: training.csv without the rows of more"; mistakes=$((mistakes + 1)); }
+
+# ---- clocks and temperature are logged while a part runs, and no longer
+fresh
+fake "$PROGRAMS/cuda_bench" "$writes" 'sleep 0.3'
 gpu figures
-[ "$(wc -l <"$OUT/training.csv")" -eq 5 ] || { echo "WRONG: training.csv grows from run to run"; mistakes=$((mistakes + 1)); }
+contains "$OUT/clocks.csv" "part,timestamp,clocks.sm"
+contains "$OUT/clocks.csv" "figures,1, 2, 3"
+if kill -0 "$(cat "$work/logger")" 2>/dev/null; then
+  echo "WRONG: the log of clocks goes on"
+  mistakes=$((mistakes + 1))
+fi
+fresh
+rm "$work/bin/nvidia-smi"
+if ! command -v nvidia-smi >/dev/null; then
+  gpu figures
+  expect "no nvidia-smi" 0 $?
+  contains "$OUT/gpu.log" "nvidia-smi: none"
+fi
 
 # ---- no PyTorch: this part alone fails
+fresh
 gpu torch
 expect "no PyTorch" 1 $?
-contains "$OUT/torch.log" "FAILED: PyTorch: there is no PyTorch that sees a GPU"
+contains "$OUT/gpu.log" "FAILED: PyTorch: there is no PyTorch that sees a GPU"
 fresh
 fake "$work/python" 'case "$*" in *2,\ 11*) echo "PyTorch is older than 2.11"; exit 1 ;; *is_available*) echo "PyTorch 2.9" ;; esac'
 gpu torch
 expect "an old PyTorch" 1 $?
-contains "$OUT/torch.log" "FAILED: remat_torch_plan: not run: PyTorch is older than 2.11"
+contains "$OUT/gpu.log" "FAILED: remat_torch_plan: not run: PyTorch is older than 2.11"
 contains "$work/calls" "torch_gpt_checkpoint.py"
-lacks "$work/calls" "compare.py"
+lacks "$work/calls" "check_networks.py"
+
+# ---- PyTorch is held beside the rows of figures, and does not get the cuBLAS of train-gpt-gpu
 fresh
-fake "$work/python" 'true'
-gpu torch
-expect "PyTorch" 0 $?
+mkdir "$work/cublas"
+touch "$work"/cublas/libcublas{,Lt}.so.13
+# shellcheck disable=SC2016
+fake "$work/python" 'case "$*" in "-") echo "'"$work"'/cublas" ;; *torch_gpt*) echo "PyTorch: ${LD_LIBRARY_PATH:-clean}" ;; esac'
+# shellcheck disable=SC2016
+fake "$PROGRAMS/train-gpt-gpu" 'echo "training: ${LD_LIBRARY_PATH:-none}"' "$writes"
+gpu figures torch
+expect "figures and PyTorch" 0 $?
+contains "$OUT/gpu.log" "PyTorch: clean"
+contains "$OUT/gpu.log" "training: /"
 contains "$work/calls" "--plans $OUT/training.csv"
+[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 2 ] || { echo "WRONG: rows were made twice"; mistakes=$((mistakes + 1)); }
+gpu more
+expect "more" 0 $?
 contains "$work/calls" "compare.py --device cuda"
 
-# ---- compute-sanitizer: every tool, without the test of faults; the machine's own comes first
+# ---- compute-sanitizer: cuda-minimal first; every tool, without the test of faults; the machine's own comes first
+fresh
 gpu sanitize
 expect "sanitize" 0 $?
-fake "$work/own/compute-sanitizer" 'exit 5'
-PATH=$work/own:$PATH gpu sanitize
-expect "the machine's own compute-sanitizer" 1 $?
-contains "$OUT/sanitize.log" "$work/own/compute-sanitizer"
+grep '^compute-sanitizer' "$work/calls" | head -n 1 | grep -q cuda-minimal ||
+  { echo "WRONG: cuda-minimal is not checked first"; mistakes=$((mistakes + 1)); }
 for tool in memcheck racecheck synccheck initcheck; do contains "$work/calls" "compute-sanitizer --tool $tool"; done
+contains "$work/calls" "gpu.a_test --test-suite-exclude=uninstrumented"
 lacks "$work/calls" "gpu.b_fault_test"
-contains "$work/calls" "gpu.a_test"
+contains "$work/calls" "--nvtx yes $PROGRAMS/tests/gpu.c_regions_test --test-case=planted*"
+lacks "$work/calls" "gpu.c_regions_test --test-suite-exclude"
+# What the script names is there, in the tests.
+contains "${script%/*}/execute/cuda_test.cu" 'test_suite("uninstrumented")'
+contains "${script%/*}/execute/cuda_regions_test.cu" 'TEST_CASE("planted'
+fresh
+fake "$work/own/compute-sanitizer" "${sanitizer/exit 33/exit 0}"
+PATH=$work/own:$PATH gpu sanitize
+expect "an overrun that is not noticed" 1 $?
+contains "$OUT/gpu.log" "$work/own/compute-sanitizer"
+contains "$OUT/gpu.log" "FAILED: memcheck, a planted overrun of a region: exit status 0 instead of 33"
+contains "$OUT/gpu.log" ", 1 failed"
+fresh
+fake "$work/own/compute-sanitizer" 'echo "========= Error: Device not supported"; exit 1'
+PATH=$work/own:$PATH gpu sanitize
+expect "a device that is refused" 1 $?
+contains "$OUT/gpu.log" "FAILED: compute-sanitizer: it refuses this device"
+lacks "$work/calls" "gpu.a_test"
+fresh
+fake "$work/own/compute-sanitizer" 'exit 33'
+PATH=$work/own:$PATH gpu sanitize
+expect "reports about cuda-minimal" 1 $?
+contains "$OUT/gpu.log" "FAILED: compute-sanitizer: it fails on cuda-minimal"
 fresh
 rm "$PROGRAMS/compute-sanitizer.tar.gz"
 gpu sanitize
 status=$?
 if ! command -v compute-sanitizer >/dev/null && [ ! -x /usr/local/cuda/bin/compute-sanitizer ]; then
   expect "no compute-sanitizer" 1 "$status"
-  contains "$OUT/sanitize.log" "FAILED: compute-sanitizer: it is neither in"
+  contains "$OUT/gpu.log" "FAILED: compute-sanitizer: it is neither in"
 fi
 
 # ---- what lands in OUT is limited
 fresh
-fake "$PROGRAMS/cuda-minimal" 'head -c 20000000 /dev/zero | tr "\0" x; echo; echo its last line'
+fake "$PROGRAMS/tests/gpu.a_test" 'head -c 20000000 /dev/zero | tr "\0" x; echo; echo its last line'
 gpu smoke
 expect "a long log" 0 $?
-[ "$(stat -c %s "$OUT/smoke.log")" -le 16777216 ] || { echo "WRONG: the log is too long"; mistakes=$((mistakes + 1)); }
-contains "$OUT/smoke.log" "its last line"
-contains "$OUT/smoke.log" "bytes left out"
-contains "$OUT/smoke.log" "# gpu.sh smoke"
+[ "$(stat -c %s "$OUT/gpu.log")" -le 16777216 ] || { echo "WRONG: the log is too long"; mistakes=$((mistakes + 1)); }
+contains "$OUT/gpu.log" "its last line"
+contains "$OUT/gpu.log" "bytes left out"
+contains "$OUT/gpu.log" "# gpu.sh smoke"
 fresh
 mkdir "$OUT"
-touch "$OUT"/{1,2,3,4,5,6,7,8}
+touch "$OUT"/{1,2,3,4,5,6,7}
 gpu smoke
 expect "nine files" 1 $?
 contains "$work/printed" "9 files in"
 
-# ---- all: one after the other; each has its log
+# ---- all: one after the other, the most important first
 fresh
 fake "$work/python" 'true'
 gpu all
 expect "all" 0 $?
-for name in smoke figures torch sanitize; do [ -s "$OUT/$name.log" ] || { echo "WRONG: no $name.log"; mistakes=$((mistakes + 1)); }; done
+[ "$(grep -o '^# gpu.sh [a-z]*' "$OUT/gpu.log" | cut -d ' ' -f 3 | paste -sd ' ')" = "smoke figures torch sanitize more" ] ||
+  { echo "WRONG: the order of all"; mistakes=$((mistakes + 1)); }
 
 if [ "$mistakes" -ne 0 ]; then
   echo "$mistakes wrong"

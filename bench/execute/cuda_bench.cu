@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // What the CUDA executor costs for each launch, eager and replayed, beside a hand-written loop over the same kernels,
 // streams and events; and what a capture costs. Prints a table; --csv FILE writes the same as CSV. --quick takes fewer
-// samples. It needs nothing but the driver.
+// samples; --device only prints the versions of driver and runtime, and the device. It needs nothing but the driver.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -25,6 +25,7 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "shared/cuda_device.cuh"
 
 namespace {
 
@@ -357,6 +358,15 @@ class bench {
   cuda_stream stream_ = make_cuda_stream();
 };
 
+void print_device() {
+  int current = 0;
+  cudaDeviceProp device{};
+  throw_on_cuda_error(cudaGetDevice(&current), "asking for the device");
+  throw_on_cuda_error(cudaGetDeviceProperties(&device, current), "asking for the device");
+  std::printf("%s, compute capability %d.%d, %d multiprocessors, %.1f GiB\n", device.name, device.major, device.minor,
+              device.multiProcessorCount, static_cast<double>(device.totalGlobalMem) / (1 << 30));
+}
+
 int run_all(std::size_t samples, const std::string& csv) {
   report out(csv);
   for (const std::uint32_t streams : {1U, 2U, 4U}) {
@@ -376,24 +386,24 @@ int run_all(std::size_t samples, const std::string& csv) {
 int main(int argc, char** argv) {
   std::size_t samples = 201;
   std::string csv;
+  bool only_device = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
     if (name == "--quick") {
       samples = 11;
+    } else if (name == "--device") {
+      only_device = true;
     } else if (name == "--csv" && i + 1 < argc) {
       csv = argv[++i];
     } else {
-      std::fprintf(stderr, "%s is no option; --quick and --csv FILE are\n", argv[i]);
+      std::fprintf(stderr, "%s is no option; --quick, --device and --csv FILE are\n", argv[i]);
       return 2;
     }
   }
   try {
-    int devices = 0;
-    const cudaError_t status = cudaGetDeviceCount(&devices);
-    if (status != cudaSuccess || devices == 0) {
-      std::printf("skipped: no CUDA device (%s)\n", cudaGetErrorString(status));
-      return 77;
-    }
+    if (!shared::found_cuda_device()) return shared::skipped;
+    print_device();
+    if (only_device) return 0;
     return run_all(samples, csv);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

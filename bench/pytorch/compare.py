@@ -22,7 +22,11 @@ Peak: on a GPU, the bytes that the allocator counts above those allocated before
 tensors alive. Parameters, buffers and inputs do not count; gradients do.
 
 Time: the median of several steps, each a forward and a backward pass that starts without gradients. On a CPU it is the
-process's time, and the methods take turns, step by step.
+process's time, and the methods take turns, step by step. On a GPU the methods cannot take turns; `eager` and `baseline` are
+timed first and again last.
+
+Overhead: of a method's time over that of its own baseline, so that the costs of launching do not mix with what is computed
+again. For `checkpoint` it is `eager`; for all that use the runner, `baseline`.
 """
 import argparse
 import contextlib
@@ -39,7 +43,7 @@ from dataclasses import dataclass, field
 
 import torch
 import torch._functorch.config as functorch_config
-from torch._functorch.partitioners import functionalize_rng_ops, is_rng_op, min_cut_rematerialization_partition
+from torch._functorch.partitioners import functionalize_rng_ops, min_cut_rematerialization_partition
 from torch._prims import rng_prims
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
@@ -80,6 +84,8 @@ COLUMNS = [
     "difference_theirs",
     "difference_ours",
     "reason",
+    "overhead_theirs",
+    "overhead_ours",
 ]
 SLOWER, FASTER = 1.02, 0.95  # the summary counts rows above and below these ratios of times
 
@@ -94,6 +100,7 @@ class Method:
     run: object = field(default=None, repr=False)
     peak: int | None = None
     times: list = field(default_factory=list)
+    again: list = field(default_factory=list)  # a baseline's, timed after all others on a GPU
     planning: float | None = None  # seconds: of the partitioner, or of remat-plan
     trace: float | None = None
     measure: float | None = None
@@ -115,6 +122,17 @@ class Method:
             return None
         first, _, third = statistics.quantiles(self.times, n=4)
         return (third - first) / 2 / self.seconds
+
+    @property
+    def drift(self):
+        """How much a baseline has changed, from its first times to its last ones, relative to the first."""
+        return statistics.median(self.again) / self.seconds - 1 if self.again and self.seconds else None
+
+    def overhead(self, baseline):
+        if self.seconds is None or baseline.seconds is None:
+            return None
+        both = [baseline.seconds] + ([statistics.median(baseline.again)] if baseline.again else [])
+        return self.seconds / statistics.mean(both) - 1
 
     @property
     def label(self):
@@ -184,10 +202,15 @@ def tag_blocks(joint, names):
         node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
 
 
+def is_random(node):
+    """As `is_rng_op` of newer PyTorch; 2.11 has no name for it."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def repeat_random_numbers(joint, forward, backward):
     """Gives random operations that run in both graphs the same numbers, where the partitioner has not done so."""
     both = {n.name for n in forward.graph.nodes} & {n.name for n in backward.graph.nodes}
-    again = [n for n in joint.graph.nodes if n.op == "call_function" and n.name in both and is_rng_op(n)]
+    again = [n for n in joint.graph.nodes if n.op == "call_function" and n.name in both and is_random(n)]
     if not again:
         return forward, backward
     for node in joint.graph.nodes:
@@ -389,12 +412,12 @@ class Bench:
     def take_times(self, methods):
         methods = [m for m in methods if not m.reason]
         if self.device.type == "cuda":
-            for m in methods:  # the allocator's cache must fit the method: no turns
-                torch.cuda.empty_cache()
-                self.time_step(m)
-                m.times.clear()
-                for _ in range(self.options.steps):
-                    self.time_step(m)
+            self.keep_busy(methods)
+            for m in methods:
+                m.times = self.times_of(m)
+            for m in methods:
+                if m.rival in ("baseline", "eager"):
+                    m.again = self.times_of(m)
         else:
             order, shuffle = list(methods), random.Random(0).shuffle
             for _ in range(self.options.steps):
@@ -402,6 +425,27 @@ class Bench:
                 for m in order:
                     self.time_step(m)
         self.clear()
+
+    def keep_busy(self, methods):
+        """Brings the clocks of the device, idle while plans were made, to where they stay in a long run."""
+        end = time.perf_counter() + 1
+        while methods and time.perf_counter() < end:
+            self.time_step(methods[0])
+            if methods[0].reason:
+                return
+        if methods:
+            methods[0].times.clear()
+
+    def times_of(self, method):
+        """Times of a method alone: the allocator's cache must fit it, so that there are no turns."""
+        kept, method.times = method.times, []
+        torch.cuda.empty_cache()
+        self.time_step(method)
+        method.times.clear()
+        for _ in range(self.options.steps):
+            self.time_step(method)
+        found, method.times = method.times, kept
+        return found
 
     def time_step(self, method):
         if method.reason:
@@ -449,13 +493,16 @@ class Bench:
         progress(f"{self.network.name}: timing")
         self.take_times(everything)
         progress("")
-        rows = [self.row(m, plans.get(m.peak) if m in rivals else None) for m in methods]
-        return rows
+        baselines = {m.rival: m for m in methods[:2]}
+        for m in baselines.values():
+            if m.drift is not None:
+                print(f"  {m.rival}, timed again after all others: {m.drift:+.1%}")
+        return [self.row(m, plans.get(m.peak) if m in rivals else None, baselines) for m in methods]
 
     def show(self, method):
         progress(f"{self.network.name}: {method.label}")
 
-    def row(self, theirs, ours):
+    def row(self, theirs, ours, baselines):
         ratio = ours.seconds / theirs.seconds if ours and ours.seconds and theirs.seconds else None
         reasons = [theirs.reason] if theirs.reason else []
         if ours and ours.reason:
@@ -486,6 +533,10 @@ class Bench:
             "difference_theirs": theirs.difference,
             "difference_ours": ours and ours.difference,
             "reason": "; ".join(reasons),
+            "overhead_theirs": theirs.overhead(
+                baselines["eager" if theirs.rival in ("eager", "checkpoint") else "baseline"]
+            ),
+            "overhead_ours": ours and ours.overhead(baselines["baseline"]),
         }
 
 
@@ -520,6 +571,10 @@ def number(value, digits):
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def percent(value):
+    return "-" if value is None else f"{value:.1%}"
+
+
 def sameness(equal, apart):
     if equal is None:
         return "-"
@@ -527,7 +582,7 @@ def sameness(equal, apart):
 
 
 def print_table(rows):
-    heads = ["rival", "setting", "peak MiB", "ours", "ms", "ours", "ours/theirs"]
+    heads = ["rival", "setting", "peak MiB", "ours", "ms", "ours", "ours/theirs", "overhead", "ours"]
     heads += ["planning s", "ours: trace+measure+plan", "again", "ours", "equal", "ours"]
     table, notes = [heads], []
     for r in rows:
@@ -546,6 +601,8 @@ def print_table(rows):
                 number(r["seconds_theirs"] and 1e3 * r["seconds_theirs"], 2),
                 number(r["seconds_ours"] and 1e3 * r["seconds_ours"], 2),
                 number(r["ratio"], 3),
+                percent(r["overhead_theirs"]),
+                percent(r["overhead_ours"]),
                 number(r["planning_theirs"], 2),
                 planning,
                 "-" if r["recomputes_theirs"] is None else str(r["recomputes_theirs"]),

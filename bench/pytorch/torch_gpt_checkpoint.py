@@ -3,21 +3,37 @@
 """The network of examples/train/train_gpt_gpu.cu in PyTorch, with torch.utils.checkpoint around some of its blocks.
 
 To compare on one machine: the same sizes, single precision with TF32 products, attention with its probabilities in memory,
-Adam. Memory is what a step takes beyond parameters, moments and inputs, gradients included, as in the arena.
+Adam. Memory is what a step takes beyond parameters, moments and inputs: gradients and the workspace of cuBLAS included, as
+in the arena, and of the size that train-gpt-gpu gives it. A time is that of loss and gradients, without Adam, by events
+around each step: the median.
 
     python3 bench/pytorch/torch_gpt_checkpoint.py                       without checkpoints, and with one around each block
     train-gpt-gpu … --csv plans.csv
     python3 bench/pytorch/torch_gpt_checkpoint.py --plans plans.csv     beside each plan, the checkpoints whose peak is nearest
+
+Beside a plan stands each side's overhead over its own baseline in the same mode: eager steps, or captured ones (a file with
+both has rows for both). The kernels of both sides differ, and so do their costs to launch.
 """
 import argparse
 import csv
 import math
+import os
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from torch_equal_peak import SIZES, Configuration, configurations, nearest, read_plans
+from torch_equal_peak import (
+    COLUMNS,
+    SIZES,
+    Configuration,
+    Measured,
+    Refused,
+    quartiles,
+    read_plans,
+    rows_of,
+    warm_up_steps,
+)
 
 
 class Block(nn.Module):
@@ -60,36 +76,82 @@ class GPT(nn.Module):
         return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def run(a, configuration, steps):
-    """(bytes that a step takes, bytes that the allocator has reserved, milliseconds of a step, the last loss)"""
+def recommended_workspace():
+    """KiB for cuBLAS on this device, as `train-gpt-gpu --workspace 0`."""
+    return 32 * 1024 if torch.cuda.get_device_capability()[0] >= 9 else 4 * 1024
+
+
+def clear_workspaces():
+    """Gives the memory of cuBLAS back to the allocator. The next product takes it again, so that a step's peak has it."""
+    torch._C._cuda_clearCublasWorkspaces()
+
+
+def captured(step):
+    """A function that replays `step`, which has run before. Raises Refused if PyTorch cannot capture it."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            loss = step()
+    except RuntimeError as error:
+        torch.cuda.synchronize()
+        raise Refused(str(error).splitlines()[0]) from error
+
+    def replay():
+        graph.replay()
+        return loss
+
+    return replay
+
+
+def run(a, configuration, mode, steps):
+    """(Measured, bytes that the allocator has reserved, the last loss)"""
     torch.cuda.empty_cache()
     torch.manual_seed(1)
     net = GPT(a).cuda()
     adam = torch.optim.Adam(net.parameters(), lr=3e-4, fused=True)
     tokens = torch.randint(a.vocabulary, (a.batch, a.context), device="cuda")
     targets = tokens.roll(-1, 1)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    held = 0
-    for i in range(steps):
-        if i == 2:  # the moments are there, and the kernels loaded
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            held = torch.cuda.memory_allocated()
-            begin.record()
+    warm_up = warm_up_steps(steps)
+    begun, ended = ([torch.cuda.Event(enable_timing=True) for _ in range(steps)] for _ in range(2))
+
+    def step():
         loss = net(tokens, targets, configuration)
         loss.backward()
+        return loss.detach()
+
+    run_step, taken = step, 0
+    side = torch.cuda.Stream()
+    for i in range(steps):
+        if i == 1:  # the moments are there, and the kernels loaded
+            torch.cuda.synchronize()
+            clear_workspaces()
+            held = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+        if i == 2:
+            torch.cuda.synchronize()
+            taken = torch.cuda.max_memory_allocated() - held
+            if mode == "graph":
+                run_step = captured(step)
+        # PyTorch wants the steps before a capture on a side stream.
+        on = side if mode == "graph" and i < 2 else torch.cuda.current_stream()
+        on.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(on):
+            begun[i].record()
+            loss = run_step()
+            ended[i].record()
+        torch.cuda.current_stream().wait_stream(on)
         adam.step()
-        adam.zero_grad(set_to_none=True)
-    end.record()
+        if run_step is step:
+            adam.zero_grad(set_to_none=True)  # a replay overwrites them
     torch.cuda.synchronize()
-    taken = torch.cuda.max_memory_allocated() - held
-    return taken, torch.cuda.max_memory_reserved(), begin.elapsed_time(end) / (steps - 2), loss.item()
+    first, median, third = quartiles([begun[i].elapsed_time(ended[i]) for i in range(warm_up, steps)])
+    return Measured(taken, median, first, third), torch.cuda.max_memory_reserved(), loss.item()
 
 
-def try_run(a, configuration, steps):
+def try_run(a, configuration, mode, steps):
     """As `run`; None if the device has not enough memory."""
     try:
-        return run(a, configuration, steps)
+        return run(a, configuration, mode, steps)
     except torch.cuda.OutOfMemoryError:
         return None
 
@@ -97,35 +159,43 @@ def try_run(a, configuration, steps):
 def show_checkpoints(a):
     print("checkpoints      taken, GiB  reserved, GiB  ms a step  last loss")
     for configuration in (Configuration(0), Configuration(a.layers)):
-        found = try_run(a, configuration, a.steps)
+        found = try_run(a, configuration, "eager", a.steps)
         if found is None:
             print(f"{configuration.name:16} out of memory")
             continue
-        taken, reserved, ms, loss = found
-        print(f"{configuration.name:16} {taken / 2**30:10.2f} {reserved / 2**30:14.2f} {ms:10.2f} {loss:10.4f}")
+        m, reserved, loss = found
+        print(f"{configuration.name:16} {m.bytes / 2**30:10.2f} {reserved / 2**30:14.2f} {m.milliseconds:10.2f} {loss:10.4f}")
+
+
+def percent(x):
+    return "–" if x is None else f"{x:.1%}"
 
 
 def compare(a, plans):
-    """One row for each plan: the checkpoints whose peak is nearest to the plan's arena, and both times."""
-    peaks = {c: found[0] for c in configurations(a.layers) if (found := try_run(a, c, 3)) is not None}
-    timed = {}
-    columns = "budget plan_bytes plan_ms checkpoints checkpoints_bytes checkpoints_ms".split()
-    rows = []
-    print("budget    plan, GiB  ms a step  checkpoints      taken, GiB  of the plan's  ms a step  of the plan's")
-    for plan in plans:
-        configuration = nearest(plan, peaks)
-        if configuration not in timed:
-            timed[configuration] = run(a, configuration, a.steps)
-        taken, _, ms, _ = timed[configuration]
-        rows.append((plan.budget, plan.bytes, plan.milliseconds, configuration.name, taken, ms))
+    """Prints one row for each plan: the checkpoints whose peak is nearest to its arena, and both overheads."""
+
+    def measure(configuration, mode, short):
+        found = try_run(a, configuration, mode, 3 if short else a.steps)
+        return found and found[0]
+
+    writer = file = None
+    if a.csv:
+        file = open(a.csv, "w", newline="")
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+    print("mode   budget    plan, GiB  overhead  checkpoints      taken, GiB  of the plan's  overhead")
+    for r in rows_of(plans, a.layers, measure, lambda text: print(text, flush=True)):
         print(
-            f"{plan.budget:9} {plan.bytes / 2**30:9.2f} {plan.milliseconds:10.2f}  {configuration.name:16} "
-            f"{taken / 2**30:10.2f} {taken / plan.bytes:14.3f} {ms:10.2f} {ms / plan.milliseconds:14.3f}",
+            f"{r['mode']:6} {r['budget']:9} {r['plan_bytes'] / 2**30:9.2f} {percent(r['plan_overhead']):>9}  "
+            f"{r['checkpoints']:16} {r['checkpoints_bytes'] / 2**30:10.2f} "
+            f"{r['checkpoints_bytes'] / r['plan_bytes']:14.3f} {percent(r['checkpoints_overhead']):>9}",
             flush=True,
         )
-    if a.csv:
-        with open(a.csv, "w", newline="") as file:
-            csv.writer(file).writerows([columns, *rows])
+        if writer:
+            writer.writerow(r)
+            file.flush()
+    if file:
+        file.close()
 
 
 def parse(arguments=None):
@@ -154,6 +224,7 @@ def main():
     if not torch.cuda.is_available():
         raise SystemExit("PyTorch sees no GPU here")
     torch.backends.cuda.matmul.allow_tf32 = True
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", f":{recommended_workspace()}:1")  # read at the first product
     print(f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}, CUDA {torch.version.cuda}")
     if plans is None:
         show_checkpoints(a)

@@ -29,11 +29,12 @@ inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and 
   --budget X,Y,…     of the arena: parts of the baseline's (0.5, 50%) or bytes (123456, 2GiB) (0.8,0.6,0.4)
   --solver NAME      evict or refined (refined)
   --seconds X        for each solve (5)
-  --steps N          of training, at least 3 (20)
+  --steps N          of training, at least 3 (20); the times of the first fifth do not count
   --streams N        that the operations of a step run on (1)
   --graph            capture the step and replay it, in every run but the one that measures the operations
   --matmul NAME      matrix products: cublas, own, or any: cuBLAS if it is found (any)
-  --workspace N      KiB that cuBLAS is given in each product (8192)
+  --workspace N      KiB that cuBLAS is given in each product, part of the arena (0: what NVIDIA recommends, 32 MiB
+                     from compute capability 9.0 on, 4 MiB before)
   --exact            products of cuBLAS in single precision, without TF32
   --no-baseline      leave out the run without rematerialization (if it does not fit); nothing is compared then
   --csv FILE         append a line for each run, below a header if the file is new
@@ -46,10 +47,13 @@ struct options {
   double seconds = 5;
   std::size_t steps = 20;
   std::uint32_t streams = 1;
-  std::int64_t workspace = 8192;  // KiB
+  std::int64_t workspace = 0;  // KiB; 0: recommended_workspace
   matmul products = matmul::any;
   bool graph = false, exact = false, baseline = true, help = false;
 };
+
+/// The KiB of workspace that the documentation of cuBLAS recommends for devices of this compute capability.
+[[nodiscard]] inline std::int64_t recommended_workspace(int major) { return major >= 9 ? 32 * 1024 : 4 * 1024; }
 
 /// A number in [least, most]. Throws `std::invalid_argument` that names the option.
 [[nodiscard]] inline double number_in(std::string_view name, const std::string& text, double least, double most) {
@@ -112,7 +116,7 @@ inline void set_option(options& o, std::string_view name, const std::string& val
   else if (name == "--steps")
     o.steps = static_cast<std::size_t>(whole(3));
   else if (name == "--workspace")
-    o.workspace = whole(1);
+    o.workspace = whole(0);
   else if (name == "--streams")
     o.streams = static_cast<std::uint32_t>(whole(1, 64));
   else if (name == "--solver" && (value == "evict" || value == "refined"))

@@ -23,6 +23,7 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
+#include "remat/execute/cuda_profile.cuh"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/memory/plan.hpp"
@@ -32,10 +33,13 @@
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/cuda_device.cuh"
 #include "train/cuda_backend.cuh"
 #include "train/gpt.hpp"
 #include "train/gpu_options.hpp"
+#include "train/keep_busy.cuh"
 #include "train/products.cuh"
+#include "train/step_times.hpp"
 #include "train/text.hpp"
 
 namespace {
@@ -162,27 +166,51 @@ struct record {
   std::vector<float> losses;
   std::vector<std::vector<std::byte>> bytes;
   std::int64_t peak = 0, arena = 0;
-  std::int64_t taken = 0;   // device memory that is missing after the last step: the arena, streams, events, the graph
-  double milliseconds = 0;  // of a training step; the first two do not count
-  std::vector<double> times;  // seconds, of the operations; empty unless timed
+  std::int64_t taken = 0;  // device memory that is missing after the last step: the arena, streams, the graph
+  train::quartiles step;   // milliseconds of loss and gradients
+  double whole = 0;        // the median of milliseconds from step to step, with Adam and the copies of the text
 };
 
-/// Reads the times of the last step's launches, as seconds of the operations.
-template <class Executor>
-std::vector<double> times_of(const Executor& run, std::size_t operations) {
-  std::vector<double> out(operations, 0);
-  const std::vector<cuda_launch_time> times = run.times();
-  for (std::size_t i = 0; i < times.size(); ++i)
-    out[index(run.plan().launches()[i].operation)] = static_cast<double>(times[i].duration) * 1e-3;
-  return out;
-}
+/// Events around each training step.
+class step_events {
+ public:
+  explicit step_events(std::size_t steps) {
+    for (auto* list : {&begun_, &ended_})
+      for (std::size_t i = 0; i < steps; ++i) list->push_back(make_cuda_event(cudaEventDefault));
+  }
+  void begin(std::size_t i, cudaStream_t stream) const {
+    throw_on_cuda_error(cudaEventRecord(begun_[i].get(), stream), "noting the time");
+  }
+  void end(std::size_t i, cudaStream_t stream) const {
+    throw_on_cuda_error(cudaEventRecord(ended_[i].get(), stream), "noting the time");
+  }
+  /// Of the steps that count, into `r`. All must have ended.
+  void read(record& r) const {
+    std::vector<double> step, whole;
+    for (std::size_t i = train::warm_up_steps(begun_.size()); i < begun_.size(); ++i) {
+      step.push_back(between(begun_[i], ended_[i]));
+      whole.push_back(between(begun_[i - 1], begun_[i]));
+    }
+    r.step = train::quartiles_of(step);
+    r.whole = train::quartiles_of(whole).median;
+  }
+
+ private:
+  static double between(const cuda_event& a, const cuda_event& b) {
+    float ms = 0;
+    throw_on_cuda_error(cudaEventElapsedTime(&ms, a.get(), b.get()), "reading the time");
+    return static_cast<double>(ms);
+  }
+  std::vector<cuda_event> begun_, ended_;
+};
 
 record train_with(const state& s, const problem& p, const schedule& plan, const memory_plan& memory, const options& o,
-                  const cuda_seed& seed, bool timing) {
+                  const cuda_seed& seed) {
   const cuda_stream stream = make_cuda_stream();
+  const step_events times(o.steps);
   const std::size_t before = free_memory();
   cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, o.streams),
-                    kernel_table<cuda_call>(s.step.kernels), {.timing = timing, .seed = &seed});
+                    kernel_table<cuda_call>(s.step.kernels), {.seed = &seed});
   record r;
   r.peak = run.plan().peak_bytes();
   r.arena = run.plan().arena_bytes();
@@ -190,32 +218,25 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
   s.begin(stream.get());
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "setting parameters");
   std::optional<cuda_captured_step> captured;
-  const cuda_event begin = make_cuda_event(cudaEventDefault), end = make_cuda_event(cudaEventDefault);
   for (std::size_t i = 0; i < o.steps; ++i) {
-    if (i == 2) throw_on_cuda_error(cudaEventRecord(begin.get(), stream.get()), "noting the time");
     s.load(i, stream.get());
     // The first step is eager: cuBLAS then loads its kernels, which a capture does not allow.
     if (o.graph && i == 1) captured.emplace(run.capture());
+    times.begin(i, stream.get());
     if (captured)
       captured->launch(stream.get(), i);
     else
       run.run(stream.get(), i);
+    times.end(i, stream.get());
     state::copy(s.losses.data() + i * 4, run.output(s.ids.loss).data(), 4, stream.get());
     s.update(run, i, stream.get());
   }
-  throw_on_cuda_error(cudaEventRecord(end.get(), stream.get()), "noting the time");
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "training");
   r.taken = static_cast<std::int64_t>(before) - static_cast<std::int64_t>(free_memory());
-  float ms = 0;
-  throw_on_cuda_error(cudaEventElapsedTime(&ms, begin.get(), end.get()), "reading the time");
-  r.milliseconds = static_cast<double>(ms) / static_cast<double>(o.steps - 2);
+  times.read(r);
   const std::vector<std::byte> losses = fetched(s.losses.bytes().first(o.steps * sizeof(float)));
   r.losses.resize(o.steps);
   std::memcpy(r.losses.data(), losses.data(), losses.size());
-  if (timing) {
-    r.times = times_of(run, p.graph().num_operations);
-    return r;
-  }
   for (const train::parameter& x : s.parameters) r.bytes.push_back(fetched(run.output(*s.step.gradient_of(x.id))));
   for (const cuda_memory& m : s.values) r.bytes.push_back(fetched(m.bytes()));
   return r;
@@ -247,19 +268,23 @@ class report {
     csv_.open(o.csv, std::ios::app);
     if (!csv_) throw std::runtime_error("--csv " + o.csv + " cannot be written");
     if (fresh)
-      csv_ << "device,products,layers,width,heads,context,batch,vocabulary,streams,mode,steps,budget,budget_bytes,"
-              "peak_bytes,arena_bytes,taken_bytes,step_ms,overhead,planned_overhead,last_loss,result\n";
+      csv_ << "device,products,workspace_kib,layers,width,heads,context,batch,vocabulary,streams,mode,steps,budget,"
+              "budget_bytes,peak_bytes,arena_bytes,taken_bytes,step_ms,step_first_quartile_ms,step_third_quartile_ms,"
+              "whole_ms,overhead,planned_overhead,last_loss,result\n";
   }
 
-  /// A run: `planned` is the overhead that the solver found. Without a baseline, `overhead` is nothing.
+  /// A run: `overhead` is that of its median over the first baseline's, nothing without one; `planned` is the
+  /// overhead that the solver found.
   void row(const std::string& budget, std::int64_t bytes, const record& r, std::optional<double> overhead,
            double planned, const std::string& result) {
     table_.row({budget, format_bytes(r.peak), format_bytes(r.arena), format_bytes(r.taken),
-                format_fixed(r.milliseconds, 2) + " ms", overhead ? format_percent(*overhead) : "–",
-                format_percent(planned), format_fixed(static_cast<double>(r.losses.back()), 4), result});
+                format_fixed(r.step.median, 3) + " ms", format_fixed((r.step.third - r.step.first) / 2, 3),
+                format_fixed(r.whole, 3) + " ms", overhead ? format_percent(*overhead) : "–", format_percent(planned),
+                format_fixed(static_cast<double>(r.losses.back()), 4), result});
     if (!csv_.is_open()) return;
     begin_line(budget, bytes);
-    csv_ << r.peak << ',' << r.arena << ',' << r.taken << ',' << r.milliseconds << ',';
+    csv_ << r.peak << ',' << r.arena << ',' << r.taken << ',' << r.step.median << ',' << r.step.first << ','
+         << r.step.third << ',' << r.whole << ',';
     if (overhead) csv_ << *overhead;
     csv_ << ',' << planned << ',' << r.losses.back() << ',' << result << '\n' << std::flush;
   }
@@ -267,7 +292,7 @@ class report {
     table_.row({budget, "no schedule: " + std::string(status)});
     if (!csv_.is_open()) return;
     begin_line(budget, bytes);
-    csv_ << ",,,,,,," << status << '\n' << std::flush;
+    csv_ << ",,,,,,,,,," << status << '\n' << std::flush;
   }
   void print() const {
     std::ostringstream out;
@@ -278,9 +303,10 @@ class report {
  private:
   void begin_line(const std::string& budget, std::int64_t bytes) {
     const train::gpt_sizes& s = options_.sizes;
-    csv_ << '"' << device_ << "\"," << products_ << ',' << s.layers << ',' << s.width << ',' << s.heads << ','
-         << s.context << ',' << s.batch << ',' << s.vocabulary << ',' << options_.streams << ','
-         << (options_.graph ? "graph" : "eager") << ',' << options_.steps << ',' << budget << ',' << bytes << ',';
+    csv_ << '"' << device_ << "\"," << products_ << ',' << options_.workspace << ',' << s.layers << ',' << s.width
+         << ',' << s.heads << ',' << s.context << ',' << s.batch << ',' << s.vocabulary << ',' << options_.streams
+         << ',' << (options_.graph ? "graph" : "eager") << ',' << options_.steps << ',' << budget << ',' << bytes
+         << ',';
   }
 
   using align = text_table::align;
@@ -292,6 +318,8 @@ class report {
                      {"arena", align::right},
                      {"taken", align::right},
                      {"a step", align::right},
+                     {"±", align::right},
+                     {"with Adam", align::right},
                      {"overhead", align::right},
                      {"planned", align::right},
                      {"last loss", align::right},
@@ -303,18 +331,45 @@ bool same_bits(const record& a, const record& b) {
          std::memcmp(a.losses.data(), b.losses.data(), a.losses.size() * sizeof(float)) == 0;
 }
 
-/// A few training steps on one stream with nothing recomputed: the seconds of each operation.
-std::vector<double> measured_times(const state& s, const problem& p, const options& o, const cuda_seed& seed) {
-  options few = o;
-  few.steps = 3;
-  few.streams = 1;
-  few.graph = false;
-  const schedule plan = listed(p);
-  return train_with(s, p, plan, plan_memory(lifetimes_of(p, plan)), few, seed, true).times;
+/// Measures each operation, with nothing recomputed, on one stream: medians of replays.
+profile_report measured(const state& s, const problem& p, const schedule& plan, const memory_plan& memory,
+                        const cuda_seed& seed) {
+  const cuda_stream stream = make_cuda_stream();
+  cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, 1), kernel_table<cuda_call>(s.step.kernels),
+                    {.timing = true, .seed = &seed});
+  s.bind_all(run);
+  s.begin(stream.get());
+  s.load(0, stream.get());
+  run.run(stream.get());  // cuBLAS loads its kernels
+  throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "the first step");
+  return profile(run);
 }
 
-/// Runs the baseline and each budget in the same mode, on the same streams. Returns the exit status.
+struct planned {
+  std::string budget;
+  std::int64_t bytes = 0;
+  arena_solution found;
+};
+
+/// Plans the step for each budget, while the device is kept busy.
+std::vector<planned> plan_all(const problem& p, std::int64_t baseline_arena, const options& o) {
+  const train::gpu::keep_busy busy;
+  std::vector<planned> out;
+  for (const std::string& budget : o.budgets) {
+    const std::int64_t bytes = train::gpu::budget_bytes(budget, baseline_arena);
+    out.push_back({budget, bytes, solve(p, bytes, o)});
+  }
+  return out;
+}
+
+/// Runs the baseline, each budget, and the baseline again, in the same mode and on the same streams. Returns the exit
+/// status.
 int compare(options o) {
+  int current = 0;
+  cudaDeviceProp device{};
+  throw_on_cuda_error(cudaGetDevice(&current), "asking for the device");
+  throw_on_cuda_error(cudaGetDeviceProperties(&device, current), "asking for the device");
+  if (o.workspace == 0) o.workspace = train::gpu::recommended_workspace(device.major);
   const train::text text = train::generated_text(200'000, 1);
   o.sizes.vocabulary = std::max(o.sizes.vocabulary, text.vocabulary);
   const cuda_seed seed;
@@ -326,10 +381,6 @@ int compare(options o) {
   std::int64_t parameter_bytes = 0;
   for (const train::parameter& x : net.parameters) parameter_bytes += x.size * 4;
 
-  int current = 0;
-  cudaDeviceProp device{};
-  throw_on_cuda_error(cudaGetDevice(&current), "asking for the device");
-  throw_on_cuda_error(cudaGetDeviceProperties(&device, current), "asking for the device");
   std::printf("%s; products: %s; %zu operations, %s of parameters, %zu steps on %u stream%s%s\n\n", device.name,
               products->name().c_str(), step.graph.num_operations(), format_bytes(parameter_bytes).c_str(), o.steps,
               o.streams, o.streams == 1 ? "" : "s", o.graph ? ", replayed from graphs" : "");
@@ -340,30 +391,45 @@ int compare(options o) {
   report out(o, device.name, products->name());
   std::optional<record> reference;
   if (o.baseline) {
-    const std::vector<double> times = measured_times(s, p, o, seed);
-    p = problem(step.graph, callable_cost{[&](op_id op) { return times[index(op)]; }});
-    reference = train_with(s, p, keep_all, keep_all_memory, o, seed, false);
+    const profile_report report = measured(s, p, keep_all, keep_all_memory, seed);
+    std::printf(
+        "operations: medians of %u replays; a replay takes %.3f ms, of which %.3f ms are outside of kernels\n\n",
+        report.runs, report.step_seconds * 1e3, report.outside_seconds * 1e3);
+    const std::vector<double>& times = report.times.seconds;  // NaN: of an operation that nothing needs
+    p = problem(step.graph, callable_cost{[&](op_id op) {
+                  const double seconds = times[index(op)];
+                  return std::isnan(seconds) ? 0.0 : seconds;
+                }});
+  }
+  const std::vector<planned> plans = plan_all(p, keep_all_memory.arena_bytes, o);
+  if (o.baseline) {
+    reference = train_with(s, p, keep_all, keep_all_memory, o, seed);
     out.row("none", keep_all_memory.arena_bytes, *reference, 0.0, 0, "baseline");
   }
 
   std::size_t ran = 0, different = 0;
-  for (const std::string& budget : o.budgets) {
-    const std::int64_t bytes = train::gpu::budget_bytes(budget, keep_all_memory.arena_bytes);
-    const arena_solution found = solve(p, bytes, o);
+  for (const auto& [budget, bytes, found] : plans) {
     if (!found.plan) {
       out.no_schedule(budget, bytes, to_string(found.status));
       continue;
     }
-    const record r = train_with(s, p, *found.plan, *found.memory, o, seed, false);
+    const record r = train_with(s, p, *found.plan, *found.memory, o, seed);
     ++ran;
     const bool same = reference && same_bits(r, *reference);
     if (reference && !same) ++different;
     std::optional<double> overhead;
-    if (reference) overhead = r.milliseconds / reference->milliseconds - 1;
+    if (reference) overhead = r.step.median / reference->step.median - 1;
     out.row(budget, bytes, r, overhead, found.time / p.graph().baseline_time - 1,
             !reference ? "not compared"
             : same     ? "same"
                        : "DIFFERENT");
+  }
+  if (reference) {  // what clocks and temperature have changed meanwhile
+    const record again = train_with(s, p, keep_all, keep_all_memory, o, seed);
+    const bool same = same_bits(again, *reference);
+    if (!same) ++different;
+    out.row("none", keep_all_memory.arena_bytes, again, again.step.median / reference->step.median - 1, 0,
+            same ? "baseline again" : "DIFFERENT");
   }
   out.print();
   if (reference && ran != 0 && different == 0)
@@ -382,12 +448,7 @@ int main(int argc, char** argv) {
       std::fputs(train::gpu::usage, stdout);
       return 0;
     }
-    int devices = 0;
-    const cudaError_t status = cudaGetDeviceCount(&devices);
-    if (status != cudaSuccess || devices == 0) {
-      std::printf("skipped: no CUDA device (%s)\n", cudaGetErrorString(status));
-      return 77;
-    }
+    if (!shared::found_cuda_device()) return shared::skipped;
     return compare(o);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -35,6 +35,14 @@ TEST_CASE("train-gpt-gpu reads its options") {
   CHECK(parse(std::vector<const char*>{"--help"}).help);
 }
 
+TEST_CASE("cuBLAS gets the workspace that is recommended for the device, unless another size is asked for") {
+  CHECK(parse({}).workspace == 0);
+  CHECK(parse(std::vector<const char*>{"--workspace", "1024"}).workspace == 1024);
+  CHECK(recommended_workspace(8) == 4096);
+  CHECK(recommended_workspace(9) == 32768);
+  CHECK(recommended_workspace(10) == 32768);
+}
+
 TEST_CASE("a budget is a part of the baseline's peak or bytes") {
   constexpr std::int64_t peak = 1'000'001;
   CHECK(budget_bytes("0.5", peak) == 500'000);

@@ -34,6 +34,9 @@ namespace {
 
 constexpr std::int64_t alignment = 256;
 
+/// What does not hold under compute-sanitizer, which takes time and memory of its own, or takes too long there.
+const auto uninstrumented = doctest::test_suite("uninstrumented");
+
 /// A random graph and schedule with addresses that reuse memory, parameters and inputs in device memory.
 struct example {
   training_graph graph;
@@ -155,7 +158,8 @@ TEST_CASE("steps on several streams leave the values that arithmetic expects") {
   }
 }
 
-TEST_CASE("a captured step is replayed a thousand times, each with its seed, and equals the eager one") {
+TEST_CASE("a captured step is replayed a thousand times, each with its seed, and equals the eager one" *
+          uninstrumented) {
   const cuda_stream stream = make_cuda_stream();
   const example x(29, 40, 20'000);
   const cuda_seed seed;
@@ -182,7 +186,7 @@ TEST_CASE("a captured step is replayed a thousand times, each with its seed, and
   kernels.require_no_mistake();
 }
 
-TEST_CASE("what may overlap does: the makespan is within 5 % of the simulated one") {
+TEST_CASE("what may overlap does: the makespan is within 5 % of the simulated one" * uninstrumented) {
   const cuda_stream stream = make_cuda_stream();
   const diamond x;
   const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
@@ -203,7 +207,7 @@ TEST_CASE("what may overlap does: the makespan is within 5 % of the simulated on
   }
 }
 
-TEST_CASE("a run returns before its work has ended") {
+TEST_CASE("a run returns before its work has ended" * uninstrumented) {
   const cuda_stream stream = make_cuda_stream();
   const diamond x;
   const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
@@ -215,7 +219,7 @@ TEST_CASE("a run returns before its work has ended") {
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
 }
 
-TEST_CASE("times of the launches are those that the kernels took, eager and replayed") {
+TEST_CASE("times of the launches are those that the kernels took, eager and replayed" * uninstrumented) {
   const cuda_stream stream = make_cuda_stream();
   const diamond x;
   const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
@@ -249,7 +253,7 @@ TEST_CASE("a launch that the runtime refuses is named, in a run and in a capture
     else
       good(c);
   });
-  const auto expect = [&](auto&& step) {
+  const auto expect = [&](auto&& step, auto&& nested) {
     try {
       step();
       FAIL("the error was not seen");
@@ -259,12 +263,14 @@ TEST_CASE("a launch that the runtime refuses is named, in a run and in a capture
       try {
         std::rethrow_if_nested(e);
       } catch (const cuda_error& inner) {
-        CHECK(inner.code() == cudaErrorInvalidConfiguration);
+        nested(inner);
       }
     }
   };
-  expect([&] { run.run(stream.get()); });
-  expect([&] { static_cast<void>(run.capture()); });
+  expect([&] { run.run(stream.get()); },
+         [](const cuda_error& inner) { CHECK(inner.code() == cudaErrorInvalidConfiguration); });
+  // CUDA does not say which error such a launch gives in a capture: the one above, or one of the capture.
+  expect([&] { static_cast<void>(run.capture()); }, [](const cuda_error& inner) { MESSAGE(inner.what()); });
   bad = false;
   run.run(stream.get(), 3);
   const cuda_captured_step captured = run.capture(3);
@@ -407,7 +413,7 @@ TEST_CASE("an arena of a pool is used on other streams, and freed behind the wor
   kernels.require_no_mistake();
 }
 
-TEST_CASE("operations are measured by replays, the shortest by launches in a row") {
+TEST_CASE("operations are measured by replays, the shortest by launches in a row" * uninstrumented) {
   const diamond x;
   const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1e-1});
   cuda_executor run(x.launches(1), std::ref(kernels), {.timing = true});
@@ -423,7 +429,7 @@ TEST_CASE("operations are measured by replays, the shortest by launches in a row
   for (const double s : rows.times.seconds) CHECK(s > 0);
 }
 
-TEST_CASE("the arena is the only memory that a run takes") {
+TEST_CASE("the arena is the only memory that a run takes" * uninstrumented) {
   const example x(13, 30, 1'000'000);
   const cuda_stand_in_kernels kernels(x.graph, x.p);
   const residents memory(x, kernels, 2);

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <cuda_runtime_api.h>
-
-#include <cstdio>
-
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include "shared/cuda_device.cuh"
+
 /// Exit status 77, which says skipped, where there is no device.
 int main(int argc, char** argv) {
-  int devices = 0;
-  const cudaError_t status = cudaGetDeviceCount(&devices);
-  if (status != cudaSuccess || devices == 0) {
-    std::printf("skipped: no CUDA device (%s)\n", cudaGetErrorString(status));
-    return 77;
-  }
+  if (!shared::found_cuda_device()) return shared::skipped;
   return doctest::Context(argc, argv).run();
 }

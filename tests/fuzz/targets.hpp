@@ -101,78 +101,78 @@ class decisions {
 /// What became of an input.
 enum class outcome { accepted, refused };
 
-inline outcome try_graph(std::string_view text) {
+/// Runs `read`. What it throws as a `Refusal` must be a message that names the input.
+template <class Refusal, class Read>
+outcome read_or_refuse(const Read& read) {
   try {
+    read();
+  } catch (const Refusal& e) {
+    require_message(e.what());
+    return outcome::refused;
+  }
+  return outcome::accepted;
+}
+
+/// Runs `read` on the document that the text is.
+template <class Read>
+outcome read_json(std::string_view text, const Read& read) {
+  return read_or_refuse<bad_file>([&] {
     const json_document document(text, file);
     for (const unknown_key& key : unknown_keys(document)) require_line(key.message(file));
+    read(document);
+  });
+}
+
+inline outcome try_graph(std::string_view text) {
+  return read_json(text, [](const json_document& document) {
     const training_graph read = to_training_graph(document);
     const std::string once = to_json(read);
     require(to_json(to_training_graph(json_document(once, file))) == once, "a written graph is read differently");
     const problem p = to_training_step(document).instance;
     require(check(p, unscheduled(p).steps).peak_bytes >= 0, "the listed order has a negative peak");
-  } catch (const bad_file& e) {
-    require_message(e.what());
-    return outcome::refused;
-  }
-  return outcome::accepted;
+  });
 }
 
 inline outcome try_chain(std::string_view text) {
-  try {
-    const json_document document(text, file);
-    for (const unknown_key& key : unknown_keys(document)) require_line(key.message(file));
+  return read_json(text, [](const json_document& document) {
     const remat::chain c = to_chain(document);
     require(c.store_all_peak_bytes() >= 0 && c.store_all_time() >= 0, "a chain needs less than nothing");
     require(!std::isnan(c.store_all_time()), "the time of a chain is no number");
     (void)largest_working_set(chain_problem(c));
-  } catch (const bad_file& e) {
-    require_message(e.what());
-    return outcome::refused;
-  }
-  return outcome::accepted;
+  });
 }
 
 inline outcome try_schedule(std::string_view text) {
   static const problem p = random_problem(11, {.operations = 12});
-  try {
-    const json_document document(text, file);
-    for (const unknown_key& key : unknown_keys(document)) require_line(key.message(file));
+  return read_json(text, [](const json_document& document) {
     const schedule_file read = to_schedule(document);
     const std::string once = to_json(read);
     require(to_json(to_schedule(json_document(once, file))) == once, "a written schedule is read differently");
     require_line(check(p, read.plan).message());
-  } catch (const bad_file& e) {
-    require_message(e.what());
-    return outcome::refused;
-  }
-  return outcome::accepted;
+  });
 }
 
 inline outcome try_intervals(std::string_view text) {
-  try {
+  return read_or_refuse<bad_file>([&] {
     const intervals_file read = parse_intervals(text, file);
     require(parse_intervals(to_csv(read), file) == read, "written intervals are read differently");
     constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
     if (read.offsets) require_line(check_memory(read.intervals, *read.offsets, largest).message());
-  } catch (const bad_file& e) {
-    require_message(e.what());
-    return outcome::refused;
-  }
-  return outcome::accepted;
+  });
 }
 
 inline bool same(const index_rows& a, const index_rows& b) { return a.begin == b.begin && a.values == b.values; }
 
 inline outcome try_pace(std::string_view text) {
+  // A graph of many vertices takes memory for each, so numbers from 10^5 are left out, but for those out of range.
+  std::size_t digits = 0;
+  for (const char c : std::string(text) + " ") {
+    if (c < '0' && digits > 5 && digits < 11) return outcome::refused;
+    digits = c < '0' || c > '9' ? 0 : digits + (digits > 0 || c > '0');
+  }
   std::istringstream in{std::string(text)};
   std::ostringstream out;
-  try {
-    // A graph of many vertices takes memory for each, so numbers from 10^5 are left out, but for those out of range.
-    std::size_t digits = 0;
-    for (const char c : std::string(text) + " ") {
-      if (c < '0' && digits > 5 && digits < 11) return outcome::refused;
-      digits = c < '0' || c > '9' ? 0 : digits + (digits > 0 || c > '0');
-    }
+  return read_or_refuse<bad_file>([&] {
     if (text.starts_with("s")) {
       const tree_decomposition read = read_pace_decomposition(in, file);
       std::size_t vertices = 0;
@@ -189,11 +189,7 @@ inline outcome try_pace(std::string_view text) {
       std::istringstream again(out.str());
       require(same(read_pace_graph(again, file).rows(), read.rows()), "a written graph is read differently");
     }
-  } catch (const bad_file& e) {
-    require_message(e.what());
-    return outcome::refused;
-  }
-  return outcome::accepted;
+  });
 }
 
 /// Solution files of MIP solvers; the first byte is the number of columns.
@@ -201,15 +197,11 @@ inline outcome try_solution(std::string_view text) {
   decisions d(text);
   const std::size_t columns = d.byte();
   std::istringstream in{std::string(d.rest())};
-  try {
+  return read_or_refuse<bad_argument>([&] {
     const remat::detail::mip_solution_file read = remat::detail::read_mip_solution(in, columns, file);
     require(read.values.empty() || read.values.size() == columns, "a solution has another number of columns");
     for (const double x : read.values) require(std::isfinite(x), "a value is not finite");
-  } catch (const bad_argument& e) {
-    require_message(e.what());
-    return outcome::refused;
-  }
-  return outcome::accepted;
+  });
 }
 
 /// A MIP model of a few columns and rows, with numbers of all magnitudes.

@@ -552,11 +552,12 @@ struct reading {
   std::function<std::string()> read;
 };
 
-/// Each allocation of `read` fails: the answer is the same, or an exception says that there is none.
-tally fail_reader(const std::function<std::string()>& read) {
+/// Each allocation of `call` fails: the answer is the same, or an exception says that there is none.
+template <class Call>
+tally fail_call(const Call& call) {
   tally out;
-  const std::string expected = read();
-  const attempt<std::string> counted = try_with(failing_allocation::never, failing_allocation::never, read);
+  const auto expected = call();
+  const auto counted = try_with(failing_allocation::never, failing_allocation::never, call);
   REQUIRE(counted.value);
   REQUIRE(*counted.value == expected);
   out.sites = counted.made;
@@ -566,14 +567,14 @@ tally fail_reader(const std::function<std::string()>& read) {
       CAPTURE(all_from_here);
       const std::int64_t live = live_allocations();
       {
-        const attempt<std::string> a = try_with(site, all_from_here ? failing_allocation::never - 1 : site, read);
+        const auto a = try_with(site, all_from_here ? failing_allocation::never - 1 : site, call);
         CHECK(a.failed >= 1);
         if (a.value) CHECK(*a.value == expected);
         out.add(a.value ? outcome::same : a.is_refused ? outcome::refused : outcome::error);
       }
       if (live_allocations() != live) FAIL_CHECK("leaks " << live_allocations() - live << " allocations");
     }
-  CHECK(read() == expected);
+  CHECK(call() == expected);
   return out;
 }
 
@@ -731,7 +732,7 @@ TEST_CASE("an allocation of a reader fails") {
       {"MIP answer of HiGHS", answer(highs)}};
   for (const reading& r : readers) {
     CAPTURE(r.name);
-    const tally t = fail_reader(r.read);
+    const tally t = fail_call(r.read);
     MESSAGE("allocation, reader, " << r.name << ": " << t.text("partial"));
   }
 }
@@ -791,7 +792,6 @@ TEST_CASE("an allocation of the host executor fails") {
   for (const std::uint32_t streams : {1U, 3U})
     for (const host_debug debug : {host_debug::off, host_debug::every_launch}) {
       CAPTURE(streams);
-      tally out;
       host_options options;
       options.debug = debug;
       options.timing = true;
@@ -807,24 +807,7 @@ TEST_CASE("an allocation of the host executor fails") {
           for (const std::byte b : run.output(static_cast<tensor_id>(t))) h = mix_all(h, std::array{b});
         return h;
       };
-      const std::uint64_t expected = whole();
-      const attempt<std::uint64_t> counted = try_with(failing_allocation::never, failing_allocation::never, whole);
-      REQUIRE(counted.value);
-      out.sites = counted.made;
-      for (const bool all_from_here : {false, true})
-        for (const std::uint64_t site : sites_of(counted.made)) {
-          CAPTURE(site);
-          CAPTURE(all_from_here);
-          const std::int64_t live = live_allocations();
-          {
-            const attempt<std::uint64_t> a =
-                try_with(site, all_from_here ? failing_allocation::never - 1 : site, whole);
-            CHECK(a.failed >= 1);
-            if (a.value) CHECK(*a.value == expected);
-            out.add(a.value ? outcome::same : a.is_refused ? outcome::refused : outcome::error);
-          }
-          if (live_allocations() != live) FAIL_CHECK("leaks " << live_allocations() - live << " allocations");
-        }
+      const tally out = fail_call(whole);
       MESSAGE("allocation, host executor, " << streams << std::string(streams == 1 ? " thread" : " threads")
                                             << std::string(debug == host_debug::off ? "" : ", debug") << ": "
                                             << out.text("partial"));

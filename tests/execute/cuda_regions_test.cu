@@ -4,49 +4,16 @@
 // and tests/gpu.sh runs it alone.
 #include <doctest/doctest.h>
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "remat/core/error.hpp"
-#include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/graph/training_graph.hpp"
-#include "remat/problem/problem.hpp"
+#include "support/overrun_step.cuh"
 
 using namespace remat;
 
 namespace {
 
-template <int = 0>
-__global__ void put_all(int* at, int elements) {
-  for (int i = static_cast<int>(threadIdx.x); i < elements; i += static_cast<int>(blockDim.x)) at[i] = i;
-}
-
-/// Two operations whose tensors have free memory between them: b at byte 0, a at byte 512.
-void run_with_regions(int surplus) {
-  training_graph g;
-  const tensor_id a = g.add_tensor({.name = "a", .bytes = 256});
-  const tensor_id b = g.add_tensor({.name = "b", .bytes = 256});
-  g.add_operation({.name = "first", .outputs = {a}, .seconds = 1});
-  g.add_operation({.name = "second", .inputs = {a}, .outputs = {b}, .seconds = 1});
-  g.add_final_output(b);
-  const problem p(g, measured_cost{});
-  schedule plan;
-  plan.compute(op_id{0});
-  plan.compute(op_id{1});
-  const std::vector<std::int64_t> at{512, 0};
-  cuda_executor run(launch_plan(g, p, plan.steps, {at, 768, 256}),
-                    [&](const cuda_call& c) {
-                      const int elements = 64 + (index(c.operation) == 1 ? surplus : 0);
-                      put_all<><<<1, 32, 0, c.stream>>>(c.output<int>(0).data(), elements);
-                    },
-                    {.debug = cuda_debug::synchronize, .regions = true});
-  for (int step = 0; step < 2; ++step) run.run(nullptr);
-  std::vector<int> got(64);
-  throw_on_cuda_error(cudaMemcpy(got.data(), run.output(b).data(), 256, cudaMemcpyDeviceToHost));
-  for (int i = 0; i < 64; ++i) CHECK(got[static_cast<std::size_t>(i)] == i);
-}
+/// Free memory lies between the two tensors.
+void run_with_regions(int surplus) { test::run_with_overrun(512, surplus, cuda_debug::synchronize, true, 2); }
 
 }  // namespace
 

@@ -57,6 +57,23 @@ std::string message(F&& call) {
   return "nothing was thrown";
 }
 
+/// A step, and the capture of one, fail at operation `operation`. Calls `look` with each error.
+template <class Executor, class Look>
+void check_failure(Executor& run, cudaStream_t stream, std::uint32_t operation, const Look& look) {
+  for (const bool captures : {false, true}) {
+    try {
+      if (captures)
+        static_cast<void>(run.capture());
+      else
+        run.run(stream);
+      FAIL("the error was not seen");
+    } catch (const execution_error& e) {
+      CHECK(index(e.operation()) == operation);
+      look(e);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("the plan's streams may be the caller's, of any kind; the executor makes none") {
@@ -365,17 +382,7 @@ TEST_CASE("a launch that no device can run is named") {
   });
   f.bind(run);
   const cuda_stream stream = make_cuda_stream();
-  for (const bool captures : {false, true}) {
-    try {
-      if (captures)
-        static_cast<void>(run.capture());
-      else
-        run.run(stream.get());
-      FAIL("the error was not seen");
-    } catch (const execution_error& e) {
-      CHECK(index(e.operation()) == 4);
-    }
-  }
+  check_failure(run, stream.get(), 4, [](const execution_error&) {});
 }
 
 TEST_CASE("a stream that is capturing is not captured again") {
@@ -406,22 +413,13 @@ TEST_CASE("an error that only the kernel's code shows is seen, and named") {
       f.bind(run);
       const cuda_stream stream = make_cuda_stream();
       code = cudaErrorInvalidConfiguration;
-      for (const bool captures : {false, true}) {
+      check_failure(run, stream.get(), 2, [](const execution_error& e) {
         try {
-          if (captures)
-            static_cast<void>(run.capture());
-          else
-            run.run(stream.get());
-          FAIL("the error was not seen");
-        } catch (const execution_error& e) {
-          CHECK(index(e.operation()) == 2);
-          try {
-            std::rethrow_if_nested(e);
-          } catch (const cuda_error& inner) {
-            CHECK(inner.code() == cudaErrorInvalidConfiguration);
-          }
+          std::rethrow_if_nested(e);
+        } catch (const cuda_error& inner) {
+          CHECK(inner.code() == cudaErrorInvalidConfiguration);
         }
-      }
+      });
       code = cudaSuccess;
       bytes_vector got;
       run.run(stream.get(), 6);

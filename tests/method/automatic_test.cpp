@@ -130,7 +130,7 @@ TEST_CASE("under a limit of work the seed alone decides") {
 }
 
 TEST_CASE("the share of evict is enough for its passes") {
-  // 6 % of the limit: with less, the schedule would come from the eviction that refined begins with.
+  // A quarter of the limit: with less, the schedule would come from the eviction that refined begins with.
   const problem p = within(read("transformer-6-6-b32-s256"), 0.3);
   const solution by_evict = evict(p);
   REQUIRE(by_evict.plan);

@@ -89,6 +89,26 @@ TEST_CASE("a work limit is never exceeded") {
   }
 }
 
+TEST_CASE("the limit does not decide how long an easy graph takes") {
+  std::size_t tried = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const start s = begin(seed, 4 + static_cast<std::uint32_t>(seed % 4));
+    if (s.plans.empty()) continue;
+    const double least = test::least_time(s.p);
+    if (s.time <= least) continue;
+    const auto within = [&](std::uint64_t moves) {
+      return refine(s.p, s.plans, {.lower_bound = least, .run = {.work_limit = moves * work_of::move, .seed = seed}});
+    };
+    const refine_result few = within(100'000);
+    if (few.time > least) continue;
+    CAPTURE(seed);
+    CHECK(few.moves < 50'000);
+    CHECK(within(10'000'000).moves == few.moves);
+    ++tried;
+  }
+  CHECK(tried > 5);
+}
+
 TEST_CASE("a deadline is kept, a stop is heeded, progress is reported on the calling thread") {
   const start s = begin(3, 40);
   REQUIRE_FALSE(s.plans.empty());

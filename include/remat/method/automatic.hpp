@@ -54,12 +54,13 @@ struct automatic_options {
 ///
 /// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
 /// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`; if none has a schedule, `evict` and `twremat` once more
-/// with larger shares. Then `rotor` and `rockmate` with `retain`, and
-/// `hiremate` with small integer programs: on graphs of 500 to 1,999 operations only if the best schedule is more than
-/// 0.3 % above the bound, and on larger graphs `hiremate` alone, with most of the limits. Then come `extra_solvers`.
-/// Each part gets a share of what is left of the limits (`run_clock::part`). `refined` then starts from all schedules
-/// found, with all that is left. The solve ends as soon as a schedule is within `gap` of the bound, or the budget is
-/// proven infeasible.
+/// with larger shares. Then `refined` begins with all schedules found: a better bound, eviction, a short refinement. If
+/// that leaves a gap, `rotor` and `rockmate` with `retain` follow, and `hiremate` with small integer programs: on
+/// graphs of 500 to 1,999 operations only if the best schedule is more than 0.3 % above the bound, and on larger graphs
+/// `hiremate` alone, with most of the limits. Then come `extra_solvers`. At last `refined` goes on, from all schedules
+/// found, with all that is left.
+/// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
+/// within `gap` of the bound, or the budget is proven infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, its

@@ -64,7 +64,7 @@ class portfolio {
     if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.limits(0.06))) return;
     problem_ = problem_.with_known_bound(best_.lower_bound);
     run_part(0.02, no_remat);
-    run_part(0.06, evict);
+    run_part(0.25, evict);  // ends early but on large graphs and under tight budgets, where it helps most
     run_part(0.07, twremat);
     run_part(0.03, no_remat, {.reorder = true});  // if it fits, it takes the least time
     run_part(0.02, chen_greedy);
@@ -74,9 +74,13 @@ class portfolio {
       run_part(0.4, evict);
       if (!best_.plan) run_part(0.4, twremat);
     }
+    refined_options refining;
+    refining.gap = gap_;
+    refined_solve::refinement_steps steps(problem_, refining);
+    refine_for(0.15, steps, [&](run_clock& clock) { steps.open(clock); });
     if (!is_left_to_refinement()) run_chains();
     for (const automatic_part& part : extra_solvers_) run_extra(0.05, part);
-    run_part(1, refined, {.starts = std::move(starts_), .gap = gap_});
+    refine_for(1, steps, [&](run_clock& clock) { steps.go_on(clock); });
     if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
   }
 
@@ -94,6 +98,7 @@ class portfolio {
     run_part(is_large ? 0.8 : 0.15, hiremate_with(branch_and_bound), std::move(groups));
   }
 
+  static constexpr double at_bound = 0.0002;          // a gap at which another part can hardly be better
   static constexpr double near_bound = 0.003;         // a gap that refinement closes by itself
   static constexpr std::uint32_t small_graph = 500;   // operations: chains take little time
   static constexpr std::uint32_t large_graph = 2000;  // operations: refinement makes few moves in a second
@@ -108,7 +113,7 @@ class portfolio {
   /// True if the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
   [[nodiscard]] bool is_left_to_refinement() const {
     const std::uint32_t n = problem_.graph().num_operations;
-    return n >= small_graph && n < large_graph && best_.is_within(near_bound);
+    return best_.is_within(at_bound) || (n >= small_graph && n < large_graph && best_.is_within(near_bound));
   }
 
   template <class Solver>
@@ -121,6 +126,26 @@ class portfolio {
       if (s.plan) accept(problem_, best_, *s.plan, by_part(automatic_solver::name, s.by));
     });
     if (s.plan) starts_.push_back(std::move(*s.plan));
+  }
+
+  /// Takes `steps` of `refined` on by `go`, with the schedules that other parts have found since the last time.
+  template <class Go>
+  void refine_for(double share, refined_solve::refinement_steps& steps, Go&& go) {
+    if (is_over()) return;
+    run_clock part = clock_.part(share, refined_solver::name);
+    part.watch(steps.best.time, steps.best.lower_bound);
+    for (schedule& start : starts_) steps.add_start(std::move(start));
+    starts_.clear();
+    try {
+      go(part);
+    } catch (const std::bad_alloc&) {
+      part.note_out_of_memory();
+    }
+    steps.best.statistics.seconds = part.seconds();
+    steps.best.statistics.work = part.work_done();
+    record(refined_solver::name, steps.best);
+    take_bound(best_, steps.best);
+    if (steps.best.plan) accept(problem_, best_, *steps.best.plan, by_part(automatic_solver::name, steps.best.by));
   }
 
   /// Runs a part of the user's. Only its schedule counts.

@@ -157,7 +157,11 @@ class refine_moves {
     double least = infinite;
     std::uint32_t best = timeline::none;
     node best_use = timeline::none;
-    for (const std::uint32_t t : droppable_) {
+    // On a large graph a sample, else a move would take longer the larger the graph is.
+    const std::size_t stride = 1 + droppable_.size() / most_candidates;
+    for (std::size_t k = stride == 1 ? 0 : random_.below(static_cast<std::uint32_t>(stride)); k < droppable_.size();
+         k += stride) {
+      const std::uint32_t t = droppable_[k];
       const std::int64_t bytes = graph_.bytes[t];
       if (bytes < over / 16) break;
       if (tick()) return false;
@@ -222,6 +226,8 @@ class refine_moves {
     plan_.undo();
     return false;
   }
+
+  static constexpr std::size_t most_candidates = 4096;  // tensors that one drop looks at
 
   timeline& plan_;
   const flat_graph& graph_;

@@ -35,7 +35,7 @@ class annealing_search {
     moves_.must_stop = std::move(must_stop);
   }
 
-  /// Continues from a legal schedule within the budget.
+  /// Continues from a legal schedule within the budget. What was found before is forgotten.
   void start(const schedule& from) {
     plan_.load(from);
     plan_.keep();
@@ -92,7 +92,7 @@ class refinement {
       : p_(p),
         options_(options),
         clock_(options.run),
-        searches_(std::max(1U, options.searches)),
+        searches_(searches_of(options, p.graph().num_operations)),
         rounds_(std::max(1U, options.rounds)),
         threads_(std::clamp<std::size_t>(options.run.thread_count(), 1, searches_)),
         by_work_(options.run.work_limit != run_control::no_work_limit ||
@@ -107,16 +107,19 @@ class refinement {
     take_starts(starts);
     const double target = std::max(options_.lower_bound, p_.graph().needed_time) * (1 + options_.gap);
     try {
-      for (std::uint32_t round = 0; round < rounds_; ++round) {
-        run_round(round);
-        take_best();
-        if (is_optimal(result_.time, target) || must_stop()) break;
-        exchange();
+      for (cycle c = first_cycle();; c = cycle_after(c)) {
+        for (std::uint32_t round = 0; round < rounds_; ++round) {
+          run_round(c, round);
+          take_best();
+          if (is_optimal(result_.time, target) || must_stop()) break;
+          exchange();
+        }
+        if (c.is_last || is_optimal(result_.time, target) || must_stop()) break;
       }
     } catch (const std::bad_alloc&) {
       result_.out_of_memory = true;
     }
-    for (const auto& search : all_) result_.moves += search->moves();
+    result_.moves = moves_made();
     result_.stopped = options_.run.stop.stop_requested() ? stop_reason::cancelled
                       : clock_.seconds() >= limit_       ? stop_reason::deadline
                       : by_work_                         ? stop_reason::work
@@ -125,6 +128,52 @@ class refinement {
   }
 
  private:
+  /// One fall of the temperature from hot to cold, in all rounds. Each cycle is some times as long as the one before,
+  /// so that a time limit does not decide how long an easy graph waits; the last one takes all that is left.
+  struct cycle {
+    std::uint64_t moves = 0;  // of all searches; the last cycle under a time limit alone has no number of moves
+    double begin = 0;         // seconds
+    bool is_last = false;
+  };
+  static constexpr std::uint64_t longer = 4;  // each cycle than the one before
+
+  [[nodiscard]] static std::uint32_t searches_of(const refine_options& options, std::uint32_t operations) {
+    // Each search holds a timeline, which takes some 200 bytes an operation.
+    constexpr std::uint32_t most_operations = 1U << 18;
+    return std::clamp(options.searches, 1U, std::max(2U, most_operations / std::max(1U, operations)));
+  }
+
+  [[nodiscard]] std::uint64_t all_moves() const {
+    return options_.run.work_limit != run_control::no_work_limit ? options_.run.work_limit / work_of::move
+                                                                 : options_.default_moves;
+  }
+  [[nodiscard]] std::uint64_t moves_made() const {
+    std::uint64_t sum = 0;
+    for (const auto& search : all_) sum += search->moves();
+    return sum;
+  }
+
+  /// A short one, which shows how long a move takes.
+  [[nodiscard]] cycle first_cycle() const {
+    return fitted({.moves = 32 * std::uint64_t{searches_} * rounds_, .begin = clock_.seconds()});
+  }
+  [[nodiscard]] cycle cycle_after(const cycle& c) {
+    cycle next{.moves = std::max(c.moves * longer, 8 * std::uint64_t{p_.graph().num_operations} + 2000),
+               .begin = clock_.seconds()};
+    seconds_per_move_ = (next.begin - c.begin) / static_cast<double>(c.moves);
+    return fitted(next);
+  }
+  /// `c` as the last cycle if the limits have no room for a longer one after it.
+  [[nodiscard]] cycle fitted(cycle c) const {
+    if (by_work_) {
+      const std::uint64_t left = all_moves() - std::min(all_moves(), moves_made());
+      if (left / (1 + longer / 2) < c.moves) c = {left, c.begin, true};
+    } else if ((limit_ - c.begin) < static_cast<double>((1 + longer / 2) * c.moves) * seconds_per_move_) {
+      c.is_last = true;
+    }
+    return c;
+  }
+
   /// Checks the starts, makes the fastest one the result, and gives the four fastest to the searches.
   void take_starts(std::span<const schedule> starts) {
     std::vector<std::pair<double, const schedule*>> ranked;
@@ -153,10 +202,10 @@ class refinement {
 
   /// Runs each search once, on all threads. Thread k runs searches k, k + threads, …; a search depends on nothing that
   /// another one does in this round.
-  void run_round(std::uint32_t round) {
+  void run_round(const cycle& c, std::uint32_t round) {
     run_team(threads_, [&](std::size_t k) {
       try {
-        run_searches(k, round);
+        run_searches(c, k, round);
       } catch (...) {
         failed_ = true;  // the others need not go on
         throw;
@@ -164,30 +213,28 @@ class refinement {
     });
   }
 
-  void run_searches(std::size_t thread, std::uint32_t round) {
+  void run_searches(const cycle& c, std::size_t thread, std::uint32_t round) {
     static constexpr double heats[] = {1.2, 0.5, 2.5, 0.2};
     const double cooling = 1.0 - 0.8 * round / rounds_;
+    const bool by_moves = by_work_ || !c.is_last;
     for (std::size_t i = thread; i < searches_; i += threads_) {
-      const std::uint64_t moves = by_work_ ? moves_of(round, i) : run_control::no_work_limit;
+      const std::uint64_t moves = by_moves ? moves_of(c, round, i) : run_control::no_work_limit;
       const double begin = clock_.seconds();
-      const double slice =
-          (limit_ * (round + 1) / rounds_ - begin) / static_cast<double>((searches_ - i + threads_ - 1) / threads_);
+      const double end = c.begin + (limit_ - c.begin) * (round + 1) / rounds_;
+      const double slice = (end - begin) / static_cast<double>((searches_ - i + threads_ - 1) / threads_);
       all_[i]->anneal(heats[i % std::size(heats)] * cooling, moves, [&](std::uint64_t made) {
         if (must_stop()) return 2.0;
-        if (thread == 0 && made % 4096 == 0) report(all_[i]->best_time(), made, by_work_ ? moves : 0);
-        if (by_work_) return static_cast<double>(made) / static_cast<double>(moves);
+        if (thread == 0 && made % 4096 == 0) report(all_[i]->best_time(), made, by_moves ? moves : 0);
+        if (by_moves) return static_cast<double>(made) / static_cast<double>(moves);
         return slice > 0 ? (clock_.seconds() - begin) / slice : 2.0;
       });
     }
   }
 
-  /// The share of one search in one round of all moves. The shares add up to the limit.
-  [[nodiscard]] std::uint64_t moves_of(std::uint32_t round, std::size_t search) const {
-    const std::uint64_t total = options_.run.work_limit != run_control::no_work_limit
-                                    ? options_.run.work_limit / work_of::move
-                                    : options_.default_moves;
+  /// The share of one search in one round of the moves of a cycle. The shares add up to them.
+  [[nodiscard]] std::uint64_t moves_of(const cycle& c, std::uint32_t round, std::size_t search) const {
     const std::uint64_t shares = std::uint64_t{searches_} * rounds_;
-    return total / shares + (round * std::uint64_t{searches_} + search < total % shares ? 1 : 0);
+    return c.moves / shares + (round * std::uint64_t{searches_} + search < c.moves % shares ? 1 : 0);
   }
 
   void report(double best_time, std::uint64_t done, std::uint64_t total) {
@@ -231,6 +278,7 @@ class refinement {
   std::size_t threads_;
   bool by_work_;
   double limit_;                     // seconds
+  double seconds_per_move_ = 0;      // of all threads together, in the last cycle
   std::atomic<bool> failed_{false};  // a search has thrown
   std::vector<std::unique_ptr<annealing_search>> all_;
   refine_result result_;

@@ -235,7 +235,7 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
   const solution known = refined(p, {.run = {.work_limit = 480'000}});
   REQUIRE(known.plan);
   automatic_options options;
-  options.run.work_limit = 48'000;
+  options.run.work_limit = 12'000;
   std::uint64_t limit = 0;
   options.extra_solvers = {{"oracle", [&](const problem& asked, const run_control& run) {
                               limit = run.work_limit;

@@ -15,6 +15,7 @@
 #include "remat/core/error.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/detail/own_method.hpp"
+#include "remat/method/detail/refinement_steps.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/no_remat.hpp"
@@ -76,7 +77,7 @@ class portfolio {
     }
     refined_options refining;
     refining.gap = gap_;
-    refined_solve::refinement_steps steps(problem_, refining);
+    refinement_steps steps(problem_, refining);
     refine_for(0.15, steps, [&](run_clock& clock) { steps.open(clock); });
     if (!is_left_to_refinement()) run_chains();
     for (const automatic_part& part : extra_solvers_) run_extra(0.05, part);
@@ -130,7 +131,7 @@ class portfolio {
 
   /// Takes `steps` of `refined` on by `go`, with the schedules that other parts have found since the last time.
   template <class Go>
-  void refine_for(double share, refined_solve::refinement_steps& steps, Go&& go) {
+  void refine_for(double share, refinement_steps& steps, Go&& go) {
     if (is_over()) return;
     run_clock part = clock_.part(share, refined_solver::name);
     part.watch(steps.best.time, steps.best.lower_bound);

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/turnaround.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/detail/own_method.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/exact.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/refine.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+/// The steps of `refined`, for one problem. They may be taken in pieces, each within the limits of a clock: `open`,
+/// then `go_on` any number of times, and further schedules to start from in between.
+class refinement_steps {
+ public:
+  /// Both must outlive the object. The limits of `options` are not used.
+  refinement_steps(const problem& p, const refined_options& options) : options_(options), problem_(p), analysis_(p) {}
+
+  /// The best schedule so far, the bound and what is proven.
+  solution best;
+
+  /// Adds a schedule to start from. Throws `bad_argument` if it is illegal; one over the budget is ignored.
+  void add_start(schedule start) {
+    const check_report report = check(problem_, start);
+    if (report.what == violation::over_budget) return;
+    if (!report.valid()) throw bad_argument("refined: a schedule to start from is illegal: " + report.message());
+    keep_if_better(best, start, report, by_part(refined_solver::name, "start"));
+    starts_.push_back(std::move(start));
+  }
+
+  /// The bound, the exact search of a small graph, eviction, and a first refinement. Returns why it stopped early.
+  stop_reason open(run_clock& clock) {
+    clock_ = &clock;
+    stopped_ = clock.poll();
+    if (is_stopped() || prove_bound() || (is_small() && search_exactly())) return stopped_;
+    for (const schedule& start : options_.starts) add_start(start);
+    evict_under_guidance();
+    if ((is_timed() || is_counted()) && !is_settled()) improve(opening_share);
+    return stopped_ = clock.poll();
+  }
+
+  /// Where the best schedule is still far from the bound, random eviction and the exact search; then refinement with
+  /// all that is left. Returns why it stopped early.
+  stop_reason go_on(run_clock& clock) {
+    clock_ = &clock;
+    stopped_ = clock.poll();
+    if (is_settled()) return stopped_;
+    evict_at_random();
+    if (!is_small() && search_exactly()) return stopped_;
+    if (!is_settled()) improve(1);
+    return stopped_;
+  }
+
+ private:
+  static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
+                          exact_share = 0.25, small_share = 0.75, opening_share = 0.15;
+
+  [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
+  [[nodiscard]] bool is_counted() const noexcept { return clock_->control().work_limit != run_control::no_work_limit; }
+  [[nodiscard]] bool is_timed() const noexcept {
+    return !is_counted() && clock_->control().time_limit != std::chrono::nanoseconds::max();
+  }
+  [[nodiscard]] bool meets_bound() const noexcept { return best.is_within(options_.gap); }
+  [[nodiscard]] bool is_stopped() const noexcept { return stopped_ != stop_reason::none; }
+  /// True: a limit is spent, or there is nothing to do.
+  [[nodiscard]] bool is_settled() {
+    stopped_ = clock_->poll();
+    return is_stopped() || meets_bound() || !std::isfinite(best.lower_bound);
+  }
+
+  /// The turnaround bound, with branch and bound. True: no schedule is within the budget.
+  bool prove_bound() {
+    bounding_.branch_nodes = options_.branch_nodes;
+    run_clock part = clock_->part(bound_share);
+    bounding_.run = part.control();
+    bound_ = analysis_.bound(problem_.budget(), bounding_);
+    best.proven = true;
+    best.lower_bound = std::max({bound_.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
+    if (bound_.infeasible) {
+      best.message = bound_.least_memory.message(problem_.operation_name(bound_.least_memory.operation));
+      best.obstacle = bound_.least_memory.operation;
+    }
+    if (prove(problem_, best)) return true;
+    problem_ = problem_.with_known_bound(best.lower_bound);
+    return false;
+  }
+
+  void run_eviction(evict_options options, double share) {
+    solution s = solve_part(*clock_, share, evict, problem_, std::move(options));
+    if (!s.plan) return;
+    take_part(best, s, [&] { accept(problem_, best, *s.plan, by_part(refined_solver::name, s.by)); });
+    starts_.push_back(std::move(*s.plan));
+  }
+
+  /// `evict` plain; then holding on to what the bound's cuts save, for the budget and for somewhat smaller ones.
+  void evict_under_guidance() {
+    // Without any schedule nothing can be refined: all of the limits for the first.
+    run_eviction({}, best.plan ? eviction_share : 1.0);
+    bounding_.branch_nodes = 0;
+    for (const double room : {1.0, 0.95, 0.9, 0.8}) {
+      if (meets_bound()) break;
+      stopped_ = clock_->poll();
+      if (stopped_ != stop_reason::none) break;
+      evict_options guided;
+      guided.insist = false;
+      if (room == 1.0) {
+        guided.keep = bound_.saved;
+      } else {
+        run_clock part = clock_->part(guided_share);
+        bounding_.run = part.control();
+        turnaround_result cut =
+            analysis_.bound(static_cast<std::int64_t>(room * static_cast<double>(problem_.budget())), bounding_);
+        if (cut.infeasible) break;
+        guided.keep = std::move(cut.saved);
+      }
+      run_eviction(std::move(guided), guided_share);
+    }
+  }
+
+  void evict_at_random() {
+    if (best.plan && best.is_within(0.005)) return;
+    evict_options wider;
+    wider.random_passes = is_timed() ? std::numeric_limits<std::uint64_t>::max() : 200;
+    run_eviction(std::move(wider), random_share);
+  }
+
+  /// Runs `exact` for a part of the limits, if the graph is small enough for that. True: the problem is solved.
+  bool search_exactly() {
+    if (problem_.graph().num_operations > refined_solver::medium_step || best.is_within(0.001)) return false;
+    exact_options searching;
+    searching.start_from_heuristic = !is_small();
+    run_clock part = clock_->part(is_small() ? small_share : exact_share, exact_solver::name);
+    searching.run = part.control();
+    if (is_small())
+      searching.max_states = 50000;
+    else if (!is_counted() && !is_timed())
+      searching.run.work_limit = refine_options{}.default_moves / 4 * problem_.graph().num_operations;
+    solution s = solve_within_memory(part, [&] { return exact(problem_, searching); });
+    part.work(s.statistics.work);
+    best.lower_bound = std::max(best.lower_bound, s.lower_bound);
+    if (s.plan) take_part(best, s, [&] { accept(problem_, best, *s.plan, by_part(refined_solver::name, s.by)); });
+    if (s.status == solve_status::infeasible) {
+      best.status = s.status;
+      best.message = std::move(s.message);
+    }
+    return s.status == solve_status::infeasible || meets_bound();
+  }
+
+  /// Simulated annealing from all schedules found, with `share` of what is left of the limits.
+  void improve(double share) {
+    if (starts_.empty()) return;
+    refine_options refining;
+    refining.lower_bound = best.lower_bound;
+    refining.searches = options_.searches;
+    refining.gap = options_.gap;
+    run_clock part = clock_->part(share);
+    refining.run = part.control();
+    refining.run.seed += refinements_++;
+    refine_result better = refine(problem_, starts_, refining);
+    part.work(better.moves * work_of::move);
+    if (better.out_of_memory) part.note_out_of_memory();
+    stopped_ = better.stopped;
+    if (accept(problem_, best, better.plan, by_part(refined_solver::name, "search")))
+      starts_.push_back(std::move(better.plan));
+  }
+
+  const refined_options& options_;
+  run_clock* clock_ = nullptr;  // of the piece that runs
+  problem problem_;
+  turnaround_analysis analysis_;
+  turnaround_options bounding_;
+  turnaround_result bound_;
+  std::vector<schedule> starts_;
+  std::uint32_t refinements_ = 0;
+  stop_reason stopped_ = stop_reason::none;
+};
+
+}  // namespace REMAT_NAMESPACE::detail

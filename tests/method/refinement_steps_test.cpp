@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/method/detail/refinement_steps.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "remat/core/error.hpp"
+#include "remat/method/no_remat.hpp"
+#include "support/data.hpp"
+
+using namespace remat;
+using namespace remat::test;
+
+namespace {
+
+void check_best(const problem& p, const solution& best) {
+  REQUIRE(best.plan);
+  const check_report report = check(p, *best.plan);
+  CHECK(report.valid());
+  CHECK(report.time == best.time);
+  CHECK(best.lower_bound <= best.time);
+}
+
+}  // namespace
+
+TEST_CASE("each piece keeps or improves what the pieces before it found, within its own limits") {
+  const problem p = within(bundled_problem("unet5-b16-256"), 0.4);
+  const refined_options options;
+  detail::refinement_steps steps(p, options);
+  run_clock first({.work_limit = 320'000});
+  CHECK(steps.open(first) != stop_reason::cancelled);
+  CHECK(first.work_done() <= 330'000);
+  check_best(p, steps.best);
+  double before = steps.best.time;
+  const double opened = before;
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    run_clock next({.work_limit = 640'000, .seed = seed});
+    steps.go_on(next);
+    CHECK(next.work_done() > 0);
+    CHECK(next.work_done() <= 650'000);
+    check_best(p, steps.best);
+    CHECK(steps.best.time <= before);
+    before = steps.best.time;
+  }
+  CHECK(before < opened);
+}
+
+TEST_CASE("a schedule that is added counts at once") {
+  const problem whole = bundled_problem("rk/fno1d");
+  const problem p = within(whole, 0.6);
+  const refined_options options;
+  detail::refinement_steps long_search(p, options), steps(p, options);
+  run_clock much({.work_limit = 3'200'000}), little({.work_limit = 1});
+  long_search.open(much);
+  REQUIRE(long_search.best.plan);
+  steps.open(little);
+  steps.add_start(*long_search.best.plan);
+  CHECK(steps.best.time <= long_search.best.time);
+
+  steps.add_start(no_remat(whole.with_budget(problem::unlimited)).plan.value());  // over the budget
+  CHECK(steps.best.time <= long_search.best.time);
+  check_best(p, [&] {
+    solution s = steps.best;
+    s.lower_bound = 0;
+    return s;
+  }());
+  CHECK_THROWS_AS(steps.add_start(schedule{{step::free(tensor_id{0})}}), bad_argument);
+}
+
+TEST_CASE("a budget that nothing fits is settled by the first piece") {
+  const problem p = bundled_problem("rk/fno1d").with_budget(1);
+  const refined_options options;
+  detail::refinement_steps steps(p, options);
+  run_clock clock({.work_limit = 1'000'000});
+  steps.open(clock);
+  CHECK(std::isinf(steps.best.lower_bound));
+  const std::uint64_t work = clock.work_done();
+  steps.go_on(clock);
+  CHECK(clock.work_done() == work);
+  CHECK(!steps.best.plan);
+}

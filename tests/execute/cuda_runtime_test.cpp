@@ -88,7 +88,11 @@ TEST_CASE("the legacy stream and blocking streams wait for each other, non-block
   CHECK(report_of([&] { put(blocking.get(), m), get(nullptr, m); }) == "");
   CHECK(report_of([&] { put(nullptr, m), get(blocking.get(), m); }) == "");
   CHECK(report_of([&] { put(cudaStreamPerThread, m), get(nullptr, m); }) == "");
-  CHECK(report_of([&] { put(nullptr, m), get(make_cuda_stream(cudaStreamDefault).release(), m); }) == "");
+  CHECK(report_of([&] {
+          put(nullptr, m);
+          const cuda_stream later = make_cuda_stream(cudaStreamDefault);
+          get(later.get(), m);
+        }) == "");
   CHECK(has(report_of([&] { put(free.get(), m), get(nullptr, m); }), "race"));
   CHECK(has(report_of([&] { put(nullptr, m), get(free.get(), m); }), "race"));
   CHECK(has(report_of([&] { put(cudaStreamPerThread, m), get(free.get(), m); }), "race"));

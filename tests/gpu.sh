@@ -84,7 +84,9 @@ build() {
   cp examples/cuda_minimal.expected "$programs/cuda-minimal.expected" || exit 1
   add_sanitizer "$work/compute-sanitizer"
   if [ -x "$work/compute-sanitizer/compute-sanitizer" ]; then
-    tar -C "$work" -czf "$programs/compute-sanitizer.tar.gz" compute-sanitizer || exit 1
+    # Two thirds of what gzip makes of it. A bare Debian has liblzma, but not xz, which travels, too.
+    tar -C "$work" -cJf "$programs/compute-sanitizer.tar.xz" compute-sanitizer || exit 1
+    cp -L "$(command -v xz)" "$programs/xz" || exit 1
   fi
   {
     echo "commit $(git describe --always --dirty 2>/dev/null || echo unknown)"
@@ -391,11 +393,12 @@ sanitize() {
   local tool kind test tests=() folder
   # The machine's own fits its driver.
   tool=$(PATH="$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer" command -v compute-sanitizer)
-  if [ -z "$tool" ] && [ -f "$programs/compute-sanitizer.tar.gz" ]; then
+  if [ -z "$tool" ] && [ -f "$programs/compute-sanitizer.tar.xz" ]; then
     folder=$(mktemp -d)
     # shellcheck disable=SC2064
     trap "end_clocks; rm -rf '$folder'" EXIT
-    tar -C "$folder" -xzf "$programs/compute-sanitizer.tar.gz" && tool=$folder/compute-sanitizer/compute-sanitizer
+    PATH="$PATH:$(realpath "$programs")" tar -C "$folder" -xJf "$programs/compute-sanitizer.tar.xz" &&
+      tool=$folder/compute-sanitizer/compute-sanitizer
   fi
   if [ -z "$tool" ]; then
     fail compute-sanitizer "it is neither in $programs nor on this machine"

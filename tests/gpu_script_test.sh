@@ -39,7 +39,8 @@ fresh() {  # every program passes
   sanitizer='all=$*; while [ "$1" != "'"$PROGRAMS"'" ] && [ "${1#"'"$PROGRAMS"'"}" = "$1" ]; do shift; done; "$@" || exit
 case "$all" in *--test-case=planted*) exit 33 ;; esac'
   fake "$work/compute-sanitizer/compute-sanitizer" "$sanitizer"
-  tar -C "$work" -czf "$PROGRAMS/compute-sanitizer.tar.gz" compute-sanitizer
+  tar -C "$work" -cJf "$PROGRAMS/compute-sanitizer.tar.xz" compute-sanitizer
+  fake "$PROGRAMS/xz" "exec $(command -v xz) \"\$@\""
   rm -rf "$work/compute-sanitizer"
 }
 gpu() { PATH=$work/bin:$PATH bash "$script" "$@" >"$work/printed" 2>&1; }
@@ -263,8 +264,20 @@ fake "$work/own/compute-sanitizer" 'exit 33'
 PATH=$work/own:$PATH gpu sanitize
 expect "reports about cuda-minimal" 1 $?
 contains "$OUT/gpu.log" "FAILED: compute-sanitizer: it fails on cuda-minimal"
+# Without xz of the machine's own, that of the folder unpacks it.
 fresh
-rm "$PROGRAMS/compute-sanitizer.tar.gz"
+bare=$work/bare
+mkdir -p "$bare"
+for file in /bin/* /usr/bin/* "$(command -v python3)"; do ln -sf "$file" "$bare"; done
+rm -f "$bare/xz" "$bare/compute-sanitizer"
+PATH=$bare gpu sanitize
+status=$?
+if [ ! -x /usr/local/cuda/bin/compute-sanitizer ] && [ ! -d /usr/local/cuda/compute-sanitizer ]; then
+  expect "sanitize without xz" 0 "$status"
+  contains "$work/calls" "xz -d"
+fi
+fresh
+rm "$PROGRAMS/compute-sanitizer.tar.xz"
 gpu sanitize
 status=$?
 if ! command -v compute-sanitizer >/dev/null && [ ! -x /usr/local/cuda/bin/compute-sanitizer ]; then

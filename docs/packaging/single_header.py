@@ -48,11 +48,14 @@ class Amalgam:
                     raise SystemExit(f"{place}: {included[1]} is included under {conditions[-1]}; one header cannot say that")
                 self.add(included[1], place)
                 continue
+            condition = None
             if re.match(r"\s*#\s*if", line):
-                conditions.append(line.strip())
+                condition = line.strip()
+                conditions.append(condition)
             elif re.match(r"\s*#\s*endif", line):
-                conditions.pop()
-            if line not in ("#pragma once", "// SPDX-License-Identifier: BSL-1.0"):
+                condition = conditions.pop()
+            # Headers that are first met among the definitions are needed where nvcc leaves the definitions out, too.
+            if condition != ONLY_HEADER_ONLY and line not in ("#pragma once", "// SPDX-License-Identifier: BSL-1.0"):
                 self.lines.append(line)
 
 

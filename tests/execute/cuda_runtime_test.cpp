@@ -88,7 +88,11 @@ TEST_CASE("the legacy stream and blocking streams wait for each other, non-block
   CHECK(report_of([&] { put(blocking.get(), m), get(nullptr, m); }) == "");
   CHECK(report_of([&] { put(nullptr, m), get(blocking.get(), m); }) == "");
   CHECK(report_of([&] { put(cudaStreamPerThread, m), get(nullptr, m); }) == "");
-  CHECK(report_of([&] { put(nullptr, m), get(make_cuda_stream(cudaStreamDefault).release(), m); }) == "");
+  CHECK(report_of([&] {
+          put(nullptr, m);
+          const cuda_stream later = make_cuda_stream(cudaStreamDefault);
+          get(later.get(), m);
+        }) == "");
   CHECK(has(report_of([&] { put(free.get(), m), get(nullptr, m); }), "race"));
   CHECK(has(report_of([&] { put(nullptr, m), get(free.get(), m); }), "race"));
   CHECK(has(report_of([&] { put(cudaStreamPerThread, m), get(free.get(), m); }), "race"));
@@ -488,6 +492,108 @@ TEST_CASE("a graph that is launched into a capture becomes a node of it") {
   CHECK(seen == std::vector<int>{1, 2, 3, 4, 1, 2, 3, 4});
 }
 
+TEST_CASE(
+    "a child graph is a copy, stands behind the nodes that are named, and is updated where its nodes are the same") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  std::vector<int> seen;
+  const auto noted = [&](const std::vector<int>& values) {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    for (const int v : values) fake::enqueue(s.get(), [&seen, v] { seen.push_back(v); });
+    cudaGraph_t g{};
+    REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+    return cuda_graph(g);
+  };
+  cudaGraph_t g{}, h{};
+  CHECK(cudaGraphCreate(&g, 1) == cudaErrorInvalidValue);
+  REQUIRE(cudaGraphCreate(&g, 0) == cudaSuccess);
+  REQUIRE(cudaGraphCreate(&h, 0) == cudaSuccess);
+  const cuda_graph graph(g), other(h);
+  cudaGraphNode_t first{}, second{}, foreign{};
+  {
+    const cuda_graph part = noted({1, 2});
+    REQUIRE(cudaGraphAddChildGraphNode(&first, g, nullptr, 0, part.get()) == cudaSuccess);
+    REQUIRE(cudaGraphAddChildGraphNode(&second, g, &first, 1, part.get()) == cudaSuccess);
+    REQUIRE(cudaGraphAddChildGraphNode(&foreign, h, nullptr, 0, part.get()) == cudaSuccess);
+    const cudaGraphNode_t twice[] = {first, first};
+    cudaGraphNode_t none{};
+    CHECK(cudaGraphAddChildGraphNode(&none, g, twice, 2, part.get()) == cudaErrorInvalidValue);
+    CHECK(cudaGraphAddChildGraphNode(&none, g, &foreign, 1, part.get()) == cudaErrorInvalidValue);
+    CHECK(none == nullptr);
+  }
+  const cuda_graph_exec exec = make_cuda_graph_exec(graph);
+  const auto launched = [&](const cuda_graph_exec& e) {
+    seen.clear();
+    REQUIRE(cudaGraphLaunch(e.get(), s.get()) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(s.get()) == cudaSuccess);
+    return seen;
+  };
+  CHECK(launched(exec) == std::vector<int>{1, 2, 1, 2});
+  const cuda_graph same = noted({3, 4}), longer = noted({5, 6, 7});
+  CHECK(cudaGraphExecChildGraphNodeSetParams(exec.get(), second, same.get()) == cudaSuccess);
+  CHECK(cudaGraphExecChildGraphNodeSetParams(exec.get(), first, longer.get()) == cudaErrorInvalidValue);
+  CHECK(cudaGraphExecChildGraphNodeSetParams(exec.get(), foreign, same.get()) == cudaErrorInvalidValue);
+  CHECK(launched(exec) == std::vector<int>{1, 2, 3, 4});
+  CHECK(launched(make_cuda_graph_exec(graph)) == std::vector<int>{1, 2, 1, 2});  // the node itself is as before
+  const auto whole = [&](const cuda_graph& part) {
+    cudaGraph_t made{};
+    cudaGraphNode_t a{}, b{};
+    REQUIRE(cudaGraphCreate(&made, 0) == cudaSuccess);
+    REQUIRE(cudaGraphAddChildGraphNode(&a, made, nullptr, 0, same.get()) == cudaSuccess);
+    REQUIRE(cudaGraphAddChildGraphNode(&b, made, &a, 1, part.get()) == cudaSuccess);
+    return cuda_graph(made);
+  };
+  cudaGraphExecUpdateResultInfo info{};
+  CHECK(cudaGraphExecUpdate(exec.get(), whole(same).get(), &info) == cudaSuccess);
+  CHECK(launched(exec) == std::vector<int>{3, 4, 3, 4});
+  CHECK(cudaGraphExecUpdate(exec.get(), whole(longer).get(), &info) == cudaErrorGraphExecUpdateFailure);
+  CHECK(info.result == cudaGraphExecUpdateErrorTopologyChanged);
+  static_cast<void>(cudaGetLastError());
+}
+
+TEST_CASE("nodes that are added to a capture come before its next work only where the capture is moved behind them") {
+  fake::reset();
+  const cuda_stream s = make_cuda_stream();
+  const cuda_memory m(64);
+  const auto whole_capture = [&](auto&& work) {
+    REQUIRE(begin(s.get()) == cudaSuccess);
+    work();
+    cudaGraph_t g{};
+    REQUIRE(cudaStreamEndCapture(s.get(), &g) == cudaSuccess);
+    return cuda_graph(g);
+  };
+  const cuda_graph part = whole_capture([&] { put(s.get(), m); });
+  const auto report_with = [&](unsigned flags) {
+    const cuda_graph whole = whole_capture([&] {
+      put(s.get(), m);
+      cudaStreamCaptureStatus status{};
+      cudaGraph_t graph{};
+      const cudaGraphNode_t* after = nullptr;
+      std::size_t count = 0;
+      REQUIRE(cudaStreamGetCaptureInfo(s.get(), &status, nullptr, &graph, &after, nullptr, &count) == cudaSuccess);
+      cudaGraphNode_t node{};
+      REQUIRE(cudaGraphAddChildGraphNode(&node, graph, after, count, part.get()) == cudaSuccess);
+      if (flags <= cudaStreamSetCaptureDependencies)
+        CHECK(cudaStreamUpdateCaptureDependencies(s.get(), &node, nullptr, 1, flags) == cudaSuccess);
+      else
+        CHECK(cudaStreamUpdateCaptureDependencies(s.get(), &node, nullptr, 1, flags) == cudaErrorInvalidValue);
+      get(s.get(), m);
+    });
+    const cuda_graph_exec exec = make_cuda_graph_exec(whole);
+    return report_of([&] { REQUIRE(cudaGraphLaunch(exec.get(), s.get()) == cudaSuccess); });
+  };
+  CHECK(report_with(cudaStreamAddCaptureDependencies) == "");
+  CHECK(report_with(cudaStreamSetCaptureDependencies) == "");
+  CHECK(has(report_with(7), "race: get"));
+  cudaGraphNode_t none{};
+  CHECK(cudaStreamUpdateCaptureDependencies(s.get(), &none, nullptr, 0, 0) == cudaErrorIllegalState);
+  REQUIRE(begin(s.get()) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(s.get()) == cudaErrorStreamCaptureUnsupported);
+  CHECK(cudaStreamUpdateCaptureDependencies(s.get(), &none, nullptr, 0, 0) == cudaErrorStreamCaptureInvalidated);
+  CHECK(end(s.get()) == cudaErrorStreamCaptureInvalidated);
+  static_cast<void>(cudaGetLastError());
+}
+
 TEST_CASE("memory that is allocated in a capture is a graph's: there from its node to its free, in each launch") {
   fake::reset();
   const cuda_stream s = make_cuda_stream(), t = make_cuda_stream();
@@ -517,6 +623,12 @@ TEST_CASE("memory that is allocated in a capture is a graph's: there from its no
     const cuda_graph_exec e = make_cuda_graph_exec(g);
     cudaGraphExec_t second{};
     CHECK(cudaGraphInstantiate(&second, g.get(), 0) == cudaErrorNotSupported);
+    cudaGraph_t whole{};
+    cudaGraphNode_t node{};
+    REQUIRE(cudaGraphCreate(&whole, 0) == cudaSuccess);
+    CHECK(cudaGraphAddChildGraphNode(&node, whole, nullptr, 0, g.get()) == cudaErrorInvalidValue);
+    REQUIRE(cudaGraphDestroy(whole) == cudaSuccess);
+    static_cast<void>(cudaGetLastError());
     CHECK(report_of([&] {
             for (int i = 0; i < 3; ++i) CHECK(launched(e) == cudaSuccess);
           }) == "");

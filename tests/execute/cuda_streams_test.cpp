@@ -281,30 +281,6 @@ TEST_CASE("steps run on the default streams; a capture takes the per-thread one,
   CHECK(got == f.x.expected(3, f.content));
 }
 
-TEST_CASE("a step is not replayed into a capture") {
-  for (const bool pool : {false, true}) {
-    const fixture f(7);
-    const cuda_stream stream = make_cuda_stream(), home = make_cuda_stream();
-    cuda_options options;
-    if (pool) options.arena = cuda_memory(static_cast<std::size_t>(f.x.where.arena_bytes), home.get());
-    cuda_executor run(f.x.launches({.streams = 2}), fake::hash_kernels{}, std::move(options));
-    f.bind(run);
-    const cuda_captured_step captured = run.capture(1);
-    throw_on_cuda_error(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-    CHECK(message<bad_argument>([&] { captured.launch(stream.get()); }) ==
-          "the stream is capturing; `cuda_executor::run` makes the step a part of that capture");
-    cudaGraph_t graph{};
-    throw_on_cuda_error(cudaStreamEndCapture(stream.get(), &graph));  // the capture is as before
-    const cuda_graph owned(graph);
-    CHECK(graph->nodes.empty());
-    bytes_vector got;
-    captured.launch(stream.get());
-    f.x.fetch(run, stream.get(), got);
-    throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
-    CHECK(got == f.x.expected(1, f.content));
-  }
-}
-
 TEST_CASE("kernels may allocate in the stream's order and launch graphs of their own, in captures too") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);

@@ -368,6 +368,45 @@ TEST_CASE("a captured step gets other inputs and outputs, and needs no new insta
   }
 }
 
+TEST_CASE("a captured step is a child graph of the caller's graph, and of a capture; its copy is updated") {
+  const cuda_stream stream = make_cuda_stream();
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    const example x(seed, 20, 400);
+    const cuda_stand_in_kernels kernels(x.graph, x.p);
+    const residents inputs[] = {{x, kernels, 1}, {x, kernels, 2}};
+    cuda_executor run(x.launches(static_cast<std::uint32_t>(1 + seed % 3)), std::ref(kernels));
+    inputs[0].bind_all(run);
+    cuda_captured_step step = run.capture(5);
+    cudaGraph_t made{}, taken{};
+    throw_on_cuda_error(cudaGraphCreate(&made, 0));
+    const cuda_graph built(made);
+    const cudaGraphNode_t first = step.add_to(made), second = step.add_to(made, std::span(&first, 1));
+    throw_on_cuda_error(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < 2; ++i) step.launch(stream.get());
+    throw_on_cuda_error(cudaStreamEndCapture(stream.get(), &taken));
+    const cuda_graph captured(taken);
+    std::size_t nodes = 0;
+    throw_on_cuda_error(cudaGraphGetNodes(taken, nullptr, &nodes));
+    CHECK(nodes == 2);
+    const cuda_graph_exec of_built = make_cuda_graph_exec(built), of_captured = make_cuda_graph_exec(captured);
+    const auto check = [&](const cuda_graph_exec& exec, std::uint64_t step_seed, std::uint64_t input) {
+      throw_on_cuda_error(cudaGraphLaunch(exec.get(), stream.get()));
+      throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+      check_outputs(x, run, x.values.expected(step_seed, input));
+    };
+    check(of_built, 5, 1);
+    check(of_captured, 5, 1);
+    inputs[1].bind_all(run);
+    CHECK(run.update(step, 6));
+    check(of_built, 5, 1);
+    throw_on_cuda_error(cudaGraphExecChildGraphNodeSetParams(of_built.get(), second, step.graph()));
+    check(of_built, 6, 2);
+    kernels.require_no_mistake();
+    throw_on_cuda_error(cudaGraphLaunch(of_captured.get(), stream.get()));  // in flight when the executor is destroyed
+  }
+}
+
 TEST_CASE("the plan's streams and the captured one are the caller's, with priorities; default streams run steps") {
   int least = 0, greatest = 0;
   throw_on_cuda_error(cudaDeviceGetStreamPriorityRange(&least, &greatest));

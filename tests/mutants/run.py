@@ -59,7 +59,8 @@ class cuda_list:
     flags = ["-O0", "-isystem", os.environ.get("CUDA_INCLUDE", "/usr/local/cuda/include")]
     libraries = ["-ldl"]
     tests = {name: f"execute/cuda_{name}_test.cpp" for name in
-             ["fake", "streams", "arena", "debug", "waits", "outputs", "kernels", "profile", "per_thread", "runtime"]}
+             ["fake", "streams", "arena", "debug", "waits", "outputs", "kernels", "profile", "per_thread", "child_graph",
+              "runtime"]}
 
     @staticmethod
     def definitions():

@@ -49,8 +49,9 @@ class SingleHeader(unittest.TestCase):
             self.assertEqual(text.count(f"// ---- remat/method/{header.name}\n"), int(header.name != "cbc.hpp"), header.name)
         program = self.program()
         for compiler in COMPILERS:
-            done = run(compiler, *FLAGS, "-fsyntax-only", program)
-            self.assertEqual(done.returncode, 0, done.stderr[:4000])
+            for device in [], ["-D__CUDA_ARCH__=900"]:  # as nvcc compiles it for the host, and for the device
+                done = run(compiler, *FLAGS, *device, "-fsyntax-only", program)
+                self.assertEqual(done.returncode, 0, done.stderr[:4000])
 
     def test_one_solver_runs(self):
         self.made("remat/method/exact.hpp")

@@ -28,7 +28,7 @@ inline void leave_capture(CUgraph_st* g) {
   d.captures.erase(std::remove(d.captures.begin(), d.captures.end(), g), d.captures.end());
 }
 
-/// True when all that was captured comes before the end of the origin.
+/// True when all work that streams have been given in the capture comes before the end of the origin.
 inline bool is_joined(const CUgraph_st* g, const CUstream_st* origin) {
   std::vector<std::uint8_t> seen(g->nodes.size(), 0);
   std::vector<std::size_t> open = origin->graph_after;
@@ -38,7 +38,30 @@ inline bool is_joined(const CUgraph_st* g, const CUstream_st* origin) {
     if (std::exchange(seen[n], std::uint8_t{1})) continue;
     open.insert(open.end(), g->nodes[n]->after.begin(), g->nodes[n]->after.end());
   }
-  return std::find(seen.begin(), seen.end(), 0) == seen.end();
+  for (std::size_t n = 0; n < seen.size(); ++n)
+    if (!seen[n] && !g->nodes[n]->by_hand) return false;
+  return true;
+}
+
+inline std::vector<CUgraphNode_st> copy_of(const CUgraph_st& g) {
+  std::vector<CUgraphNode_st> out;
+  for (const auto& n : g.nodes) out.push_back(*n);
+  return out;
+}
+
+/// The place of `node` among the nodes of `g`; their number if it is none of them.
+inline std::size_t place_of(const CUgraphNode_st* node, const CUgraph_st& g) {
+  const auto is_node = [&](const auto& n) { return n.get() == node; };
+  return static_cast<std::size_t>(std::find_if(g.nodes.begin(), g.nodes.end(), is_node) - g.nodes.begin());
+}
+/// The places of `nodes` among those of `g`, into `out`; false if one is none of them or is named twice.
+inline bool find_places(std::span<const cudaGraphNode_t> nodes, const CUgraph_st& g, std::vector<std::size_t>& out) {
+  for (const cudaGraphNode_t n : nodes) {
+    const std::size_t at = place_of(n, g);
+    if (at == g.nodes.size() || std::find(out.begin(), out.end(), at) != out.end()) return false;
+    out.push_back(at);
+  }
+  return true;
 }
 
 /// True for flags with which cudaGraphInstantiate can be called.
@@ -50,21 +73,29 @@ inline bool are_flags(unsigned long long flags) {
   return (flags & ~known) == 0 && (flags & (frees | on_device)) != (frees | on_device);
 }
 
-/// Why an executable graph cannot take over the work of `g`; success if it can. `bad`: the node of `g` at fault.
-inline cudaGraphExecUpdateResult why_no_update(const CUgraphExec_st& exec, const CUgraph_st& g, std::size_t& bad) {
+/// Why nodes of a graph that was instantiated with `flags` cannot take over the work of `others`; success if they can.
+/// `bad`: the one of `others` at fault.
+inline cudaGraphExecUpdateResult why_no_update(unsigned long long flags, const std::vector<CUgraphNode_st>& nodes,
+                                               const std::vector<CUgraphNode_st>& others, std::size_t& bad) {
   bad = 0;
-  if (exec.nodes.size() != g.nodes.size()) return cudaGraphExecUpdateErrorTopologyChanged;
-  for (; bad < g.nodes.size(); ++bad) {
-    const CUgraphNode_st &mine = exec.nodes[bad], &other = *g.nodes[bad];
+  if (nodes.size() != others.size()) return cudaGraphExecUpdateErrorTopologyChanged;
+  for (; bad < others.size(); ++bad) {
+    const CUgraphNode_st &mine = nodes[bad], &other = others[bad];
     if (mine.work->type != other.work->type) return cudaGraphExecUpdateErrorNodeTypeChanged;
     if (mine.after != other.after) return cudaGraphExecUpdateErrorTopologyChanged;  // CUDA pairs edges in their order
-    if (mine.work->memory || mine.work->child) return cudaGraphExecUpdateErrorNotSupported;
+    if (mine.work->memory) return cudaGraphExecUpdateErrorNotSupported;
+    if (mine.work->child) {
+      std::size_t inner = 0;
+      const cudaGraphExecUpdateResult why = why_no_update(flags, *mine.work->child, *other.work->child, inner);
+      if (why != cudaGraphExecUpdateSuccess) return why;
+      continue;
+    }
     // The context of a kernel, and the device of a fill or copy, must stay.
     if (mine.work->device != other.work->device)
       return mine.work->type == cudaGraphNodeTypeKernel ? cudaGraphExecUpdateErrorUnsupportedFunctionChange
                                                         : cudaGraphExecUpdateErrorParametersChanged;
     // With priorities of its own, a node keeps the one that was asked for.
-    if ((exec.flags & cudaGraphInstantiateFlagUseNodePriority) != 0 && mine.work->type == cudaGraphNodeTypeKernel &&
+    if ((flags & cudaGraphInstantiateFlagUseNodePriority) != 0 && mine.work->type == cudaGraphNodeTypeKernel &&
         mine.work->priority != other.work->priority)
       return cudaGraphExecUpdateErrorAttributesChanged;
     if (mine.work->accesses.size() != other.work->accesses.size()) return cudaGraphExecUpdateErrorParametersChanged;
@@ -177,6 +208,22 @@ cudaError_t CUDARTAPI cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCa
   if (count != nullptr) *count = s->graph_after.size();
   return cudaSuccess;
 }
+cudaError_t CUDARTAPI cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* nodes,
+                                                          const cudaGraphEdgeData*, std::size_t count, unsigned flags) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaStreamUpdateCaptureDependencies");
+  if (in.code != cudaSuccess) return in.code;
+  CUstream_st* const s = stream_of(stream);
+  if (s == nullptr) return give(cudaErrorInvalidResourceHandle);
+  if (s->capture == nullptr) return give(cudaErrorIllegalState);
+  if (s->capture->broken) return give(cudaErrorStreamCaptureInvalidated);
+  std::vector<std::size_t> after;
+  if (flags > cudaStreamSetCaptureDependencies || !find_places({nodes, count}, *s->capture, after))
+    return give(cudaErrorInvalidValue);
+  if (flags == cudaStreamSetCaptureDependencies) s->graph_after.clear();
+  add_to(s->graph_after, after);
+  return cudaSuccess;
+}
 cudaError_t CUDARTAPI cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   using namespace remat::test::fake_cuda;
   const call in("cudaThreadExchangeStreamCaptureMode");
@@ -232,6 +279,53 @@ cudaError_t CUDARTAPI cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out
 
 // ---- graphs ----
 
+cudaError_t CUDARTAPI cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphCreate");
+  if (in.code != cudaSuccess) return in.code;
+  if (flags != 0) return give(cudaErrorInvalidValue);
+  *graph = new CUgraph_st;
+  the().graphs.insert(*graph);
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                                 std::size_t count, cudaGraph_t child) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphAddChildGraphNode");
+  if (in.code != cudaSuccess) return in.code;
+  const auto& open = the().captures;
+  if (the().graphs.count(graph) == 0 && std::find(open.begin(), open.end(), graph) == open.end())
+    return give(cudaErrorInvalidValue);
+  if (the().graphs.count(child) == 0 || has_memory(child->nodes)) return give(cudaErrorInvalidValue);
+  auto made = std::make_unique<CUgraphNode_st>();
+  if (!find_places({after, count}, *graph, made->after)) return give(cudaErrorInvalidValue);
+  job j;
+  j.type = cudaGraphNodeTypeGraph;
+  j.name = "a graph";
+  j.child = std::make_shared<const std::vector<CUgraphNode_st>>(copy_of(*child));
+  made->work = std::make_shared<const job>(std::move(j));
+  made->by_hand = true;
+  graph->nodes.push_back(std::move(made));
+  *node = graph->nodes.back().get();
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                                           cudaGraph_t child) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphExecChildGraphNodeSetParams");
+  if (in.code != cudaSuccess) return in.code;
+  const auto at = std::find(exec->originals.begin(), exec->originals.end(), node);
+  if (at == exec->originals.end() || the().graphs.count(child) == 0) return give(cudaErrorInvalidValue);
+  CUgraphNode_st& mine = exec->nodes[static_cast<std::size_t>(at - exec->originals.begin())];
+  std::size_t bad = 0;
+  const std::vector<CUgraphNode_st> others = copy_of(*child);
+  if (!mine.work->child || why_no_update(exec->flags, *mine.work->child, others, bad) != cudaGraphExecUpdateSuccess)
+    return give(cudaErrorInvalidValue);
+  auto made = std::make_shared<job>(*mine.work);
+  made->child = std::make_shared<const std::vector<CUgraphNode_st>>(others);
+  mine.work = std::move(made);
+  return cudaSuccess;
+}
 cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   using namespace remat::test::fake_cuda;
   const call in("cudaGraphGetNodes");
@@ -298,10 +392,8 @@ cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t gr
     }
   auto* const made = new CUgraphExec_st;
   made->flags = flags;
-  for (const auto& n : graph->nodes) {
-    made->nodes.push_back(*n);
-    made->originals.push_back(n.get());
-  }
+  made->nodes = copy_of(*graph);
+  for (const auto& n : graph->nodes) made->originals.push_back(n.get());
   the().execs.insert(made);
   *exec = made;
   return cudaSuccess;
@@ -313,7 +405,7 @@ cudaError_t CUDARTAPI cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t grap
   if (in.code != cudaSuccess) return in.code;
   if (the().execs.count(exec) == 0 || the().graphs.count(graph) == 0) return give(cudaErrorInvalidValue);
   std::size_t bad = 0;
-  const cudaGraphExecUpdateResult why = why_no_update(*exec, *graph, bad);
+  const cudaGraphExecUpdateResult why = why_no_update(exec->flags, exec->nodes, copy_of(*graph), bad);
   if (result != nullptr) {
     *result = {};
     result->result = why;

@@ -105,6 +105,7 @@ struct CUgraphNode_st {
   remat::test::fake_cuda::job_ptr work;
   std::vector<std::size_t> after;  // nodes of the same graph
   std::vector<void*> pointers{};   // to the arguments of a kernel, as they were handed out last
+  bool by_hand = false;            // added by a call for graphs, not by a stream
 };
 
 struct CUgraph_st {

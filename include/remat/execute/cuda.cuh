@@ -66,8 +66,9 @@ struct cuda_launch_time {
   float duration = 0;  ///< of its kernel
 };
 
-/// A training step as a CUDA graph that can be replayed. It uses the executor's arena and the memory that was bound at
-/// the capture, and must not outlive either.
+/// A training step as a CUDA graph that can be replayed, or become a part of graphs of the caller. It uses the
+/// executor's arena and the memory that was bound at the capture, and must not outlive either; graphs of the caller
+/// that have it as a part must not be launched after them.
 class cuda_captured_step {
  public:
   /// Makes `graph` executable, for the executor that owns `arena`. `seed` is written before each launch; null: none is.
@@ -80,16 +81,34 @@ class cuda_captured_step {
         device_(detail::cuda::current_device()) {}
 
   /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
-  /// has one; `kernel_call::seed` stays as at the capture. `stream` may be any but a capturing one.
-  /// Throws `bad_argument` if another device is current than at the capture or `stream` is capturing, `cuda_error`.
+  /// has one; `kernel_call::seed` stays as at the capture. If `stream` is capturing, the step becomes a child graph of
+  /// that capture, as by `add_to`, and `step_seed` is ignored.
+  /// Throws `bad_argument` if another device is current than at the capture, `cuda_error`.
   void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
     detail::cuda::require_current(device_);
-    if (detail::cuda::is_capturing(stream))
-      throw bad_argument("the stream is capturing; `cuda_executor::run` makes the step a part of that capture");
+    if (detail::cuda::is_capturing(stream)) {
+      arena_->lend();
+      detail::cuda::add_to_capture(stream, graph_.get());
+      return;
+    }
     arena_->acquire(stream);
     if (seed_ != nullptr) seed_->set(step_seed, stream);
     throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
     arena_->release(stream);
+  }
+
+  /// Adds the training step to the caller's `graph`, as a child graph behind the nodes `after` of it, and returns its
+  /// node. CUDA copies the child graph: a later `update` does not change it
+  /// (`cudaGraphExecChildGraphNodeSetParams(exec, node, step.graph())` does), and this object may be destroyed.
+  ///
+  /// The caller orders launches of `graph` as the executor's runs, and behind the allocation of a pool's arena, and
+  /// writes the `cuda_seed` before each. The executor does not see these launches: with an arena that it frees, its
+  /// destructor waits for the device. Throws `bad_argument` if another device is current than at the capture;
+  /// `cuda_error`, also if the step has nodes that allocate or free memory, which CUDA refuses in a child graph.
+  cudaGraphNode_t add_to(cudaGraph_t graph, std::span<const cudaGraphNode_t> after = {}) const {
+    detail::cuda::require_current(device_);
+    arena_->lend();
+    return detail::cuda::add_child(graph, after, graph_.get());
   }
 
   /// Replaces the step by `graph`, a new capture of the same executor. Launches that were enqueued before run as they
@@ -145,7 +164,8 @@ class cuda_captured_step {
 /// The device that is current when the executor is made must be current in all calls, and have all streams; what does
 /// not is refused. The executor is neither copied nor moved. It may be destroyed before its work has ended: an arena of
 /// a pool is freed behind that work, in the streams' order; an arena of its own when the host has waited for the end of
-/// the last step; an arena, a seed and tensors of the caller must live until the work has ended.
+/// the last step; an arena, a seed and tensors of the caller must live until the work has ended. If the step is a part
+/// of a graph of the caller's, the host waits for the device, unless the arena is the caller's.
 template <cuda_kernels Kernels>
 class cuda_executor {
  public:
@@ -182,8 +202,9 @@ class cuda_executor {
   }
   cuda_executor(const cuda_executor&) = delete;
   cuda_executor& operator=(const cuda_executor&) = delete;
-  /// Waits for the end of the last step if the arena is its own. Otherwise only if a run has failed, and so has the
-  /// wait for its work or the note of its end.
+  /// Waits for the end of the last step if the arena is its own; for the device if the step is a part of a graph of the
+  /// caller's and the arena is not. Otherwise only if a run has failed, and so has the wait for its work or the note of
+  /// its end.
   ~cuda_executor() {
     for (std::size_t s = 1; unsettled_ && s < streams_.size(); ++s)
       static_cast<void>(cudaStreamSynchronize(streams_[s]));
@@ -205,8 +226,8 @@ class cuda_executor {
 
   /// Enqueues one training step behind what `stream` holds and returns without waiting. What `stream` is given next
   /// begins when the step has ended. `stream` may be any stream of the device, the default streams among them. It may
-  /// be capturing: the step becomes part of that capture, the `cuda_seed` is not written, and `stop` is ignored; if the
-  /// arena is a pool's, the caller must order allocation, replays and free.
+  /// be capturing: the step becomes part of that capture, the `cuda_seed` is not written, and `stop` is ignored;
+  /// replays are the caller's to order, as of `cuda_captured_step::add_to`.
   ///
   /// Looks at `stop` before each launch. A run that was stopped enqueues no further launch, waits for the plan's other
   /// streams and returns `run_status::cancelled`; the outputs are then undefined.
@@ -223,6 +244,7 @@ class cuda_executor {
     capturing_ = detail::cuda::is_capturing(stream);
     if (capturing_) {
       require_replayable();
+      arena_.lend();
     } else if (stream != checked_) {
       detail::cuda::require_stream_of(device_, stream, "the stream");
       checked_ = stream;

@@ -14,6 +14,11 @@
 #include <this-file-does-not-exist-so-that-the-compiler-stops-here>
 #endif
 
+// nvcc compiles a file for the device once more. No function of the host is compiled there: declarations are enough.
+#if defined(__CUDA_ARCH__) && !defined(REMAT_SEPARATE_COMPILATION)
+#define REMAT_SEPARATE_COMPILATION
+#endif
+
 /// Stands before each definition in `impl/` of what a public header declares.
 #ifdef REMAT_SEPARATE_COMPILATION
 #define REMAT_INLINE

@@ -48,6 +48,39 @@ inline constexpr bool null_is_per_thread = false;
   return status != cudaStreamCaptureStatusNone;
 }
 
+/// Adds a copy of `part` to `graph`, as a child graph behind the nodes `after`. Throws `cuda_error`.
+inline cudaGraphNode_t add_child(cudaGraph_t graph, std::span<const cudaGraphNode_t> after, cudaGraph_t part) {
+  cudaGraphNode_t node{};
+  throw_on_cuda_error(cudaGraphAddChildGraphNode(&node, graph, after.data(), after.size(), part),
+                      "adding a child graph");
+  return node;
+}
+
+/// Adds a copy of `part`, as a child graph, to what `stream` captures. Throws `cuda_error`.
+inline void add_to_capture(cudaStream_t stream, cudaGraph_t part) {
+  // Not cudaGraphLaunch: CUDA does not say what that adds for an executable graph that was updated.
+  cudaStreamCaptureStatus status{};
+  cudaGraph_t graph{};
+  const cudaGraphNode_t* after = nullptr;
+  std::size_t count = 0;
+#if CUDART_VERSION >= 13000
+  const cudaError_t code = cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, &after, nullptr, &count);
+#else
+  const cudaError_t code = cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph, &after, &count);
+#endif
+  throw_on_cuda_error(code, "asking for the capture");
+  if (status != cudaStreamCaptureStatusActive)
+    throw_on_cuda_error(cudaErrorStreamCaptureInvalidated, "adding a child graph to a capture");
+  cudaGraphNode_t node = add_child(graph, {after, count}, part);
+#if CUDART_VERSION >= 13000
+  const cudaError_t moved =
+      cudaStreamUpdateCaptureDependencies(stream, &node, nullptr, 1, cudaStreamSetCaptureDependencies);
+#else
+  const cudaError_t moved = cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies);
+#endif
+  throw_on_cuda_error(moved, "moving the capture behind a child graph");
+}
+
 /// Throws `bad_argument`, which names both devices, if `stream` belongs to another device than `device`. `name` is for
 /// the message. Default streams belong to the current device. A runtime before 12.8 cannot tell: it refuses nothing.
 inline void require_stream_of([[maybe_unused]] int device, cudaStream_t stream, [[maybe_unused]] const char* name) {
@@ -136,12 +169,12 @@ class cuda_arena {
   cuda_arena(const cuda_arena&) = delete;
   cuda_arena& operator=(const cuda_arena&) = delete;
   /// Frees the memory behind the last work that was released: waits for it, unless the memory is a pool's. Waits for
-  /// the device if work was not released, or cannot be waited for.
+  /// the device if work was not released or cannot be waited for, and if the memory was lent.
   ~cuda_arena() {
     // On another thread, a per-thread stream is not the one of the allocation.
     const bool elsewhere = allocated_ && is_per_thread(memory_.stream());
     // An error here comes from work enqueued earlier; the call that waits for that work reports it.
-    if (in_use_) static_cast<void>(cudaDeviceSynchronize());
+    if (in_use_ || lent_) static_cast<void>(cudaDeviceSynchronize());
     if (!released_ && !elsewhere) return;
     const cudaEvent_t last = released_ ? used_.get() : allocated_.get();
     if (allocated_ && cudaStreamWaitEvent(memory_.stream(), last, 0) == cudaSuccess) return;
@@ -166,6 +199,8 @@ class cuda_arena {
     released_ = true;
     in_use_ = false;
   }
+  /// Graphs of the caller use the memory from now on, in launches that are not seen here.
+  void lend() const noexcept { lent_ = static_cast<bool>(used_); }
 
  private:
   /// True if events must note the use: the order of the pool's stream does not suffice. The per-thread stream is
@@ -180,6 +215,7 @@ class cuda_arena {
   cuda_event used_;                // of memory that is freed here
   mutable bool released_ = false;  // `used_` has been recorded
   mutable bool in_use_ = false;    // work has been given the memory since
+  mutable bool lent_ = false;      // graphs of the caller use the memory
 };
 
 }  // namespace REMAT_NAMESPACE::detail::cuda

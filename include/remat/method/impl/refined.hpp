@@ -56,6 +56,7 @@ class refinement_solve {
 
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
                           exact_share = 0.25, small_share = 0.75;
+  static constexpr std::uint32_t chain_moments = 48;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_timed() const noexcept {
@@ -64,12 +65,14 @@ class refinement_solve {
   }
   [[nodiscard]] bool meets_bound() const noexcept { return best_.is_within(options_.gap); }
 
-  /// The turnaround bound, with branch and bound. True: no schedule is within the budget.
+  /// The turnaround bound, with branch and bound and chains of moments. True: no schedule is within the budget.
   bool prove_bound() {
-    bounding_.branch_nodes = options_.branch_nodes;
+    turnaround_options proving;
+    proving.branch_nodes = options_.branch_nodes;
+    proving.chain_moments = chain_moments;
     run_clock part = clock_.part(bound_share);
-    bounding_.run = part.control();
-    bound_ = analysis_.bound(problem_.budget(), bounding_);
+    proving.run = part.control();
+    bound_ = analysis_.bound(problem_.budget(), proving);
     best_.proven = true;
     best_.lower_bound =
         std::max({bound_.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
@@ -104,7 +107,6 @@ class refinement_solve {
   void evict_under_guidance() {
     // Without any schedule nothing can be refined: all of the limits for the first.
     run_eviction({}, best_.plan ? eviction_share : 1.0);
-    bounding_.branch_nodes = 0;
     for (const double room : {1.0, 0.95, 0.9, 0.8}) {
       if (meets_bound()) break;
       stopped_ = clock_.poll();

@@ -71,20 +71,27 @@ double least_cost(const flat_graph& s, const segment& x, double price) {
       if (ran >> o & 1) closed = closed && (ancestors(s, o) & ~ran) == 0;
     if (!closed) continue;
     for (std::uint32_t runs = 0; runs < (1u << n); ++runs) {
-      if ((runs & ~all) || (needed & ~ran & ~runs) || (runs & later_by_nature & ~needed)) continue;
+      if ((runs & ~all) || (needed & ~ran & ~runs)) continue;
       double cost = 0;
       for (std::uint32_t o = 0; o < n; ++o)
         if (ran >> o & runs >> o & 1) cost += s.once[o] ? infinity : s.time[o];
       for (std::uint32_t t = 0; t < s.num_tensors; ++t) {
-        if (s.bytes[t] == 0 || own[t] || s.producers[t].size() == 0) continue;
-        bool made = true, by_descendants = true;
-        for (const std::uint32_t p : s.producers[t]) {
-          made = made && ((later_by_nature | runs) >> p & 1);
-          by_descendants = by_descendants && (later_by_nature >> p & 1);
-        }
-        if (made) continue;
+        if (s.producers[t].size() == 0) continue;
         bool read = x.end == segment::end_of_schedule && s.final_output[t];
         for (const std::uint32_t o : s.consumers[t]) read = read || (runs >> o & 1);
+        bool made = true, waits = false, all_later = true;
+        for (const std::uint32_t p : s.producers[t]) {
+          made = made && ((later_by_nature | runs) >> p & 1);
+          waits = waits || (later_by_nature & ~runs) >> p & 1;
+          all_later = all_later && (later_by_nature >> p & 1);
+        }
+        if (read && waits && (s.bytes[t] == 0 || own[t] || all_later)) cost = infinity;  // not there, and not made
+        if (s.bytes[t] == 0 || own[t]) continue;
+        if (made && !(all_later && waits)) continue;
+        if (all_later) {
+          if (x.passed_on && s.producers[t].size() == 1) cost += rate_of(*x.passed_on, t);
+          continue;
+        }
         const double held = price * static_cast<double>(s.bytes[t]) + (x.kept ? rate_of(*x.kept, t) : 0);
         const double lost = x.passed_on && s.producers[t].size() == 1 ? rate_of(*x.passed_on, t) : 0;
         cost += read ? held : std::min(held, lost);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -49,8 +50,7 @@ class search {
       keep(now);
       improve(now);
       climb_both(now, 100, 30);
-      branch_nodes_ *= 4;
-      if (branch_nodes_ > 0 && now.moments.size() > 1) now.whole = std::max(now.whole, evaluate(now, true));
+      finish_branching(now, 16);
       keep(now);
     }
     best_.flows = flows_;
@@ -65,6 +65,7 @@ class search {
   static constexpr std::size_t max_tries = 3;  // chains of a round that are climbed with whole tensors
   static constexpr int screening_steps = 25;
   static constexpr std::uint32_t small_graph = 150;
+  static constexpr double momentum = 0.5;  // of the subgradient steps
   static constexpr double promising_part = 0.6;
   static constexpr double least_gain = 5e-4;  // of the bound, for another moment
 
@@ -294,30 +295,39 @@ class search {
     return x.share * has(x.low.resident, t) + (1 - x.share) * has(x.high.resident, t);
   }
 
-  /// The operations that depend on `moment`, and itself.
-  const std::vector<std::uint8_t>& descendants(std::uint32_t moment) {
-    for (const auto& [o, mask] : descendants_)
-      if (o == moment) return mask;
-    std::vector<std::uint8_t> mask(graph_.num_operations, 0);
-    mask[moment] = 1;
+  static constexpr std::uint8_t later = 1, earlier = 2;
+
+  /// The operations that depend on `moment`, marked `later`, and those on which it depends, marked `earlier`; itself
+  /// both.
+  const std::vector<std::uint8_t>& relatives(std::uint32_t moment) {
+    for (const auto& [o, mask] : relatives_)
+      if (o == moment) return *mask;
+    auto mask = std::make_unique<std::vector<std::uint8_t>>(graph_.num_operations, std::uint8_t{0});
+    (*mask)[moment] = later | earlier;
     for (std::uint32_t o = moment; o < graph_.num_operations; ++o)
-      if (mask[o])
+      if ((*mask)[o] & later)
         for (const std::uint32_t t : graph_.outputs[o])
-          for (const std::uint32_t reader : graph_.consumers[t]) mask[reader] = 1;
-    descendants_.push_back({moment, std::move(mask)});
-    return descendants_.back().second;
+          for (const std::uint32_t reader : graph_.consumers[t]) (*mask)[reader] |= later;
+    for (std::uint32_t o = moment + 1; o-- > 0;)
+      if ((*mask)[o] & earlier)
+        for (const std::uint32_t t : graph_.inputs[o])
+          for (const std::uint32_t p : graph_.producers[t]) (*mask)[p] |= earlier;
+    relatives_.push_back({moment, std::move(mask)});
+    return *relatives_.back().second;
   }
 
   /// How much more of each tensor a segment holds at its beginning than the one before passes on: a subgradient of the
   /// bound in the rates between them. Without zeros.
   rates excess(const chain& c, std::size_t link) {
     const std::uint32_t moment = c.moments[link];
-    const auto& later = descendants(moment);
+    const std::vector<std::uint8_t>& of_moment = relatives(moment);
+    const std::vector<std::uint8_t>& of_end = relatives(c.moments[link + 1]);
+    const auto runs_anyway = [&](std::uint32_t o) { return (of_moment[o] & later) && (of_end[o] & earlier); };
     std::vector<std::uint32_t> tensors;
     for (const tensor_rate& x : c.passed[link]) tensors.push_back(x.tensor);
     for (const choice_lists* x : {&pieces_[link + 1].low, &pieces_[link + 1].high})
       for (const std::uint32_t t : x->resident)
-        if (graph_.producers[t].size() == 1 && !later[graph_.producers[t][0]]) tensors.push_back(t);
+        if (graph_.producers[t].size() == 1 && !runs_anyway(graph_.producers[t][0])) tensors.push_back(t);
     std::sort(tensors.begin(), tensors.end());
     tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
     rates more;
@@ -328,19 +338,23 @@ class search {
     return more;
   }
 
-  /// Returns the positive part of `old` + `length` × `direction`.
-  static rates moved(const rates& old, const rates& direction, double length) {
-    rates next;
+  /// Returns `a` + `part` × `b`, without zeros.
+  static rates sum(const rates& a, const rates& b, double part) {
+    rates result;
     std::size_t i = 0, j = 0;
-    while (i < old.size() || j < direction.size()) {
-      const std::uint32_t t = std::min(i < old.size() ? old[i].tensor : direction[j].tensor,
-                                       j < direction.size() ? direction[j].tensor : old[i].tensor);
+    while (i < a.size() || j < b.size()) {
+      const std::uint32_t t =
+          std::min(i < a.size() ? a[i].tensor : b[j].tensor, j < b.size() ? b[j].tensor : a[i].tensor);
       double value = 0;
-      if (i < old.size() && old[i].tensor == t) value += old[i++].rate;
-      if (j < direction.size() && direction[j].tensor == t) value += length * direction[j++].rate;
-      if (value > 0) next.push_back({t, value});
+      if (i < a.size() && a[i].tensor == t) value += a[i++].rate;
+      if (j < b.size() && b[j].tensor == t) value += part * b[j++].rate;
+      if (value != 0) result.push_back({t, value});
     }
-    return next;
+    return result;
+  }
+  static rates positive_part(rates x) {
+    x.erase(std::remove_if(x.begin(), x.end(), [](const tensor_rate& y) { return y.rate <= 0; }), x.end());
+    return x;
   }
 
   void climb_both(chain& c, int steps, int whole_steps) {
@@ -356,6 +370,7 @@ class search {
     chain at = c;
     double hope = 0.1;  // the next value may be higher by this part
     int failures = 0;
+    std::vector<rates> directions(c.passed.size());
     for (int i = 0; i < steps; ++i) {
       const double value = evaluate(at, whole);
       if (value == -infinity) return;
@@ -372,16 +387,23 @@ class search {
         if (hope < 1e-4) return;
       }
       const double level = std::max(best + hope * std::max(std::abs(best), options_.tolerance), aim);
-      std::vector<rates> directions;
       double norm = 0;
       for (std::size_t k = 0; k < at.passed.size(); ++k) {
-        directions.push_back(excess(at, k));
-        for (const tensor_rate& x : directions.back()) norm += x.rate * x.rate;
+        directions[k] = sum(excess(at, k), directions[k], momentum);
+        for (const tensor_rate& x : directions[k]) norm += x.rate * x.rate;
       }
       if (norm == 0) return;
       for (std::size_t k = 0; k < at.passed.size(); ++k)
-        at.passed[k] = moved(at.passed[k], directions[k], (level - value) / norm);
+        at.passed[k] = positive_part(sum(at.passed[k], directions[k], (level - value) / norm));
     }
+  }
+
+  /// Bounds a chain with its best rates by `factor` times as many nodes.
+  void finish_branching(chain& c, std::uint32_t factor) {
+    if (c.moments.size() < 2 || options_.branch_nodes == 0) return;
+    branch_nodes_ = factor * options_.branch_nodes;
+    c.whole = std::max(c.whole, evaluate(c, true));
+    branch_nodes_ = options_.branch_nodes;
   }
 
   /// Inserts one moment at a time, as long as that raises the bound.
@@ -415,6 +437,7 @@ class search {
         for (auto& [value, next] : *list) {
           if (list == &climbed) climb(next, 30, false);
           if (whole) climb(next, 8, true);
+          finish_branching(next, 4);
           keep(next);
           if (next.best() > best.best()) best = next;
         }
@@ -449,8 +472,8 @@ class search {
   bool stopped_ = false;
   std::uint32_t flows_ = 0;
   std::vector<std::uint32_t> candidates_;
-  std::vector<std::uint8_t> precedes_;                                            // of a pair of candidates
-  std::vector<std::pair<std::uint32_t, std::vector<std::uint8_t>>> descendants_;  // of the moments met so far
+  std::vector<std::uint8_t> precedes_;  // of a pair of candidates
+  std::vector<std::pair<std::uint32_t, std::unique_ptr<std::vector<std::uint8_t>>>> relatives_;  // of moments so far
   std::vector<piece> pieces_;
   double most_alone_ = 0, most_together_ = 0;  // of one moment, and of several, without rates
   moment_chain best_;

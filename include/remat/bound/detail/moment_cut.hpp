@@ -33,8 +33,8 @@ struct tensor_rate {
 /// It ends with the first run of `end`, a descendant of the moment's operation, or with the schedule. Rates tie
 /// a segment to its neighbours: a tensor of `kept` that is resident at the moment costs its rate besides its bytes; a
 /// tensor of `passed_on` that is neither resident at the moment nor computed in the segment costs its rate. Both lists
-/// ascend, each tensor once. Tensors without a candidate or with several producers, and those that only a descendant of
-/// the moment's operation computes, are ignored there.
+/// ascend, each tensor once. Tensors of 0 bytes, of the moment's operation, with several producers, or computed in
+/// the segment in any case are ignored there.
 struct segment {
   static constexpr std::uint32_t end_of_schedule = std::numeric_limits<std::uint32_t>::max();
   std::uint32_t moment = 0;                             ///< the operation whose first run is the moment
@@ -246,7 +246,8 @@ class moment_cut {
     return flow_.reaches_sink(c.to) && (c.arc == none || !flow_.reaches_sink(c.from));
   }
   [[nodiscard]] bool runs_again(std::uint32_t o) const {
-    return !flow_.reaches_sink(run_node_[o]) && (side_[o] == before || flow_.reaches_sink(wait_node_[o]));
+    return side_[o] != after && !flow_.reaches_sink(run_node_[o]) &&
+           (side_[o] == before || flow_.reaches_sink(wait_node_[o]));
   }
 
   /// Finds the operations that must have run when the segment ends.
@@ -308,7 +309,7 @@ class moment_cut {
     unrepeatable_ = false;
     nodes_ = 0;
     const auto run_later = [&](std::uint32_t o) {
-      if (side_[o] == after || run_node_[o] != none) return;
+      if ((side_[o] == after && needed_[o]) || run_node_[o] != none) return;
       run_node_[o] = nodes_++;
       reached_.push_back(o);
     };
@@ -332,10 +333,23 @@ class moment_cut {
         for (const std::uint32_t t : g.inputs[o]) read_later(t, required);
     if (segment_.passed_on != nullptr)
       for (const tensor_rate& x : *segment_.passed_on)
-        if (x.rate > 0 && g.producers[x.tensor].size() == 1 && !(mark_[x.tensor] & required))
-          read_later(x.tensor, touched | wanted);
+        if (x.rate > 0 && g.producers[x.tensor].size() == 1 && !(mark_[x.tensor] & required)) {
+          if (const std::uint32_t p = g.producers[x.tensor][0]; side_[p] != after)
+            read_later(x.tensor, touched | wanted);
+          else if (g.bytes[x.tensor] > 0)
+            run_later(p);
+        }
     for (std::size_t i = 0; i < reached_.size(); ++i) {
       const std::uint32_t o = reached_[i];
+      if (side_[o] == after) {
+        for (const std::uint32_t t : g.inputs[o])
+          if (read_later(t, touched))
+            ++readers_[t];
+          else
+            for (const std::uint32_t p : g.producers[t])
+              if (side_[p] == after) run_later(p);
+        continue;
+      }
       if (g.once[o]) unrepeatable_ = true;
       if (side_[o] == before && g.once[o]) continue;  // never runs after the moment
       if (!g.once[o]) total_time_ += g.time[o];
@@ -372,7 +386,10 @@ class moment_cut {
     for (const std::uint32_t t : touched_) connect_tensor(t);
     add_rates();
     for (const std::uint32_t o : reached_)
-      if (side_[o] == open) connect_waiting(o);
+      if (side_[o] == open)
+        connect_waiting(o);
+      else if (side_[o] == after)
+        connect_optional(o);
     flow_.finish();
   }
 
@@ -415,7 +432,20 @@ class moment_cut {
     return at != rates.end() && at->tensor == t ? at->rate : 0;
   }
 
+  /// Adds the arcs of operations of D that need not run in the segment.
+  void connect_optional(std::uint32_t o) {
+    const flat_graph& g = *graph_;
+    for (const std::uint32_t t : g.inputs[o])
+      for (const std::uint32_t p : g.producers[t])
+        if (side_[p] == after && run_node_[p] != none) plain_.push_back(flow_.add_arc(run_node_[o], run_node_[p]));
+  }
+
   void add_rates() {
+    if (segment_.passed_on != nullptr)
+      for (const tensor_rate& x : *segment_.passed_on)
+        if (x.rate > 0 && graph_->producers[x.tensor].size() == 1 && graph_->bytes[x.tensor] > 0)
+          if (const std::uint32_t p = graph_->producers[x.tensor][0]; side_[p] == after && run_node_[p] != none)
+            wanted_.push_back({run_node_[p], x.rate});
     if (segment_.kept == nullptr || segment_.kept->empty()) return;
     for (candidate_tensor& c : candidates_) c.rate = rate_of(*segment_.kept, c.tensor);
   }
@@ -462,7 +492,7 @@ class moment_cut {
     for (const std::uint32_t o : reached_)
       if (side_[o] == before)
         flow_.set_sink(run_node_[o], again(o));
-      else
+      else if (side_[o] == open)
         flow_.set_capacity(wait_arc_[wait_node_[o] - first_wait_], needed_[o] ? max_flow::infinite : 0, again(o));
     for (const wanted_tensor& x : wanted_) flow_.raise_source(x.node, of_rate(x.rate));
   }

@@ -81,6 +81,9 @@ class moment_order {
                              [&](std::uint32_t a, std::uint32_t b) { return state_.listed[a] < state_.listed[b]; });
   }
 
+  /// Returns the last moment at which the listed order exceeds the budget. Precondition: count() > 0.
+  [[nodiscard]] std::uint32_t last() const { return moments_.back(); }
+
   /// Returns the moment to try as number `i` > 0, or `none`. `price`: the best one so far.
   [[nodiscard]] std::uint32_t next(std::size_t i, double price) {
     if (price != estimated_at_) {
@@ -231,7 +234,7 @@ class budget_search {
   static constexpr int max_flows = 64;
   static constexpr std::uint32_t max_branch_moments = 4;
   static constexpr std::uint32_t max_chain_operations = 20000;
-  static constexpr std::uint32_t max_chain_flow_work = 20'000'000;  // flows × operations
+  static constexpr std::uint32_t max_chain_flow_work = 40'000'000;  // flows × operations
   static constexpr std::uint32_t max_chain_branch_nodes = 24;
   static constexpr std::uint32_t max_coarse_moments = 24;
   /// A moment is given up when its bound cannot exceed the best one by this part of the needed time.
@@ -336,7 +339,8 @@ class budget_search {
 
   /// Searches for a chain of moments that gives more than the best moment.
   void link_moments(moment_order& order) {
-    const auto coarse = order.sample(std::min(options_.chain_moments, max_coarse_moments), {best_.moment});
+    const auto coarse =
+        order.sample(std::min(options_.chain_moments, max_coarse_moments), {best_.moment, order.last()});
     const auto candidates = order.sample(options_.chain_moments, coarse);
     moment_chain_options linking;
     linking.first = best_.moment;

@@ -268,7 +268,7 @@ TEST_CASE("a deep chain of known optimum: several moments prove what one cannot"
   CHECK(recomputation(12, 0).recomputation == doctest::Approx(3));
   CHECK(recomputation(12, 48).recomputation == doctest::Approx(6));
   CHECK(recomputation(12, 48).chain.size() >= 3);
-  CHECK(exact(p.with_budget(13)).time == 21 + 5);
+  CHECK(exact(p.with_budget(13)).time == 21 + 4);
   CHECK(recomputation(13, 0).recomputation == doctest::Approx(3));
   CHECK(recomputation(13, 48).recomputation == doctest::Approx(4));
 }

@@ -64,9 +64,10 @@ class search {
   static constexpr int max_rounds = 12;
   static constexpr std::size_t max_tries = 3;  // chains of a round that are climbed with whole tensors
   static constexpr int screening_steps = 25;
-  static constexpr std::uint32_t small_graph = 150;
-  static constexpr double momentum = 0.5;  // of the subgradient steps
-  static constexpr double promising_part = 0.6;
+  static constexpr std::uint32_t small_graph = 150, large_graph = 300;
+  static constexpr double momentum = 0.5;        // of the subgradient steps
+  static constexpr double large_tensors = 1.05;  // as much higher is the bound by whole tensors
+  static constexpr double promising_part = 0.6, promising_part_of_large = 0.75;
   static constexpr double least_gain = 5e-4;  // of the bound, for another moment
 
   /// What a choice of one segment holds at the moment, and what it runs; ascending.
@@ -268,10 +269,12 @@ class search {
     return several.best() >= one.best() ? several : one;
   }
 
-  /// True unless the graph is large, and two moments without rates are far worse than one.
+  /// True unless several moments without rates are far worse than one: rates seldom make up for that. Small graphs are
+  /// always searched, and those on which whole tensors make a difference.
   [[nodiscard]] bool is_promising(const chain& c) const {
-    return c.moments.size() > 1 || graph_.num_operations <= small_graph ||
-           most_together_ >= promising_part * most_alone_;
+    if (c.moments.size() > 1 || graph_.num_operations <= small_graph || c.whole > large_tensors * c.value) return true;
+    const double part = graph_.num_operations <= large_graph ? promising_part : promising_part_of_large;
+    return most_together_ >= part * most_alone_;
   }
 
   static bool has(const std::vector<std::uint32_t>& list, std::uint32_t x) {

@@ -72,7 +72,6 @@ class moment_cut {
         side_(graph.num_operations),
         run_node_(graph.num_operations, none),
         wait_node_(graph.num_operations, none),
-        needed_(graph.needed),
         mark_(graph.num_tensors, 0),
         readers_(graph.num_tensors, 0) {}
 
@@ -253,19 +252,18 @@ class moment_cut {
   /// Finds the operations that must have run when the segment ends.
   void find_needed() {
     const flat_graph& g = *graph_;
-    if (segment_.end == needed_by_) return;
-    needed_by_ = segment_.end;
-    if (needed_by_ == segment::end_of_schedule) {
-      needed_ = g.needed;
-      return;
-    }
-    std::fill(needed_.begin(), needed_.end(), std::uint8_t{0});
-    needed_[needed_by_] = 1;
-    for (std::uint32_t o = needed_by_ + 1; o-- > 0;)
+    if (ends_schedule()) return;
+    needed_.assign(g.num_operations, 0);
+    needed_[segment_.end] = 1;
+    for (std::uint32_t o = segment_.end + 1; o-- > 0;)
       if (needed_[o])
         for (const std::uint32_t t : g.inputs[o])
           for (const std::uint32_t p : g.producers[t]) needed_[p] = 1;
   }
+  [[nodiscard]] bool ends_schedule() const noexcept { return segment_.end == segment::end_of_schedule; }
+  /// True if operation `o` must have run when the segment ends. The graph is asked each time: its owner may change what
+  /// is needed between two moments.
+  [[nodiscard]] bool is_needed(std::uint32_t o) const { return (ends_schedule() ? graph_->needed : needed_)[o] != 0; }
 
   /// Finds A and D, and the tensors of k itself.
   void separate() {
@@ -309,7 +307,7 @@ class moment_cut {
     unrepeatable_ = false;
     nodes_ = 0;
     const auto run_later = [&](std::uint32_t o) {
-      if ((side_[o] == after && needed_[o]) || run_node_[o] != none) return;
+      if (run_node_[o] != none || (side_[o] == after && (is_needed(o) || segment_.passed_on == nullptr))) return;
       run_node_[o] = nodes_++;
       reached_.push_back(o);
     };
@@ -326,10 +324,10 @@ class moment_cut {
       mark_[t] |= how;
       return true;
     };
-    if (segment_.end == segment::end_of_schedule)
+    if (ends_schedule())
       for (const std::uint32_t t : g.final_outputs) read_later(t, required);
     for (std::uint32_t o = moment_ + 1; o < g.num_operations; ++o)
-      if (side_[o] == after && needed_[o])
+      if (side_[o] == after && is_needed(o))
         for (const std::uint32_t t : g.inputs[o]) read_later(t, required);
     if (segment_.passed_on != nullptr)
       for (const tensor_rate& x : *segment_.passed_on)
@@ -358,7 +356,7 @@ class moment_cut {
       if (side_[o] == open)
         for (const std::uint32_t t : g.outputs[o])
           for (const std::uint32_t reader : g.consumers[t])
-            if (needed_[reader]) run_later(reader);
+            if (is_needed(reader)) run_later(reader);
     }
     first_wait_ = nodes_;
     for (const std::uint32_t o : reached_)
@@ -493,7 +491,8 @@ class moment_cut {
       if (side_[o] == before)
         flow_.set_sink(run_node_[o], again(o));
       else if (side_[o] == open)
-        flow_.set_capacity(wait_arc_[wait_node_[o] - first_wait_], needed_[o] ? max_flow::infinite : 0, again(o));
+        flow_.set_capacity(wait_arc_[wait_node_[o] - first_wait_],
+                           ends_schedule() || needed_[o] ? max_flow::infinite : 0, again(o));
     for (const wanted_tensor& x : wanted_) flow_.raise_source(x.node, of_rate(x.rate));
   }
 
@@ -527,7 +526,6 @@ class moment_cut {
   const flat_graph* graph_;
   std::uint32_t moment_ = 0;
   segment segment_;
-  std::uint32_t needed_by_ = segment::end_of_schedule;  // the end for which `needed_` was found
   std::int64_t working_set_ = 0;
   bool unrepeatable_ = false;
   bool complete_ = false;
@@ -541,7 +539,7 @@ class moment_cut {
   std::uint32_t first_wait_ = 0;
   std::vector<std::uint8_t> side_;
   std::vector<std::uint32_t> run_node_, wait_node_;
-  std::vector<std::uint8_t> needed_;  // of an operation: it must have run when the segment ends
+  std::vector<std::uint8_t> needed_;  // of an operation: the end of the segment depends on it, or it is the end
   std::vector<std::uint8_t> mark_;
   std::vector<std::uint32_t> readers_;
   std::vector<std::uint32_t> reached_, touched_, work_;

@@ -20,6 +20,10 @@ struct turnaround_options {
   /// Nodes of branch and bound at each of the four best moments. They close the gap between a price of bytes, which
   /// splits tensors, and whole tensors. 0: no branch and bound.
   std::uint32_t branch_nodes = 0;
+  /// The number of first runs among which chains of several moments are searched for. A chain counts operations that
+  /// must run more than twice, so it raises the bound of tight budgets, for some thousand flows and often far more.
+  /// 0, and graphs of more than 20,000 operations: none.
+  std::uint32_t chain_moments = 0;
   bool want_saved = true;  ///< fill in `choice_time`, `choice_bytes`, `saved` and `again`; takes one more flow
   run_control run{};       ///< `stop` and `time_limit` end the search; the other fields are not used
 };
@@ -30,12 +34,15 @@ struct turnaround_result {
   double recomputation = 0;            ///< `lower_bound` less the time of the needed operations
   bool infeasible = false;             ///< proven; `least_memory` names the operation and the bytes that it needs
   least_memory_result least_memory{};  ///< the largest memory bound that the search has met
-  op_id moment{};                      ///< the operation whose first run gives the bound, if `recomputation` > 0
-  double multiplier = 0;               ///< the price of a byte there: about the time that one more byte saves
-  std::int64_t working_set = 0;        ///< bytes of the moment's operation itself
+  op_id moment{};  ///< the operation whose first run gives the best bound of one moment, if `recomputation` > 0
+  /// The operations whose first runs give the bound, in order, if several together give more than one; otherwise empty.
+  std::vector<op_id> chain{};
+  double multiplier = 0;         ///< the price of a byte there: about the time that one more byte saves
+  std::int64_t working_set = 0;  ///< bytes of the moment's operation itself
   /// The time of the operations that the best choice within the budget runs again after that moment. Solvers may start
-  /// from this choice. The least time of any choice lies between `recomputation` and `choice_time`. 0, like
-  /// `choice_bytes`, if `want_saved` is false or the search was stopped before; then `saved` and `again` are empty.
+  /// from this choice. Without a chain, the least time of any choice lies between `recomputation` and `choice_time`. 0,
+  /// like `choice_bytes`, if `want_saved` is false or the search was stopped before; then `saved` and `again` are
+  /// empty.
   double choice_time = 0;
   std::int64_t choice_bytes = 0;    ///< of the resident tensors of that choice, without `working_set`
   std::vector<tensor_id> saved{};   ///< the resident tensors of that choice beside the working set, ascending
@@ -56,6 +63,9 @@ struct analysis_state;
 /// budget, for every price ≥ 0 (weak Lagrangian duality). As a function of the price, the bound is concave and
 /// piecewise linear. Each flow gives its value at a price and the line through it; the next price is where the lines on
 /// both sides of the optimum meet. The result is the largest bound over prices and moments.
+///
+/// A chain of moments cuts the schedule into segments, whose recomputations add up; prices of tensors tie neighbouring
+/// segments together (`turnaround_options::chain_moments`).
 ///
 /// Moments at which the listed order fits the budget give no bound above 0 and are left out. The first moment is the
 /// one where the listed order holds most bytes. The following ones are chosen in alternation by two rules:

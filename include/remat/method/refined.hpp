@@ -41,10 +41,14 @@ struct refined_options {
 /// 1. The turnaround bound, with branch and bound: a fifth of the time.
 /// 2. `exact`, for graphs of at most `small_step` operations, if it ends within 50,000 states.
 /// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, for the budget and for 95, 90
-///    and 80 % of it; then, if the schedule is more than 0.5 % above the bound, under random preferences.
-/// 4. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
+///    and 80 % of it.
+/// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
+/// 5. If the schedule is more than 0.05 % above the bound, the bound of several moments; if more than 0.5 %, `evict`
+/// under
+///    random preferences, with a fifth of the limits each.
+/// 6. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
 ///    0.1 % above the bound.
-/// 5. `refine` from all schedules found, with all that is left of the limits.
+/// 7. `refine` from all schedules found, with all that is left of the limits.
 ///
 /// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
 /// within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that meets

@@ -22,9 +22,10 @@ struct moment_optimum {
   moment_choice choice{};                                  ///< the best choice found
   std::vector<tensor_id> saved{};                          ///< its resident tensors, ascending
   std::vector<op_id> again{};                              ///< the operations that it runs again, ascending
-  std::uint32_t nodes = 0;                                 ///< of branch and bound
-  std::uint32_t flows = 0;                                 ///< maximum flows that were run
-  bool infeasible = false;                                 ///< proven: no choice fits into the free bytes
+  std::vector<op_id> runs{};  ///< the operations that it runs after the moment (see `moment_cut::for_each_run`)
+  std::uint32_t nodes = 0;    ///< of branch and bound
+  std::uint32_t flows = 0;    ///< maximum flows that were run
+  bool infeasible = false;    ///< proven: no choice fits into the free bytes
 };
 
 namespace moment_branch {
@@ -108,7 +109,7 @@ class search {
     const double bound = cut_.price(0, stop_);
     ++best_.flows;
     if (!cut_.complete()) return bound;
-    if (bound > 1.5 * cut_.total_time()) return infinity;  // an absent tensor cannot be computed
+    if (bound > 1.5 * cut_.total_cost()) return infinity;  // an absent tensor cannot be computed
     const moment_choice left = cut_.choice();
     if (left.bytes <= free_bytes) {
       take(left);
@@ -197,6 +198,8 @@ class search {
     std::sort(best_.saved.begin(), best_.saved.end());
     best_.saved.erase(std::unique(best_.saved.begin(), best_.saved.end()), best_.saved.end());
     best_.again = cut_.again();
+    best_.runs.clear();
+    cut_.for_each_run([&](std::uint32_t o) { best_.runs.push_back(static_cast<op_id>(o)); });
   }
 
   using entry = std::pair<double, std::uint32_t>;  // bound, node

@@ -18,8 +18,29 @@ namespace REMAT_NAMESPACE::detail {
 
 /// The cost of one choice of resident tensors at a moment.
 struct moment_choice {
-  double time = 0;         ///< of the operations that run again
+  double time = 0;         ///< of the operations that run again, and of the rates of a segment
   std::int64_t bytes = 0;  ///< of the resident tensors, without the working set of the moment's operation
+};
+
+/// A rate on a tensor at one end of a segment, in time. See `segment`.
+struct tensor_rate {
+  std::uint32_t tensor;  ///< the tensor
+  double rate;           ///< at least 0
+};
+
+/// A part of the schedule that begins when the first run of an operation is over: its moment.
+///
+/// It ends with the first run of `end`, a descendant of the moment's operation, or with the schedule. Rates tie
+/// a segment to its neighbours: a tensor of `kept` that is resident at the moment costs its rate besides its bytes; a
+/// tensor of `passed_on` that is neither resident at the moment nor computed in the segment costs its rate. Both lists
+/// ascend, each tensor once. Tensors of 0 bytes, of the moment's operation, with several producers, or computed in
+/// the segment in any case are ignored there.
+struct segment {
+  static constexpr std::uint32_t end_of_schedule = std::numeric_limits<std::uint32_t>::max();
+  std::uint32_t moment = 0;                             ///< the operation whose first run is the moment
+  std::uint32_t end = end_of_schedule;                  ///< the operation whose first run ends the segment
+  const std::vector<tensor_rate>* kept = nullptr;       ///< rates of tensors that are resident at the moment, or none
+  const std::vector<tensor_rate>* passed_on = nullptr;  ///< rates of tensors that the segment does not pass on, or none
 };
 
 /// A minimum-cut network for one *moment*: the first run of an operation k. Its cuts are the choices of which tensors
@@ -65,10 +86,19 @@ class moment_cut {
   /// Time of all operations that could run again.
   [[nodiscard]] double total_time() const noexcept { return total_time_; }
 
+  /// No choice that breaks no fixing costs more, apart from the price of bytes.
+  [[nodiscard]] double total_cost() const noexcept { return total_cost_; }
+
   /// Builds the network for the first run of operation `k`. Precondition: k is needed.
-  void at(std::uint32_t k) {
-    assert(graph_->needed[k]);
-    moment_ = k;
+  void at(std::uint32_t k) { at(segment{.moment = k}); }
+
+  /// Builds the network for a segment: only what runs in the segment counts as running again. Precondition: the
+  /// moment's operation is needed, and the segment's end depends on it.
+  void at(const segment& s) {
+    assert(graph_->needed[s.moment]);
+    moment_ = s.moment;
+    segment_ = s;
+    find_needed();
     separate();
     reach();
     connect();
@@ -104,7 +134,7 @@ class moment_cut {
 
   /// Candidates are the tensors that may be resident or not at this moment. Branch and bound fixes some of them. A
   /// resident one has no price, and no bytes that count. An absent one is computed after the moment, whatever time that
-  /// takes; if it cannot be, `price` returns about twice `total_time()` or more.
+  /// takes; if it cannot be, `price` returns about twice `total_cost()` or more.
   enum class fixing : std::uint8_t { free, resident, absent };
   /// The number of candidates at this moment. They count from 0.
   [[nodiscard]] std::size_t num_candidates() const noexcept { return candidates_.size(); }
@@ -135,7 +165,7 @@ class moment_cut {
     int shift = 0;
     while (std::ldexp(required_bytes_, -shift) > std::ldexp(1.0, 60)) ++shift;
     load([&](const candidate_tensor& c) { return c.bytes >> shift; }, max_flow::infinite >> 9,
-         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : 0; });
+         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : 0; }, [](double) { return 0; });
     loaded_price_ = not_loaded;
     complete_ = flow_.run(stop);
     return flow_.value() << shift;
@@ -145,7 +175,12 @@ class moment_cut {
   [[nodiscard]] moment_choice choice() const {
     moment_choice c;
     for (const candidate_tensor& x : candidates_)
-      if (x.fixed == fixing::free && is_resident(x)) c.bytes += x.bytes;
+      if (is_resident(x)) {
+        if (x.fixed == fixing::free) c.bytes += x.bytes;
+        c.time += x.rate;
+      }
+    for (const wanted_tensor& x : wanted_)
+      if (flow_.reaches_sink(x.node)) c.time += x.rate;
     for (const std::uint32_t o : reached_)
       if (runs_again(o)) c.time += graph_->time[o];
     return c;
@@ -158,6 +193,23 @@ class moment_cut {
       if (is_resident(x)) kept.push_back(static_cast<tensor_id>(x.tensor));
     std::sort(kept.begin(), kept.end());
     return kept;
+  }
+
+  /// Calls `visit(o)` for each operation that this choice runs after the moment and that the moment's operation does
+  /// not precede.
+  template <class Visit>
+  void for_each_run(Visit&& visit) const {
+    for (const std::uint32_t o : reached_)
+      if (!flow_.reaches_sink(run_node_[o])) visit(o);
+  }
+
+  /// Returns the operations for which some choice does so, ascending.
+  [[nodiscard]] std::vector<std::uint32_t> possible_runs() const {
+    std::vector<std::uint32_t> list;
+    for (const std::uint32_t o : reached_)
+      if (side_[o] != before || !graph_->once[o]) list.push_back(o);
+    std::sort(list.begin(), list.end());
+    return list;
   }
 
   /// Returns the operations that this choice runs again, ascending.
@@ -178,18 +230,40 @@ class moment_cut {
     std::uint32_t arc;  // `none` for an arc from the source
     std::uint32_t from, to;
     std::int64_t bytes;
+    double rate;  // of `kept`
     fixing fixed = fixing::free;
   };
+  struct wanted_tensor {  // of `passed_on`
+    std::uint32_t node;
+    double rate;
+  };
   // Flags of a tensor at the present moment (`mark_`): k reads or writes it; an operation of D reads it or it is a
-  // final output; it has been visited; its arcs of order have been added.
-  static constexpr std::uint8_t own = 1, required = 2, touched = 4, ordered = 8;
+  // final output; it has been visited; its arcs of order have been added; the segment should pass it on.
+  static constexpr std::uint8_t own = 1, required = 2, touched = 4, ordered = 8, wanted = 16;
 
   [[nodiscard]] bool is_resident(const candidate_tensor& c) const {
     return flow_.reaches_sink(c.to) && (c.arc == none || !flow_.reaches_sink(c.from));
   }
   [[nodiscard]] bool runs_again(std::uint32_t o) const {
-    return !flow_.reaches_sink(run_node_[o]) && (side_[o] == before || flow_.reaches_sink(wait_node_[o]));
+    return side_[o] != after && !flow_.reaches_sink(run_node_[o]) &&
+           (side_[o] == before || flow_.reaches_sink(wait_node_[o]));
   }
+
+  /// Finds the operations that must have run when the segment ends.
+  void find_needed() {
+    const flat_graph& g = *graph_;
+    if (ends_schedule()) return;
+    needed_.assign(g.num_operations, 0);
+    needed_[segment_.end] = 1;
+    for (std::uint32_t o = segment_.end + 1; o-- > 0;)
+      if (needed_[o])
+        for (const std::uint32_t t : g.inputs[o])
+          for (const std::uint32_t p : g.producers[t]) needed_[p] = 1;
+  }
+  [[nodiscard]] bool ends_schedule() const noexcept { return segment_.end == segment::end_of_schedule; }
+  /// True if operation `o` must have run when the segment ends. The graph is asked each time: its owner may change what
+  /// is needed between two moments.
+  [[nodiscard]] bool is_needed(std::uint32_t o) const { return (ends_schedule() ? graph_->needed : needed_)[o] != 0; }
 
   /// Finds A and D, and the tensors of k itself.
   void separate() {
@@ -233,7 +307,7 @@ class moment_cut {
     unrepeatable_ = false;
     nodes_ = 0;
     const auto run_later = [&](std::uint32_t o) {
-      if (side_[o] == after || run_node_[o] != none) return;
+      if (run_node_[o] != none || (side_[o] == after && (is_needed(o) || segment_.passed_on == nullptr))) return;
       run_node_[o] = nodes_++;
       reached_.push_back(o);
     };
@@ -250,12 +324,30 @@ class moment_cut {
       mark_[t] |= how;
       return true;
     };
-    for (const std::uint32_t t : g.final_outputs) read_later(t, required);
+    if (ends_schedule())
+      for (const std::uint32_t t : g.final_outputs) read_later(t, required);
     for (std::uint32_t o = moment_ + 1; o < g.num_operations; ++o)
-      if (side_[o] == after && g.needed[o])
+      if (side_[o] == after && is_needed(o))
         for (const std::uint32_t t : g.inputs[o]) read_later(t, required);
+    if (segment_.passed_on != nullptr)
+      for (const tensor_rate& x : *segment_.passed_on)
+        if (x.rate > 0 && g.producers[x.tensor].size() == 1 && !(mark_[x.tensor] & required)) {
+          if (const std::uint32_t p = g.producers[x.tensor][0]; side_[p] != after)
+            read_later(x.tensor, touched | wanted);
+          else if (g.bytes[x.tensor] > 0)
+            run_later(p);
+        }
     for (std::size_t i = 0; i < reached_.size(); ++i) {
       const std::uint32_t o = reached_[i];
+      if (side_[o] == after) {
+        for (const std::uint32_t t : g.inputs[o])
+          if (read_later(t, touched))
+            ++readers_[t];
+          else
+            for (const std::uint32_t p : g.producers[t])
+              if (side_[p] == after) run_later(p);
+        continue;
+      }
       if (g.once[o]) unrepeatable_ = true;
       if (side_[o] == before && g.once[o]) continue;  // never runs after the moment
       if (!g.once[o]) total_time_ += g.time[o];
@@ -264,26 +356,38 @@ class moment_cut {
       if (side_[o] == open)
         for (const std::uint32_t t : g.outputs[o])
           for (const std::uint32_t reader : g.consumers[t])
-            if (g.needed[reader]) run_later(reader);
+            if (is_needed(reader)) run_later(reader);
     }
     first_wait_ = nodes_;
     for (const std::uint32_t o : reached_)
       if (side_[o] == open) wait_node_[o] = nodes_++;
     for (const std::uint32_t t : touched_)
       if (mark_[t] & required) required_bytes_ += static_cast<double>(g.bytes[t]);
+    const auto sum_of = [](const std::vector<tensor_rate>* rates) {
+      double sum = 0;
+      if (rates != nullptr)
+        for (const tensor_rate& x : *rates) sum += x.rate;
+      return sum;
+    };
+    total_cost_ = total_time_ + sum_of(segment_.kept) + sum_of(segment_.passed_on);
     // Whole times stay exact, and no sum overflows.
-    exponent_ = total_time_ > 0 ? 50 - std::ilogb(total_time_) : 0;
+    exponent_ = total_cost_ > 0 ? 50 - std::ilogb(total_cost_) : 0;
   }
 
   /// Builds the nodes of tensors, and all arcs.
   void connect() {
     flow_.reset(nodes_);
     candidates_.clear();
+    wanted_.clear();
     plain_.clear();
     wait_arc_.clear();
     for (const std::uint32_t t : touched_) connect_tensor(t);
+    add_rates();
     for (const std::uint32_t o : reached_)
-      if (side_[o] == open) connect_waiting(o);
+      if (side_[o] == open)
+        connect_waiting(o);
+      else if (side_[o] == after)
+        connect_optional(o);
     flow_.finish();
   }
 
@@ -301,20 +405,47 @@ class moment_cut {
         if (side_[p] != after) plain_.push_back(flow_.add_arc(computed, run_node_[p]));
     }
     if (mark_[t] & required) {
-      candidates_.push_back({t, none, none, computed, g.bytes[t], fixing::free});
+      candidates_.push_back({t, none, none, computed, g.bytes[t], 0, fixing::free});
       return;
     }
     std::uint32_t read = none;  // the node q(t)
-    if (readers_[t] > 1) read = flow_.add_node();
+    const bool own_node = readers_[t] > 1 || (mark_[t] & wanted);
+    if (own_node) read = flow_.add_node();
+    if (mark_[t] & wanted) wanted_.push_back({read, rate_of(*segment_.passed_on, t)});
     for (const std::uint32_t reader : g.consumers[t]) {
       if (run_node_[reader] == none || (side_[reader] == before && g.once[reader])) continue;
-      if (readers_[t] > 1)
+      if (own_node)
         plain_.push_back(flow_.add_arc(run_node_[reader], read));
       else
         read = run_node_[reader];
     }
     const std::uint32_t arc = flow_.add_arc(read, computed);
-    candidates_.push_back({t, arc, read, computed, g.bytes[t], fixing::free});
+    candidates_.push_back({t, arc, read, computed, g.bytes[t], 0, fixing::free});
+  }
+
+  /// Returns the rate of tensor `t`; 0 if it has none.
+  [[nodiscard]] static double rate_of(const std::vector<tensor_rate>& rates, std::uint32_t t) {
+    const auto at = std::lower_bound(rates.begin(), rates.end(), t,
+                                     [](const tensor_rate& x, std::uint32_t y) { return x.tensor < y; });
+    return at != rates.end() && at->tensor == t ? at->rate : 0;
+  }
+
+  /// Adds the arcs of operations of D that need not run in the segment.
+  void connect_optional(std::uint32_t o) {
+    const flat_graph& g = *graph_;
+    for (const std::uint32_t t : g.inputs[o])
+      for (const std::uint32_t p : g.producers[t])
+        if (side_[p] == after && run_node_[p] != none) plain_.push_back(flow_.add_arc(run_node_[o], run_node_[p]));
+  }
+
+  void add_rates() {
+    if (segment_.passed_on != nullptr)
+      for (const tensor_rate& x : *segment_.passed_on)
+        if (x.rate > 0 && graph_->producers[x.tensor].size() == 1 && graph_->bytes[x.tensor] > 0)
+          if (const std::uint32_t p = graph_->producers[x.tensor][0]; side_[p] == after && run_node_[p] != none)
+            wanted_.push_back({run_node_[p], x.rate});
+    if (segment_.kept == nullptr || segment_.kept->empty()) return;
+    for (candidate_tensor& c : candidates_) c.rate = rate_of(*segment_.kept, c.tensor);
   }
 
   void connect_waiting(std::uint32_t o) {
@@ -342,15 +473,15 @@ class moment_cut {
   }
 
   /// Sets all capacities, without flow: `of_candidate(c)` of a free candidate, `of_absent` of an absent one,
-  /// `again(o)` of an operation that runs again.
-  template <class Candidate, class Again>
-  void load(const Candidate& of_candidate, max_flow::capacity of_absent, const Again& again) {
+  /// `again(o)` of an operation that runs again, `of_rate(r)` of a rate.
+  template <class Candidate, class Again, class Rate>
+  void load(const Candidate& of_candidate, max_flow::capacity of_absent, const Again& again, const Rate& of_rate) {
     flow_.clear_flow();
     for (const max_flow::arc a : plain_) flow_.set_capacity(a, max_flow::infinite);
     for (const candidate_tensor& c : candidates_) {
-      const max_flow::capacity x = c.fixed == fixing::free     ? of_candidate(c)
+      const max_flow::capacity x = c.fixed == fixing::free     ? of_candidate(c) + of_rate(c.rate)
                                    : c.fixed == fixing::absent ? of_absent
-                                                               : 0;
+                                                               : of_rate(c.rate);
       if (c.arc != none)
         flow_.set_capacity(c.arc, x);
       else
@@ -359,8 +490,10 @@ class moment_cut {
     for (const std::uint32_t o : reached_)
       if (side_[o] == before)
         flow_.set_sink(run_node_[o], again(o));
-      else
-        flow_.set_capacity(wait_arc_[wait_node_[o] - first_wait_], max_flow::infinite, again(o));
+      else if (side_[o] == open)
+        flow_.set_capacity(wait_arc_[wait_node_[o] - first_wait_],
+                           ends_schedule() || needed_[o] ? max_flow::infinite : 0, again(o));
+    for (const wanted_tensor& x : wanted_) flow_.raise_source(x.node, of_rate(x.rate));
   }
 
   /// Returns price × bytes in the flow's unit, rounded down. The last factor makes up for the three roundings before
@@ -372,8 +505,8 @@ class moment_cut {
 
   void load_price(double scaled) {
     const auto in_units = [&](double time) { return static_cast<max_flow::capacity>(std::ldexp(time, exponent_)); };
-    load([&](const candidate_tensor& c) { return priced(scaled, c.bytes); }, in_units(2 * total_time_) + 2,
-         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : in_units(graph_->time[o]); });
+    load([&](const candidate_tensor& c) { return priced(scaled, c.bytes); }, in_units(2 * total_cost_) + 2,
+         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : in_units(graph_->time[o]); }, in_units);
     loaded_price_ = scaled;
   }
 
@@ -392,10 +525,12 @@ class moment_cut {
 
   const flat_graph* graph_;
   std::uint32_t moment_ = 0;
+  segment segment_;
   std::int64_t working_set_ = 0;
   bool unrepeatable_ = false;
   bool complete_ = false;
   double total_time_ = 0;
+  double total_cost_ = 0;  // with all rates
   double required_bytes_ = 0;
   int exponent_ = 0;                  // times are in units of 2^−exponent
   double loaded_price_ = not_loaded;  // of the capacities in `flow_`, in their unit
@@ -404,10 +539,12 @@ class moment_cut {
   std::uint32_t first_wait_ = 0;
   std::vector<std::uint8_t> side_;
   std::vector<std::uint32_t> run_node_, wait_node_;
+  std::vector<std::uint8_t> needed_;  // of an operation: the end of the segment depends on it, or it is the end
   std::vector<std::uint8_t> mark_;
   std::vector<std::uint32_t> readers_;
   std::vector<std::uint32_t> reached_, touched_, work_;
   std::vector<candidate_tensor> candidates_;
+  std::vector<wanted_tensor> wanted_;
   std::vector<max_flow::arc> plain_;     // arcs of infinite capacity
   std::vector<max_flow::arc> wait_arc_;  // c(o) → r(o), by the number of the node c(o)
   max_flow flow_;

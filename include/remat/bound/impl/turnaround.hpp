@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "remat/bound/detail/moment_branch.hpp"
+#include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/problem/detail/listed_order.hpp"
@@ -80,6 +81,9 @@ class moment_order {
                              [&](std::uint32_t a, std::uint32_t b) { return state_.listed[a] < state_.listed[b]; });
   }
 
+  /// Returns the last moment at which the listed order exceeds the budget. Precondition: count() > 0.
+  [[nodiscard]] std::uint32_t last() const { return moments_.back(); }
+
   /// Returns the moment to try as number `i` > 0, or `none`. `price`: the best one so far.
   [[nodiscard]] std::uint32_t next(std::size_t i, double price) {
     if (price != estimated_at_) {
@@ -99,6 +103,20 @@ class moment_order {
     const auto at = std::lower_bound(attempts_.begin(), attempts_.end(), moment,
                                      [](const attempt& a, std::uint32_t o) { return a.moment < o; });
     attempts_.insert(at, {moment, value, estimate_.empty() ? value : value - estimate_[moment]});
+  }
+
+  /// Returns up to about `count` moments, ascending: half of them the tightest ones, half spread over the schedule, and
+  /// those of `also`.
+  [[nodiscard]] std::vector<std::uint32_t> sample(std::size_t count, std::vector<std::uint32_t> also) {
+    if (moments_.size() <= count) return moments_;
+    const std::size_t half = count / 2;
+    tightest_.clear();
+    find_tightest(half);
+    also.insert(also.end(), tightest_.begin(), tightest_.end());
+    for (std::size_t i = 0; i < half; ++i) also.push_back(moments_[i * moments_.size() / half]);
+    std::sort(also.begin(), also.end());
+    also.erase(std::unique(also.begin(), also.end()), also.end());
+    return also;
   }
 
   /// The moments that have been tried, ascending.
@@ -206,6 +224,8 @@ class budget_search {
       order.record(k, reached_);
     }
     if (options_.branch_nodes > 0) branch(order.attempts());
+    if (options_.chain_moments > 0 && best_.moment != none && graph_.num_operations <= max_chain_operations)
+      link_moments(order);
     finish();
     return result_;
   }
@@ -213,6 +233,10 @@ class budget_search {
  private:
   static constexpr int max_flows = 64;
   static constexpr std::uint32_t max_branch_moments = 4;
+  static constexpr std::uint32_t max_chain_operations = 20000;
+  static constexpr std::uint32_t max_chain_flow_work = 40'000'000;  // flows × operations
+  static constexpr std::uint32_t max_chain_branch_nodes = 24;
+  static constexpr std::uint32_t max_coarse_moments = 24;
   /// A moment is given up when its bound cannot exceed the best one by this part of the needed time.
   static constexpr double relative_tolerance = 1e-7;
 
@@ -313,9 +337,22 @@ class budget_search {
     }
   }
 
+  /// Searches for a chain of moments that gives more than the best moment.
+  void link_moments(moment_order& order) {
+    const auto coarse =
+        order.sample(std::min(options_.chain_moments, max_coarse_moments), {best_.moment, order.last()});
+    const auto candidates = order.sample(options_.chain_moments, coarse);
+    moment_chain_options linking;
+    linking.first = best_.moment;
+    linking.branch_nodes = std::min(options_.branch_nodes, max_chain_branch_nodes);
+    linking.max_flows = max_chain_flow_work / graph_.num_operations;
+    linking.tolerance = tolerance_;
+    chain_ = find_moment_chain(cut_, budget_, candidates, coarse, linking, stop_);
+    flows_ += chain_.flows;
+  }
+
   void finish() {
     result_.recomputation = std::max(0.0, best_.value);
-    result_.lower_bound = graph_.needed_time + result_.recomputation;
     if (result_.recomputation > 0) {
       result_.moment = static_cast<op_id>(best_.moment);
       result_.multiplier = best_.price;
@@ -329,6 +366,11 @@ class budget_search {
         recall_choice();
       }
     }
+    if (chain_.moments.size() > 1 && chain_.value > result_.recomputation + tolerance_) {
+      result_.recomputation = chain_.value;
+      for (const std::uint32_t o : chain_.moments) result_.chain.push_back(static_cast<op_id>(o));
+    }
+    result_.lower_bound = graph_.needed_time + result_.recomputation;
     result_.flows = flows_;
   }
 
@@ -368,6 +410,7 @@ class budget_search {
   double reached_ = 0;  // the best bound at the last moment
   optimum best_;
   moment_optimum exact_;  // of branch and bound, at the best moment
+  moment_chain chain_;
   std::uint32_t flows_ = 0;
   turnaround_result result_;
 };

@@ -55,12 +55,12 @@ class refinement_steps {
     return stopped_ = clock.poll();
   }
 
-  /// Where the best schedule is still far from the bound, random eviction and the exact search; then refinement with
-  /// all that is left. Returns why it stopped early.
+  /// Where the best schedule is still far from the bound, the bound of several moments, random eviction and the exact
+  /// search; then refinement with all that is left. Returns why it stopped early.
   stop_reason go_on(run_clock& clock) {
     clock_ = &clock;
     stopped_ = clock.poll();
-    if (is_settled()) return stopped_;
+    if (is_settled() || prove_bound_of_chains()) return stopped_;
     evict_at_random();
     if (!is_small() && search_exactly()) return stopped_;
     if (!is_settled()) improve(1);
@@ -70,6 +70,7 @@ class refinement_steps {
  private:
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
                           exact_share = 0.25, small_share = 0.75, opening_share = 0.15;
+  static constexpr std::uint32_t chain_moments = 48;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_counted() const noexcept { return clock_->control().work_limit != run_control::no_work_limit; }
@@ -86,15 +87,35 @@ class refinement_steps {
 
   /// The turnaround bound, with branch and bound. True: no schedule is within the budget.
   bool prove_bound() {
-    bounding_.branch_nodes = options_.branch_nodes;
-    run_clock part = clock_->part(bound_share);
-    bounding_.run = part.control();
-    bound_ = analysis_.bound(problem_.budget(), bounding_);
+    turnaround_options proving;
+    proving.branch_nodes = options_.branch_nodes;
+    bound_ = bound_within(bound_share, proving);
+    return take_bound(bound_);
+  }
+
+  /// The bound of chains of moments, which takes longer and gains most under tight budgets. True: no schedule is within
+  /// the budget.
+  bool prove_bound_of_chains() {
+    if (best.is_within(0.0005)) return false;
+    turnaround_options proving;
+    proving.want_saved = false;
+    proving.chain_moments = chain_moments;
+    return take_bound(bound_within(bound_share, proving));
+  }
+
+  [[nodiscard]] turnaround_result bound_within(double share, turnaround_options proving) {
+    run_clock part = clock_->part(share);
+    proving.run = part.control();
+    return analysis_.bound(problem_.budget(), proving);
+  }
+
+  bool take_bound(const turnaround_result& found) {
     best.proven = true;
-    best.lower_bound = std::max({bound_.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
-    if (bound_.infeasible) {
-      best.message = bound_.least_memory.message(problem_.operation_name(bound_.least_memory.operation));
-      best.obstacle = bound_.least_memory.operation;
+    best.lower_bound = std::max(
+        {best.lower_bound, found.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
+    if (found.infeasible) {
+      best.message = found.least_memory.message(problem_.operation_name(found.least_memory.operation));
+      best.obstacle = found.least_memory.operation;
     }
     if (prove(problem_, best)) return true;
     problem_ = problem_.with_known_bound(best.lower_bound);
@@ -112,7 +133,6 @@ class refinement_steps {
   void evict_under_guidance() {
     // Without any schedule nothing can be refined: all of the limits for the first.
     run_eviction({}, best.plan ? eviction_share : 1.0);
-    bounding_.branch_nodes = 0;
     for (const double room : {1.0, 0.95, 0.9, 0.8}) {
       if (meets_bound()) break;
       stopped_ = clock_->poll();
@@ -123,9 +143,10 @@ class refinement_steps {
         guided.keep = bound_.saved;
       } else {
         run_clock part = clock_->part(guided_share);
-        bounding_.run = part.control();
+        turnaround_options guiding;
+        guiding.run = part.control();
         turnaround_result cut =
-            analysis_.bound(static_cast<std::int64_t>(room * static_cast<double>(problem_.budget())), bounding_);
+            analysis_.bound(static_cast<std::int64_t>(room * static_cast<double>(problem_.budget())), guiding);
         if (cut.infeasible) break;
         guided.keep = std::move(cut.saved);
       }
@@ -184,7 +205,6 @@ class refinement_steps {
   run_clock* clock_ = nullptr;  // of the piece that runs
   problem problem_;
   turnaround_analysis analysis_;
-  turnaround_options bounding_;
   turnaround_result bound_;
   std::vector<schedule> starts_;
   std::uint32_t refinements_ = 0;

@@ -45,10 +45,11 @@ struct evict_options {
 ///
 /// Heuristic: it may find no schedule under a tight budget, which proves nothing. The status `optimal` comes from the
 /// turnaround bound alone. Deterministic for a seed and a work limit. Time: each pass about
-/// O((reads + evictions) · log(resident tensors)) plus the search for what has to be recomputed; memory O(reads and writes). Throws `bad_argument` if `keep` names a
-/// tensor that the problem does not have. Cancellation: polls at every pass, and within passes and repairs every 4096
-/// steps of a search, which take less than 10 ms. Work: `work_of::visit` for each listed operation of a pass,
-/// `work_of::move` for each recomputation that is tried for holding and each 4096 steps of a search.
+/// O((reads + evictions) · log(resident tensors)) plus the search for what has to be recomputed; memory O(reads and
+/// writes). Throws `bad_argument` if `keep` names a tensor that the problem does not have. Cancellation: polls at every
+/// pass, and within passes and repairs every 4096 steps of a search, which take less than 10 ms. Work: `work_of::visit`
+/// for each listed operation of a pass, `work_of::move` for each recomputation that is tried for holding and each 4096
+/// steps of a search.
 ///
 /// `solution::by`: "evict" for a pass, "evict/fill" after holding what fits, "evict/squeeze" for a repaired schedule of
 /// a larger budget.

@@ -11,6 +11,7 @@
 #include "remat/core/run.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/large_steps.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -63,4 +64,24 @@ TEST_CASE("a pass ends at a stop, at a work limit, and beyond the longest time")
   std::stop_source source;
   source.request_stop();
   CHECK_FALSE(run({.stop = source.get_token()}, any_time));
+}
+
+TEST_CASE("the searches of a pass take few steps for each operation, however large the graph is") {
+  for (const auto& [name, family] : test::step_families) {
+    // Of a graph without a backward, a recomputation may run a good part again.
+    if (family == test::step_family::layered_dag) continue;
+    CAPTURE(name);
+    for (const std::uint32_t operations : {5000U, 20000U}) {
+      const problem p = test::large_step(family, operations, 1);
+      const std::vector<float> factor(p.graph().num_tensors, 1.0F);
+      detail::eviction_pass pass(p);
+      const run_control control;
+      run_clock clock(control);
+      const std::int64_t budget = p.graph().baseline_peak / 2;
+      const std::uint64_t n = p.graph().num_operations;
+      REQUIRE(pass.run(budget, {.bytes_exponent = 0.7, .distance_exponent = 0.3}, factor, any_time, clock));
+      CHECK(pass.computes().size() > n);
+      CHECK(clock.work_done() < n + n / 8);  // a unit for each operation, and one for each 4096 steps
+    }
+  }
 }

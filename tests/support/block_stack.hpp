@@ -73,7 +73,20 @@ class network_writer {
   /// x · w, or a convolution with `taps` values of the filter for each pair of channels. `rows`: of the result, 0 for
   /// those of x (a stride, or pooling, makes fewer).
   value linear(value x, std::int64_t columns, std::int64_t taps = 1, std::int64_t rows = 0) {
-    const tensor_id w = parameter(taps * x.columns * columns);
+    return linear(x, weight(x.columns, columns, taps), taps, rows);
+  }
+
+  /// The parameter of a linear layer, which several layers may share.
+  value weight(std::int64_t rows, std::int64_t columns, std::int64_t taps = 1) {
+    return {parameter(taps * rows * columns), rows, columns};
+  }
+
+  /// \overload
+  ///
+  /// With a parameter that `weight` has made.
+  value linear(value x, value shared, std::int64_t taps = 1, std::int64_t rows = 0) {
+    const tensor_id w = shared.id;
+    const std::int64_t columns = shared.columns;
     const value y = activation(rows == 0 ? x.rows : rows, columns);
     const double flops = 2.0 * static_cast<double>(y.rows * x.columns * columns * taps);
     add(taps == 1 ? "linear" : "convolution", flops, {x.id, w}, {y.id},
@@ -278,7 +291,7 @@ class stack_writer {
     }
   }
 
- private:
+ protected:
   [[nodiscard]] value sequence() {
     return net_.linear(net_.input(options_.batch * options_.tokens, options_.width), options_.width);
   }
@@ -391,11 +404,14 @@ class stack_writer {
     return net_.finish(net_.linear(net_.resize(all, options_.batch), 1000));
   }
 
-  training_graph u_net() {
-    const std::uint32_t half = options_.blocks / 2, levels = std::min(half, 5U);
+  training_graph u_net() { return net_.finish(net_.linear(u_net(picture(), options_.blocks / 2), 8)); }
+
+  /// `half` blocks down and as many up, each of these beside its mirror image. The result has the shape of x if that
+  /// has `options_.channels` columns.
+  value u_net(value x, std::uint32_t half) {
+    const std::uint32_t levels = std::min(half, 5U);
     const auto level = [&](std::uint32_t b) { return b * levels / half; };  // of the b-th block from either end
     const auto channels = [&](std::uint32_t b) { return options_.channels << std::min(level(b), 2U); };
-    value x = picture();
     std::vector<value> skips;
     for (std::uint32_t b = 0; b < half; ++b) {
       x = bottleneck(x, channels(b), picture_rows(level(b)));
@@ -406,7 +422,7 @@ class stack_writer {
       if (x.rows != rows) x = net_.resize(x, rows);
       x = bottleneck(net_.concatenate({x, skips.back()}), channels(b), rows);
     }
-    return net_.finish(net_.linear(x, 8));
+    return x;
   }
 
   stack_kind kind_;

@@ -15,6 +15,7 @@
 #include "remat/method/detail/own_method.hpp"
 #include "remat/refine/detail/eviction_pass.hpp"
 #include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/retention.hpp"
 #include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -131,41 +132,61 @@ class eviction_search {
     }
   }
 
-  /// Holds tensors that the best schedule recomputes although they fit. If much is recomputed, the later rounds also
-  /// make room for them, as long as that pays.
+  /// Holds tensors that the best schedule recomputes although they fit. If much is recomputed, later rounds also make
+  /// room for them, as long as that pays.
   void fill() {
+    if (!fill_free_memory()) return;
     timeline plan(p_);
-    std::vector<std::pair<double, timeline::node>> recomputations;  // the negative time of each, the longest first
-    for (int round = 0; round < 4; ++round) {
+    for (int round = 0; round < 3; ++round) {
       const double before = best_.time;
       const double recomputed = best_.time - p_.graph().needed_time;
-      if (round > 0 && recomputed < 0.25 * p_.graph().needed_time) return;
+      if (recomputed < 0.25 * p_.graph().needed_time || stopped()) return;
       plan.load(*best_.plan);
       refine_moves moves(plan, 0);
-      moves.max_repairs = round == 0 ? 0 : 12;
       moves.must_stop = [this] { return count_work(); };
-      recomputations.clear();
+      recomputations_.clear();
       for (timeline::node x = plan.next(timeline::head); x != timeline::tail; x = plan.next(x))
-        if (plan.removable(x)) recomputations.emplace_back(-p_.graph().time[plan.operation(x)], x);
-      std::sort(recomputations.begin(), recomputations.end());
+        if (plan.removable(x)) recomputations_.emplace_back(-p_.graph().time[plan.operation(x)], x);
+      std::sort(recomputations_.begin(), recomputations_.end());
+      // Each takes time that grows with the graph.
+      const std::size_t most = std::max<std::size_t>(16, most_repaired_places / (plan.node_limit() + 1));
+      if (recomputations_.size() > most) recomputations_.resize(most);
       bool changed = false;
-      for (const auto& run : recomputations) {
+      for (const auto& run : recomputations_) {
         if (count_work()) break;
         changed = moves.retain(run.second) || changed;
       }
       if (changed) accept(p_, best_, schedule_computes(p_, plan.computes()), by_part(evict_solver::name, "fill"));
-      if (stopped() || (round > 0 && before - best_.time < 0.02 * recomputed)) return;
+      if (before - best_.time < 0.02 * recomputed) return;
     }
   }
 
-  /// Counts a move. Returns true if the search must stop.
-  bool count_work() {
-    clock_.work(work_of::move);
+  /// The first round of `fill`: spends free memory alone, on the longest recomputations first. Returns false if the
+  /// search must stop.
+  bool fill_free_memory() {
+    retention line(p_, *best_.plan);
+    recomputations_.clear();
+    for (std::uint32_t x = 0; x < line.size(); ++x)
+      if (line.removable(x)) recomputations_.emplace_back(-p_.graph().time[line.operation(x)], x);
+    std::sort(recomputations_.begin(), recomputations_.end());
+    bool changed = false;
+    for (const auto& run : recomputations_) {
+      if (count_work(work_of::visit)) break;
+      changed = (line.removable(run.second) && line.try_remove(run.second)) || changed;
+    }
+    if (changed) accept(p_, best_, schedule_computes(p_, line.computes()), by_part(evict_solver::name, "fill"));
+    return !stopped();
+  }
+
+  /// Counts a move, or so many units. Returns true if the search must stop.
+  bool count_work(std::uint64_t units = work_of::move) {
+    clock_.work(units);
     stopped_ = clock_.poll();
     return stopped();
   }
 
   static constexpr float kept_factor = 1e4F;
+  static constexpr std::size_t most_repaired_places = 40'000'000;
 
   const problem& p_;
   const evict_options& options_;
@@ -173,8 +194,9 @@ class eviction_search {
   solution& best_;
   stop_reason stopped_ = stop_reason::none;
   eviction_pass pass_;
-  std::vector<float> kept_;    // of a tensor: its factor before any change
-  std::vector<float> factor_;  // of a tensor, in the next pass
+  std::vector<float> kept_;                                       // of a tensor: its factor before any change
+  std::vector<float> factor_;                                     // of a tensor, in the next pass
+  std::vector<std::pair<double, std::uint32_t>> recomputations_;  // the negative time of each, the longest first
 };
 
 }  // namespace detail::evict_solve

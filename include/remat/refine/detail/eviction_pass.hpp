@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/calendar.hpp"
+#include "remat/core/detail/indexed_heap.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
@@ -35,8 +37,9 @@ struct eviction_weights {
 /// One pass of offline eviction: runs the operations in the listed order under a budget, recomputes missing inputs, and
 /// evicts a tensor when memory runs out. `evict` explains the method. Built once for a problem, run with many weights.
 ///
-/// A run takes O(evictions × resident tensors) time and the time to search for recomputations. It counts one unit of
-/// work for each listed operation and for each 4096 steps of a search, and polls as often.
+/// A run takes O((reads + evictions) · log(resident tensors)) time, as measured (a candidate may be looked at often
+/// before it is evicted), and the time to search for recomputations. It counts one unit of work for each listed
+/// operation and for each 4096 steps of a search, and polls as often.
 class eviction_pass {
  public:
   /// `p` must outlive this object; its budget is not used.
@@ -64,6 +67,9 @@ class eviction_pass {
     for (auto* of_tensors : {&use_at_, &next_use_, &soonest_, &cost_at_, &slot_, &marked_, &held_})
       of_tensors->resize(m);
     cost_.resize(m);
+    own_time_.resize(m);
+    for (std::uint32_t t = 0; t < m; ++t)
+      for (const std::uint32_t o : graph_.producers[t]) own_time_[t] += graph_.time[o];
     scaled_factor_.resize(m);
     seen_.resize(n);
     byte_power_.resize(m);
@@ -144,6 +150,9 @@ class eviction_pass {
         distance_power_[d] = inverse_power(static_cast<double>(std::max<std::size_t>(d, 1)), distance_exponent_);
     }
     for (std::uint32_t t = 0; t < m; ++t) scaled_factor_[t] = byte_power_[t] * factor[t];
+    candidates_.reset(m);
+    uses_to_pass_.reset(m, graph_.num_operations);
+    passed_.clear();
   }
 
   /// x^−e, with short cuts for the most frequent exponents.
@@ -162,7 +171,7 @@ class eviction_pass {
     for (const std::uint32_t t : graph_.inputs[o]) {
       while (use_at_[t] != uses_.begin[t + 1] && uses_.values[use_at_[t]] <= o) ++use_at_[t];
       next_use_[t] = next_use_after(t);
-      soonest_[t] = soonest_use(t);
+      set_soonest(t, soonest_use(t));
       drop_if_dead(t);
     }
     for (const std::uint32_t t : graph_.outputs[o]) drop_if_dead(t);
@@ -205,7 +214,9 @@ class eviction_pass {
     const std::uint32_t rest = *link;
     *link = static_cast<std::uint32_t>(foreseen_pool_.size());  // before the pool may move
     foreseen_pool_.push_back({at, evicted, rest});
-    soonest_[t] = std::min(soonest_[t], at);
+    if (at >= soonest_[t]) return;
+    soonest_[t] = at;
+    if (state_[t] == resident) uses_to_pass_.set(t, at);
   }
 
   /// The next use of `t`, foreseen recomputations included. Removes those that lie in the past from the list.
@@ -252,12 +263,12 @@ class eviction_pass {
       }
       if (!std::all_of(inputs.begin(), inputs.end(), [&](std::uint32_t t) { return readable(t); })) {
         if (++f.restarts > max_restarts) return false;
-        for (const std::uint32_t t : inputs) --pins_[t];
+        for (const std::uint32_t t : inputs) unpin(t);
         f.input = 0;
         continue;
       }
       if (!run_one(f.operation)) return false;
-      for (const std::uint32_t t : inputs) --pins_[t];
+      for (const std::uint32_t t : inputs) unpin(t);
       const std::uint32_t done = f.operation;
       frames_.pop_back();
       if (frames_.empty()) return true;
@@ -268,6 +279,10 @@ class eviction_pass {
         if (t != wanted) drop_if_dead(t);
     }
     return true;
+  }
+
+  void unpin(std::uint32_t t) {
+    if (--pins_[t] == 0) enqueue(t);
   }
 
   /// Runs `o`, whose inputs are readable. Returns false if memory or time does not suffice.
@@ -291,6 +306,7 @@ class eviction_pass {
         if (again) mark_stale(t);
       }
       if (written_[t] < graph_.producers[t].size()) ++written_[t];
+      enqueue(t);
     }
     computes_.push_back(o);
     time_ += graph_.time[o];
@@ -305,6 +321,7 @@ class eviction_pass {
     slot_[t] = static_cast<std::uint32_t>(resident_tensors_.size());
     resident_tensors_.push_back(t);
     cost_at_[t] = never;
+    uses_to_pass_.set(t, soonest_[t]);
   }
 
   /// Frees or evicts `t`.
@@ -316,14 +333,37 @@ class eviction_pass {
     resident_tensors_[slot_[t]] = last;
     slot_[last] = slot_[t];
     resident_tensors_.pop_back();
+    candidates_.remove(t);
+    uses_to_pass_.remove(t);
     ++change_;
+  }
+
+  /// Changes the next use of `t`, and its place among the candidates.
+  void set_soonest(std::uint32_t t, std::uint32_t use) {
+    soonest_[t] = use;
+    if (state_[t] != resident || graph_.always_resident[t]) return;
+    uses_to_pass_.set(t, use);
+    enqueue(t);
+  }
+
+  /// Whether `t`, which is resident, may be evicted as far as pins and writes are concerned.
+  [[nodiscard]] bool is_evictable(std::uint32_t t) const noexcept {
+    return pins_[t] == 0 && written_[t] == graph_.producers[t].size();
+  }
+
+  /// Makes `t` a candidate for eviction, or renews its key, if it may be evicted. Whatever makes a tensor evictable, or
+  /// its score less, calls this.
+  void enqueue(std::uint32_t t) {
+    if (state_[t] != resident || !recomputable_[t] || graph_.bytes[t] == 0 || !is_evictable(t)) return;
+    const double least_cost = cost_at_[t] == never ? own_time_[t] : cost_[t];
+    if (least_cost < infinite) candidates_.set(t, score_of(t, least_cost));
   }
 
   /// Frees `t` if no first run reads it later and no recomputation needs it.
   void drop_if_dead(std::uint32_t t) {
     if (next_use_[t] != never || state_[t] != resident || graph_.always_resident[t] || pins_[t] != 0) return;
     if (written_[t] != graph_.producers[t].size() && graph_.producers[t].back() > now_) return;
-    soonest_[t] = recomputable_[t] ? soonest_use(t) : first_use_through_missing(t);
+    set_soonest(t, recomputable_[t] ? soonest_use(t) : first_use_through_missing(t));
     if (soonest_[t] == never) remove(t);
   }
 
@@ -363,10 +403,12 @@ class eviction_pass {
           ++steps;
           if (marked_[v] == mark_ || state_[v] == not_made) continue;
           marked_[v] = mark_;
-          if (state_[v] == resident)
+          if (state_[v] == resident) {
             cost_at_[v] = never;
-          else
+            enqueue(v);
+          } else {
             stack_.push_back(v);
+          }
         }
     }
   }
@@ -414,15 +456,17 @@ class eviction_pass {
       foresee_use(u, use, t);
       return true;
     };
+    std::size_t left = most_foreseen;
     for_each_recomputation(
-        t, [](std::uint32_t) { return true; }, foresee);
+        t, [&](std::uint32_t) { return left-- > 0; }, foresee);
   }
 
   /// The eviction with the least score is made first.
-  [[nodiscard]] double score(std::uint32_t t) const noexcept {
+  [[nodiscard]] double score(std::uint32_t t) const noexcept { return score_of(t, cost_[t]); }
+  [[nodiscard]] double score_of(std::uint32_t t, double cost) const noexcept {
     const std::uint32_t next = soonest_[t];
     const std::uint32_t distance = next == never ? graph_.num_operations : next - std::min(next, now_);
-    return cost_[t] * scaled_factor_[t] * distance_power_[distance];
+    return cost * scaled_factor_[t] * distance_power_[distance];
   }
 
   struct candidate {
@@ -445,54 +489,97 @@ class eviction_pass {
 
   /// Renews the distances of tensors whose foreseen uses have passed, and frees those without another use.
   void forget_past_uses() {
-    for (std::size_t i = 0; i < resident_tensors_.size(); ++i) {
-      const std::uint32_t t = resident_tensors_[i];
-      if (soonest_[t] >= now_ || pins_[t] != 0 || held_[t] == hold_ || written_[t] != graph_.producers[t].size())
+    uses_to_pass_.take_before(now_, passed_);
+    std::size_t waiting = 0;
+    for (std::size_t i = 0; i < passed_.size(); ++i) {
+      const std::uint32_t t = passed_[i];
+      if (state_[t] != resident || soonest_[t] >= now_) continue;
+      if (!is_evictable(t) || held_[t] == hold_) {
+        passed_[waiting++] = t;
         continue;
-      soonest_[t] = recomputable_[t] ? soonest_use(t) : std::min(next_use_[t], first_use_through_missing(t));
-      if (soonest_[t] != never) continue;
-      remove(t);
-      --i;
+      }
+      set_soonest(t, recomputable_[t] ? soonest_use(t) : std::min(next_use_[t], first_use_through_missing(t)));
+      if (soonest_[t] == never) remove(t);
     }
+    passed_.resize(waiting);
   }
 
   /// Evicts the tensors of the least score first. The inputs and outputs of the operation that is about to run stay;
   /// pinned tensors, inputs of operations that wait for it, are evicted last, if at all.
   void evict_cheapest(std::int64_t need) {
     victims_.clear();
-    for (const bool pinned : {false, true}) {
-      if (pinned && !weights_.evict_pinned) break;
-      heap_.clear();
-      for (const std::uint32_t t : resident_tensors_) {
-        if ((pins_[t] != 0) != pinned || held_[t] == hold_ || graph_.bytes[t] == 0) continue;
-        if (written_[t] != graph_.producers[t].size()) continue;
-        if (tick()) return;
-        if (cost_at_[t] == never) refresh(t);
-        if (cost_[t] < infinite) heap_.push_back({score(t), t});
+    evict_candidates(need);
+    if (weights_.evict_pinned && memory_ + need > budget_ && !stopped_) evict_pinned(need);
+  }
+
+  /// The key of a candidate is at most its score: scores rise while time passes and tensors are evicted, and `enqueue`
+  /// is called when they may fall. So a candidate is only looked at when it comes to the top.
+  void evict_candidates(std::int64_t need) {
+    aside_.clear();
+    while (memory_ + need > budget_ && !candidates_.empty() && !tick()) {
+      const std::uint32_t t = candidates_.top();
+      if (held_[t] == hold_) aside_.emplace_back(candidates_.key(t), t);
+      if (held_[t] == hold_ || !is_evictable(t)) {
+        candidates_.remove(t);
+        continue;
       }
-      std::make_heap(heap_.begin(), heap_.end(), costs_more);
-      while (memory_ + need > budget_ && !heap_.empty()) {
-        std::pop_heap(heap_.begin(), heap_.end(), costs_more);
-        const std::uint32_t victim = heap_.back().tensor;
-        heap_.pop_back();
-        if (cost_at_[victim] != change_) {
-          // The cost was computed before other tensors were evicted: it may have risen.
-          const double before = cost_[victim];
-          refresh(victim);
-          if (cost_[victim] > before) {
-            if (cost_[victim] < infinite) {
-              heap_.push_back({score(victim), victim});
-              std::push_heap(heap_.begin(), heap_.end(), costs_more);
-            }
-            continue;
-          }
+      const double key = candidates_.key(t);
+      if (cost_at_[t] != never && score(t) > key) {
+        candidates_.set(t, score(t));
+        continue;
+      }
+      if (cost_at_[t] != change_) {
+        // Other tensors were evicted since the cost was computed: it may have risen.
+        const double before = cost_at_[t] == never ? -1 : cost_[t];
+        refresh(t);
+        if (stopped_) break;
+        if (cost_[t] == infinite) {
+          candidates_.remove(t);
+          continue;
         }
-        victims_.push_back(victim);
-        remove(victim);
-        if (weights_.foresee_recomputations) foresee_recomputation(victim);
+        if (cost_[t] > before) {
+          candidates_.set(t, score(t));
+          continue;
+        }
       }
-      if (memory_ + need <= budget_) return;
+      evict(t);
     }
+    for (const auto& [key, t] : aside_) candidates_.set(t, key);
+  }
+
+  void evict_pinned(std::int64_t need) {
+    heap_.clear();
+    for (const std::uint32_t t : resident_tensors_) {
+      if (pins_[t] == 0 || held_[t] == hold_ || graph_.bytes[t] == 0) continue;
+      if (written_[t] != graph_.producers[t].size()) continue;
+      if (tick()) return;
+      if (cost_at_[t] == never) refresh(t);
+      if (cost_[t] < infinite) heap_.push_back({score(t), t});
+    }
+    std::make_heap(heap_.begin(), heap_.end(), costs_more);
+    while (memory_ + need > budget_ && !heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), costs_more);
+      const std::uint32_t victim = heap_.back().tensor;
+      heap_.pop_back();
+      if (cost_at_[victim] != change_) {
+        const double before = cost_[victim];
+        refresh(victim);
+        if (cost_[victim] > before) {
+          if (cost_[victim] < infinite) {
+            heap_.push_back({score(victim), victim});
+            std::push_heap(heap_.begin(), heap_.end(), costs_more);
+          }
+          continue;
+        }
+      }
+      evict(victim);
+    }
+  }
+
+  void evict(std::uint32_t victim) {
+    victims_.push_back(victim);
+    remove(victim);
+    if (weights_.foresee_recomputations) foresee_recomputation(victim);
   }
 
   /// A later victim may have made earlier ones unnecessary: takes those back that still fit, the costliest first.
@@ -500,11 +587,15 @@ class eviction_pass {
     if (victims_.size() < 2) return;
     for (std::size_t i = victims_.size() - 1; i-- > 0;) {
       const std::uint32_t t = victims_[i];
-      if (memory_ + need + graph_.bytes[t] <= budget_) put(t, static_cast<std::uint32_t>(graph_.producers[t].size()));
+      if (memory_ + need + graph_.bytes[t] > budget_) continue;
+      put(t, static_cast<std::uint32_t>(graph_.producers[t].size()));
+      enqueue(t);
     }
   }
 
   static constexpr std::size_t poll_stride = 4096;
+  /// Of the operations that a recomputation runs, so many are foreseen. On wide graphs there may be thousands.
+  static constexpr std::size_t most_foreseen = 256;
 
   // The problem.
   const flat_graph& graph_;
@@ -540,9 +631,13 @@ class eviction_pass {
   std::vector<std::uint32_t> soonest_;   // the next use, foreseen recomputations included
   std::vector<std::uint32_t> foreseen_;  // the first of its list in `foreseen_pool_`
   std::vector<foreseen> foreseen_pool_;
+  std::vector<double> own_time_;  // of its producers: the least cost
   std::vector<double> cost_;
   std::vector<std::uint32_t> cost_at_;  // `change_` when the cost was computed, or `never`
   std::vector<float> scaled_factor_;
+  indexed_heap candidates_;            // resident tensors that may be evicted
+  calendar uses_to_pass_;              // resident tensors, at their `soonest_`
+  std::vector<std::uint32_t> passed_;  // those of which it has passed, but which were pinned or held then
 
   // Tables of powers, and their exponents.
   double bytes_exponent_ = -1, distance_exponent_ = -1;
@@ -550,6 +645,7 @@ class eviction_pass {
 
   // Scratch memory of searches; an entry is marked if it has the present stamp.
   std::vector<std::uint32_t> stack_, victims_;
+  std::vector<std::pair<double, std::uint32_t>> aside_;  // candidates that the next operation reads, with their keys
   std::vector<candidate> heap_;
   std::vector<std::uint32_t> seen_, marked_, held_;
   std::uint32_t stamp_ = 0, mark_ = 0, hold_ = 0;

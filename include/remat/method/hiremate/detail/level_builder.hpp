@@ -407,19 +407,21 @@ class level_builder {
 };
 
 /// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the way that keeps
-/// everything. O(reads and writes of the group's operations) time beside that of `extract`.
+/// everything. O(reads and writes of the group's operations) time beside that of `extract`, and to sort the operations.
 [[nodiscard]] inline std::vector<level_child> children_of(const operation_hierarchy& h, std::size_t group,
                                                           sub_graph_extractor& extract) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> anchored;  // the backward operations, by their anchors
+  for (const std::uint32_t o : h.backward(group)) anchored.emplace_back(h.anchor[o], o);
+  std::sort(anchored.begin(), anchored.end());  // `extract` puts the operations in order
   std::vector<level_child> out;
-  const std::span<const std::uint32_t> backward = h.backward(group);
   for (const std::uint32_t child : h.children[group]) {
     level_child made;
     if (h.is_group(child)) {
       made.sub_graph = extract(h.group_at(child));
     } else {
       std::vector<std::uint32_t> operations{child};
-      for (const std::uint32_t o : backward)
-        if (h.anchor[o] == child) operations.push_back(o);
+      auto next = std::lower_bound(anchored.begin(), anchored.end(), std::pair(child, std::uint32_t{0}));
+      for (; next != anchored.end() && next->first == child; ++next) operations.push_back(next->second);
       made.sub_graph = extract(std::move(operations));
     }
     made.ways.push_back(sub_graph_runs(made.sub_graph).keep_everything());

@@ -231,11 +231,11 @@ TEST_CASE("its figures say what each part did") {
 }
 
 TEST_CASE("a part of the user's joins: its schedule is checked and counts, its bounds do not") {
-  const problem p = within(read("unet5-b16-256"), 0.6);
-  const solution known = refined(p, {.run = {.work_limit = 480'000}});
+  const problem p = within(read("unet5-b16-256"), 0.35);
+  const solution known = refined(p, {.run = {.work_limit = 4'800'000}});
   REQUIRE(known.plan);
   automatic_options options;
-  options.run.work_limit = 12'000;
+  options.run.work_limit = 48'000;
   std::uint64_t limit = 0;
   options.extra_solvers = {{"oracle", [&](const problem& asked, const run_control& run) {
                               limit = run.work_limit;

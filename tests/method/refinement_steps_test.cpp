@@ -27,12 +27,12 @@ void check_best(const problem& p, const solution& best) {
 }  // namespace
 
 TEST_CASE("each piece keeps or improves what the pieces before it found, within its own limits") {
-  const problem p = within(bundled_problem("unet5-b16-256"), 0.4);
+  const problem p = within(bundled_problem("unet5-b16-256"), 0.3);
   const refined_options options;
   detail::refinement_steps steps(p, options);
-  run_clock first({.work_limit = 320'000});
+  run_clock first({.work_limit = 160'000});
   CHECK(steps.open(first) != stop_reason::cancelled);
-  CHECK(first.work_done() <= 330'000);
+  CHECK(first.work_done() <= 170'000);
   check_best(p, steps.best);
   double before = steps.best.time;
   const double opened = before;

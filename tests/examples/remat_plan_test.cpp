@@ -769,7 +769,7 @@ TEST_CASE("with --work the seed alone decides") {
 
 TEST_CASE("Ctrl-C ends a solve; what was found and what was not begun are printed") {
   if (!built()) return;
-  const process p({unet, "--budget", "0.5", "--solver", "auto,rotor", "--seconds", "60", "--json"});
+  const process p({unet, "--budget", "0.3", "--solver", "auto,rotor", "--seconds", "60", "--json"});
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   const auto begin = std::chrono::steady_clock::now();
   p.signal(SIGINT);

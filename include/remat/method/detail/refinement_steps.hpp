@@ -99,6 +99,7 @@ class refinement_steps {
     if (best.is_within(0.0005)) return false;
     turnaround_options proving;
     proving.want_saved = false;
+    proving.branch_nodes = options_.branch_nodes;  // the segments' tensors are held whole
     proving.chain_moments = chain_moments;
     return take_bound(bound_within(bound_share, proving));
   }

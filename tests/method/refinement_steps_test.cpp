@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/detail/refinement_steps.hpp"
+#include "remat/method/impl/refinement_steps.hpp"
 
 #include <doctest/doctest.h>
 

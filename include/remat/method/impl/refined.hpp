@@ -9,7 +9,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/detail/refinement_steps.hpp"
+#include "remat/method/impl/refinement_steps.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -22,6 +23,7 @@
 #include "remat/problem/problem.hpp"
 #include "support/block_stack.hpp"
 #include "support/data.hpp"
+#include "support/large_steps.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_sub_graphs.hpp"
 
@@ -509,6 +511,28 @@ TEST_CASE("unusable options") {
     options.max_top = 1;
     options.forward.assign(1, 1);
     CHECK_THROWS_AS(make(p.graph(), options), bad_argument);
+  }
+}
+
+TEST_CASE("a partition that is stopped at any question is a hierarchy, and is soon done") {
+  const problem p = test::large_step(test::step_family::layered, 2000, 0);
+  for (const auto make : {h_partition, partition_at_repeats, partition_at_cuts}) {
+    std::size_t questions = 0, all = std::numeric_limits<std::size_t>::max();
+    partition_options options;
+    options.must_stop = [&] { return ++questions >= all; };
+    const operation_hierarchy whole = make(p.graph(), options);
+    const std::size_t asked = questions;
+    REQUIRE(asked >= 2);
+    std::size_t stopped_early = 0;
+    for (all = 1; all <= asked; all += 1 + asked / 8) {
+      CAPTURE(all);
+      questions = 0;
+      const operation_hierarchy h = make(p.graph(), options);
+      CHECK(questions == all);  // once told to stop, it does not ask again
+      CHECK(check_hierarchy(p.graph(), h).valid());
+      stopped_early += h.children[0].size() > whole.children[0].size() ? 1U : 0U;
+    }
+    CHECK(stopped_early > 0);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct partition_options {
   double alpha = 0.5;            ///< exponent of the number of operations in the score of a merge
   /// One byte for each operation: it is forward. Empty: `forward_operations`.
   std::vector<std::uint8_t> forward{};
+  /// Asked every few milliseconds; may be empty. Once it returns true, nothing more is merged: the hierarchy is valid,
+  /// but the whole graph may have more children than `max_top`.
+  std::function<bool()> must_stop{};
 };
 
 /// H-Partition: nested groups of forward operations with few bytes at their borders, built from the bottom up, each

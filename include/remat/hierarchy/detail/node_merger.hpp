@@ -70,12 +70,13 @@ struct atom {
 class node_merger {
  public:
   node_merger(const flat_graph& s, const std::vector<std::uint8_t>& forward, std::uint32_t max_group, double alpha,
-              grouping& groups)
+              grouping& groups, std::function<bool()> must_stop = {})
       : graph_(s),
         forward_(forward),
         max_group_(max_group),
         alpha_(alpha),
         groups_(groups),
+        must_stop_(std::move(must_stop)),
         makers_(s.num_tensors),
         readers_(s.num_tensors),
         left_(s.num_tensors, 0),
@@ -83,7 +84,8 @@ class node_merger {
         tensor_mark_(s.num_tensors, 0) {}
 
   /// Merges `atoms`, which are in a topological order. Tensors that forward operations outside of them make or read are
-  /// inputs and outputs. Returns the atoms that are left: at most `max_left`, or a pure sequence.
+  /// inputs and outputs. Returns the atoms that are left: at most `max_left`, or a pure sequence, or any number if it
+  /// had to stop.
   std::vector<std::uint32_t> run(std::vector<atom> atoms, std::uint32_t max_left) {
     max_left_ = max_left;
     atoms_ = std::move(atoms);
@@ -95,7 +97,7 @@ class node_merger {
     const std::uint64_t share = std::max<std::uint64_t>(2, (operations + max_left - 1) / max_left);
     limit_ = 2 * share;
     neighbours_ = false;
-    for (cap_ = 1, start(); alive_ > max_left_ && !is_sequence(); start()) {
+    for (cap_ = 1, start(); alive_ > max_left_ && !is_sequence() && !stopped_; start()) {
       if (const ending best = find_ending(); best.cap != 0) {
         merge_up_to(best.cap);
         if (best.most != 0) merge_pieces(cut(find_sequences(), best.most));
@@ -126,6 +128,7 @@ class node_merger {
 
   /// Units of work, for each operation of the level, after which `find_ending` tries no further caps.
   static constexpr std::uint64_t work_of_endings = 20'000;
+  static constexpr std::uint64_t work_between_questions = 1 << 14;
 
   enum class rank : std::uint8_t { flow_or_sequence, neighbours, nothing };
 
@@ -173,7 +176,7 @@ class node_merger {
     const std::uint64_t begun = work_, max_work = work_of_endings * operations;
     for (std::uint32_t cap = first; cap <= max_group_; cap = work_ - begun < max_work ? cap + 1 : max_group_) {
       if (const ending e = try_ending(cap); e.cap != 0 && e.largest <= limit) all.push_back(e);
-      if (cap == max_group_ || (work_ - begun >= max_work && !all.empty())) break;
+      if (cap == max_group_ || (work_ - begun >= max_work && !all.empty()) || stopped_) break;
     }
     // Pure sequences first. Of about equally balanced ones that with the fewest distinct nodes.
     const auto is_pure = [](const ending& e) { return e.sequence; };
@@ -223,7 +226,7 @@ class node_merger {
   void merge_up_to(std::uint32_t cap) {
     cap_ = cap;
     start();
-    for (std::uint32_t before = none; alive_ != before && alive_ > max_left_;) {
+    for (std::uint32_t before = none; alive_ != before && alive_ > max_left_ && !stopped_;) {
       before = alive_;
       queue_ = {};
       to_look_at_.clear();
@@ -238,7 +241,7 @@ class node_merger {
   void merge_best() {
     rank last_kind = rank::nothing;
     double last_score = -1;
-    while (!queue_.empty()) {
+    while (!queue_.empty() && !stopped_) {
       const entry e = queue_.top();
       if (nodes_[e.node].version != e.version || up_[e.node] != e.node) {
         queue_.pop();
@@ -568,6 +571,14 @@ class node_merger {
     if (weight(v) + weight(near) <= cap_) consider(best, rank::neighbours, {near, v});
   }
 
+  /// Asks the caller now and then. Once true, it stays true.
+  [[nodiscard]] bool must_stop() {
+    if (stopped_ || work_ < next_question_) return stopped_;
+    next_question_ = work_ + work_between_questions;
+    stopped_ = must_stop_ && must_stop_();
+    return stopped_;
+  }
+
   void watch(std::uint32_t v, std::uint32_t watcher) {
     std::vector<std::uint32_t>& list = nodes_[v].watchers;
     if (list.empty() || list.back() != watcher) list.push_back(watcher);
@@ -575,6 +586,7 @@ class node_merger {
 
   void look_at(std::uint32_t v) {
     ++work_;
+    if (must_stop()) return;
     ++nodes_[v].version;
     nodes_[v].candidate.clear();
     found best;
@@ -802,6 +814,9 @@ class node_merger {
   std::uint32_t max_group_;
   double alpha_;
   grouping& groups_;
+  std::function<bool()> must_stop_;
+  bool stopped_ = false;
+  std::uint64_t next_question_ = 0;  // the work at which `must_stop_` is asked
   std::uint32_t max_left_ = 0, cap_ = 0;
   std::uint64_t limit_ = 0;  // operations of a node
   std::uint64_t work_ = 0;

@@ -53,7 +53,7 @@ inline operation_hierarchy partition_sections(const flat_graph& graph, const std
                                               const partition_options& options, const forward_line& line,
                                               const std::vector<std::pair<std::size_t, std::size_t>>& sections) {
   grouping groups(graph.num_operations);
-  node_merger merging(graph, forward, options.max_group, options.alpha, groups);
+  node_merger merging(graph, forward, options.max_group, options.alpha, groups, options.must_stop);
   std::vector<atom> top;
   std::size_t done = 0;
   const auto loose = [&](std::size_t end, std::vector<atom>& to) {

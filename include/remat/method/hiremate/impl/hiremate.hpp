@@ -212,6 +212,7 @@ class search {
     partition_options partitioning;
     partitioning.max_group = options_.max_group;
     partitioning.max_top = options_.max_top;
+    partitioning.must_stop = [this] { return clock_.should_stop(); };
     using maker = operation_hierarchy (*)(const flat_graph&, const partition_options&);
     const auto levels = [](const flat_graph& g, const partition_options&) { return partition_at_levels(g); };
     const std::tuple<hiremate_partition, chain_source, maker> makers[] = {
@@ -223,6 +224,7 @@ class search {
       if (options_.partition != hiremate_partition::all && options_.partition != which) continue;
       if (clock_.should_stop()) break;
       operation_hierarchy h = make(p_.graph(), partitioning);
+      if (clock_.should_stop()) break;
       const bool known = std::any_of(out.begin(), out.end(), [&, &made = h](const candidate& c) {
         return c.hierarchy.order == made.order && c.hierarchy.children.values == made.children.values;
       });
@@ -282,6 +284,7 @@ class search {
     }
     run_clock part = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share, "sub-graphs");
     group_ways groups(p_, c.hierarchy, groups_, options_.level_ways, part, left_out_);
+    if (clock_.should_stop()) return;  // a level of very many children takes seconds to set up
 
     top_level top;
     top.of = i;
@@ -291,6 +294,7 @@ class search {
     c.own.set("top_ways", ways);
     c.own.set("levels", groups.levels());
     if (groups.levels_left() > 0) c.own.set("levels_left", groups.levels_left());
+    if (clock_.should_stop()) return;
     if (uses(hiremate_top::search_level)) search_top(c, top, share);
     tops_.push_back(std::move(top));
   }

@@ -85,8 +85,7 @@ TEST_CASE("after the deadline") {
     MESSAGE(name << ": " << w.first << " deadlines, at most " << w.second * 1e3 << " ms of processor time after one");
 }
 
-TEST_CASE("after the deadline, a million operations" *
-          doctest::skip(std::getenv("REMAT_LONG") == nullptr)) {
+TEST_CASE("after the deadline at a million operations" * doctest::skip(std::getenv("REMAT_LONG") == nullptr)) {
   for (const step_family family : {step_family::chain, step_family::decoder, step_family::u_nets}) {
     const problem p = within(large_step(family, 1'000'000, 0), 0.5);
     for (const law_solver& solver : all_solvers()) {

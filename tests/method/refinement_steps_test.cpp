@@ -9,6 +9,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/method/no_remat.hpp"
+#include "support/block_stack.hpp"
 #include "support/data.hpp"
 
 using namespace remat;
@@ -46,6 +47,24 @@ TEST_CASE("each piece keeps or improves what the pieces before it found, within 
     before = steps.best.time;
   }
   CHECK(before < opened);
+}
+
+TEST_CASE("a split at the last tight moment finds what moves of single tensors do not") {
+  // The gradients nearly fill the budget: at the end some must be dropped and made again, best those of one block.
+  const problem p = within(stack_problem(stack_kind::decoder, 4), 0.35);
+  const auto solve = [&](std::uint32_t splits) {
+    refined_options options;
+    options.splits = splits;
+    options.searches = 2;
+    options.run.work_limit = 2'000'000;
+    return refined(p, options);
+  };
+  const solution without = solve(0), with = solve(2);
+  check_best(p, without);
+  check_best(p, with);
+  CHECK(with.by == "refined/split");
+  CHECK(with.time < 0.995 * without.time);
+  CHECK(with.time < 1.002 * with.lower_bound);
 }
 
 TEST_CASE("a schedule that is added counts at once") {

@@ -22,6 +22,7 @@ struct refined_options {
   /// @{
   std::uint32_t branch_nodes = 200;
   std::uint32_t searches = 8;
+  std::uint32_t splits = 2;
   double gap = 0;
   /// @}
   run_control run{};  ///< limits, seed, threads, progress
@@ -32,6 +33,9 @@ struct refined_options {
     return std::tuple{
         option("branch_nodes", &o::branch_nodes, "nodes of the bound: `turnaround_options::branch_nodes`").fast(20),
         option("searches", &o::searches, "independent searches: `refine_options::searches`").fast(2),
+        option("splits", &o::splits,
+               "if the schedule is far from the bound: how often the step, and then each part, is split at a moment")
+            .fast(1),
         option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
   }
 };
@@ -43,12 +47,14 @@ struct refined_options {
 /// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, for the budget and for 95, 90
 ///    and 80 % of it.
 /// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
-/// 5. If the schedule is more than 0.05 % above the bound, the bound of several moments; if more than 0.5 %, `evict`
-/// under
-///    random preferences, with a fifth of the limits each.
-/// 6. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
+/// 5. If the schedule is more than 0.05 % above the bound, the bound of several moments, with a fifth of the limits.
+/// 6. If it is more than 0.5 % above the bound: the step is split at the moments that give the bound, the last one
+/// first,
+///    where a minimum cut says what to hold; each part is solved by these steps, with two fifths of the limits in all.
+///    Then `evict` under random preferences, with a fifth.
+/// 7. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
 ///    0.1 % above the bound.
-/// 7. `refine` from all schedules found, with all that is left of the limits.
+/// 8. `refine` from all schedules found, with all that is left of the limits.
 ///
 /// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
 /// within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that meets
@@ -58,7 +64,8 @@ struct refined_options {
 /// NaN or negative. Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of
 /// `refined`, the part as the stage.
 ///
-/// `solution::by`: "refined/search" for annealing, "refined/start", "refined/evict/…", "refined/exact/…".
+/// `solution::by`: "refined/search" for annealing, "refined/split" for the schedules of two parts, "refined/start",
+/// "refined/evict/…", "refined/exact/…".
 struct refined_solver {
   using options_type = refined_options;                ///< The options of this solver.
   static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.

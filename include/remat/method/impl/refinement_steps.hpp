@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/bound/detail/moment_branch.hpp"
+#include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
@@ -17,9 +19,11 @@
 #include "remat/method/exact.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/refine/detail/step_split.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/solution.hpp"
 
@@ -55,12 +59,13 @@ class refinement_steps {
     return stopped_ = clock.poll();
   }
 
-  /// Where the best schedule is still far from the bound, the bound of several moments, random eviction and the exact
-  /// search; then refinement with all that is left. Returns why it stopped early.
+  /// Where the best schedule is still far from the bound, the bound of several moments, splits at these, random
+  /// eviction and the exact search; then refinement with all that is left. Returns why it stopped early.
   stop_reason go_on(run_clock& clock) {
     clock_ = &clock;
     stopped_ = clock.poll();
     if (is_settled() || prove_bound_of_chains()) return stopped_;
+    split();
     evict_at_random();
     if (!is_small() && search_exactly()) return stopped_;
     if (!is_settled()) improve(1);
@@ -69,7 +74,7 @@ class refinement_steps {
 
  private:
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
-                          exact_share = 0.25, small_share = 0.75, opening_share = 0.15;
+                          exact_share = 0.25, split_share = 0.4, small_share = 0.75, opening_share = 0.15;
   static constexpr std::uint32_t chain_moments = 48;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
@@ -101,7 +106,9 @@ class refinement_steps {
     proving.want_saved = false;
     proving.branch_nodes = options_.branch_nodes;  // the segments' tensors are held whole
     proving.chain_moments = chain_moments;
-    return take_bound(bound_within(bound_share, proving));
+    const turnaround_result found = bound_within(bound_share, proving);
+    chain_ = found.chain;
+    return take_bound(found);
   }
 
   [[nodiscard]] turnaround_result bound_within(double share, turnaround_options proving) {
@@ -153,6 +160,50 @@ class refinement_steps {
       }
       run_eviction(std::move(guided), guided_share);
     }
+  }
+
+  /// Splits the step at the moments that give the bound, the last one first, and solves both parts.
+  void split() {
+    if (options_.splits == 0 || is_small() || (best.plan && best.is_within(0.005))) return;
+    std::vector<op_id> moments = chain_;
+    if (moments.empty() && bound_.recomputation > 0) moments.push_back(bound_.moment);
+    if (moments.empty()) return;
+    run_clock all = clock_->part(split_share, "split");
+    moment_cut cut(problem_.graph());
+    for (std::size_t i = moments.size(); i-- > 0 && !meets_bound() && !all.should_stop();) {
+      run_clock part = all.part(i == 0 ? 1 : 0.5);  // the last moments gain most
+      split_at(static_cast<std::uint32_t>(index(moments[i])), cut, part);
+    }
+  }
+
+  /// The second part first: it may have no schedule, since it holds what it begins with, or take too long.
+  void split_at(std::uint32_t moment, moment_cut& cut, run_clock& part) {
+    const flat_graph& g = problem_.graph();
+    cut.at(moment);
+    const moment_optimum choice =
+        find_moment_optimum(cut, problem_.budget() - cut.working_set(), bound_.multiplier, 1e-7 * g.needed_time,
+                            options_.branch_nodes, [&] { return part.should_stop(); });
+    if (!std::isfinite(choice.upper)) return;
+    const auto pieces = step_split::at(problem_, moment, choice.saved, rerun_order::on_demand);
+    if (!pieces) return;
+    const solution after = solve_piece(pieces->after, part, 0.5);
+    if (!after.plan || after.time + pieces->before.graph().needed_time >= best.time) return;
+    const solution before = solve_piece(pieces->before, part, 1);
+    if (!before.plan) return;
+    schedule joined = schedule_computes(problem_, pieces->join(*before.plan, *after.plan));
+    if (accept(problem_, best, joined, by_part(refined_solver::name, "split"))) starts_.push_back(std::move(joined));
+  }
+
+  [[nodiscard]] solution solve_piece(const problem& piece, run_clock& clock, double share) {
+    refined_options solving;
+    solving.branch_nodes = options_.branch_nodes;
+    solving.searches = options_.searches;
+    solving.gap = options_.gap;
+    solving.splits = options_.splits - 1;
+    solving.run = clock.limits(share);
+    solution s = solve_within_memory(clock, [&] { return refined(piece, solving); });
+    clock.work(s.statistics.work);
+    return s;
   }
 
   void evict_at_random() {
@@ -207,6 +258,7 @@ class refinement_steps {
   problem problem_;
   turnaround_analysis analysis_;
   turnaround_result bound_;
+  std::vector<op_id> chain_;  // the moments of the bound of several moments
   std::vector<schedule> starts_;
   std::uint32_t refinements_ = 0;
   stop_reason stopped_ = stop_reason::none;

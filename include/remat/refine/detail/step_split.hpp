@@ -197,11 +197,11 @@ class step_split {
       for (const std::uint32_t t : g.inputs[o]) out.inputs.values.push_back(named(t));
       // Nothing runs before the start: what reads no tensor reads the last one of the start, of no bytes.
       if (g.inputs[o].empty() && !starts.empty()) out.inputs.values.push_back(out.outputs.values[starts.size()]);
-      // A tensor of the start has no second producer. The operation may have to allocate it again nevertheless.
+      // A tensor of the start has no second producer. Unless it stays to the end, it may have to be allocated again.
       std::int64_t workspace = g.workspace[o];
       for (const std::uint32_t t : g.outputs[o]) {
         if (given[t])
-          workspace += g.bytes[t];
+          workspace += g.final_output[t] ? 0 : g.bytes[t];
         else
           out.outputs.values.push_back(named(t));
       }
@@ -209,6 +209,7 @@ class step_split {
     }
     for (const std::uint32_t t : ends)
       if (name[t] != none) out.final_outputs.push_back(name[t]);
+    if (!starts.empty()) out.final_outputs.push_back(out.outputs.values[starts.size()]);  // never dropped as dead
     out.num_operations = static_cast<std::uint32_t>(out.time.size());
     out.num_tensors = static_cast<std::uint32_t>(out.bytes.size());
     out.always_resident.assign(out.num_tensors, 0);

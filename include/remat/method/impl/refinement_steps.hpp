@@ -74,7 +74,7 @@ class refinement_steps {
 
  private:
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
-                          exact_share = 0.25, split_share = 0.4, small_share = 0.75, opening_share = 0.15;
+                          exact_share = 0.25, split_share = 0.5, small_share = 0.75, opening_share = 0.15;
   static constexpr std::uint32_t chain_moments = 48;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
@@ -172,26 +172,34 @@ class refinement_steps {
     moment_cut cut(problem_.graph());
     for (std::size_t i = moments.size(); i-- > 0 && !meets_bound() && !all.should_stop();) {
       run_clock part = all.part(i == 0 ? 1 : 0.5);  // the last moments gain most
-      split_at(static_cast<std::uint32_t>(index(moments[i])), cut, part);
+      // A choice that fills the budget may leave the second part too little: then one that holds less.
+      for (const double room : {1.0, 0.96, 0.9}) {
+        run_clock attempt = part.part(room > 0.95 ? 0.5 : 1);
+        if (attempt.should_stop() || split_at(static_cast<std::uint32_t>(index(moments[i])), room, cut, attempt)) break;
+      }
     }
   }
 
-  /// The second part first: it may have no schedule, since it holds what it begins with, or take too long.
-  void split_at(std::uint32_t moment, moment_cut& cut, run_clock& part) {
+  /// Holds at most `room` of the bytes that the moment leaves. Returns true if a schedule was found. The second part
+  /// comes first: it may have no schedule, since it cannot make what it begins with again, or take too long.
+  bool split_at(std::uint32_t moment, double room, moment_cut& cut, run_clock& part) {
     const flat_graph& g = problem_.graph();
     cut.at(moment);
-    const moment_optimum choice =
-        find_moment_optimum(cut, problem_.budget() - cut.working_set(), bound_.multiplier, 1e-7 * g.needed_time,
-                            options_.branch_nodes, [&] { return part.should_stop(); });
-    if (!std::isfinite(choice.upper)) return;
+    const auto free = static_cast<std::int64_t>(room * static_cast<double>(problem_.budget() - cut.working_set()));
+    const moment_optimum choice = find_moment_optimum(cut, free, bound_.multiplier, 1e-7 * g.needed_time,
+                                                      options_.branch_nodes, [&] { return part.should_stop(); });
+    if (!std::isfinite(choice.upper)) return false;
     const auto pieces = step_split::at(problem_, moment, choice.saved, rerun_order::on_demand);
-    if (!pieces) return;
-    const solution after = solve_piece(pieces->after, part, 0.5);
-    if (!after.plan || after.time + pieces->before.graph().needed_time >= best.time) return;
+    if (!pieces) return false;
+    const solution after = solve_piece(pieces->after, part, 0.4);
+    if (!after.plan) return false;
+    if (after.time + pieces->before.graph().needed_time >= best.time) return true;
     const solution before = solve_piece(pieces->before, part, 1);
-    if (!before.plan) return;
+    if (!before.plan) return false;
     schedule joined = schedule_computes(problem_, pieces->join(*before.plan, *after.plan));
+    if (!check(problem_, joined).valid()) return false;
     if (accept(problem_, best, joined, by_part(refined_solver::name, "split"))) starts_.push_back(std::move(joined));
+    return true;
   }
 
   [[nodiscard]] solution solve_piece(const problem& piece, run_clock& clock, double share) {

@@ -48,10 +48,10 @@ struct refined_options {
 ///    and 80 % of it.
 /// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
 /// 5. If the schedule is more than 0.05 % above the bound, the bound of several moments, with a fifth of the limits.
-/// 6. If it is more than 0.5 % above the bound: the step is split at the moments that give the bound, the last one
-/// first,
-///    where a minimum cut says what to hold; each part is solved by these steps, with half of the limits in all.
-///    Then `evict` under random preferences, with a fifth.
+/// 6. If it is more than 0.5 % above the bound, the step is split at the moments that give the bound, the last one
+///    first: a minimum cut says what to hold then, and each part is solved by these steps. Half of the limits in all.
+///    Then `evict` under random preferences, with a fifth of the limits.
+///    (`splits`: how often.)
 /// 7. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
 ///    0.1 % above the bound.
 /// 8. `refine` from all schedules found, with all that is left of the limits.

@@ -308,8 +308,8 @@ class moment_cut {
     nodes_ = 0;
     const auto run_later = [&](std::uint32_t o) {
       if (run_node_[o] != none || (side_[o] == after && (is_needed(o) || segment_.passed_on == nullptr))) return;
+      reached_.push_back(o);  // first: the next call takes back the nodes of these, also if this push fails
       run_node_[o] = nodes_++;
-      reached_.push_back(o);
     };
     const auto read_later = [&](std::uint32_t t, std::uint8_t how) {
       if ((mark_[t] & own) || g.bytes[t] == 0) return false;

@@ -198,19 +198,6 @@ std::int64_t held_at_turn(const sub_graph_runs& runs, const sub_graph_way& o) {
   return bytes;
 }
 
-/// Whether forward operations run between take and turn.
-bool works_between(const sub_graph_runs& runs, const schedule& plan) {
-  bool taken = false;
-  for (const step& k : plan.steps) {
-    if (!k.is_compute()) continue;
-    const std::size_t o = index(k.operation());
-    if (o == std::size_t{runs.num_forward()} + 1) return false;
-    if (taken) return true;
-    taken = o == runs.num_forward();
-  }
-  return false;
-}
-
 problem bundled(const std::string& name) { return test::bundled_problem(name); }
 
 }  // namespace
@@ -287,7 +274,7 @@ TEST_CASE(
         }
         if (!held) REQUIRE(before + o->backward_peak_bytes <= peak);
         // Between take and turn the problem lets go of outputs, which others hold.
-        if (!works_between(runs, *s.plan)) {
+        if (!runs.runs_between_take_and_turn(*s.plan)) {
           REQUIRE(o->forward_peak_bytes <= peak);
           ++within;
         }

@@ -76,7 +76,7 @@ struct way_table {
   std::size_t distinct = 0;                 ///< sub-graphs that differ by more than names and times
   std::size_t reused = 0;                   ///< of these, known from the cache
   std::size_t solves = 0;                   ///< problems that were solved
-  std::size_t proven = 0;                   ///< of these, solved to a proven optimum or proven infeasible
+  std::size_t proven = 0;                   ///< of these, with a way proven the fastest, or proven infeasible
   std::size_t found = 0;                    ///< ways of the solved sub-graphs, before any was dropped
   std::size_t kept = 0;                     ///< of these: not dominated, and within `max_ways`
   std::size_t cut_short = 0;                ///< distinct sub-graphs whose search a limit ended early
@@ -185,7 +185,7 @@ class staircase {
         s = again.plan && again.time <= t.time ? std::move(again) : std::move(t);
       }
     }
-    if (s.optimal() || s.infeasible()) ++out_.proven;
+    if (s.infeasible() || (s.optimal() && !runs_.runs_between_take_and_turn(*s.plan))) ++out_.proven;
     return std::move(s.plan);
   }
 

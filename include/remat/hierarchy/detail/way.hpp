@@ -279,6 +279,20 @@ class sub_graph_runs {
     return measure(runs[0], runs[1]);
   }
 
+  /// True if a schedule of `problem_within` runs operations between take and turn. Its way runs them before take, while
+  /// all outputs are resident, and so may have a higher peak than the schedule.
+  [[nodiscard]] bool runs_between_take_and_turn(const schedule& plan) const {
+    bool taken = false;
+    for (const step& k : plan.steps) {
+      if (!k.is_compute()) continue;
+      const auto o = static_cast<std::uint32_t>(index(k.operation()));
+      if (o == num_forward_ + 1) return false;
+      if (taken) return true;
+      taken = o == num_forward_;
+    }
+    return false;
+  }
+
  private:
   // The roles of a tensor inside the sub-graph.
   static constexpr std::uint8_t made_by_forward = 1, made_by_backward = 2, read_by_forward = 4, read_by_backward = 8;

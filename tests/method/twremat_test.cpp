@@ -98,7 +98,7 @@ TEST_CASE("the rows of the peer's figures: most at no more time, by the method a
     INFO(field[0], " at ", field[3], " %");
     const problem q = p->with_budget(std::stoll(field[4]));
     twremat_options options;
-    options.attempts = is_long ? 0 : 2;
+    if (!is_long) options.attempts = 2;
     const solution s = twremat(q, options);
     test::check_answer(q, s);
     CHECK(is_pure(s));

@@ -8,7 +8,11 @@
 #include <stop_token>
 #include <vector>
 
+#include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
+#include "remat/cost/models.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/large_steps.hpp"
@@ -84,4 +88,30 @@ TEST_CASE("the searches of a pass take few steps for each operation, however lar
       CHECK(clock.work_done() < n + n / 8);  // a unit for each operation, and one for each 4096 steps
     }
   }
+}
+
+TEST_CASE("a tensor that cannot be recomputed stays for what is made from it, as long as the memory suffices") {
+  training_graph g("source");
+  const tensor_id source = g.add_tensor({.bytes = 4}), wide = g.add_tensor({.bytes = 10}),
+                  large = g.add_tensor({.bytes = 10}), small = g.add_tensor({.bytes = 1}),
+                  last = g.add_tensor({.bytes = 1});
+  g.add_operation({.outputs = {source}, .seconds = 1, .recomputable = false});
+  g.add_operation({.inputs = {source}, .outputs = {wide}, .seconds = 1});
+  g.add_operation({.outputs = {large}, .seconds = 5});
+  g.add_operation({.inputs = {large}, .outputs = {small}, .seconds = 1});
+  g.add_operation({.inputs = {wide, small}, .outputs = {last}, .seconds = 1});
+  g.add_final_output(last);
+  const problem p(g, measured_cost{});
+  const std::vector<float> factor(p.graph().num_tensors, 1.0F);
+  detail::eviction_pass pass(p);
+  const auto computes_within = [&](std::int64_t budget) {
+    const run_control control;
+    run_clock clock(control);
+    const bool found = pass.run(budget, {}, factor, any_time, clock);
+    return found ? pass.computes() : std::vector<std::uint32_t>{};
+  };
+  CHECK(computes_within(25) == std::vector<std::uint32_t>{0, 1, 2, 3, 4});
+  CHECK(computes_within(20) == std::vector<std::uint32_t>{0, 1, 2, 3, 1, 4});  // `wide` is evicted, not its source
+  CHECK(computes_within(16) == std::vector<std::uint32_t>{0, 1, 2, 3, 1, 4});
+  CHECK(computes_within(13).empty());
 }

@@ -153,6 +153,8 @@ class eviction_pass {
     candidates_.reset(m);
     uses_to_pass_.reset(m, graph_.num_operations);
     passed_.clear();
+    sources_.clear();
+    is_source_.assign(m, 0);
   }
 
   /// x^−e, with short cuts for the most frequent exponents.
@@ -363,12 +365,25 @@ class eviction_pass {
   void drop_if_dead(std::uint32_t t) {
     if (next_use_[t] != never || state_[t] != resident || graph_.always_resident[t] || pins_[t] != 0) return;
     if (written_[t] != graph_.producers[t].size() && graph_.producers[t].back() > now_) return;
-    set_soonest(t, recomputable_[t] ? soonest_use(t) : first_use_through_missing(t));
-    if (soonest_[t] == never) remove(t);
+    set_soonest(t, recomputable_[t] ? soonest_use(t) : first_use_through<missing_alone>(t));
+    if (soonest_[t] == never) free_unused(t);
   }
 
-  /// The first later use of a missing tensor that depends on `t` through missing tensors alone.
-  std::uint32_t first_use_through_missing(std::uint32_t t) {
+  /// Frees `t`, which no operation to come reads as things are; but a source stays.
+  void free_unused(std::uint32_t t) {
+    if (recomputable_[t] || first_use_through<made_tensors>(t) == never)
+      remove(t);
+    else if (std::exchange(is_source_[t], 1) == 0)
+      sources_.push_back(t);
+  }
+
+  /// Through which tensors `first_use_through` goes.
+  enum : bool { missing_alone, made_tensors };
+
+  /// The first later use of a tensor that depends on `t` through missing tensors alone, or through any tensors that
+  /// have been made and may be made again.
+  template <bool Through>
+  std::uint32_t first_use_through(std::uint32_t t) {
     std::uint32_t first = never;
     ++mark_;
     stack_.assign(1, t);
@@ -378,7 +393,9 @@ class eviction_pass {
       for (const std::uint32_t o : graph_.consumers[u]) {
         ++steps_;
         for (const std::uint32_t v : graph_.outputs[o]) {
-          if (state_[v] != missing || marked_[v] == mark_) continue;
+          const bool passes =
+              state_[v] == missing || (Through == made_tensors && state_[v] == resident && recomputable_[v]);
+          if (!passes || marked_[v] == mark_) continue;
           marked_[v] = mark_;
           first = std::min(first, next_use_[v]);
           stack_.push_back(v);
@@ -481,7 +498,9 @@ class eviction_pass {
   bool reserve(std::int64_t need) {
     if (memory_ + need <= budget_) return true;
     forget_past_uses();
+    drop_sources(need, false);
     evict_cheapest(need);
+    drop_sources(need, true);
     if (memory_ + need > budget_) return false;
     take_back(need);
     return true;
@@ -498,10 +517,28 @@ class eviction_pass {
         passed_[waiting++] = t;
         continue;
       }
-      set_soonest(t, recomputable_[t] ? soonest_use(t) : std::min(next_use_[t], first_use_through_missing(t)));
-      if (soonest_[t] == never) remove(t);
+      set_soonest(t, recomputable_[t] ? soonest_use(t) : std::min(next_use_[t], first_use_through<missing_alone>(t)));
+      if (soonest_[t] == never) free_unused(t);
     }
     passed_.resize(waiting);
+  }
+
+  /// Frees tensors that cannot be recomputed, and that no missing tensor depends on, until `need` bytes are free: those
+  /// that nothing depends on; if `all`, the others as well. What is made from those can no longer be evicted.
+  void drop_sources(std::int64_t need, bool all) {
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      const std::uint32_t t = sources_[i];
+      const bool may_go = memory_ + need > budget_ && pins_[t] == 0 && held_[t] != hold_ &&
+                          first_use_through<missing_alone>(t) == never;
+      if (!may_go || (!all && first_use_through<made_tensors>(t) != never)) {
+        sources_[left++] = t;
+        continue;
+      }
+      is_source_[t] = 0;
+      remove(t);
+    }
+    sources_.resize(left);
   }
 
   /// Evicts the tensors of the least score first. The inputs and outputs of the operation that is about to run stay;
@@ -620,9 +657,11 @@ class eviction_pass {
   std::vector<std::uint32_t> computes_, wanted_;
   std::vector<std::uint32_t> resident_tensors_;
   std::vector<frame> frames_;
+  std::vector<std::uint32_t> sources_;  // resident without a use: they serve to recompute what is resident now
 
   // Of each tensor.
   std::vector<std::uint8_t> state_;
+  std::vector<std::uint8_t> is_source_;  // it is in `sources_`
   std::vector<std::uint32_t> slot_;      // its index in `resident_tensors_`
   std::vector<std::uint32_t> written_;   // how many of its producers have run since it was allocated
   std::vector<std::uint32_t> pins_;      // how many operations wait with it as an input

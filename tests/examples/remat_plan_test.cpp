@@ -37,6 +37,7 @@
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/version.hpp"
+#include "support/scratch_folder.hpp"
 
 namespace fs = std::filesystem;
 
@@ -58,18 +59,9 @@ bool built() {
   return false;
 }
 
-/// A directory that goes away.
-struct scratch {
-  fs::path path;
-  scratch() {
-    std::string name = (fs::temp_directory_path() / "remat-plan-test-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  scratch(const scratch&) = delete;
-  scratch& operator=(const scratch&) = delete;
-  ~scratch() { fs::remove_all(path); }
-  [[nodiscard]] std::string file(const std::string& name) const { return (path / name).string(); }
+/// A folder that goes away.
+struct scratch : remat::test::scratch_folder {
+  scratch() : scratch_folder("remat-plan-test") {}
 };
 
 std::string slurp(const fs::path& path) {
@@ -286,14 +278,14 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--streams", "0"}, "--streams"},
       {{toy, "--budget", "0.5,0.6", "--solver", "evict", "--trace", folder.file("x.json")}, "--trace"},
       {{toy, "--budget", "0.5", "--solver", "all", "--trace", folder.file("x.json")}, "--trace"},
-      {{toy, "--budget", "0.5", "--trace", folder.path.string()}, "--trace"},
+      {{toy, "--budget", "0.5", "--trace", folder.path().string()}, "--trace"},
       {{toy, "--budget", "0.5", "--trace", folder.file("none/x.json")}, "--trace"},
       {{toy, "--budget", "0.5", "--trace", ""}, "--trace"},
       {{chain_file, "--budget", "0.5", "--solver", "rotor", "--trace", folder.file("x.json")}, "--trace"},
       {{chain_file, "--budget", "0.5", "--bind", "arena"}, "--bind arena"},
       {{chain_file, "--budget", "0.5", "--intervals", folder.file("i.csv")}, "--intervals"},
       {{unet, "--budget", "0.5,0.6", "--intervals", folder.file("i.csv")}, "one budget"},
-      {{toy, "--budget", "0.5", "--intervals", folder.path.string()}, "--intervals"},
+      {{toy, "--budget", "0.5", "--intervals", folder.path().string()}, "--intervals"},
       {{toy, "--budget", "0.5", "--bind", "x"}, "--bind x"},
       {{toy, "--budget", "0.5", "--seconds", "-1"}, "--seconds"},
       {{toy, "--budget", "0.5", "--seconds", "nan"}, "--seconds"},
@@ -330,14 +322,14 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--unknown"}, "--unknown"},
       {{toy, toy, "--budget", "0.5"}, "toy-skip-3"},
       {{toy, "--budget", "0.5", "--out", folder.file("none/x.json")}, "--out"},
-      {{toy, "--budget", "0.5", "--report", folder.path.string()}, "--report"},
+      {{toy, "--budget", "0.5", "--report", folder.path().string()}, "--report"},
       {{toy, "--budget", "0.5,0.6", "--solver", "evict", "--out", folder.file("x.json")}, "--out"},
       {{toy, "--budget", "0.5", "--solver", "all", "--out", folder.file("x.json")}, "--out"},
       {{chain_file, "--budget", "0.5", "--solver", "evict"}, "evict"},
       {{chain_file, "--budget", "0.5", "--cost", "unit"}, "--cost"},
       {{chain_file, "--budget", "0.5", "--solver", "rotor", "--out", folder.file("x.json")}, "--out"},
       {{folder.file("missing.json"), "--budget", "0.5"}, "missing.json"},
-      {{folder.path.string(), "--budget", "0.5"}, folder.path.string()},
+      {{folder.path().string(), "--budget", "0.5"}, folder.path().string()},
       {{file("empty.json", ""), "--budget", "0.5"}, "empty.json"},
       {{file("text.json", "hello"), "--budget", "0.5"}, "text.json"},
       {{file("other.json", R"({"format":"other","version":1})"), "--budget", "0.5"}, "other"},

@@ -11,7 +11,6 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -61,6 +60,7 @@
 #include "support/processor_time.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
+#include "support/scratch_folder.hpp"
 
 using namespace remat;
 using namespace remat::test;
@@ -606,29 +606,11 @@ std::uint64_t hash_of(const training_graph& g) {
   return h;
 }
 
-/// A folder of this process, removed at the end.
-class own_folder {
- public:
-  own_folder() : path_(std::filesystem::temp_directory_path() / ("remat-allocation-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  own_folder(const own_folder&) = delete;
-  own_folder& operator=(const own_folder&) = delete;
-  ~own_folder() {
-    std::error_code code;
-    std::filesystem::remove_all(path_, code);
-  }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace
 
 TEST_CASE("an allocation of a reader fails") {
   const std::filesystem::path data = REMAT_TEST_DATA;
-  const own_folder folder;
+  const test::scratch_folder folder("remat-allocation");
   const problem toy = within(layers(6), 0.65);
   schedule_file plan{"toy-skip-3 with a name that is longer than a short string", "evict", toy.budget(), {}, {}};
   const solution found = evict(toy);
@@ -738,7 +720,7 @@ TEST_CASE("an allocation of a reader fails") {
 }
 
 TEST_CASE("an allocation of a solver of integer programs fails, which a command of the shell runs") {
-  const own_folder folder;
+  const test::scratch_folder folder("remat-allocation");
   // min −x − 2 y, x + y ≤ 3, x ≤ 1, y ≤ 2, both whole: −5 at (1, 2); all zeros meet the model, too.
   mip_model m;
   m.add_integer(-1, 0, 1);

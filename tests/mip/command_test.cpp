@@ -19,9 +19,10 @@
 #include <thread>
 #include <vector>
 
-#include "../support/random_mip.hpp"
 #include "remat/core/error.hpp"
 #include "remat/mip/branch_and_bound.hpp"
+#include "support/random_mip.hpp"
+#include "support/scratch_folder.hpp"
 
 namespace {
 
@@ -77,17 +78,6 @@ std::size_t files_in(const std::filesystem::path& p) {
   return static_cast<std::size_t>(std::distance(std::filesystem::recursive_directory_iterator(p), {}));
 }
 
-/// A directory of its own, to see what is left there.
-struct own_directory {
-  std::filesystem::path path;
-  own_directory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "remat test '-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path = pattern;
-  }
-  ~own_directory() { std::filesystem::remove_all(path); }
-};
-
 }  // namespace
 
 TEST_CASE("random models: installed solvers and the own branch and bound agree") {
@@ -140,20 +130,20 @@ TEST_CASE("a start is never lost, and makes a false word of the command harmless
 }
 
 TEST_CASE("the command reads the model, and its words are replaced") {
-  const own_directory here;
+  const remat::test::scratch_folder here("remat test '");
   // The files' names must survive the shell: the directory has a blank and a quote.
   const command_backend echo{.command =
                                  "test -s {mps} && echo 's {seconds} w {whole_seconds} g {gap} n {nodes} r {seed}' "
                                  "&& { echo status optimal; grep -q '^ c1 cost -2$' {mps} && echo c1 2; } "
                                  "> {solution}; exit 5",
-                             .directory = here.path.string()};
+                             .directory = here.path().string()};
   mip_options options{.relative_gap = 0.25, .max_nodes = 77};
   options.run.seed = 9;
   const mip_result r = echo.solve(small_model(), options);
   CHECK(r.status == mip_status::feasible);
   CHECK(r.objective == -4);
   CHECK(r.message == "the command failed (exit status 5): s 10000000 w 10000000 g 0.25 n 77 r 9");
-  CHECK(files_in(here.path) == 0);
+  CHECK(files_in(here.path()) == 0);
   options.run.time_limit = 1000s;
   const std::string limited = echo.solve(small_model(), options).message;
   CHECK(limited.find(" s 9") != std::string::npos);  // 95 % of somewhat less than 1000 s
@@ -161,14 +151,14 @@ TEST_CASE("the command reads the model, and its words are replaced") {
 }
 
 TEST_CASE("files are kept where that is asked for") {
-  const own_directory here;
+  const remat::test::scratch_folder here("remat test '");
   command_backend backend = answering("status optimal\\nc0 1\\nc1 2\\n");
-  backend.directory = here.path.string();
+  backend.directory = here.path().string();
   backend.keep_files = true;
   const mip_result r = backend.solve(small_model());
   CHECK(r.status == mip_status::optimal);
-  CHECK(r.message.find("files: " + here.path.string()) == 0);
-  CHECK(files_in(here.path) == 3);  // a directory, the model and the solution
+  CHECK(r.message.find("files: " + here.path().string()) == 0);
+  CHECK(files_in(here.path()) == 3);  // a directory, the model and the solution
   backend.directory = "/nowhere";
   const mip_result failed = backend.solve(small_model());
   CHECK(failed.status == mip_status::failed);

@@ -250,7 +250,8 @@ int run(int argc, const char* const* argv) {
     remat::write_training_graph(file, bench::instance_step(instance).graph);
     return 0;
   }
-  if (by.find_first_of("\",\n") != std::string::npos) throw shared::usage_error("--by: expected no comma and no quote");
+  if (by.find_first_of("\"\n") != std::string::npos)
+    throw shared::usage_error("--by: expected one line without quotes");
   benchmark_set set(set_folder);
   if (table->parsed()) print_set(set, markdown);
   if (solved->parsed()) solve(set, folder, settings);

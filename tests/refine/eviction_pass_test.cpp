@@ -12,6 +12,7 @@
 #include "remat/core/run.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -104,14 +105,19 @@ TEST_CASE("a tensor that cannot be recomputed stays for what is made from it, as
   const problem p(g, measured_cost{});
   const std::vector<float> factor(p.graph().num_tensors, 1.0F);
   detail::eviction_pass pass(p);
-  const auto computes_within = [&](std::int64_t budget) {
+  const auto computes_within = [&](std::int64_t budget, bool keep_sources = true) {
     const run_control control;
     run_clock clock(control);
-    const bool found = pass.run(budget, {}, factor, any_time, clock);
+    const bool found = pass.run(budget, {.keep_sources = keep_sources}, factor, any_time, clock);
     return found ? pass.computes() : std::vector<std::uint32_t>{};
   };
+  CHECK_FALSE(pass.met_sources());
   CHECK(computes_within(25) == std::vector<std::uint32_t>{0, 1, 2, 3, 4});
   CHECK(computes_within(20) == std::vector<std::uint32_t>{0, 1, 2, 3, 1, 4});  // `wide` is evicted, not its source
   CHECK(computes_within(16) == std::vector<std::uint32_t>{0, 1, 2, 3, 1, 4});
   CHECK(computes_within(13).empty());
+  CHECK(pass.met_sources());
+  CHECK(computes_within(21, false) == std::vector<std::uint32_t>{0, 1, 2, 3, 4});
+  CHECK(computes_within(16, false).empty());
+  CHECK(evict(p.with_budget(16)).plan);
 }

@@ -39,10 +39,7 @@ class eviction_search {
   }
 
   void run() {
-    for (const eviction_weights& weights : fixed_weights) {
-      run_pass(p_.budget(), weights, best_);
-      if (best_.plan && best_.time <= p_.graph().needed_time) break;
-    }
+    run_fixed_passes(p_.budget(), best_);
     if (!best_.plan && options_.insist && !stopped()) squeeze();
     if (!best_.plan && options_.insist && !stopped()) repeat_failed_passes();
     run_random_passes();
@@ -70,6 +67,15 @@ class eviction_search {
     return complete;
   }
 
+  void run_fixed_passes(std::int64_t budget, solution& into) {
+    for (const bool keep_sources : {false, true})
+      for (eviction_weights weights : fixed_weights) {
+        if ((into.plan && into.time <= p_.graph().needed_time) || (keep_sources && !pass_.met_sources())) return;
+        weights.keep_sources = keep_sources;
+        run_pass(budget, weights, into);
+      }
+  }
+
   /// Repairs schedules for larger budgets until one fits: their excess is dropped tensor by tensor.
   void squeeze() {
     std::fill(factor_.begin(), factor_.end(), 1.0F);
@@ -77,7 +83,7 @@ class eviction_search {
       const double wide = static_cast<double>(p_.budget()) * more;
       if (!(wide < 0x1.0p62)) return;
       solution looser;
-      for (const eviction_weights& weights : fixed_weights) run_pass(static_cast<std::int64_t>(wide), weights, looser);
+      run_fixed_passes(static_cast<std::int64_t>(wide), looser);
       for (std::uint64_t attempt = 0; looser.plan && attempt < 4 && !stopped(); ++attempt) {
         timeline plan(p_);
         plan.load(*looser.plan);
@@ -96,6 +102,7 @@ class eviction_search {
     for (const bool evict_pinned : {false, true})
       for (eviction_weights weights : fixed_weights) {
         weights.evict_pinned = evict_pinned;
+        weights.keep_sources = pass_.met_sources();
         std::fill(factor_.begin(), factor_.end(), 1.0F);
         for (int repeat = 0; repeat < 8; ++repeat) {
           if (run_pass(p_.budget(), weights, best_) || pass_.wanted().empty()) break;
@@ -115,6 +122,7 @@ class eviction_search {
       if (random.below(4) == 0) {
         weights = fixed_weights[random.below(std::size(fixed_weights))];
         weights.distance_exponent *= 0.5 + random.uniform();
+        weights.keep_sources = pass_.met_sources() && random.below(2) == 0;
         for (std::size_t t = 0; t < factor_.size(); ++t)
           factor_[t] = kept_[t] * std::exp2(static_cast<float>(2 * random.uniform() - 1));
       } else {

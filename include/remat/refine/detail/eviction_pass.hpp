@@ -32,6 +32,9 @@ struct eviction_weights {
   /// If evicting all other tensors does not suffice, evict inputs of operations that wait for a recomputation; they are
   /// recomputed later.
   bool evict_pinned = false;
+  /// A tensor that cannot be recomputed stays, as long as the memory suffices, also while all that is made from it is
+  /// resident: otherwise none of that can be evicted any more.
+  bool keep_sources = false;
 };
 
 /// One pass of offline eviction: runs the operations in the listed order under a budget, recomputes missing inputs, and
@@ -95,6 +98,10 @@ class eviction_pass {
 
   /// The operations in the order in which the last pass ran them. No step may read what some of them make.
   [[nodiscard]] const std::vector<std::uint32_t>& computes() const noexcept { return computes_; }
+
+  /// True if `eviction_weights::keep_sources` makes a difference: in some pass, a tensor that cannot be recomputed had
+  /// no use but to recompute what was resident.
+  [[nodiscard]] bool met_sources() const noexcept { return met_sources_; }
 
   /// After a pass that ran out of memory: the tensors that it was recomputing then, in the order of the requests.
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const noexcept { return wanted_; }
@@ -369,9 +376,11 @@ class eviction_pass {
     if (soonest_[t] == never) free_unused(t);
   }
 
-  /// Frees `t`, which no operation to come reads as things are; but a source stays.
+  /// Frees `t`, which no operation to come reads as things are; but a source may stay.
   void free_unused(std::uint32_t t) {
-    if (recomputable_[t] || first_use_through<made_tensors>(t) == never)
+    const bool is_source = !recomputable_[t] && first_use_through<made_tensors>(t) != never;
+    met_sources_ = met_sources_ || is_source;
+    if (!is_source || !weights_.keep_sources)
       remove(t);
     else if (std::exchange(is_source_[t], 1) == 0)
       sources_.push_back(t);
@@ -647,6 +656,7 @@ class eviction_pass {
   run_clock* clock_ = nullptr;
   std::size_t steps_ = 0;  // of searches, since the last poll
   bool stopped_ = false;
+  bool met_sources_ = false;  // in any run
 
   // The state of the run.
   std::int64_t memory_ = 0;

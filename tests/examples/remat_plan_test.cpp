@@ -774,6 +774,7 @@ TEST_CASE("Ctrl-C ends a solve; what was found and what was not begun are printe
   CHECK(r.lines()[1]["status"] == "cancelled");
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need more address space to begin
 TEST_CASE("memory that runs out is an outcome of that solve") {
   if (!built()) return;
   // A limit of the address space, set by the shell that becomes the program.
@@ -790,6 +791,7 @@ TEST_CASE("memory that runs out is an outcome of that solve") {
   REQUIRE(r.lines().size() == 2);
   for (const auto& line : r.lines()) check_line(line);
 }
+#endif
 
 TEST_CASE("the report is one file that loads nothing else") {
   if (!built()) return;

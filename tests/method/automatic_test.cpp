@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -312,4 +313,63 @@ TEST_CASE("a part of the user's that throws is named, and the other parts go on"
     if (news.stage == "mine") throw stop{};
   };
   CHECK_THROWS_AS((void)automatic(p, options), stop);
+}
+
+TEST_CASE("a frontier is monotone, legal, and in the order of the budgets") {
+  const problem p = read("fno1d-b32-8192");
+  const std::int64_t peak = p.graph().baseline_peak;
+  const std::vector<std::int64_t> budgets = {peak / 2, peak, 1, peak * 4 / 5, peak / 2, peak * 2 / 5};
+  run_control run;
+  run.work_limit = 2'000'000;
+  const std::vector<solution> found = frontier(p, budgets, automatic, run);
+  REQUIRE(found.size() == budgets.size());
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    if (budgets[i] == 1) {
+      CHECK(found[i].status == solve_status::infeasible);
+      CHECK(!found[i].plan);
+      continue;
+    }
+    check_valid(p.with_budget(budgets[i]), found[i]);
+    CHECK(found[i].by.starts_with("auto/"));
+    for (std::size_t j = 0; j < budgets.size(); ++j)
+      if (budgets[j] >= budgets[i]) {
+        CHECK(found[j].time <= found[i].time);
+        CHECK(found[j].lower_bound <= found[i].lower_bound);
+      }
+  }
+  CHECK(found[1].status == solve_status::optimal);
+  CHECK(found[0].time == found[4].time);
+  std::uint64_t work = 0;
+  for (const std::size_t i : {0, 1, 2, 3, 5}) work += found[i].statistics.work;
+  CHECK(work <= run.work_limit + run.work_limit / 10);
+}
+
+TEST_CASE("a frontier of one budget, of none, and of a negative one") {
+  const problem p = read("toy-skip-3");
+  CHECK(frontier(p, std::vector<std::int64_t>{}, automatic).empty());
+  const std::vector<std::int64_t> one = {p.graph().baseline_peak};
+  const std::vector<solution> found = frontier(p, one, automatic);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].time == p.graph().needed_time);
+  const std::vector<std::int64_t> negative = {-1};
+  CHECK_THROWS_AS(static_cast<void>(frontier(p, negative, automatic)), bad_argument);
+  CHECK_THROWS_AS(static_cast<void>(frontier(p, one, automatic, {}, {.gap = -1})), bad_argument);
+}
+
+TEST_CASE("under a limit of work the seed alone decides a frontier") {
+  const problem p = read("unet5-b16-256");
+  std::vector<std::int64_t> budgets;
+  for (const double part : {0.5, 0.6, 0.8})
+    budgets.push_back(static_cast<std::int64_t>(part * static_cast<double>(p.graph().baseline_peak)));
+  run_control run;
+  run.work_limit = 300'000;
+  const std::vector<solution> one = frontier(p, budgets, automatic, run);
+  run.threads = 3;
+  const std::vector<solution> three = frontier(p, budgets, automatic, run);
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    check_valid(p.with_budget(budgets[i]), one[i]);
+    CHECK(one[i].time == three[i].time);
+    CHECK(one[i].lower_bound == three[i].lower_bound);
+    CHECK(one[i].statistics.work == three[i].statistics.work);
+  }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -80,6 +82,25 @@ struct automatic_solver {
 };
 /// The solver as a function object: `automatic(p, options)`.
 inline constexpr automatic_solver automatic{};
+
+/// All trade-offs in one call: the answer of `automatic` for each budget in bytes, in the order of `budgets`. More
+/// memory never takes more time, and never has the higher bound.
+///
+/// It takes less than a solve of each budget by itself: a schedule for a budget serves the larger ones, a bound for a
+/// budget serves the smaller ones, and groups of operations that are equal are solved once. The parts that end by
+/// themselves run first, at the largest budget first, with half of the limits; the rest goes to the budgets whose
+/// schedules are not within `gap` of their bounds, the smallest such gap first. Each budget gets an equal share of what
+/// is left.
+///
+/// `run` limits all budgets together; `solving` gives the other options. Throws `bad_argument` for a negative budget
+/// and for what `automatic` refuses. Deterministic for a seed and a limit of work. Cancellation: as `automatic`.
+///
+///     const std::vector<std::int64_t> budgets = {peak / 4, peak / 2, peak};
+///     for (const solution& s : frontier(p, budgets, automatic, {.time_limit = std::chrono::minutes(1)}, {.gap =
+///     0.001}))
+[[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
+                                             const automatic_solver& solver, const run_control& run = {},
+                                             const automatic_options& solving = {});
 
 }  // namespace REMAT_NAMESPACE
 

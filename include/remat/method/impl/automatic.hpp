@@ -4,12 +4,20 @@
 #include "remat/method/automatic.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
+#include <memory>
 #include <new>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
@@ -32,15 +40,13 @@
 namespace REMAT_NAMESPACE {
 namespace detail::automatic_solve {
 
-/// One solve of `automatic`: a proven bound, then the parts one after the other.
+/// One solve of `automatic`, in pieces: `open`, then `go_on`, each within the limits of a clock, then `finish`. The
+/// first piece that runs out of memory ends the solve.
 class portfolio {
  public:
-  portfolio(const problem& p, const automatic_options& options)
-      : clock_(options.run, automatic_solver::name),
-        problem_(p),
-        gap_(options.gap),
-        extra_solvers_(options.extra_solvers) {
-    clock_.watch(best_.time, best_.lower_bound);
+  /// `options` must outlive the object; their limits are not used. `cache`: shared by solves of one graph.
+  portfolio(const problem& p, const automatic_options& options, std::shared_ptr<way_cache> cache)
+      : problem_(p), gap_(options.gap), extra_solvers_(options.extra_solvers), cache_(std::move(cache)) {
     require_valid_options(automatic_solver::name, options);
     for (const automatic_part& part : extra_solvers_)
       if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
@@ -48,21 +54,67 @@ class portfolio {
   portfolio(const portfolio&) = delete;  // callbacks refer to it
   portfolio& operator=(const portfolio&) = delete;
 
-  solution run() {
+  /// The best schedule so far, and the bound.
+  [[nodiscard]] const solution& best() const noexcept { return best_; }
+
+  /// True if no further work changes the answer.
+  [[nodiscard]] bool is_done() const noexcept {
+    return out_of_memory_ || best_.status == solve_status::infeasible || best_.is_within(gap_);
+  }
+
+  /// Takes a schedule that another solve has found, for a budget of at most this one. `by`: who found it.
+  void take_schedule(const schedule& plan, const std::string& by) {
+    if (accept(problem_, best_, plan, by)) starts_.push_back(plan);
+  }
+
+  /// Takes a bound that is proven for at least this budget.
+  void take_proven(double lower_bound) {
+    best_.lower_bound = std::max(best_.lower_bound, lower_bound);
+    if (!steps_) return;  // the problem takes it after its own proof
+    steps_->best.lower_bound = std::max(steps_->best.lower_bound, lower_bound);
+    problem_ = problem_.with_known_bound(best_.lower_bound);
+  }
+
+  /// The bound, the parts that end by themselves, and a first refinement.
+  void open(run_clock& clock) {
+    run_piece(clock, [&] { run_first_parts(); });
+  }
+
+  /// The other parts, which take what they get.
+  void go_on(run_clock& clock) {
+    run_piece(clock, [&] { run_last_parts(); });
+  }
+
+  /// The answer. `clock`: of the whole solve.
+  solution finish(const run_clock& clock) {
     try {
-      run_parts();
-      finish();
+      if (out_of_memory_) throw std::bad_alloc();
+      best_.statistics.own.set("parts", std::move(parts_));
+      conclude(problem_, best_, clock, stopped_);
+      if (!failures_.empty()) best_.message += (best_.message.empty() ? "" : "; ") + failures_;
     } catch (const std::bad_alloc&) {
-      conclude_out_of_memory(best_, clock_);
+      conclude_out_of_memory(best_, clock);
     }
     return std::move(best_);
   }
 
  private:
-  void run_parts() {
-    stopped_ = clock_.poll();
+  template <class Piece>
+  void run_piece(run_clock& clock, Piece&& piece) {
+    if (out_of_memory_) return;
+    clock_ = &clock;
+    clock.watch(best_.time, best_.lower_bound);
+    try {
+      piece();
+    } catch (const std::bad_alloc&) {
+      out_of_memory_ = true;
+    }
+  }
+
+  void run_first_parts() {
+    stopped_ = clock_->poll();
     // Each part has a share of what the parts before it left of the limits; most end long before.
-    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_.limits(0.06))) return;
+    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_->limits(0.06))) return;
     problem_ = problem_.with_known_bound(best_.lower_bound);
     run_part(0.02, no_remat);
     run_part(0.25, evict);  // ends early but on large graphs and under tight budgets, where it helps most
@@ -75,14 +127,17 @@ class portfolio {
       run_part(0.4, evict);
       if (!best_.plan) run_part(0.4, twremat);
     }
-    refined_options refining;
-    refining.gap = gap_;
-    refinement_steps steps(problem_, refining);
-    refine_for(0.15, steps, [&](run_clock& clock) { steps.open(clock); });
+    refining_.gap = gap_;
+    steps_.emplace(problem_, refining_);
+    refine_for(0.15, [&](run_clock& clock) { steps_->open(clock); });
+  }
+
+  void run_last_parts() {
+    if (!steps_) return;
     if (!is_left_to_refinement()) run_chains();
     for (const automatic_part& part : extra_solvers_) run_extra(0.05, part);
-    refine_for(1, steps, [&](run_clock& clock) { steps.go_on(clock); });
-    if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
+    refine_for(1, [&](run_clock& clock) { steps_->go_on(clock); });
+    if (stopped_ == stop_reason::none) stopped_ = clock_->poll();
   }
 
   /// Rotor's program over chains in its three forms. Refinement closes small gaps by itself, and large graphs gain
@@ -90,7 +145,7 @@ class portfolio {
   void run_chains() {
     const bool is_large = problem_.graph().num_operations >= large_graph;
     hiremate_options groups;
-    groups.cache = make_way_cache();
+    groups.cache = cache_;
     groups.max_columns = 300;  // for the library's own branch and bound
     if (!is_large) {
       run_part(0.1, rotor, {.retain_rounds = 3});
@@ -107,7 +162,7 @@ class portfolio {
   /// True: the best schedule meets the bound, or a limit is reached.
   [[nodiscard]] bool is_over() {
     if (best_.is_within(gap_)) return true;
-    stopped_ = clock_.poll();
+    stopped_ = clock_->poll();
     return stopped_ != stop_reason::none;
   }
 
@@ -120,7 +175,7 @@ class portfolio {
   template <class Solver>
   void run_part(double share, const Solver& solver, typename Solver::options_type options = {}) {
     if (is_over()) return;
-    solution s = solve_part(clock_, share, solver, problem_, std::move(options));
+    solution s = solve_part(*clock_, share, solver, problem_, std::move(options));
     take_part(best_, s, [&] {
       record(Solver::name, s);
       take_bound(best_, s);
@@ -129,11 +184,12 @@ class portfolio {
     if (s.plan) starts_.push_back(std::move(*s.plan));
   }
 
-  /// Takes `steps` of `refined` on by `go`, with the schedules that other parts have found since the last time.
+  /// Takes the steps of `refined` on by `go`, with the schedules that other parts have found since the last time.
   template <class Go>
-  void refine_for(double share, refinement_steps& steps, Go&& go) {
+  void refine_for(double share, Go&& go) {
     if (is_over()) return;
-    run_clock part = clock_.part(share, refined_solver::name);
+    refinement_steps& steps = *steps_;
+    run_clock part = clock_->part(share, refined_solver::name);
     part.watch(steps.best.time, steps.best.lower_bound);
     for (schedule& start : starts_) steps.add_start(std::move(start));
     starts_.clear();
@@ -152,7 +208,7 @@ class portfolio {
   /// Runs a part of the user's. Only its schedule counts.
   void run_extra(double share, const automatic_part& part) {
     if (is_over()) return;
-    run_clock clock = clock_.part(share, part.name);
+    run_clock clock = clock_->part(share, part.name);
     const solution s = solve_extra(part, clock);
     clock.work(std::min(s.statistics.work, clock.control().work_limit));
     if (s.out_of_memory) clock.note_out_of_memory();
@@ -207,27 +263,123 @@ class portfolio {
     parts_.push_back(std::move(own));
   }
 
-  void finish() {
-    best_.statistics.own.set("parts", std::move(parts_));
-    conclude(problem_, best_, clock_, stopped_);
-    if (!failures_.empty()) best_.message += (best_.message.empty() ? "" : "; ") + failures_;
-  }
-
-  run_clock clock_;
+  run_clock* clock_ = nullptr;  // of the piece that runs
   problem problem_;
   double gap_;
   const std::vector<automatic_part>& extra_solvers_;
+  std::shared_ptr<way_cache> cache_;
+  refined_options refining_;  // to which the steps refer
+  std::optional<refinement_steps> steps_;
   solution best_;
   std::vector<schedule> starts_;
   figures::group_list parts_;
   std::string failures_;  // of the user's parts that threw
   stop_reason stopped_ = stop_reason::none;
+  bool out_of_memory_ = false;
+};
+
+/// The solves of all budgets of one call of `frontier`.
+class frontier_search {
+ public:
+  frontier_search(const problem& p, std::span<const std::int64_t> budgets, const automatic_options& options,
+                  const run_control& run)
+      : clock_(run, automatic_solver::name), budgets_(budgets.begin(), budgets.end()) {
+    std::sort(budgets_.begin(), budgets_.end());
+    budgets_.erase(std::unique(budgets_.begin(), budgets_.end()), budgets_.end());
+    const std::shared_ptr<way_cache> cache = make_way_cache();
+    for (const std::int64_t budget : budgets_)
+      solves_.push_back({std::make_unique<portfolio>(p.with_budget(budget), options, cache)});
+  }
+
+  /// Returns the answers for the budgets, ascending, each once.
+  std::vector<solution> run() {
+    const std::size_t n = solves_.size();
+    for (std::size_t left = n; left-- > 0;) take_on(left, 0.5 / static_cast<double>(left + 1), &portfolio::open);
+    std::vector<std::size_t> order(n);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    while (true) {
+      std::erase_if(order, [&](std::size_t i) { return solves_[i].search->is_done(); });
+      if (order.empty()) break;
+      const auto next = std::min_element(order.begin(), order.end(),
+                                         [&](std::size_t a, std::size_t b) { return gap_of(a) < gap_of(b); });
+      take_on(*next, 1.0 / static_cast<double>(order.size()), &portfolio::go_on);
+      order.erase(next);
+    }
+    std::vector<solution> answers;
+    for (const budget_solve& solve : solves_) answers.push_back(finish(solve));
+    return answers;
+  }
+
+  /// The budgets, ascending, each once.
+  [[nodiscard]] const std::vector<std::int64_t>& budgets() const noexcept { return budgets_; }
+
+ private:
+  struct budget_solve {
+    std::unique_ptr<portfolio> search;
+    double seconds = 0;
+    std::uint64_t work = 0;
+  };
+
+  [[nodiscard]] double gap_of(std::size_t i) const {
+    const solution& s = solves_[i].search->best();
+    return s.plan ? s.time / s.lower_bound : std::numeric_limits<double>::infinity();
+  }
+
+  /// Runs a piece of solve `i`, and hands what it finds to the others.
+  void take_on(std::size_t i, double share, void (portfolio::*piece)(run_clock&)) {
+    run_clock part = clock_.part(share);
+    (*solves_[i].search.*piece)(part);
+    solves_[i].seconds += part.seconds();
+    solves_[i].work += part.work_done();
+    const solution& now = solves_[i].search->best();
+    if (now.plan)
+      for (std::size_t j = i + 1; j < solves_.size(); ++j)
+        if (const solution& other = solves_[j].search->best(); !other.plan || other.time > now.time)
+          solves_[j].search->take_schedule(*now.plan, now.by);
+    if (std::isfinite(now.lower_bound))
+      for (std::size_t j = 0; j < i; ++j) solves_[j].search->take_proven(now.lower_bound);
+  }
+
+  /// The answer of a solve; one that says so if its memory ran out before it had a schedule.
+  [[nodiscard]] solution finish(const budget_solve& solve) const {
+    solution answer;
+    try {
+      answer = solve.search->finish(clock_);
+    } catch (const std::bad_alloc&) {
+      answer.out_of_memory = true;
+      answer.message = "out of memory";
+    }
+    answer.statistics.seconds = solve.seconds;
+    answer.statistics.work = solve.work;
+    return answer;
+  }
+
+  run_clock clock_;
+  std::vector<std::int64_t> budgets_;  // ascending, each once
+  std::vector<budget_solve> solves_;   // of each
 };
 
 }  // namespace detail::automatic_solve
 
 REMAT_INLINE solution automatic_solver::operator()(const problem& p, const automatic_options& options) const {
-  return detail::automatic_solve::portfolio(p, options).run();
+  run_clock clock(options.run, name);
+  detail::automatic_solve::portfolio solve(p, options, make_way_cache());
+  solve.open(clock);
+  solve.go_on(clock);
+  return solve.finish(clock);
+}
+
+REMAT_INLINE std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
+                                            const automatic_solver&, const run_control& run,
+                                            const automatic_options& solving) {
+  detail::automatic_solve::frontier_search search(p, budgets, solving, run);
+  const std::vector<solution> found = search.run();
+  std::vector<solution> answers;
+  for (const std::int64_t budget : budgets) {
+    const auto at = std::lower_bound(search.budgets().begin(), search.budgets().end(), budget);
+    answers.push_back(found[static_cast<std::size_t>(at - search.budgets().begin())]);
+  }
+  return answers;
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -4,7 +4,7 @@
 /// The first number of the library's version, for the preprocessor. The build reads the version from here.
 #define REMAT_VERSION_MAJOR 0
 /// The second number of the version.
-#define REMAT_VERSION_MINOR 1
+#define REMAT_VERSION_MINOR 2
 /// The third number of the version.
 #define REMAT_VERSION_PATCH 0
 /// The version as one number, for comparisons by the preprocessor: 10000 major + 100 minor + patch, so 0.1.0 is 100.
@@ -12,7 +12,7 @@
 
 /// Names the namespace that every header opens: `remat`, with the version inside, so that translation units of two
 /// versions can be in one program. Before 1.0, minor versions are apart.
-#define REMAT_NAMESPACE remat::inline v0_1
+#define REMAT_NAMESPACE remat::inline v0_2
 
 /// Everything of the library; private parts are in `remat::detail`.
 namespace REMAT_NAMESPACE {

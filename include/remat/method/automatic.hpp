@@ -88,16 +88,16 @@ inline constexpr automatic_solver automatic{};
 ///
 /// It takes less than a solve of each budget by itself: a schedule for a budget serves the larger ones, a bound for a
 /// budget serves the smaller ones, and groups of operations that are equal are solved once. The parts that end by
-/// themselves run first, at the largest budget first, with half of the limits; the rest goes to the budgets whose
-/// schedules are not within `gap` of their bounds, the smallest such gap first. Each budget gets an equal share of what
-/// is left.
+/// themselves run first, the largest budget first; each budget then gets half of an equal share of what is left. The
+/// rest goes to the budgets whose schedules are not within `gap` of their bounds, the smallest such gap first, each
+/// with an equal share of what is left.
 ///
 /// `run` limits all budgets together; `solving` gives the other options. Throws `bad_argument` for a negative budget
 /// and for what `automatic` refuses. Deterministic for a seed and a limit of work. Cancellation: as `automatic`.
 ///
 ///     const std::vector<std::int64_t> budgets = {peak / 4, peak / 2, peak};
-///     for (const solution& s : frontier(p, budgets, automatic, {.time_limit = std::chrono::minutes(1)}, {.gap =
-///     0.001}))
+///     const run_control minute{.time_limit = std::chrono::minutes(1)};
+///     for (const solution& s : frontier(p, budgets, automatic, minute, {.gap = 0.001})) use(s);
 [[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
                                              const automatic_solver& solver, const run_control& run = {},
                                              const automatic_options& solving = {});

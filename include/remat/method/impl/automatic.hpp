@@ -88,7 +88,7 @@ class portfolio {
   /// The answer. `clock`: of the whole solve.
   solution finish(const run_clock& clock) {
     try {
-      if (out_of_memory_) throw std::bad_alloc();
+      if (out_of_memory_) throw std::bad_alloc();  // which leaves if there is no schedule
       best_.statistics.own.set("parts", std::move(parts_));
       conclude(problem_, best_, clock, stopped_);
       if (!failures_.empty()) best_.message += (best_.message.empty() ? "" : "; ") + failures_;

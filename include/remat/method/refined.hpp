@@ -44,8 +44,9 @@ struct refined_options {
 ///
 /// 1. The turnaround bound, with branch and bound: a fifth of the time.
 /// 2. `exact`, for graphs of at most `small_step` operations, if it ends within 50,000 states.
-/// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, for the budget and for 95, 90
-///    and 80 % of it.
+/// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, and for those of a choice that
+///    fills the memory at the bound's moment, for the budget and for 95, 90 and 80 % of it. On graphs of more than 5,000
+///    operations the fillings alone, unless there is no schedule yet.
 /// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
 /// 5. If the schedule is more than 0.05 % above the bound, the bound of several moments, with a fifth of the limits.
 /// 6. If it is more than 0.5 % above the bound, the step is split at the moments that give the bound, the last one

@@ -152,6 +152,21 @@ class moment_cut {
     loaded_price_ = kept_price_ = not_loaded;
   }
 
+  /// Makes bytes dearer the later they are used: those of a candidate that the operation at position i of the listed
+  /// order reads last cost 1 + `strength` × i / operations times the price. A choice then drops what is used last
+  /// first, and tensors of equal worth leave it one by one as the price rises, which shows choices between two corners
+  /// of the trade-off. While the prices are tilted, the values of `price` are no bounds. `at` ends it; the next flow
+  /// starts from nothing. Precondition: 0 ≤ strength ≤ 1.
+  void tilt(double strength) {
+    const auto n = static_cast<double>(graph_->num_operations);
+    for (candidate_tensor& c : candidates_) {
+      const auto readers = graph_->consumers[c.tensor];
+      const double last = readers.empty() ? n : static_cast<double>(*std::max_element(readers.begin(), readers.end()));
+      c.tilt = 1 + strength * last / n;
+    }
+    loaded_price_ = kept_price_ = not_loaded;
+  }
+
   /// Keeps a copy of the present flow. If the price falls, but not below that of the copy, `price` starts from the
   /// copy.
   void keep() {
@@ -232,6 +247,7 @@ class moment_cut {
     std::int64_t bytes;
     double rate;  // of `kept`
     fixing fixed = fixing::free;
+    double tilt = 1;  // of the price
   };
   struct wanted_tensor {  // of `passed_on`
     std::uint32_t node;
@@ -496,16 +512,16 @@ class moment_cut {
     for (const wanted_tensor& x : wanted_) flow_.raise_source(x.node, of_rate(x.rate));
   }
 
-  /// Returns price × bytes in the flow's unit, rounded down. The last factor makes up for the three roundings before
-  /// it.
-  [[nodiscard]] static max_flow::capacity priced(double scaled, std::int64_t bytes) {
-    const double exact = scaled * static_cast<double>(bytes) * (1 - 0x1p-51);
+  /// Returns price × bytes of the candidate in the flow's unit, rounded down. The last factor makes up for the three
+  /// roundings before it.
+  [[nodiscard]] static max_flow::capacity priced(double scaled, const candidate_tensor& c) {
+    const double exact = scaled * c.tilt * static_cast<double>(c.bytes) * (1 - 0x1p-51);
     return exact < 0x1p61 ? static_cast<max_flow::capacity>(exact) : max_flow::infinite;
   }
 
   void load_price(double scaled) {
     const auto in_units = [&](double time) { return static_cast<max_flow::capacity>(std::ldexp(time, exponent_)); };
-    load([&](const candidate_tensor& c) { return priced(scaled, c.bytes); }, in_units(2 * total_cost_) + 2,
+    load([&](const candidate_tensor& c) { return priced(scaled, c); }, in_units(2 * total_cost_) + 2,
          [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : in_units(graph_->time[o]); }, in_units);
     loaded_price_ = scaled;
   }
@@ -514,7 +530,7 @@ class moment_cut {
   void raise_price(double scaled) {
     for (const candidate_tensor& c : candidates_) {
       if (c.fixed != fixing::free) continue;
-      const max_flow::capacity more = priced(scaled, c.bytes) - priced(loaded_price_, c.bytes);
+      const max_flow::capacity more = priced(scaled, c) - priced(loaded_price_, c);
       if (c.arc != none)
         flow_.raise_capacity(c.arc, more);
       else

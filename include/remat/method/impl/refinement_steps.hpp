@@ -11,6 +11,7 @@
 
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/detail/moment_fill.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
@@ -76,8 +77,10 @@ class refinement_steps {
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
                           exact_share = 0.25, split_share = 0.5, small_share = 0.75, opening_share = 0.15;
   static constexpr std::uint32_t chain_moments = 48;
+  static constexpr std::uint32_t large_step = 5000;  // operations: `evict` takes a good part of a usual limit
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
+  [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > large_step; }
   [[nodiscard]] bool is_counted() const noexcept { return clock_->control().work_limit != run_control::no_work_limit; }
   [[nodiscard]] bool is_timed() const noexcept {
     return !is_counted() && clock_->control().time_limit != std::chrono::nanoseconds::max();
@@ -137,29 +140,55 @@ class refinement_steps {
     starts_.push_back(std::move(*s.plan));
   }
 
-  /// `evict` plain; then holding on to what the bound's cuts save, for the budget and for somewhat smaller ones.
+  /// `evict` plain; then holding on to what a moment of the bound's keeps, for the budget and for somewhat smaller
+  /// ones.
   void evict_under_guidance() {
-    // Without any schedule nothing can be refined: all of the limits for the first.
-    run_eviction({}, best.plan ? eviction_share : 1.0);
+    // Without any schedule nothing can be refined: all of the limits for the first. On large graphs, a schedule to
+    // start from is most often the work of a plain `evict`, which would take as long again.
+    if (!best.plan)
+      run_eviction({}, 1);
+    else if (!is_large())
+      run_eviction({}, eviction_share);
     for (const double room : {1.0, 0.95, 0.9, 0.8}) {
       if (meets_bound()) break;
       stopped_ = clock_->poll();
-      if (stopped_ != stop_reason::none) break;
-      evict_options guided;
-      guided.insist = false;
+      if (is_stopped()) break;
+      const auto budget = static_cast<std::int64_t>(room * static_cast<double>(problem_.budget()));
       if (room == 1.0) {
-        guided.keep = bound_.saved;
-      } else {
-        run_clock part = clock_->part(guided_share);
-        turnaround_options guiding;
-        guiding.run = part.control();
-        turnaround_result cut =
-            analysis_.bound(static_cast<std::int64_t>(room * static_cast<double>(problem_.budget())), guiding);
-        if (cut.infeasible) break;
-        guided.keep = std::move(cut.saved);
+        evict_holding(bound_, budget);
+        continue;
       }
-      run_eviction(std::move(guided), guided_share);
+      turnaround_options guiding;
+      if (!is_large()) guiding.branch_nodes = options_.branch_nodes;
+      turnaround_result smaller;
+      {
+        run_clock part = clock_->part(guided_share);
+        guiding.run = part.control();
+        smaller = analysis_.bound(budget, guiding);
+      }
+      if (smaller.infeasible) break;
+      evict_holding(smaller, budget);
     }
+  }
+
+  /// Holds what the bound's choice keeps at its moment; then more than that, so that the budget is filled there.
+  void evict_holding(const turnaround_result& guide, std::int64_t budget) {
+    evict_options guided;
+    guided.insist = false;
+    if (!is_large() || guide.recomputation == 0) {
+      guided.keep = guide.saved;
+      run_eviction(guided, guided_share);
+      if (meets_bound()) return;
+    }
+    if (guide.recomputation == 0) return;
+    run_clock part = clock_->part(guided_share);
+    moment_cut cut(problem_.graph());
+    cut.at(static_cast<std::uint32_t>(index(guide.moment)));
+    moment_filling filled =
+        fill_moment(cut, budget - cut.working_set(), guide.multiplier, [&] { return part.should_stop(); });
+    if (!filled.fits) return;
+    guided.keep = std::move(filled.resident);
+    run_eviction(std::move(guided), guided_share);
   }
 
   /// Splits the step at the moments that give the bound, the last one first, and solves both parts.

@@ -70,7 +70,7 @@ TEST_CASE("values out of the ranges of the records are refused, and the message 
   CHECK(check_ranges(chen_greedy) == 1);
   CHECK(check_ranges(revolve) == 1);
   CHECK(check_ranges(evict) == 0);
-  CHECK(check_ranges(exact) == 2);
+  CHECK(check_ranges(exact) == 5);
   CHECK(check_ranges(refined) == 2);
   CHECK(check_ranges(rotor) == 5);
   CHECK(check_ranges(rockmate) == 5);

@@ -148,6 +148,19 @@ TEST_CASE("a search that is stopped has a bound of its own") {
   CHECK(s.lower_bound < s.time);
 }
 
+TEST_CASE("impatience ends a search that closes little of the gap, and no other") {
+  const problem vgg16 = bundled("vgg16-b64-224"), fno1d = bundled("fno1d-b32-8192");
+  const problem slow = vgg16.with_budget(vgg16.graph().baseline_peak / 5 * 2);
+  const solution early = exact(slow, {.max_states = 300'000, .patience = 0.1});
+  const solution late = exact(slow, {.max_states = 300'000});
+  CHECK(early.statistics.work < late.statistics.work * 3 / 4);
+  CHECK(early.lower_bound <= late.lower_bound);
+  CHECK(early.lower_bound > slow.graph().needed_time);
+  const problem quick = fno1d.with_budget(fno1d.graph().baseline_peak / 5 * 3);
+  const solution proven = exact(quick, {.patience = 0.1});
+  CHECK(proven.status == solve_status::optimal);
+}
+
 TEST_CASE("a stop before the start, a deadline, a work limit, a stop on the way") {
   const problem free = bundled("rk/unet");
   const problem p = free.with_budget(free.graph().baseline_peak / 2);

@@ -18,18 +18,26 @@ struct exact_options {
   /// @{
   std::uint64_t max_states = 2'000'000;
   bool start_from_heuristic = true;
+  double patience = 0;
   /// @}
   run_control run{};  ///< limits, seed, threads, progress
+
+  /// `patience` first looks at the gap after this many states × operations, then whenever the states have doubled.
+  static constexpr std::uint32_t visits_before_patience = 8'000'000;
 
   /// The records of the settings.
   static constexpr auto records() {
     using o = exact_options;
-    return std::tuple{option("max_states", &o::max_states, "that are kept; each takes about 90 bytes and its bits")
-                          .from(1)
-                          .to(4'294'967'294)
-                          .fast(200'000),
-                      option("start_from_heuristic", &o::start_from_heuristic,
-                             "run evict first, and drop states that cannot beat its schedule")};
+    return std::tuple{
+        option("max_states", &o::max_states, "that are kept; each takes about 90 bytes and its bits")
+            .from(1)
+            .to(4'294'967'294)
+            .fast(200'000),
+        option("start_from_heuristic", &o::start_from_heuristic,
+               "run evict first, and drop states that cannot beat its schedule"),
+        option("patience", &o::patience, "give up when twice as many states close less than this part of the gap")
+            .from(0)
+            .to(1)};
   }
 };
 
@@ -56,10 +64,10 @@ struct exact_options {
 ///  5. a state whose cost and bound reach the incumbent's time is dropped.
 ///
 /// Graphs of ten operations take less than a millisecond; the size of the graphs that can be solved depends on the
-/// budget. Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `max_states`, a
-/// limit of work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the search, it
-/// returns the incumbent (`evict`) and the least bound of the open states. `evict` and the turnaround bound get a
-/// quarter of what is left of the limits each. Deterministic but for a deadline. Throws `bad_argument` for a
+/// budget. Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `max_states`, the
+/// `patience`, a limit of work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the
+/// search, it returns the incumbent (`evict`) and the least bound of the open states. `evict` and the turnaround bound
+/// get a quarter of what is left of the limits each. Deterministic but for a deadline. Throws `bad_argument` for a
 /// `max_states` of 0 or above 2³² − 2. Cancellation: polled at every state and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.

@@ -44,17 +44,17 @@ struct refined_options {
 ///
 /// 1. The turnaround bound, with branch and bound: a fifth of the time.
 /// 2. `exact`, for graphs of at most `small_step` operations, if it ends within 50,000 states.
-/// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, and for those of a choice that
-///    fills the memory at the bound's moment, for the budget and for 95, 90 and 80 % of it. On graphs of more than 5,000
-///    operations the fillings alone, unless there is no schedule yet.
+/// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, for the budget and for 95, 90
+///    and 80 % of it; then for choices that fill the memory at the bound's moment, or a part of it (at most a dozen).
+///    On graphs of more than `large_step` operations such choices come first, and often replace the others.
 /// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
 /// 5. If the schedule is more than 0.05 % above the bound, the bound of several moments, with a fifth of the limits.
-/// 6. If it is more than 0.5 % above the bound, the step is split at the moments that give the bound, the last one
-///    first: a minimum cut says what to hold then, and each part is solved by these steps. Half of the limits in all.
-///    Then `evict` under random preferences, with a fifth of the limits.
-///    (`splits`: how often.)
-/// 7. `exact` with a quarter of the limits, for graphs of at most `medium_step` operations whose schedule is more than
-///    0.1 % above the bound.
+/// 6. `exact`, for graphs of at most `medium_step` operations whose schedule is more than 0.1 % above the bound: half
+/// of
+///    the limits at most, and less if it closes little of the gap (`exact_options::patience`).
+/// 7. If it is more than 0.5 % above the bound, the step is split at the moments that give the bound, the last one
+///    first (`splits`: how often): a minimum cut says what to hold then, and each part is solved by these steps. Half
+///    of the limits in all. Then `evict` under random preferences, with a fifth of the limits.
 /// 8. `refine` from all schedules found, with all that is left of the limits.
 ///
 /// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
@@ -72,6 +72,7 @@ struct refined_solver {
   static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.
   static constexpr std::uint32_t small_step = 16;      ///< most operations of a graph that `exact` solves first
   static constexpr std::uint32_t medium_step = 256;    ///< most operations of a graph that `exact` solves after `evict`
+  static constexpr std::uint32_t large_step = 5000;    ///< above: an `evict` takes a good part of a usual limit
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const refined_options& options = {}) const;

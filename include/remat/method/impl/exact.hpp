@@ -95,6 +95,7 @@ class backward_search {
         cut_(sub_) {
     number_bits();
     collect_ancestors();
+    first_look_ = next_look_ = exact_options::visits_before_patience / std::max(1U, s_.num_operations);
   }
   backward_search(const backward_search&) = delete;  // the cut refers to sub_
   backward_search& operator=(const backward_search&) = delete;
@@ -121,7 +122,7 @@ class backward_search {
       if (top.total >= limit_) break;
       if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
       clock.report({.stage = "search", .lower_bound = bound_, .done = table_.size(), .total = options_.max_states});
-      if (table_.size() >= options_.max_states) return stop_reason::work;
+      if (table_.size() >= options_.max_states || !is_worth_more()) return stop_reason::work;
       work_.assign(table_.key(i), table_.key(i) + key_words_);
       if (std::all_of(work_.begin(), work_.end(), [](std::uint64_t w) { return w == 0; })) {
         goal_ = i;
@@ -173,6 +174,16 @@ class backward_search {
     for (std::size_t w = 0; w < b.size(); ++w)
       for (std::uint64_t rest = b[w]; rest != 0; rest &= rest - 1)
         f(static_cast<std::uint32_t>(w * 64) + static_cast<std::uint32_t>(std::countr_zero(rest)));
+  }
+
+  /// False if twice as many states have closed too little of the gap. See `exact_options::patience`.
+  bool is_worth_more() {
+    if (options_.patience == 0 || table_.size() < next_look_) return true;
+    const double gained = bound_ - last_bound_;
+    const bool worth = next_look_ == first_look_ || gained >= options_.patience * (limit_ - bound_);
+    last_bound_ = bound_;
+    next_look_ *= 2;
+    return worth;
   }
 
   /// One bit for each write of a tensor that is read or is a final output, and one for each effect.
@@ -464,7 +475,8 @@ class backward_search {
   std::vector<entry> open_;
   bits work_, state_, closure_, child_closure_, seen_;
   std::vector<std::uint32_t> moves_;
-  double bound_ = 0, at_least_ = 0;
+  std::size_t first_look_ = 0, next_look_ = 0;  // states
+  double bound_ = 0, at_least_ = 0, last_bound_ = 0;
   std::uint64_t cuts_ = 0;
   std::uint32_t goal_ = none;
   bool complete_ = false;

@@ -66,21 +66,23 @@ class refinement_steps {
     clock_ = &clock;
     stopped_ = clock.poll();
     if (is_settled() || prove_bound_of_chains()) return stopped_;
+    const bool had_plan = best.plan.has_value();
+    if (had_plan && search_exactly()) return stopped_;
     split();
     evict_at_random();
-    if (!is_small() && search_exactly()) return stopped_;
+    if (!had_plan && search_exactly()) return stopped_;
     if (!is_settled()) improve(1);
     return stopped_;
   }
 
  private:
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
-                          exact_share = 0.25, split_share = 0.5, small_share = 0.75, opening_share = 0.15;
+                          exact_share = 0.5, split_share = 0.5, small_share = 0.75, opening_share = 0.15,
+                          fillings_share = 0.2, large_fillings_share = 0.8;
   static constexpr std::uint32_t chain_moments = 48;
-  static constexpr std::uint32_t large_step = 5000;  // operations: `evict` takes a good part of a usual limit
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
-  [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > large_step; }
+  [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > refined_solver::large_step; }
   [[nodiscard]] bool is_counted() const noexcept { return clock_->control().work_limit != run_control::no_work_limit; }
   [[nodiscard]] bool is_timed() const noexcept {
     return !is_counted() && clock_->control().time_limit != std::chrono::nanoseconds::max();
@@ -133,62 +135,98 @@ class refinement_steps {
     return false;
   }
 
-  void run_eviction(evict_options options, double share) {
-    solution s = solve_part(*clock_, share, evict, problem_, std::move(options));
-    if (!s.plan) return;
+  /// Returns the time of the schedule; infinite if there is none.
+  double run_eviction(run_clock& clock, double share, evict_options options) {
+    solution s = solve_part(clock, share, evict, problem_, std::move(options));
+    if (!s.plan) return std::numeric_limits<double>::infinity();
     take_part(best, s, [&] { accept(problem_, best, *s.plan, by_part(refined_solver::name, s.by)); });
     starts_.push_back(std::move(*s.plan));
+    return s.time;
   }
 
-  /// `evict` plain; then holding on to what a moment of the bound's keeps, for the budget and for somewhat smaller
-  /// ones.
+  /// `evict` plain; then holding on to what the bound's moment keeps.
   void evict_under_guidance() {
     // Without any schedule nothing can be refined: all of the limits for the first. On large graphs, a schedule to
     // start from is most often the work of a plain `evict`, which would take as long again.
     if (!best.plan)
-      run_eviction({}, 1);
+      run_eviction(*clock_, 1, {});
     else if (!is_large())
-      run_eviction({}, eviction_share);
+      run_eviction(*clock_, eviction_share, {});
+    if (is_large() && evict_around_fillings()) return;
+    evict_around_choices();
+    if (!is_large()) evict_around_fillings();
+  }
+
+  /// Holds what the bound's choice keeps, for the budget and for somewhat smaller ones.
+  void evict_around_choices() {
     for (const double room : {1.0, 0.95, 0.9, 0.8}) {
       if (meets_bound()) break;
       stopped_ = clock_->poll();
       if (is_stopped()) break;
-      const auto budget = static_cast<std::int64_t>(room * static_cast<double>(problem_.budget()));
-      if (room == 1.0) {
-        evict_holding(bound_, budget);
-        continue;
-      }
-      turnaround_options guiding;
-      if (!is_large()) guiding.branch_nodes = options_.branch_nodes;
-      turnaround_result smaller;
-      {
+      std::vector<tensor_id> saved = bound_.saved;
+      if (room < 1) {
         run_clock part = clock_->part(guided_share);
+        turnaround_options guiding;
         guiding.run = part.control();
-        smaller = analysis_.bound(budget, guiding);
+        turnaround_result smaller =
+            analysis_.bound(static_cast<std::int64_t>(room * static_cast<double>(problem_.budget())), guiding);
+        if (smaller.infeasible) break;
+        saved = std::move(smaller.saved);
       }
-      if (smaller.infeasible) break;
-      evict_holding(smaller, budget);
+      evict_holding(std::move(saved), *clock_);
     }
   }
 
-  /// Holds what the bound's choice keeps at its moment; then more than that, so that the budget is filled there.
-  void evict_holding(const turnaround_result& guide, std::int64_t budget) {
-    evict_options guided;
-    guided.insist = false;
-    if (!is_large() || guide.recomputation == 0) {
-      guided.keep = guide.saved;
-      run_eviction(guided, guided_share);
-      if (meets_bound()) return;
-    }
-    if (guide.recomputation == 0) return;
-    run_clock part = clock_->part(guided_share);
+  /// Holds choices that fill a part of the budget at the bound's moment. The recomputations need the rest: how much is
+  /// found by trial, in steps that become smaller. True: a schedule was found.
+  bool evict_around_fillings() {
+    if (bound_.recomputation <= 0) return false;
+    run_clock part = clock_->part(is_large() ? large_fillings_share : fillings_share);
     moment_cut cut(problem_.graph());
+    double best_room = 0, least = std::numeric_limits<double>::infinity();
+    const auto is_over = [&] { return meets_bound() || part.should_stop(); };
+    const auto attempt = [&](double room) {
+      const double time = evict_around_filling(room, cut, part);
+      if (time >= least) return false;
+      least = time;
+      best_room = room;
+      return true;
+    };
+    for (const double room : {1.0, 0.98, 0.95, 0.9, 0.8}) {
+      if (is_over()) break;
+      if (!attempt(room) && best_room > 0) break;
+    }
+    if (best_room == 0 || best_room == 1) return best_room > 0;
+    for (double step = (1 - best_room) / 4; step > 0.002 && !is_over(); step /= 2)
+      if (!attempt(best_room + step) && !is_over()) attempt(best_room - step);
+    return true;
+  }
+
+  /// Returns the time of the schedule; infinite if none was found.
+  double evict_around_filling(double room, moment_cut& cut, run_clock& part) {
+    const auto bytes = static_cast<std::int64_t>(room * static_cast<double>(problem_.budget()));
+    turnaround_result smaller;
+    if (room < 1) {
+      turnaround_options guiding;
+      guiding.want_saved = false;
+      guiding.run = part.limits(guided_share);
+      smaller = analysis_.bound(bytes, guiding);
+    }
+    const turnaround_result& guide = room < 1 ? smaller : bound_;
+    const double none = std::numeric_limits<double>::infinity();
+    if (guide.recomputation <= 0 || guide.infeasible) return none;
     cut.at(static_cast<std::uint32_t>(index(guide.moment)));
     moment_filling filled =
-        fill_moment(cut, budget - cut.working_set(), guide.multiplier, [&] { return part.should_stop(); });
-    if (!filled.fits) return;
-    guided.keep = std::move(filled.resident);
-    run_eviction(std::move(guided), guided_share);
+        fill_moment(cut, bytes - cut.working_set(), guide.multiplier, [&] { return part.should_stop(); });
+    return filled.fits ? evict_holding(std::move(filled.resident), part) : none;
+  }
+
+  /// Returns the time of the schedule of eviction that holds `keep`; infinite if there is none.
+  double evict_holding(std::vector<tensor_id> keep, run_clock& clock) {
+    evict_options guided;
+    guided.insist = false;
+    guided.keep = std::move(keep);
+    return run_eviction(clock, guided_share, std::move(guided));
   }
 
   /// Splits the step at the moments that give the bound, the last one first, and solves both parts.
@@ -247,7 +285,7 @@ class refinement_steps {
     if (best.plan && best.is_within(0.005)) return;
     evict_options wider;
     wider.random_passes = is_timed() ? std::numeric_limits<std::uint64_t>::max() : 200;
-    run_eviction(std::move(wider), random_share);
+    run_eviction(*clock_, random_share, std::move(wider));
   }
 
   /// Runs `exact` for a part of the limits, if the graph is small enough for that. True: the problem is solved.
@@ -255,6 +293,7 @@ class refinement_steps {
     if (problem_.graph().num_operations > refined_solver::medium_step || best.is_within(0.001)) return false;
     exact_options searching;
     searching.start_from_heuristic = !is_small();
+    if (!is_small() && best.plan) searching.patience = 0.1;  // the parts after it find better schedules
     run_clock part = clock_->part(is_small() ? small_share : exact_share, exact_solver::name);
     searching.run = part.control();
     if (is_small())

@@ -95,7 +95,7 @@ class backward_search {
         cut_(sub_) {
     number_bits();
     collect_ancestors();
-    first_look_ = next_look_ = exact_options::visits_before_patience / std::max(1U, s_.num_operations);
+    next_look_ = exact_options::visits_before_patience / std::max(1U, s_.num_operations);
   }
   backward_search(const backward_search&) = delete;  // the cut refers to sub_
   backward_search& operator=(const backward_search&) = delete;
@@ -180,7 +180,7 @@ class backward_search {
   bool is_worth_more() {
     if (options_.patience == 0 || table_.size() < next_look_) return true;
     const double gained = bound_ - last_bound_;
-    const bool worth = next_look_ == first_look_ || gained >= options_.patience * (limit_ - bound_);
+    const bool worth = last_bound_ == 0 || gained >= options_.patience * (limit_ - bound_);
     last_bound_ = bound_;
     next_look_ *= 2;
     return worth;
@@ -475,7 +475,7 @@ class backward_search {
   std::vector<entry> open_;
   bits work_, state_, closure_, child_closure_, seen_;
   std::vector<std::uint32_t> moves_;
-  std::size_t first_look_ = 0, next_look_ = 0;  // states
+  std::size_t next_look_ = 0;  // states
   double bound_ = 0, at_least_ = 0, last_bound_ = 0;
   std::uint64_t cuts_ = 0;
   std::uint32_t goal_ = none;

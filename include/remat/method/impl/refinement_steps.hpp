@@ -67,10 +67,10 @@ class refinement_steps {
     stopped_ = clock.poll();
     if (is_settled() || prove_bound_of_chains()) return stopped_;
     const bool had_plan = best.plan.has_value();
-    if (had_plan && search_exactly()) return stopped_;
+    if (!is_small() && had_plan && search_exactly()) return stopped_;  // `open` has searched small graphs
     split();
     evict_at_random();
-    if (!had_plan && search_exactly()) return stopped_;
+    if (!is_small() && !had_plan && search_exactly()) return stopped_;
     if (!is_settled()) improve(1);
     return stopped_;
   }
@@ -157,23 +157,28 @@ class refinement_steps {
     if (!is_large()) evict_around_fillings();
   }
 
+  [[nodiscard]] std::int64_t part_of_budget(double room) const {
+    return static_cast<std::int64_t>(room * static_cast<double>(problem_.budget()));
+  }
+
+  /// The bound for a part of the budget, from 0 to 1.
+  [[nodiscard]] turnaround_result bound_for(double room, const run_clock& clock, bool want_saved) {
+    if (room == 1) return bound_;
+    turnaround_options guiding;
+    guiding.want_saved = want_saved;
+    guiding.run = clock.limits(guided_share);
+    return analysis_.bound(part_of_budget(room), guiding);
+  }
+
   /// Holds what the bound's choice keeps, for the budget and for somewhat smaller ones.
   void evict_around_choices() {
     for (const double room : {1.0, 0.95, 0.9, 0.8}) {
       if (meets_bound()) break;
       stopped_ = clock_->poll();
       if (is_stopped()) break;
-      std::vector<tensor_id> saved = bound_.saved;
-      if (room < 1) {
-        run_clock part = clock_->part(guided_share);
-        turnaround_options guiding;
-        guiding.run = part.control();
-        turnaround_result smaller =
-            analysis_.bound(static_cast<std::int64_t>(room * static_cast<double>(problem_.budget())), guiding);
-        if (smaller.infeasible) break;
-        saved = std::move(smaller.saved);
-      }
-      evict_holding(std::move(saved), *clock_);
+      turnaround_result guide = bound_for(room, *clock_, true);
+      if (guide.infeasible) break;
+      evict_holding(std::move(guide.saved), *clock_);
     }
   }
 
@@ -204,20 +209,12 @@ class refinement_steps {
 
   /// Returns the time of the schedule; infinite if none was found.
   double evict_around_filling(double room, moment_cut& cut, run_clock& part) {
-    const auto bytes = static_cast<std::int64_t>(room * static_cast<double>(problem_.budget()));
-    turnaround_result smaller;
-    if (room < 1) {
-      turnaround_options guiding;
-      guiding.want_saved = false;
-      guiding.run = part.limits(guided_share);
-      smaller = analysis_.bound(bytes, guiding);
-    }
-    const turnaround_result& guide = room < 1 ? smaller : bound_;
+    const turnaround_result guide = bound_for(room, part, false);
     const double none = std::numeric_limits<double>::infinity();
     if (guide.recomputation <= 0 || guide.infeasible) return none;
     cut.at(static_cast<std::uint32_t>(index(guide.moment)));
-    moment_filling filled =
-        fill_moment(cut, bytes - cut.working_set(), guide.multiplier, [&] { return part.should_stop(); });
+    moment_filling filled = fill_moment(cut, part_of_budget(room) - cut.working_set(), guide.multiplier,
+                                        [&] { return part.should_stop(); });
     return filled.fits ? evict_holding(std::move(filled.resident), part) : none;
   }
 

@@ -165,10 +165,11 @@ struct graph_solver_options {
 #ifdef REMAT_HAVE_CBC
           on_graph(remat::hiremate, p, options.hiremate),
           on_graph(remat::checkmate, p, options.checkmate),
+          on_graph(remat::automatic_with(remat::cbc_backend{}), p, options.automatic)};
 #else
           on_graph(remat::hiremate_with(remat::branch_and_bound), p, options.hiremate),
-#endif
           on_graph(remat::automatic, p, options.automatic)};
+#endif
 }
 
 /// All solvers for a chain.

@@ -21,6 +21,7 @@
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
+#include "remat/mip/branch_and_bound.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/data.hpp"
@@ -229,6 +230,33 @@ TEST_CASE("its figures say what each part did") {
     if (const double* time = part.find<double>("time")) best = std::min(best, *time);
   }
   CHECK(s.time == best);
+}
+
+TEST_CASE("a backend of the caller's serves hiremate and checkmate, and changes nothing else of the promises") {
+  const problem p = within(read("rk/fno1d"), 0.5);
+  std::vector<solution> answers;
+  for (const unsigned threads : {1U, 3U}) {
+    automatic_options options;
+    options.run.work_limit = 2'000'000;
+    options.run.threads = threads;
+    answers.push_back(automatic_with(branch_and_bound)(p, options));
+    const solution& s = answers.back();
+    check_valid(p, s);
+    CHECK(s.by.starts_with("auto/"));
+    const auto* parts = s.statistics.own.find<figures::group_list>("parts");
+    REQUIRE(parts != nullptr);
+    const auto ran = [&](const char* name) {
+      return std::any_of(parts->begin(), parts->end(),
+                         [&](const figures& part) { return *part.find<std::string>("part") == name; });
+    };
+    CHECK((s.status == solve_status::optimal || (ran("checkmate") && ran("hiremate"))));
+  }
+  CHECK(*answers[0].plan == *answers[1].plan);
+  const std::vector<std::int64_t> budgets = {p.budget(), 2 * p.budget()};
+  const std::vector<solution> found = frontier(p, budgets, automatic_with(branch_and_bound), {.work_limit = 200'000});
+  REQUIRE(found.size() == 2);
+  check_valid(p, found[0]);
+  CHECK(found[1].time <= found[0].time);
 }
 
 TEST_CASE("a part of the user's joins: its schedule is checked and counts, its bounds do not") {

@@ -34,17 +34,17 @@ TEST_CASE("each piece keeps or improves what the pieces before it found, within 
   run_clock first({.work_limit = 160'000});
   CHECK(steps.open(first) != stop_reason::cancelled);
   CHECK(first.work_done() <= 170'000);
-  check_best(p, steps.best);
-  double before = steps.best.time;
+  check_best(p, steps.best());
+  double before = steps.best().time;
   const double opened = before;
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     run_clock next({.work_limit = 1'500'000, .seed = seed});
     steps.go_on(next);
     CHECK(next.work_done() > 0);
     CHECK(next.work_done() <= 1'510'000);
-    check_best(p, steps.best);
-    CHECK(steps.best.time <= before);
-    before = steps.best.time;
+    check_best(p, steps.best());
+    CHECK(steps.best().time <= before);
+    before = steps.best().time;
   }
   CHECK(before < opened);
 }
@@ -74,15 +74,15 @@ TEST_CASE("a schedule that is added counts at once") {
   detail::refinement_steps long_search(p, options), steps(p, options);
   run_clock much({.work_limit = 3'200'000}), little({.work_limit = 1});
   long_search.open(much);
-  REQUIRE(long_search.best.plan);
+  REQUIRE(long_search.best().plan);
   steps.open(little);
-  steps.add_start(*long_search.best.plan);
-  CHECK(steps.best.time <= long_search.best.time);
+  steps.add_start(*long_search.best().plan);
+  CHECK(steps.best().time <= long_search.best().time);
 
   steps.add_start(no_remat(whole.with_budget(problem::unlimited)).plan.value());  // over the budget
-  CHECK(steps.best.time <= long_search.best.time);
+  CHECK(steps.best().time <= long_search.best().time);
   check_best(p, [&] {
-    solution s = steps.best;
+    solution s = steps.best();
     s.lower_bound = 0;
     return s;
   }());
@@ -95,9 +95,9 @@ TEST_CASE("a budget that nothing fits is settled by the first piece") {
   detail::refinement_steps steps(p, options);
   run_clock clock({.work_limit = 1'000'000});
   steps.open(clock);
-  CHECK(std::isinf(steps.best.lower_bound));
+  CHECK(std::isinf(steps.best().lower_bound));
   const std::uint64_t work = clock.work_done();
   steps.go_on(clock);
   CHECK(clock.work_done() == work);
-  CHECK(!steps.best.plan);
+  CHECK(!steps.best().plan);
 }

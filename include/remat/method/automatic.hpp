@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
+#include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
@@ -56,21 +59,27 @@ struct automatic_options {
 ///
 /// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
 /// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`; if none has a schedule, `evict` and `twremat` once more
-/// with larger shares. Then `refined` begins with all schedules found: a better bound, eviction, a short refinement. If
-/// that leaves a gap, `rotor` and `rockmate` with `retain` follow, and `hiremate` with small integer programs: on
-/// graphs of 500 to 1,999 operations only if the best schedule is more than 0.3 % above the bound, and on larger graphs
-/// `hiremate` alone, with most of the limits. Then come `extra_solvers`. At last `refined` goes on, from all schedules
-/// found, with all that is left.
-/// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
-/// within `gap` of the bound, or the budget is proven infeasible.
+/// with larger shares. Then `refined` begins with all schedules found: a better bound, eviction, a short refinement.
+///
+/// If that leaves a gap, the other parts race for what is left of the limits: those of `refined`, `rotor` and
+/// `rockmate` with `retain`, `hiremate` with small integer programs, and `extra_solvers`. They run in slices: first a
+/// short one for each; then the part with the least (cost so far / weight) gets one that is some times as long as its last.
+/// The weight of a part grows when it closes some of the gap, and falls when it does not. Each slice starts
+/// from the best schedules and the best bound of all. Two fifths of the limits are left to the last slice, which is
+/// refinement's. `rotor`, `rockmate` and `hiremate` do not run if refinement closes such a gap faster: below 0.02 %,
+/// below 0.3 % on graphs of 500 to 1,999 operations. On larger graphs `hiremate` alone runs, with most of the limits.
+///
+/// With two threads or more, two parts run side by side. The solve ends as soon as a schedule is within `gap` of the
+/// bound, or the budget is proven infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
-/// `parts`, a list, one for each part that ran: `part`, `status`, `time` and `by` of its schedule, `seconds`, its
+/// `parts`, a list, one for each slice of a part: `part`, `status`, `time` and `by` of its schedule, `seconds`, its
 /// own `figures`, and the `message` of one that failed. The answer is never slower than that of a part within its
-/// share. Its work is the sum of the parts' (figure `work` of each), and of nothing else. For a seed and a work limit
-/// the answer is the same for any number of threads. Throws `bad_argument` for a `gap` that is NaN or negative, and for
-/// one of `extra_solvers` whose `solve` is empty. Cancellation: as the slowest of its parts. Progress comes in the name
-/// of `auto`, the part as the stage.
+/// slice. Its work is the sum of the parts' (figure `work` of each), and of nothing else. For a seed and a work limit
+/// the answer is the same for any number of threads: under such a limit two parts always run side by side. Throws
+/// `bad_argument` for a `gap` that is NaN or negative, and for one of `extra_solvers` whose `solve` is empty; these are
+/// called on the caller's thread, while no other part runs. Cancellation: as the slowest of its parts. Progress comes
+/// in the name of `auto`, the part as the stage.
 ///
 ///     solution s = automatic(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(10), .threads = 4}});
 struct automatic_solver {
@@ -82,6 +91,38 @@ struct automatic_solver {
 };
 /// The solver as a function object: `automatic(p, options)`.
 inline constexpr automatic_solver automatic{};
+
+namespace detail::automatic_solve {
+
+/// The bodies of `automatic` and `frontier`. Without a backend, the library's own branch and bound solves small
+/// integer programs.
+[[nodiscard]] solution solve(std::optional<mip_backend_ref> backend, const problem& p,
+                             const automatic_options& options);
+[[nodiscard]] std::vector<solution> find_frontier(std::optional<mip_backend_ref> backend, const problem& p,
+                                                  std::span<const std::int64_t> budgets, const run_control& run,
+                                                  const automatic_options& solving);
+
+}  // namespace detail::automatic_solve
+
+/// `automatic` with a MIP backend of the caller's: `hiremate` solves larger integer programs with it, and on graphs of
+/// at most 200 operations `checkmate` races, too. Else as `automatic_solver`. Make it by `automatic_with`.
+template <mip_backend Backend>
+struct automatic_on_backend {
+  using options_type = automatic_options;           ///< The options of this solver.
+  static constexpr std::string_view name = "auto";  ///< The solver's name in tables and progress reports.
+  Backend backend{};                                ///< solves the integer programs
+
+  /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const automatic_options& options = {}) const {
+    return detail::automatic_solve::solve(backend, p, options);
+  }
+};
+
+/// `automatic` on a backend: `automatic_with(cbc_backend{})(problem, options)`.
+template <mip_backend Backend>
+[[nodiscard]] constexpr automatic_on_backend<Backend> automatic_with(Backend backend) {
+  return {std::move(backend)};
+}
 
 /// All trade-offs in one call: the answer of `automatic` for each budget in bytes, in the order of `budgets`. More
 /// memory never takes more time, and never has the higher bound.
@@ -101,6 +142,14 @@ inline constexpr automatic_solver automatic{};
 [[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
                                              const automatic_solver& solver, const run_control& run = {},
                                              const automatic_options& solving = {});
+
+/// The same with a backend: `frontier(p, budgets, automatic_with(backend))`.
+template <mip_backend Backend>
+[[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
+                                             const automatic_on_backend<Backend>& solver, const run_control& run = {},
+                                             const automatic_options& solving = {}) {
+  return detail::automatic_solve::find_frontier(solver.backend, p, budgets, run, solving);
+}
 
 }  // namespace REMAT_NAMESPACE
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <new>
@@ -21,10 +22,12 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/method/checkmate.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"
+#include "remat/method/impl/race.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
@@ -33,6 +36,7 @@
 #include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
+#include "remat/mip/concepts.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
@@ -45,8 +49,14 @@ namespace detail::automatic_solve {
 class portfolio {
  public:
   /// `options` must outlive the object; their limits are not used. `cache`: shared by solves of one graph.
-  portfolio(const problem& p, const automatic_options& options, std::shared_ptr<way_cache> cache)
-      : problem_(p), gap_(options.gap), extra_solvers_(options.extra_solvers), cache_(std::move(cache)) {
+  /// `backend`: for integer programs; the library's own branch and bound if there is none.
+  portfolio(const problem& p, const automatic_options& options, std::shared_ptr<way_cache> cache,
+            std::optional<mip_backend_ref> backend)
+      : problem_(p),
+        gap_(options.gap),
+        extra_solvers_(options.extra_solvers),
+        cache_(std::move(cache)),
+        backend_(backend) {
     require_valid_options(automatic_solver::name, options);
     for (const automatic_part& part : extra_solvers_)
       if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
@@ -71,7 +81,7 @@ class portfolio {
   void take_proven(double lower_bound) {
     best_.lower_bound = std::max(best_.lower_bound, lower_bound);
     if (!steps_) return;  // the problem takes it after its own proof
-    steps_->best.lower_bound = std::max(steps_->best.lower_bound, lower_bound);
+    steps_->take_proven(lower_bound);
     problem_ = problem_.with_known_bound(best_.lower_bound);
   }
 
@@ -129,37 +139,95 @@ class portfolio {
     }
     refining_.gap = gap_;
     steps_.emplace(problem_, refining_);
+    add_parts(steps_->parts());
     // On large graphs, holding on to what the bound's moment keeps gains most, and each eviction takes long.
-    refine_for(problem_.graph().num_operations > refined_solver::large_step ? 0.6 : 0.15,
-               [&](run_clock& clock) { steps_->open(clock); });
+    refine_for(problem_.graph().num_operations > refined_solver::large_step ? 0.6 : 0.15, [&](run_clock& clock) {
+      steps_->open(clock);
+      solution found = steps_->best();
+      found.statistics.seconds = clock.seconds();
+      found.statistics.work = clock.work_done();
+      record(refined_solver::name, found);
+    });
   }
 
   void run_last_parts() {
     if (!steps_) return;
-    if (!is_left_to_refinement()) run_chains();
-    for (const automatic_part& part : extra_solvers_) run_extra(0.05, part);
-    refine_for(1, [&](run_clock& clock) { steps_->go_on(clock); });
+    refine_for(1, [&](run_clock& clock) { stopped_ = steps_->go_on(clock, clock_); });
     if (stopped_ == stop_reason::none) stopped_ = clock_->poll();
   }
 
-  /// Rotor's program over chains in its three forms. Refinement closes small gaps by itself, and large graphs gain
-  /// little from it: there, the best of the three gets most of the time.
-  void run_chains() {
+  /// The parts that race with those of `refined`.
+  void add_parts(race& parts) {
+    parts.on_slice = [this](std::string_view part, const solution& s) { record(part, s); };
     const bool is_large = problem_.graph().num_operations >= large_graph;
+    const auto useful = [this](const race_state& now) { return !is_left_to_refinement(now.best); };
+    if (!is_large) {
+      rotor_options on_chain;
+      on_chain.retain_rounds = 3;
+      parts.add({.name = rotor_solver::name,
+                 .weight = 0.5,
+                 .first_share = 0.1,
+                 .run = by_solver(rotor, on_chain),
+                 .is_useful = useful});
+      rockmate_options with_ways;
+      with_ways.retain_rounds = 3;
+      with_ways.cache = cache_;
+      parts.add({.name = rockmate_solver::name,
+                 .first_share = 0.15,
+                 .shares = 1,
+                 .run = by_solver(rockmate, with_ways),
+                 .is_useful = useful});
+    }
     hiremate_options groups;
     groups.cache = cache_;
-    groups.max_columns = 300;  // for the library's own branch and bound
-    if (!is_large) {
-      run_part(0.1, rotor, {.retain_rounds = 3});
-      run_part(0.25, rockmate, {.retain_rounds = 3, .cache = groups.cache});
-    }
-    run_part(is_large ? 0.8 : 0.15, hiremate_with(branch_and_bound), std::move(groups));
+    if (!backend_) groups.max_columns = 300;  // for the library's own branch and bound
+    // Refinement makes few moves on a large graph: there, the chains of a hierarchy get most of the time, once.
+    parts.add({.name = "hiremate",
+               .first_share = is_large ? 0.8 : 0.1,
+               .shares = 1,
+               .run = by_solver(
+                   [this](const problem& p, const hiremate_options& options) {
+                     return backend_ ? solve_hiremate(*backend_, p, options)
+                                     : hiremate_with(branch_and_bound)(p, options);
+                   },
+                   groups),
+               .is_useful = useful});
+    if (backend_ && problem_.graph().num_operations <= most_for_checkmate)
+      parts.add({.name = "checkmate",
+                 .run = by_solver(
+                     [this](const problem& p, const checkmate_options& options) {
+                       return checkmate_search::solve(*backend_, p, options);
+                     },
+                     checkmate_options{}),
+                 .is_useful = useful});
+    for (const automatic_part& part : extra_solvers_)
+      parts.add({.name = part.name,
+                 .weight = 0.5,
+                 .runs_alone = true,
+                 .run = [this, &part](const race_state& now, run_clock& clock) {
+                   return run_extra(now.instance, part, clock);
+                 }});
   }
 
-  static constexpr double at_bound = 0.0002;          // a gap at which another part can hardly be better
-  static constexpr double near_bound = 0.003;         // a gap that refinement closes by itself
-  static constexpr std::uint32_t small_graph = 500;   // operations: chains take little time
-  static constexpr std::uint32_t large_graph = 2000;  // operations: refinement makes few moves in a second
+  /// Slices of a solver. A slice that cuts it off is followed by a longer one, which begins anew.
+  template <class Solver, class Options>
+  static std::function<race_slice(const race_state&, run_clock&)> by_solver(Solver solver, Options options) {
+    return [solver, options](const race_state& now, run_clock& clock) {
+      Options own = options;
+      own.run = clock.control();
+      race_slice slice;
+      slice.found = solve_within_memory(clock, [&] { return solver(now.instance, own); });
+      clock.work(slice.found.statistics.work);
+      slice.ended = !may_be_cut_off(clock);
+      return slice;
+    };
+  }
+
+  static constexpr double at_bound = 0.0002;                // a gap at which another part can hardly be better
+  static constexpr double near_bound = 0.003;               // a gap that refinement closes by itself
+  static constexpr std::uint32_t small_graph = 500;         // operations: chains take little time
+  static constexpr std::uint32_t large_graph = 2000;        // operations: refinement makes few moves in a second
+  static constexpr std::uint32_t most_for_checkmate = 200;  // operations
 
   /// True: the best schedule meets the bound, or a limit is reached.
   [[nodiscard]] bool is_over() {
@@ -169,9 +237,9 @@ class portfolio {
   }
 
   /// True if the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
-  [[nodiscard]] bool is_left_to_refinement() const {
+  [[nodiscard]] bool is_left_to_refinement(const solution& best) const {
     const std::uint32_t n = problem_.graph().num_operations;
-    return best_.is_within(at_bound) || (n >= small_graph && n < large_graph && best_.is_within(near_bound));
+    return best.is_within(at_bound) || (n >= small_graph && n < large_graph && best.is_within(near_bound));
   }
 
   template <class Solver>
@@ -191,8 +259,8 @@ class portfolio {
   void refine_for(double share, Go&& go) {
     if (is_over()) return;
     refinement_steps& steps = *steps_;
-    run_clock part = clock_->part(share, refined_solver::name);
-    part.watch(steps.best.time, steps.best.lower_bound);
+    run_clock part = clock_->part(share);
+    part.watch(steps.best().time, steps.best().lower_bound);
     for (schedule& start : starts_) steps.add_start(std::move(start));
     starts_.clear();
     try {
@@ -200,33 +268,32 @@ class portfolio {
     } catch (const std::bad_alloc&) {
       part.note_out_of_memory();
     }
-    steps.best.statistics.seconds = part.seconds();
-    steps.best.statistics.work = part.work_done();
-    record(refined_solver::name, steps.best);
-    take_bound(best_, steps.best);
-    if (steps.best.plan) accept(problem_, best_, *steps.best.plan, by_part(automatic_solver::name, steps.best.by));
+    take_bound(best_, steps.best());
+    if (steps.best().plan)
+      accept(problem_, best_, *steps.best().plan, by_part(automatic_solver::name, steps.best().by));
   }
 
-  /// Runs a part of the user's. Only its schedule counts.
-  void run_extra(double share, const automatic_part& part) {
-    if (is_over()) return;
-    run_clock clock = clock_->part(share, part.name);
-    const solution s = solve_extra(part, clock);
+  /// Runs a part of the user's, once. Only its schedule counts.
+  [[nodiscard]] race_slice run_extra(const problem& p, const automatic_part& part, run_clock& clock) {
+    race_slice slice;
+    solution s = solve_extra(p, part, clock);
     clock.work(std::min(s.statistics.work, clock.control().work_limit));
     if (s.out_of_memory) clock.note_out_of_memory();
-    record(part.name, s);
-    if (!s.plan) return;
-    const check_report report = check(problem_, *s.plan);
+    slice.ended = !may_be_cut_off(clock) || s.status == solve_status::error;
+    slice.found.status = s.status == solve_status::error ? s.status : solve_status::feasible;
+    slice.found.message = s.message;
+    slice.found.statistics = s.statistics;
+    if (!s.plan) return slice;
+    const check_report report = check(p, *s.plan);
     if (!report.valid() && report.what != violation::over_budget)
       throw internal_error("auto: the part \"" + part.name + "\" made an invalid schedule: " + report.message());
-    if (!report.valid()) return;
-    keep_if_better(best_, *s.plan, report, by_part(automatic_solver::name, part.name));
-    starts_.push_back(*s.plan);
+    if (report.valid()) keep_if_better(slice.found, std::move(*s.plan), report, part.name);
+    return slice;
   }
 
   /// The answer of a part of the user's; an `error` if it throws. What the progress callback throws is no failure of
   /// the part, and leaves the solve.
-  [[nodiscard]] solution solve_extra(const automatic_part& part, const run_clock& clock) {
+  [[nodiscard]] solution solve_extra(const problem& p, const automatic_part& part, const run_clock& clock) {
     solution failed;
     failed.status = solve_status::error;
     bool in_callback = false;
@@ -238,7 +305,7 @@ class portfolio {
         in_callback = false;
       };
     try {
-      return part.solve(problem_, control);
+      return part.solve(p, control);
     } catch (const std::exception& e) {
       if (in_callback) throw;
       failed.message = e.what();
@@ -270,6 +337,7 @@ class portfolio {
   double gap_;
   const std::vector<automatic_part>& extra_solvers_;
   std::shared_ptr<way_cache> cache_;
+  std::optional<mip_backend_ref> backend_;
   refined_options refining_;  // to which the steps refer
   std::optional<refinement_steps> steps_;
   solution best_;
@@ -284,13 +352,13 @@ class portfolio {
 class frontier_search {
  public:
   frontier_search(const problem& p, std::span<const std::int64_t> budgets, const automatic_options& options,
-                  const run_control& run)
+                  const run_control& run, std::optional<mip_backend_ref> backend)
       : clock_(run, automatic_solver::name), budgets_(budgets.begin(), budgets.end()) {
     std::sort(budgets_.begin(), budgets_.end());
     budgets_.erase(std::unique(budgets_.begin(), budgets_.end()), budgets_.end());
     const std::shared_ptr<way_cache> cache = make_way_cache();
     for (const std::int64_t budget : budgets_)
-      solves_.push_back({std::make_unique<portfolio>(p.with_budget(budget), options, cache)});
+      solves_.push_back({std::make_unique<portfolio>(p.with_budget(budget), options, cache, backend)});
   }
 
   /// Returns the answers for the budgets, ascending, each once.
@@ -361,20 +429,19 @@ class frontier_search {
   std::vector<budget_solve> solves_;   // of each
 };
 
-}  // namespace detail::automatic_solve
-
-REMAT_INLINE solution automatic_solver::operator()(const problem& p, const automatic_options& options) const {
-  run_clock clock(options.run, name);
-  detail::automatic_solve::portfolio solve(p, options, make_way_cache());
-  solve.open(clock);
-  solve.go_on(clock);
-  return solve.finish(clock);
+REMAT_INLINE solution solve(std::optional<mip_backend_ref> backend, const problem& p,
+                            const automatic_options& options) {
+  run_clock clock(options.run, automatic_solver::name);
+  portfolio all(p, options, make_way_cache(), backend);
+  all.open(clock);
+  all.go_on(clock);
+  return all.finish(clock);
 }
 
-REMAT_INLINE std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
-                                            const automatic_solver&, const run_control& run,
-                                            const automatic_options& solving) {
-  detail::automatic_solve::frontier_search search(p, budgets, solving, run);
+REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> backend, const problem& p,
+                                                 std::span<const std::int64_t> budgets, const run_control& run,
+                                                 const automatic_options& solving) {
+  frontier_search search(p, budgets, solving, run, backend);
   const std::vector<solution> found = search.run();
   std::vector<solution> answers;
   for (const std::int64_t budget : budgets) {
@@ -382,6 +449,18 @@ REMAT_INLINE std::vector<solution> frontier(const problem& p, std::span<const st
     answers.push_back(found[static_cast<std::size_t>(at - search.budgets().begin())]);
   }
   return answers;
+}
+
+}  // namespace detail::automatic_solve
+
+REMAT_INLINE solution automatic_solver::operator()(const problem& p, const automatic_options& options) const {
+  return detail::automatic_solve::solve({}, p, options);
+}
+
+REMAT_INLINE std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
+                                            const automatic_solver&, const run_control& run,
+                                            const automatic_options& solving) {
+  return detail::automatic_solve::find_frontier({}, p, budgets, run, solving);
 }
 
 }  // namespace REMAT_NAMESPACE

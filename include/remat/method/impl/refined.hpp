@@ -18,15 +18,15 @@ REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined
   run_clock clock(options.run, name);
   require_valid_options(name, options);
   detail::refinement_steps steps(p, options);
-  clock.watch(steps.best.time, steps.best.lower_bound);
+  clock.watch(steps.best().time, steps.best().lower_bound);
   try {
     stop_reason stopped = steps.open(clock);
     if (stopped == stop_reason::none) stopped = steps.go_on(clock);
-    conclude(p, steps.best, clock, stopped);
+    conclude(p, steps.best(), clock, stopped);
   } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(steps.best, clock);
+    conclude_out_of_memory(steps.best(), clock);
   }
-  return std::move(steps.best);
+  return std::move(steps.best());
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -18,6 +18,7 @@
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
+#include "remat/method/impl/race.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/step_split.hpp"
@@ -35,51 +36,61 @@ namespace REMAT_NAMESPACE::detail {
 class refinement_steps {
  public:
   /// Both must outlive the object. The limits of `options` are not used.
-  refinement_steps(const problem& p, const refined_options& options) : options_(options), problem_(p), analysis_(p) {}
+  refinement_steps(const problem& p, const refined_options& options)
+      : options_(options), state_(p), analysis_(p), race_(state_, options.gap) {
+    add_parts();
+  }
+  refinement_steps(const refinement_steps&) = delete;  // the parts of the race refer to it
+  refinement_steps& operator=(const refinement_steps&) = delete;
 
   /// The best schedule so far, the bound and what is proven.
-  solution best;
+  [[nodiscard]] solution& best() noexcept { return best_; }
+  /// The race of `go_on`, to which other parts may be added.
+  [[nodiscard]] race& parts() noexcept { return race_; }
 
   /// Adds a schedule to start from. Throws `bad_argument` if it is illegal; one over the budget is ignored.
   void add_start(schedule start) {
     const check_report report = check(problem_, start);
     if (report.what == violation::over_budget) return;
     if (!report.valid()) throw bad_argument("refined: a schedule to start from is illegal: " + report.message());
-    keep_if_better(best, start, report, by_part(refined_solver::name, "start"));
-    starts_.push_back(std::move(start));
+    keep_if_better(best_, start, report, by_part(refined_solver::name, "start"));
+    state_.add_start(std::move(start), report.time);
+  }
+
+  /// Takes a bound that is proven for at least this budget.
+  void take_proven(double lower_bound) {
+    best_.lower_bound = std::max(best_.lower_bound, lower_bound);
+    problem_ = problem_.with_known_bound(best_.lower_bound);
   }
 
   /// The bound, the exact search of a small graph, eviction, and a first refinement. Returns why it stopped early.
   stop_reason open(run_clock& clock) {
     clock_ = &clock;
     stopped_ = clock.poll();
-    if (is_stopped() || prove_bound() || (is_small() && search_exactly())) return stopped_;
+    if (is_stopped() || prove_bound() || (is_small() && search_small())) return stopped_;
     for (const schedule& start : options_.starts) add_start(start);
     evict_under_guidance();
-    if ((is_timed() || is_counted()) && !is_settled()) improve(opening_share);
+    if ((is_timed() || is_counted()) && !is_settled()) {
+      run_clock part = clock.part(opening_share);
+      take(refine_further(state_, part).found);
+    }
     return stopped_ = clock.poll();
   }
 
-  /// Where the best schedule is still far from the bound, the bound of several moments, splits at these, random
-  /// eviction and the exact search; then refinement with all that is left. Returns why it stopped early.
-  stop_reason go_on(run_clock& clock) {
+  /// Lets the parts race for better schedules and bounds, with all that is left. Returns why it stopped early.
+  /// `opening`: the clock of what came before, if that is another one.
+  stop_reason go_on(run_clock& clock, const run_clock* opening = nullptr) {
     clock_ = &clock;
-    stopped_ = clock.poll();
-    if (is_settled() || prove_bound_of_chains()) return stopped_;
-    const bool had_plan = best.plan.has_value();
-    if (!is_small() && had_plan && search_exactly()) return stopped_;  // `open` has searched small graphs
-    split();
-    evict_at_random();
-    if (!is_small() && !had_plan && search_exactly()) return stopped_;
-    if (!is_settled()) improve(1);
-    return stopped_;
+    if (is_settled()) return stopped_;
+    return stopped_ = race_.run(clock, opening != nullptr ? *opening : clock);
   }
 
  private:
-  static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, random_share = 0.2,
-                          exact_share = 0.5, split_share = 0.5, small_share = 0.75, opening_share = 0.15,
-                          fillings_share = 0.2, large_fillings_share = 0.8;
+  static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, small_share = 0.75,
+                          opening_share = 0.15, fillings_share = 0.2, large_fillings_share = 0.8;
   static constexpr std::uint32_t chain_moments = 48;
+  /// Gaps below which a part does not run.
+  static constexpr double chains_gap = 0.0005, exact_gap = 0.001, wide_gap = 0.005;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > refined_solver::large_step; }
@@ -87,68 +98,59 @@ class refinement_steps {
   [[nodiscard]] bool is_timed() const noexcept {
     return !is_counted() && clock_->control().time_limit != std::chrono::nanoseconds::max();
   }
-  [[nodiscard]] bool meets_bound() const noexcept { return best.is_within(options_.gap); }
+  [[nodiscard]] bool meets_bound() const noexcept { return best_.is_within(options_.gap); }
   [[nodiscard]] bool is_stopped() const noexcept { return stopped_ != stop_reason::none; }
   /// True: a limit is spent, or there is nothing to do.
   [[nodiscard]] bool is_settled() {
     stopped_ = clock_->poll();
-    return is_stopped() || meets_bound() || !std::isfinite(best.lower_bound);
+    return is_stopped() || meets_bound() || !std::isfinite(best_.lower_bound);
   }
 
   /// The turnaround bound, with branch and bound. True: no schedule is within the budget.
   bool prove_bound() {
+    run_clock part = clock_->part(bound_share);
     turnaround_options proving;
     proving.branch_nodes = options_.branch_nodes;
-    bound_ = bound_within(bound_share, proving);
-    return take_bound(bound_);
-  }
-
-  /// The bound of chains of moments, which takes longer and gains most under tight budgets. True: no schedule is within
-  /// the budget.
-  bool prove_bound_of_chains() {
-    if (best.is_within(0.0005)) return false;
-    turnaround_options proving;
-    proving.want_saved = false;
-    proving.branch_nodes = options_.branch_nodes;  // the segments' tensors are held whole
-    proving.chain_moments = chain_moments;
-    const turnaround_result found = bound_within(bound_share, proving);
-    chain_ = found.chain;
-    return take_bound(found);
-  }
-
-  [[nodiscard]] turnaround_result bound_within(double share, turnaround_options proving) {
-    run_clock part = clock_->part(share);
     proving.run = part.control();
-    return analysis_.bound(problem_.budget(), proving);
+    bound_ = analysis_.bound(problem_.budget(), proving);
+    note_bound(bound_, best_);
+    if (prove(problem_, best_)) return true;
+    problem_ = problem_.with_known_bound(best_.lower_bound);
+    return false;
   }
 
-  bool take_bound(const turnaround_result& found) {
-    best.proven = true;
-    best.lower_bound = std::max(
-        {best.lower_bound, found.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
-    if (found.infeasible) {
-      best.message = found.least_memory.message(problem_.operation_name(found.least_memory.operation));
-      best.obstacle = found.least_memory.operation;
-    }
-    if (prove(problem_, best)) return true;
-    problem_ = problem_.with_known_bound(best.lower_bound);
-    return false;
+  /// Notes in `s` what a bound has proven.
+  void note_bound(const turnaround_result& found, solution& s) const {
+    s.proven = true;
+    s.lower_bound =
+        std::max({s.lower_bound, found.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
+    if (!found.infeasible) return;
+    s.message = found.least_memory.message(problem_.operation_name(found.least_memory.operation));
+    s.obstacle = found.least_memory.operation;
+  }
+
+  /// Takes what a step has found.
+  void take(solution found) {
+    if (!found.plan) return;
+    take_part(best_, found, [&] { accept(problem_, best_, *found.plan, found.by); });
+    state_.add_start(std::move(*found.plan), found.time);
   }
 
   /// Returns the time of the schedule; infinite if there is none.
   double run_eviction(run_clock& clock, double share, evict_options options) {
     solution s = solve_part(clock, share, evict, problem_, std::move(options));
     if (!s.plan) return std::numeric_limits<double>::infinity();
-    take_part(best, s, [&] { accept(problem_, best, *s.plan, by_part(refined_solver::name, s.by)); });
-    starts_.push_back(std::move(*s.plan));
-    return s.time;
+    const double time = s.time;
+    s.by = by_part(refined_solver::name, s.by);
+    take(std::move(s));
+    return time;
   }
 
   /// `evict` plain; then holding on to what the bound's moment keeps.
   void evict_under_guidance() {
     // Without any schedule nothing can be refined: all of the limits for the first. On large graphs, a schedule to
     // start from is most often the work of a plain `evict`, which would take as long again.
-    if (!best.plan)
+    if (!best_.plan)
       run_eviction(*clock_, 1, {});
     else if (!is_large())
       run_eviction(*clock_, eviction_share, {});
@@ -226,27 +228,121 @@ class refinement_steps {
     return run_eviction(clock, guided_share, std::move(guided));
   }
 
-  /// Splits the step at the moments that give the bound, the last one first, and solves both parts.
-  void split() {
-    if (options_.splits == 0 || is_small() || (best.plan && best.is_within(0.005))) return;
-    std::vector<op_id> moments = chain_;
-    if (moments.empty() && bound_.recomputation > 0) moments.push_back(bound_.moment);
-    if (moments.empty()) return;
-    run_clock all = clock_->part(split_share, "split");
-    moment_cut cut(problem_.graph());
-    for (std::size_t i = moments.size(); i-- > 0 && !meets_bound() && !all.should_stop();) {
-      run_clock part = all.part(i == 0 ? 1 : 0.5);  // the last moments gain most
-      // A choice that fills the budget may leave the second part too little: then one that holds less.
-      for (const double room : {1.0, 0.96, 0.9}) {
-        run_clock attempt = part.part(room > 0.95 ? 0.5 : 1);
-        if (attempt.should_stop() || split_at(static_cast<std::uint32_t>(index(moments[i])), room, cut, attempt)) break;
-      }
+  /// Runs `exact` on a small graph. True: the problem is solved.
+  bool search_small() {
+    if (best_.is_within(exact_gap)) return false;
+    run_clock part = clock_->part(small_share, exact_solver::name);
+    exact_options searching;
+    searching.start_from_heuristic = false;
+    searching.max_states = 50000;
+    solution s = run_exact(problem_, part, searching);
+    best_.lower_bound = std::max(best_.lower_bound, s.lower_bound);
+    const bool infeasible = s.status == solve_status::infeasible;
+    if (infeasible) {
+      best_.status = s.status;
+      best_.message = s.message;
     }
+    take(std::move(s));
+    return infeasible || meets_bound();
   }
 
-  /// Holds at most `room` of the bytes that the moment leaves. Returns true if a schedule was found. The second part
-  /// comes first: it may have no schedule, since it cannot make what it begins with again, or take too long.
-  bool split_at(std::uint32_t moment, double room, moment_cut& cut, run_clock& part) {
+  /// The parts of `go_on`. They may run on different threads, so each changes nothing but its own members.
+  void add_parts() {
+    const auto beyond = [](double gap) { return [gap](const race_state& now) { return !now.best.is_within(gap); }; };
+    using step = race_slice (refinement_steps::*)(const race_state&, run_clock&);
+    const auto run = [this](step s) {
+      return [this, s](const race_state& now, run_clock& part) { return (this->*s)(now, part); };
+    };
+    race_.add({.name = "chains of moments",
+               .first_share = 0.2,
+               .run = run(&refinement_steps::bound_chains),
+               .is_useful = beyond(chains_gap),
+               .publish = [this] { moments_ = chain_; }});
+    if (!is_small() && problem_.graph().num_operations <= refined_solver::medium_step)
+      race_.add({.name = exact_solver::name,
+                 .weight = 2,
+                 .first_share = 0.4,
+                 .run = run(&refinement_steps::search_exactly),
+                 .is_useful = beyond(exact_gap)});
+    if (options_.splits > 0 && !is_small())
+      race_.add({.name = "split",
+                 .weight = 1.5,
+                 .first_share = 0.4,
+                 .run = run(&refinement_steps::split),
+                 .is_useful = beyond(wide_gap)});
+    race_.add({.name = "random eviction",
+               .weight = 0.7,
+               .first_share = 0.05,
+               .run = run(&refinement_steps::evict_at_random),
+               .is_useful = beyond(wide_gap)});
+    race_.add({.name = "refinement",
+               .weight = 4,
+               .growth = 4,
+               .is_closing = true,
+               .run = run(&refinement_steps::refine_further),
+               .is_useful = [](const race_state& now) { return !now.starts.empty(); }});
+  }
+
+  /// The bound of chains of moments, which takes longer than that of one and gains most under tight budgets.
+  race_slice bound_chains(const race_state&, run_clock& part) {
+    turnaround_options proving;
+    proving.want_saved = false;
+    proving.branch_nodes = options_.branch_nodes;  // the segments' tensors are held whole
+    proving.chain_moments = chain_moments;
+    proving.run = part.control();
+    const turnaround_result found = analysis_.bound(problem_.budget(), proving);
+    if (!found.chain.empty()) chain_ = found.chain;
+    race_slice slice;
+    note_bound(found, slice.found);
+    if (found.infeasible) slice.found.status = solve_status::infeasible;
+    slice.ended = !may_be_cut_off(part);
+    return slice;
+  }
+
+  [[nodiscard]] static solution run_exact(const problem& p, run_clock& part, exact_options searching) {
+    searching.run = part.control();
+    const bool is_unlimited = searching.run.work_limit == run_control::no_work_limit &&
+                              searching.run.time_limit == std::chrono::nanoseconds::max();
+    if (is_unlimited) searching.run.work_limit = refine_options{}.default_moves / 4 * p.graph().num_operations;
+    solution s = solve_within_memory(part, [&] { return exact(p, searching); });
+    part.work(s.statistics.work);
+    s.by = by_part(refined_solver::name, s.by);
+    return s;
+  }
+
+  race_slice search_exactly(const race_state& now, run_clock& part) {
+    exact_options searching;
+    if (now.best.plan) searching.patience = 0.1;  // other parts find better schedules
+    race_slice slice{run_exact(now.instance, part, searching)};
+    slice.ended = !may_be_cut_off(part);
+    return slice;
+  }
+
+  /// Splits the step at the moments that give the bound, the last one first, and solves both parts.
+  race_slice split(const race_state& now, run_clock& part) {
+    race_slice slice;
+    std::vector<op_id> moments = moments_;
+    if (moments.empty() && bound_.recomputation > 0) moments.push_back(bound_.moment);
+    moment_cut cut(problem_.graph());
+    for (std::size_t i = moments.size(); i-- > 0 && !part.should_stop();) {
+      run_clock one = part.part(i == 0 ? 1 : 0.5);  // the last moments gain most
+      // A choice that fills the budget may leave the second part too little: then one that holds less.
+      for (const double room : {1.0, 0.96, 0.9}) {
+        run_clock attempt = one.part(room > 0.95 ? 0.5 : 1);
+        if (attempt.should_stop()) break;
+        const double limit = std::min(now.best.time, slice.found.time);
+        if (split_at(static_cast<std::uint32_t>(index(moments[i])), room, limit, cut, attempt, slice.found)) break;
+      }
+    }
+    ++splits_;
+    slice.ended = moments.empty();
+    return slice;
+  }
+
+  /// Holds at most `room` of the bytes that the moment leaves. Returns true if both parts have a schedule, or cannot be
+  /// faster than `limit`. The second part comes first: it may have no schedule, since it cannot make what it begins
+  /// with again, or take too long.
+  bool split_at(std::uint32_t moment, double room, double limit, moment_cut& cut, run_clock& part, solution& found) {
     const flat_graph& g = problem_.graph();
     cut.at(moment);
     const auto free = static_cast<std::int64_t>(room * static_cast<double>(problem_.budget() - cut.working_set()));
@@ -257,13 +353,13 @@ class refinement_steps {
     if (!pieces) return false;
     const solution after = solve_piece(pieces->after, part, 0.4);
     if (!after.plan) return false;
-    if (after.time + pieces->before.graph().needed_time >= best.time) return true;
+    if (after.time + pieces->before.graph().needed_time >= limit) return true;
     const solution before = solve_piece(pieces->before, part, 1);
     if (!before.plan) return false;
     schedule joined = schedule_computes(problem_, pieces->join(*before.plan, *after.plan));
-    if (!check(problem_, joined).valid()) return false;
-    if (accept(problem_, best, joined, by_part(refined_solver::name, "split"))) starts_.push_back(std::move(joined));
-    return true;
+    const check_report report = check(problem_, joined);
+    return report.valid() &&
+           (keep_if_better(found, std::move(joined), report, by_part(refined_solver::name, "split")) || true);
   }
 
   [[nodiscard]] solution solve_piece(const problem& piece, run_clock& clock, double share) {
@@ -273,68 +369,57 @@ class refinement_steps {
     solving.gap = options_.gap;
     solving.splits = options_.splits - 1;
     solving.run = clock.limits(share);
+    solving.run.seed += splits_;
     solution s = solve_within_memory(clock, [&] { return refined(piece, solving); });
     clock.work(s.statistics.work);
     return s;
   }
 
-  void evict_at_random() {
-    if (best.plan && best.is_within(0.005)) return;
+  race_slice evict_at_random(const race_state& now, run_clock& part) {
+    const run_control& limits = part.control();
+    const bool is_timed =
+        limits.work_limit == run_control::no_work_limit && limits.time_limit != std::chrono::nanoseconds::max();
     evict_options wider;
-    wider.random_passes = is_timed() ? std::numeric_limits<std::uint64_t>::max() : 200;
-    run_eviction(*clock_, random_share, std::move(wider));
+    wider.random_passes = is_timed ? std::numeric_limits<std::uint64_t>::max() : 200;
+    wider.run = limits;
+    wider.run.seed += random_evictions_++;
+    race_slice slice;
+    slice.found = solve_within_memory(part, [&] { return evict(now.instance, wider); });
+    part.work(slice.found.statistics.work);
+    slice.found.by = by_part(refined_solver::name, slice.found.by);
+    return slice;
   }
 
-  /// Runs `exact` for a part of the limits, if the graph is small enough for that. True: the problem is solved.
-  bool search_exactly() {
-    if (problem_.graph().num_operations > refined_solver::medium_step || best.is_within(0.001)) return false;
-    exact_options searching;
-    searching.start_from_heuristic = !is_small();
-    if (!is_small() && best.plan) searching.patience = 0.1;  // the parts after it find better schedules
-    run_clock part = clock_->part(is_small() ? small_share : exact_share, exact_solver::name);
-    searching.run = part.control();
-    if (is_small())
-      searching.max_states = 50000;
-    else if (!is_counted() && !is_timed())
-      searching.run.work_limit = refine_options{}.default_moves / 4 * problem_.graph().num_operations;
-    solution s = solve_within_memory(part, [&] { return exact(problem_, searching); });
-    part.work(s.statistics.work);
-    best.lower_bound = std::max(best.lower_bound, s.lower_bound);
-    if (s.plan) take_part(best, s, [&] { accept(problem_, best, *s.plan, by_part(refined_solver::name, s.by)); });
-    if (s.status == solve_status::infeasible) {
-      best.status = s.status;
-      best.message = std::move(s.message);
-    }
-    return s.status == solve_status::infeasible || meets_bound();
-  }
-
-  /// Simulated annealing from all schedules found, with `share` of what is left of the limits.
-  void improve(double share) {
-    if (starts_.empty()) return;
+  /// Simulated annealing from all schedules found.
+  race_slice refine_further(const race_state& now, run_clock& part) {
+    race_slice slice;
+    if (now.starts.empty()) return slice;
     refine_options refining;
-    refining.lower_bound = best.lower_bound;
+    refining.lower_bound = now.best.lower_bound;
     refining.searches = options_.searches;
     refining.gap = options_.gap;
-    run_clock part = clock_->part(share);
     refining.run = part.control();
     refining.run.seed += refinements_++;
-    refine_result better = refine(problem_, starts_, refining);
+    refine_result better = refine(now.instance, now.starts, refining);
     part.work(better.moves * work_of::move);
     if (better.out_of_memory) part.note_out_of_memory();
-    stopped_ = better.stopped;
-    if (accept(problem_, best, better.plan, by_part(refined_solver::name, "search")))
-      starts_.push_back(std::move(better.plan));
+    const check_report report = check(now.instance, better.plan);
+    keep_if_better(slice.found, std::move(better.plan), report, by_part(refined_solver::name, "search"));
+    return slice;
   }
 
   const refined_options& options_;
+  race_state state_;
+  problem& problem_ = state_.instance;
+  solution& best_ = state_.best;
   run_clock* clock_ = nullptr;  // of the piece that runs
-  problem problem_;
   turnaround_analysis analysis_;
   turnaround_result bound_;
-  std::vector<op_id> chain_;  // the moments of the bound of several moments
-  std::vector<schedule> starts_;
-  std::uint32_t refinements_ = 0;
+  std::vector<op_id> chain_;    // the moments of the bound of several moments
+  std::vector<op_id> moments_;  // the same, for the other parts
+  std::uint64_t refinements_ = 0, splits_ = 0, random_evictions_ = 0;
   stop_reason stopped_ = stop_reason::none;
+  race race_;
 };
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <new>
+#include <stop_token>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/core/detail/team.hpp"
+#include "remat/core/run.hpp"
+#include "remat/method/detail/own_method.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+/// What the parts of a race know. It does not change while they run, on several threads perhaps.
+class race_state {
+ public:
+  explicit race_state(problem p) : instance(std::move(p)) {}
+
+  problem instance;                ///< knows the best proven bound
+  solution best{};                 ///< the best schedule and bound so far
+  std::vector<schedule> starts{};  ///< schedules to start from, the fastest first
+
+  /// Adds a schedule to start from, unless there is one of the same time, or there are many faster ones.
+  void add_start(schedule plan, double time) {
+    const auto at = std::lower_bound(times_.begin(), times_.end(), time);
+    if (at != times_.end() && *at == time) return;
+    const auto place = at - times_.begin();
+    times_.insert(at, time);
+    starts.insert(starts.begin() + place, std::move(plan));
+    if (starts.size() <= max_starts) return;
+    times_.pop_back();
+    starts.pop_back();
+  }
+
+ private:
+  static constexpr std::size_t max_starts = 12;
+  std::vector<double> times_{};  // of the starts
+};
+
+/// True if a part has used most of its slice: then it may have been cut off, and would do more in a longer one.
+[[nodiscard]] inline bool may_be_cut_off(const run_clock& part) {
+  constexpr double most = 0.8;
+  const run_control& limits = part.control();
+  return part.should_stop() ||
+         (limits.work_limit != run_control::no_work_limit &&
+          static_cast<double>(part.work_done()) > most * static_cast<double>(limits.work_limit)) ||
+         (limits.time_limit != std::chrono::nanoseconds::max() &&
+          part.seconds() > most * std::chrono::duration<double>(limits.time_limit).count());
+}
+
+/// What a part brings back from a slice.
+struct race_slice {
+  solution found{};    ///< a schedule, perhaps, and a proven bound
+  bool ended = false;  ///< the part has nothing more to do
+};
+
+/// A part of a race: a way to better schedules or bounds.
+struct race_part {
+  std::string_view name{};   ///< the stage in reports of progress
+  double weight = 1;         ///< how much of the limits it gets beside the others, as long as it helps as they do
+  double first_share = 0;    ///< of what is left of the limits: its first slice is at least that
+  double growth = 2;         ///< each slice to the one before
+  bool is_closing = false;   ///< one part: the last slice is its own, and long
+  bool runs_alone = false;   ///< no other part runs at the same time
+  std::uint32_t shares = 0;  ///< parts with the same number above 0 share something, and never run at the same time
+  /// Runs for the time of the clock. Called on any thread; may change nothing that other parts read.
+  std::function<race_slice(const race_state&, run_clock&)> run{};
+  /// True if it may help now. Empty: always.
+  std::function<bool(const race_state&)> is_useful{};
+  /// Called on the caller's thread after a slice, while no part runs. May be empty.
+  std::function<void()> publish{};
+};
+
+/// Runs parts in slices. The next slice goes where the gap shrinks.
+///
+/// Each part first runs for a short slice, in the order in which they were added. Then the part with the least (cost so
+/// far / weight) gets a slice that is some times as long as its last one. Its weight doubles if the slice closed at
+/// least 5 % of the gap, and is halved if it closed less than 0.5 %, within factors of 8. So a part that helps runs
+/// most of the time, and one that does not keeps a small share, in case it needs longer. What a slice finds, all parts
+/// know in their next ones. The closing part, such as annealing, gains from one long slice: two fifths of the limits
+/// are left to it.
+///
+/// Cost is work under a work limit, otherwise wall clock time. Two parts run side by side if the second one's turn
+/// would come soon anyway: with two threads or more, and always under a work limit, so that the slices, and with them
+/// the answer, do not depend on the number of threads. Without any limit each part runs once.
+class race {
+ public:
+  /// `state` must outlive the race.
+  explicit race(race_state& state, double gap) : state_(state), gap_(gap) {}
+
+  /// Adds a part.
+  void add(race_part part) { entries_.push_back({std::move(part)}); }
+
+  /// Called after each slice, with the name of the part and what it has found. May be empty.
+  std::function<void(std::string_view, const solution&)> on_slice{};
+
+  /// Runs until a limit of the clock is reached, the gap is closed, or no part has anything to do. May be called again
+  /// with another clock. Returns why it stopped early.
+  /// `opening`: the clock of what came before the race; its cost is the scale of the first slices.
+  stop_reason run(run_clock& clock, const run_clock& opening) {
+    const run_control& limits = clock.control();
+    counted_ = limits.work_limit != run_control::no_work_limit;
+    const bool timed = limits.time_limit != std::chrono::nanoseconds::max();
+    if (!counted_ && !timed) return run_each_once(clock);
+    const double total = left(clock);
+    first_slice_ = std::clamp(0.5 * cost(opening), 0.002 * total, 0.04 * total);
+    const std::size_t side_by_side = counted_ ? 2 : std::min<std::size_t>(2, limits.thread_count());
+    while (!is_over(clock)) {
+      const slices next = choose(left(clock), total, side_by_side);
+      if (next.parts.empty()) break;
+      run_slices(next, clock);
+    }
+    return clock.poll();
+  }
+
+ private:
+  struct entry {
+    race_part part;
+    double cost = 0;   // of all slices so far
+    double last = 0;   // length of the last slice
+    double merit = 1;  // factor of the weight
+    int idle = 0;      // slices without any cost
+    bool ended = false;
+  };
+  struct slices {
+    std::vector<std::size_t> parts;
+    double length = 0;
+  };
+  static constexpr double highest_merit = 8, good = 0.05, poor = 0.005;
+  static constexpr int most_idle = 4;
+  static constexpr double longest_share = 0.25, closing_share = 0.4;
+
+  [[nodiscard]] double left(const run_clock& clock) const {
+    if (counted_) return static_cast<double>(clock.work_left());
+    return std::chrono::duration<double>(clock.left()).count();
+  }
+  [[nodiscard]] bool is_done() const {
+    return state_.best.status == solve_status::infeasible || !std::isfinite(state_.best.lower_bound) ||
+           state_.best.is_within(gap_);
+  }
+  [[nodiscard]] bool is_over(const run_clock& clock) const { return is_done() || clock.should_stop(); }
+  [[nodiscard]] bool may_run(const entry& e) const {
+    return !e.ended && (!e.part.is_useful || e.part.is_useful(state_));
+  }
+
+  stop_reason run_each_once(run_clock& clock) {
+    for (const bool closing : {false, true})
+      for (entry& e : entries_)
+        if (e.part.is_closing == closing && !is_over(clock) && may_run(e)) run_slice(e, clock, 1);
+    return clock.poll();
+  }
+
+  /// Chooses up to `count` parts for the next slices, and their length.
+  [[nodiscard]] slices choose(double left, double total, std::size_t count) const {
+    slices next;
+    std::vector<std::size_t> order;
+    double reserve = 0;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (!may_run(entries_[i])) continue;
+      order.push_back(i);
+      if (entries_[i].part.is_closing) {
+        reserve = closing_share * total;
+        next.parts.assign(1, i);
+      }
+    }
+    if (order.empty()) return next;
+    const bool others = order.size() > next.parts.size();
+    if (!next.parts.empty() && (!others || left <= reserve + first_slice_)) {
+      next.length = left;
+      return next;
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return paid(entries_[a]) < paid(entries_[b]); });
+    const entry& first = entries_[order.front()];
+    next.length = length_of(first, left, reserve);
+    if (next.length == 0) {
+      next.length = left;
+      return next;
+    }
+    next.parts.clear();
+    for (const std::size_t i : order) {
+      if (next.parts.size() == count) break;
+      const race_part& part = entries_[i].part;
+      // Company only for a part whose turn comes soon: one that does not help gets no half of the limits in this way.
+      if (paid(entries_[i]) > 2 * (paid(first) + next.length / (first.merit * first.part.weight))) break;
+      const auto clashes = [&](std::size_t j) {
+        const race_part& other = entries_[j].part;
+        return part.runs_alone || other.runs_alone || (part.shares != 0 && part.shares == other.shares);
+      };
+      if (std::none_of(next.parts.begin(), next.parts.end(), clashes)) next.parts.push_back(i);
+    }
+    return next;
+  }
+  /// The length of the next slice of a part. 0: what the closing part does not need is too little for it.
+  [[nodiscard]] double length_of(const entry& e, double left, double reserve) const {
+    const bool is_first = e.last == 0;
+    double length = std::max(first_slice_, e.part.growth * e.last);
+    if (is_first && e.part.first_share > 0) return std::max(length, e.part.first_share * left);
+    length = std::min(length, std::max(first_slice_, longest_share * left));
+    const double room = left - reserve;
+    if (length <= room) return length;
+    return reserve > 0 && room < length / 2 ? 0 : room;
+  }
+  [[nodiscard]] static double paid(const entry& e) { return e.cost / (e.merit * e.part.weight); }
+
+  /// Runs a slice on the caller's thread, with all threads for itself.
+  void run_slice(entry& e, run_clock& clock, double share) {
+    run_clock part = clock.part(share, e.part.name);
+    part.watch(state_.best.time, state_.best.lower_bound);
+    race_slice slice = run_guarded(e, part);
+    take(e, slice, cost(part));
+  }
+
+  void run_slices(const slices& next, run_clock& clock) {
+    const double share = std::min(1.0, next.length / std::max(left(clock), std::numeric_limits<double>::min()));
+    for (const std::size_t i : next.parts) entries_[i].last = next.length;
+    if (next.parts.size() == 1) return run_slice(entries_[next.parts[0]], clock, share);
+
+    // Under a work limit, what is left is for all parts of this round together.
+    const auto n = static_cast<unsigned>(next.parts.size());
+    run_control limits = clock.limits(counted_ ? std::min(share, 1.0 / n) : share);
+    std::stop_source stop;
+    const std::stop_callback pass_on(limits.stop, [&stop] { stop.request_stop(); });
+    limits.stop = stop.get_token();
+    const unsigned threads = limits.thread_count();
+    limits.threads = std::max(1U, threads / n);
+    std::vector<race_slice> found(n);
+    std::vector<double> costs(n);
+    std::vector<std::uint64_t> work(n);
+    std::vector<std::uint8_t> out_of_memory(n);
+    const auto one = [&](std::size_t k) {
+      run_control own = limits;
+      if (k == 0 && clock.is_heard()) own.on_progress = [&](const progress& news) { clock.report(news); };
+      run_clock part(std::move(own));
+      try {
+        found[k] = run_guarded(entries_[next.parts[k]], part);
+      } catch (...) {
+        stop.request_stop();  // the other part must not keep the exception waiting
+        throw;
+      }
+      costs[k] = cost(part);
+      work[k] = part.work_done();
+      out_of_memory[k] = part.is_out_of_memory();
+    };
+    if (threads > 1) {
+      run_team(n, one);
+    } else {
+      for (std::size_t k = 0; k < n; ++k) one(k);
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      clock.work(work[k]);
+      if (out_of_memory[k]) clock.note_out_of_memory();
+      take(entries_[next.parts[k]], found[k], costs[k]);
+    }
+  }
+
+  [[nodiscard]] race_slice run_guarded(const entry& e, run_clock& part) const {
+    race_slice slice;
+    try {
+      slice = e.part.run(state_, part);
+    } catch (const std::bad_alloc&) {
+      part.note_out_of_memory();
+      slice.ended = true;  // it would need no less the next time
+    }
+    slice.found.statistics.seconds = part.seconds();
+    slice.found.statistics.work = part.work_done();
+    return slice;
+  }
+
+  [[nodiscard]] double cost(const run_clock& part) const {
+    return counted_ ? static_cast<double>(part.work_done()) : part.seconds();
+  }
+
+  /// Takes what a slice has found, and judges the part by it.
+  void take(entry& e, race_slice& slice, double cost) {
+    e.cost += cost;
+    e.idle = cost > 0 ? 0 : e.idle + 1;
+    e.ended = e.ended || slice.ended || e.idle == most_idle;
+    const double before = open_gap();
+    const double bound = state_.best.lower_bound;
+    solution& s = slice.found;
+    if (on_slice) on_slice(e.part.name, s);
+    take_bound(state_.best, s);
+    if (s.status == solve_status::infeasible) state_.best.status = s.status;
+    if (s.plan) {
+      take_part(state_.best, s, [&] { accept(state_.instance, state_.best, *s.plan, s.by); });
+      state_.add_start(std::move(*s.plan), s.time);
+    }
+    if (state_.best.lower_bound > bound) state_.instance = state_.instance.with_known_bound(state_.best.lower_bound);
+    if (e.part.publish) e.part.publish();
+    const double gain = before > 0 ? 1 - (std::isfinite(before) ? open_gap() / before : state_.best.plan ? 0 : 1) : 0;
+    if (gain >= good) e.merit = std::min(highest_merit, 2 * e.merit);
+    if (gain < poor) e.merit = std::max(1 / highest_merit, e.merit / 2);
+  }
+  [[nodiscard]] double open_gap() const {
+    return state_.best.plan ? state_.best.time - state_.best.lower_bound : std::numeric_limits<double>::infinity();
+  }
+
+  race_state& state_;
+  double gap_;
+  std::vector<entry> entries_;
+  double first_slice_ = 0;
+  bool counted_ = false;
+};
+
+}  // namespace REMAT_NAMESPACE::detail

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/method/impl/race.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "remat/method/no_remat.hpp"
+#include "support/data.hpp"
+
+using namespace remat;
+using namespace remat::detail;
+
+namespace {
+
+/// A race with a schedule, and a bound of half of its time. Parts raise the bound.
+struct fixture {
+  problem p = test::bundled_problem("toy-skip-3").with_budget(problem::unlimited);
+  race_state state{p};
+  race all{state, 0};
+  std::vector<std::string> order;             // of the slices
+  std::map<std::string, std::uint64_t> work;  // of each part
+
+  fixture() {
+    const solution s = no_remat(p);
+    state.best.plan = s.plan;
+    state.best.time = s.time;
+    state.best.lower_bound = s.time / 2;
+    state.best.status = solve_status::feasible;
+    all.on_slice = [this](std::string_view name, const solution& found) {
+      order.emplace_back(name);
+      work[std::string(name)] += found.statistics.work;
+    };
+  }
+
+  /// A part that uses all of its slice, and closes a part of the gap.
+  static race_part worker(std::string_view name, double closes) {
+    race_part part;
+    part.name = name;
+    part.run = [closes](const race_state& now, run_clock& clock) {
+      clock.work(clock.work_left());
+      race_slice slice;
+      slice.found.lower_bound = now.best.lower_bound + closes * (now.best.time - now.best.lower_bound);
+      return slice;
+    };
+    return part;
+  }
+};
+
+run_control counted(std::uint64_t work, unsigned threads = 1) {
+  run_control run;
+  run.work_limit = work;
+  run.threads = threads;
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("the part that closes the gap gets most of the work, the others keep a share") {
+  fixture f;
+  f.all.add(fixture::worker("idle", 0));
+  f.all.add(fixture::worker("helps", 0.2));
+  f.all.add(fixture::worker("too", 0));
+  run_clock clock(counted(1'000'000));
+  CHECK(f.all.run(clock, clock) == stop_reason::work);
+  CHECK(clock.work_done() <= 1'000'000);
+  CHECK(clock.work_done() > 900'000);
+  CHECK(f.work["helps"] > 3 * f.work["idle"]);
+  CHECK(f.work["helps"] > 3 * f.work["too"]);
+  CHECK(f.work["idle"] > 10'000);
+  CHECK(f.work["too"] > 10'000);
+}
+
+TEST_CASE("each part has a first slice, in the order in which they were added") {
+  fixture f;
+  for (const char* name : {"a", "b", "c", "d"}) f.all.add(fixture::worker(name, 0));
+  run_clock clock(counted(1'000'000));
+  f.all.run(clock, clock);
+  REQUIRE(f.order.size() > 8);
+  CHECK(std::vector<std::string>(f.order.begin(), f.order.begin() + 4) == std::vector<std::string>{"a", "b", "c", "d"});
+}
+
+TEST_CASE("under a work limit the slices do not depend on the number of threads") {
+  const auto run = [](unsigned threads) {
+    fixture f;
+    f.all.add(fixture::worker("a", 0.001));
+    f.all.add(fixture::worker("b", 0.1));
+    f.all.add(fixture::worker("c", 0.01));
+    race_part closing = fixture::worker("closing", 0.02);
+    closing.is_closing = true;
+    f.all.add(closing);
+    run_clock clock(counted(300'000, threads));
+    f.all.run(clock, clock);
+    return std::pair(f.order, f.state.best.lower_bound);
+  };
+  const auto one = run(1);
+  CHECK(one.first.back() == "closing");
+  for (const unsigned threads : {2U, 3U, 8U}) CHECK(run(threads) == one);
+}
+
+TEST_CASE("the closing part has the last slice, two fifths of the limits") {
+  fixture f;
+  f.all.add(fixture::worker("other", 0.01));
+  race_part closing = fixture::worker("closing", 0.01);
+  closing.is_closing = true;
+  std::uint64_t last = 0;
+  closing.run = [&last, inner = closing.run](const race_state& now, run_clock& clock) {
+    last = clock.control().work_limit;
+    return inner(now, clock);
+  };
+  f.all.add(closing);
+  run_clock clock(counted(1'000'000));
+  f.all.run(clock, clock);
+  CHECK(f.order.back() == "closing");
+  CHECK(last > 350'000);
+  CHECK(last < 450'000);
+}
+
+TEST_CASE("without a limit each part runs once, the closing one last") {
+  fixture f;
+  race_part closing = fixture::worker("closing", 0);
+  closing.is_closing = true;
+  race_part useless = fixture::worker("useless", 0);
+  useless.is_useful = [](const race_state&) { return false; };
+  for (race_part part : {closing, fixture::worker("a", 0), useless, fixture::worker("b", 0)}) {
+    part.run = [](const race_state&, run_clock&) { return race_slice{}; };
+    f.all.add(part);
+  }
+  run_clock clock({});
+  CHECK(f.all.run(clock, clock) == stop_reason::none);
+  CHECK(f.order == std::vector<std::string>{"a", "b", "closing"});
+}
+
+TEST_CASE("it ends when the gap is closed, when nothing fits, and when every part has ended or idles") {
+  fixture closes;
+  closes.all.add(fixture::worker("all", 1));
+  run_clock clock(counted(1'000'000));
+  CHECK(closes.all.run(clock, clock) == stop_reason::none);
+  CHECK(closes.order.size() == 1);
+
+  fixture infeasible;
+  race_part proof = fixture::worker("proof", 0);
+  proof.run = [](const race_state&, run_clock&) {
+    race_slice slice;
+    slice.found.status = solve_status::infeasible;
+    slice.found.message = "why";
+    return slice;
+  };
+  infeasible.all.add(proof);
+  infeasible.all.add(fixture::worker("other", 0));
+  run_clock second(counted(1'000'000));
+  CHECK(infeasible.all.run(second, second) == stop_reason::none);
+  CHECK(infeasible.state.best.status == solve_status::infeasible);
+  CHECK(infeasible.state.best.message == "why");
+
+  fixture nothing;
+  race_part once = fixture::worker("once", 0);
+  once.run = [](const race_state&, run_clock&) {
+    race_slice slice;
+    slice.ended = true;
+    return slice;
+  };
+  race_part idle = fixture::worker("idle", 0);
+  idle.run = [](const race_state&, run_clock&) { return race_slice{}; };
+  nothing.all.add(once);
+  nothing.all.add(idle);
+  run_clock third(counted(1'000'000));
+  CHECK(nothing.all.run(third, third) == stop_reason::none);
+  CHECK(nothing.work["once"] == 0);
+  CHECK(std::count(nothing.order.begin(), nothing.order.end(), "once") == 1);
+}
+
+TEST_CASE("parts that share something, or run alone, have no company") {
+  fixture f;
+  std::atomic<int> sharing{0}, running{0};
+  std::atomic<bool> wrong{false};
+  const auto guarded = [&](std::string_view name, std::uint32_t shares, bool alone) {
+    race_part part = fixture::worker(name, 0);
+    part.shares = shares;
+    part.runs_alone = alone;
+    part.run = [&, shares, alone, inner = part.run](const race_state& now, run_clock& clock) {
+      if (shares != 0 && ++sharing > 1) wrong = true;
+      if (++running > 1 && alone) wrong = true;
+      std::this_thread::yield();
+      if (alone && running > 1) wrong = true;
+      race_slice slice = inner(now, clock);
+      --running;
+      if (shares != 0) --sharing;
+      return slice;
+    };
+    return part;
+  };
+  f.all.add(guarded("a", 1, false));
+  f.all.add(guarded("b", 1, false));
+  f.all.add(guarded("c", 0, true));
+  f.all.add(guarded("d", 0, false));
+  run_clock clock(counted(200'000, 4));
+  f.all.run(clock, clock);
+  CHECK(!wrong);
+  CHECK(f.order.size() > 8);
+}
+
+TEST_CASE("a part without memory ends, and the others go on; other exceptions leave the race and stop its company") {
+  fixture f;
+  race_part greedy = fixture::worker("greedy", 0);
+  greedy.run = [](const race_state&, run_clock&) -> race_slice { throw std::bad_alloc(); };
+  f.all.add(greedy);
+  f.all.add(fixture::worker("other", 0.01));
+  run_clock clock(counted(100'000));
+  CHECK(f.all.run(clock, clock) == stop_reason::work);
+  CHECK(clock.is_out_of_memory());
+  CHECK(std::count(f.order.begin(), f.order.end(), "greedy") == 1);
+  CHECK(f.order.size() > 4);
+
+  fixture g;
+  race_part wrong = fixture::worker("wrong", 0);
+  wrong.run = [](const race_state&, run_clock&) -> race_slice { throw std::runtime_error("defect"); };
+  race_part patient = fixture::worker("patient", 0);
+  patient.run = [](const race_state&, run_clock& part) {
+    while (!part.control().stop.stop_requested()) std::this_thread::yield();
+    return race_slice{};
+  };
+  g.all.add(wrong);
+  g.all.add(patient);
+  run_clock second(counted(100'000, 2));
+  CHECK_THROWS_WITH_AS(g.all.run(second, second), "defect", std::runtime_error);
+}
+
+TEST_CASE("schedules to start from stand in the order of their times, each time once, a dozen at most") {
+  fixture f;
+  for (const double time : {5.0, 3.0, 9.0, 3.0, 4.0}) f.state.add_start(*f.state.best.plan, time);
+  CHECK(f.state.starts.size() == 4);
+  schedule fastest{{step::compute(op_id{0})}};
+  f.state.add_start(fastest, 1.0);
+  CHECK(f.state.starts.front() == fastest);
+  for (int i = 0; i < 40; ++i) f.state.add_start(*f.state.best.plan, 2 + 0.01 * i);
+  CHECK(f.state.starts.size() == 12);
+  CHECK(f.state.starts.front() == fastest);
+}

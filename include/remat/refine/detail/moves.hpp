@@ -30,9 +30,10 @@ class refine_moves {
   /// `plan` must outlive this object; the moves keep it legal and within its budget.
   refine_moves(timeline& plan, std::uint64_t seed) : plan_(plan), graph_(plan.graph()), random_(seed) {
     for (std::uint32_t t = 0; t < graph_.num_tensors; ++t)
-      if (graph_.bytes[t] > 0 && is_recomputable(t)) droppable_.push_back(t);
+      if (graph_.bytes[t] > 0 && is_recomputable(t))
+        droppable_.push_back({graph_.bytes[t], graph_.time[graph_.producers[t][0]], t});
     std::stable_sort(droppable_.begin(), droppable_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return graph_.bytes[a] > graph_.bytes[b]; });
+                     [](const candidate& a, const candidate& b) { return a.bytes > b.bytes; });
     seen_.assign(graph_.num_operations, 0);
   }
 
@@ -82,6 +83,12 @@ class refine_moves {
 
  private:
   static constexpr double infinite = std::numeric_limits<double>::infinity();
+
+  struct candidate {  // to drop
+    std::int64_t bytes;
+    double own;  // time of the producer
+    std::uint32_t tensor;
+  };
 
   /// Counts a step of a search. Returns whether `must_stop` has ended the repair.
   bool tick() {
@@ -161,16 +168,14 @@ class refine_moves {
     const std::size_t stride = 1 + droppable_.size() / most_candidates;
     for (std::size_t k = stride == 1 ? 0 : random_.below(static_cast<std::uint32_t>(stride)); k < droppable_.size();
          k += stride) {
-      const std::uint32_t t = droppable_[k];
-      const std::int64_t bytes = graph_.bytes[t];
+      const auto [bytes, own, t] = droppable_[k];
       if (bytes < over / 16) break;
       if (tick()) return false;
+      const double worth = static_cast<double>(std::min(bytes, over));
+      if (own >= least * worth || own > max_time) continue;  // at least that; cheaper to see than where it lies idle
       const auto events = plan_.events(t);
       const std::size_t i = plan_.first_event_from(t, v);
       if (i == 0 || i == events.size() || events[i].write || events[i].at == v) continue;
-      const double worth = static_cast<double>(std::min(bytes, over));
-      const double own = graph_.time[graph_.producers[t][0]];
-      if (own / worth >= least) continue;
       const double time = recompute_time(t, events[i].at, max_time);
       if (!(time <= max_time)) continue;
       const double cost = (time + 1e-3 * own) / worth * (0.5 + random_.uniform());
@@ -232,7 +237,7 @@ class refine_moves {
   timeline& plan_;
   const flat_graph& graph_;
   random_source random_;
-  std::vector<std::uint32_t> droppable_;  // tensors, the largest first
+  std::vector<candidate> droppable_;  // the largest first
   std::vector<std::uint32_t> stack_, seen_;
   std::uint32_t stamp_ = 0, steps_ = 0;
   bool stopped_ = false;

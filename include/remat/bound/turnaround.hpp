@@ -12,6 +12,10 @@
 
 namespace REMAT_NAMESPACE {
 
+namespace detail {
+struct moment_chain;
+}
+
 /// Options of `turnaround_bound` and `turnaround_analysis`.
 struct turnaround_options {
   /// The largest number of moments (first runs of operations) that are tried for one budget; 0: all. More moments never
@@ -37,6 +41,7 @@ struct turnaround_result {
   op_id moment{};  ///< the operation whose first run gives the best bound of one moment, if `recomputation` > 0
   /// The operations whose first runs give the bound, in order, if several together give more than one; otherwise empty.
   std::vector<op_id> chain{};
+  std::shared_ptr<const detail::moment_chain> links{};  ///< the chain with its rates, for `exact`
   double multiplier = 0;         ///< the price of a byte there: about the time that one more byte saves
   std::int64_t working_set = 0;  ///< bytes of the moment's operation itself
   /// The time of the operations that the best choice within the budget runs again after that moment. Solvers may start

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <string_view>
 #include <tuple>
 
+#include "remat/bound/turnaround.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -20,16 +23,22 @@ struct exact_options {
   bool start_from_heuristic = true;
   double patience = 0;
   /// @}
+  /// Only schedules that take less time are looked for; the bound is at most this time.
+  double faster_than = std::numeric_limits<double>::infinity();
+  /// A chain of moments for the same graph and budget (`turnaround_result::links`); null: it is searched for.
+  std::shared_ptr<const detail::moment_chain> chain{};
   run_control run{};  ///< limits, seed, threads, progress
 
   /// `patience` first looks at the gap after this many states × operations, then whenever the states have doubled.
   static constexpr std::uint32_t visits_before_patience = 8'000'000;
+  /// No chain of moments is searched for if the limit of work is below this many units for each operation.
+  static constexpr std::uint64_t least_work_for_chain = 10'000;
 
   /// The records of the settings.
   static constexpr auto records() {
     using o = exact_options;
     return std::tuple{
-        option("max_states", &o::max_states, "that are kept; each takes about 90 bytes and its bits")
+        option("max_states", &o::max_states, "that are kept; each takes about 100 bytes and its bits")
             .from(1)
             .to(4'294'967'294)
             .fast(200'000),
@@ -53,22 +62,28 @@ struct exact_options {
 ///
 /// Cost of a state: the time of the operations placed. Lower bound of the part before it, the larger of two: the time
 /// of all operations that the open writes depend on, once each; and the turnaround bound of the problem whose outputs
-/// are the open tensors (`moment_cut`: one flow, at the moment and near the price that were best for the parent state).
+/// are the open tensors (`moment_cut`: one or two flows), at a moment alone or at the last one of a chain of moments,
+/// whose earlier segments are the same for all states. States of one closure share the moments and prices.
 ///
-/// These rules drop moves and keep the optimum (proofs: docs/bounds.md, section 8):
+/// These rules drop moves and keep an optimum (proofs: docs/bounds.md, section 8):
 ///  1. only an operation with an open write, or with an effect that has not been placed, is placed;
 ///  2. a contribution is not placed twice for one allocation, and no read between contributions: both are illegal;
 ///  3. an operation that must run once is not placed while an operation before the state depends on it;
 ///  4. an operation that nothing before can depend on, and that opens no more bytes than it closes, is placed at once,
 ///     and no other move is tried;
-///  5. a state whose cost and bound reach the incumbent's time is dropped.
+///  5. a state whose cost and bound reach the incumbent's time is dropped;
+///  6. of two moves that may come in either order, the one that is tried first comes first: it sleeps behind the other
+///     one until a move needs it. Further runs are tried before first runs, the latest operation first. A state that is
+///     reached by several ways of equal time is searched again if fewer operations sleep on one of them;
+///  7. a state is dropped if another one of its closure needs less and has taken less time.
 ///
 /// Graphs of ten operations take less than a millisecond; the size of the graphs that can be solved depends on the
-/// budget. Memory: about 90 bytes and (writes + effects) bits a state, and operations² / 4 bits. When `max_states`, the
-/// `patience`, a limit of work (`work_of::visit` for each operation and expanded state) or time, or a stop ends the
-/// search, it returns the incumbent (`evict`) and the least bound of the open states. `evict` and the turnaround bound
-/// get a quarter of what is left of the limits each. Deterministic but for a deadline. Throws `bad_argument` for a
-/// `max_states` of 0 or above 2³² − 2. Cancellation: polled at every state and in every flow.
+/// budget. Memory: about 100 bytes and (writes + effects + operations) bits a state, and operations² / 2 bits. When
+/// `max_states`, the `patience`, a limit of work (`work_of::visit` for each operation and expanded state) or time, or a
+/// stop ends the search, it returns the incumbent (`evict`) and the least bound of the open states. `evict`, the
+/// turnaround bound and the search for a chain get a quarter of what is left of the limits each; the latter two are no
+/// counted work. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2.
+/// Cancellation: polled at every state and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.
 ///

@@ -22,7 +22,10 @@ struct moment_chain {
   double value = 0;  ///< the bound; 0 if none was found
   /// The operations whose first runs are the moments. Each depends on the one before.
   std::vector<std::uint32_t> moments{};
-  std::uint32_t flows = 0;  ///< maximum flows that were run
+  std::vector<std::vector<tensor_rate>> passed{};  ///< the rates between a moment and the next
+  std::vector<double> prices{};                    ///< of a byte at each moment
+  std::vector<double> values{};  ///< bounds of the segments with these rates; with all rates taken off, they add up
+  std::uint32_t flows = 0;       ///< maximum flows that were run
 };
 
 /// Options of `find_moment_chain`.
@@ -53,6 +56,7 @@ class search {
       finish_branching(now, 16);
       keep(now);
     }
+    value_segments();
     best_.flows = flows_;
     return std::move(best_);
   }
@@ -231,6 +235,22 @@ class search {
     if (c.best() <= best_.value) return;
     best_.value = c.best();
     best_.moments = c.moments;
+    best_.passed = c.passed;
+    best_.prices = c.prices;
+  }
+
+  /// Bounds each segment of the best chain by prices and by branching.
+  void value_segments() {
+    chain c;
+    c.moments = best_.moments;
+    c.passed = best_.passed;
+    c.prices = best_.prices;
+    branch_nodes_ = 16 * options_.branch_nodes;
+    for (std::size_t i = 0; i < c.moments.size(); ++i) {
+      const piece x = bound(c, i, false);
+      if (x.value > 0) best_.prices[i] = x.price;
+      best_.values.push_back(options_.branch_nodes > 0 ? std::max(x.value, bound(c, i, true).value) : x.value);
+    }
   }
 
   /// The best chain without rates, by a program over the pairs of moments of `coarse`, or the first moment alone.

@@ -369,6 +369,7 @@ class budget_search {
     if (chain_.moments.size() > 1 && chain_.value > result_.recomputation + tolerance_) {
       result_.recomputation = chain_.value;
       for (const std::uint32_t o : chain_.moments) result_.chain.push_back(static_cast<op_id>(o));
+      result_.links = std::make_shared<const moment_chain>(std::move(chain_));
     }
     result_.lower_bound = graph_.needed_time + result_.recomputation;
     result_.flows = flows_;

@@ -7,11 +7,15 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <new>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
@@ -24,6 +28,16 @@ namespace detail::exact_solve {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
+/// A hash of some words.
+[[nodiscard]] inline std::uint64_t hash_words(const std::uint64_t* words, std::size_t count) noexcept {
+  std::uint64_t h = 0x9e3779b97f4a7c15;
+  for (std::size_t w = 0; w < count; ++w) {
+    h = (h ^ words[w]) * 0xff51afd7ed558ccd;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
 /// The states of the search, by key: keys of a fixed number of words stand in one array, and are found by hash.
 class state_table {
  public:
@@ -32,10 +46,11 @@ class state_table {
     double remaining = 0;  ///< proven lower bound on the time of everything before this state
     std::uint32_t parent = none;
     std::uint32_t operation = none;  ///< placed between this state and its parent
-    std::uint32_t moment = none;     ///< moment of the last cut, made at `price`
-    float price = 0;
-    std::uint8_t cut = 0;   ///< `remaining` has been raised by a cut
-    std::uint8_t done = 0;  ///< expanded, with this `spent`
+    std::uint32_t closure = none;    ///< number of its closure
+    std::uint32_t next = none;       ///< in the list of its closure
+    std::uint8_t cut = 0;            ///< `remaining` has been raised by a cut
+    std::uint8_t done = 0;           ///< expanded as it is, or dominated
+    std::uint8_t listed = 0;         ///< stands in the list of its closure
   };
 
   explicit state_table(std::size_t words = 1) : words_(words), slots_(1024, none) {}
@@ -44,35 +59,36 @@ class state_table {
   [[nodiscard]] node& operator[](std::uint32_t i) noexcept { return nodes_[i]; }
   [[nodiscard]] const std::uint64_t* key(std::uint32_t i) const noexcept { return keys_.data() + i * words_; }
 
-  /// The state of this key, and true if it is new. Invalidates references to keys and nodes.
-  std::pair<std::uint32_t, bool> insert(const std::vector<std::uint64_t>& key) {
-    const std::size_t mask = slots_.size() - 1;
-    std::size_t at = hash(key.data()) & mask;
-    for (; slots_[at] != none; at = (at + 1) & mask)
-      if (std::equal(key.begin(), key.end(), this->key(slots_[at]))) return {slots_[at], false};
+  /// The state of this key, or `none`.
+  [[nodiscard]] std::uint32_t find(const std::vector<std::uint64_t>& key) const { return slots_[place(key)]; }
+
+  /// Adds the state of this key, which is new. Invalidates references to keys and nodes.
+  std::uint32_t insert(const std::vector<std::uint64_t>& key) {
+    if ((nodes_.size() + 1) * 2 > slots_.size()) grow();
+    const std::size_t at = place(key);
     const auto i = static_cast<std::uint32_t>(nodes_.size());
-    slots_[at] = i;
-    nodes_.push_back({});
     keys_.insert(keys_.end(), key.begin(), key.end());
-    if (nodes_.size() * 2 > slots_.size()) grow();
-    return {i, true};
+    nodes_.push_back({});
+    slots_[at] = i;
+    return i;
   }
 
  private:
-  [[nodiscard]] std::size_t hash(const std::uint64_t* key) const noexcept {
-    std::uint64_t h = 0x9e3779b97f4a7c15;
-    for (std::size_t w = 0; w < words_; ++w) {
-      h = (h ^ key[w]) * 0xff51afd7ed558ccd;
-      h ^= h >> 32;
-    }
-    return static_cast<std::size_t>(h);
+  [[nodiscard]] std::size_t home(const std::uint64_t* key) const noexcept {
+    return static_cast<std::size_t>(hash_words(key, words_)) & (slots_.size() - 1);
+  }
+  /// The slot of this key, or the empty one where it belongs.
+  [[nodiscard]] std::size_t place(const std::vector<std::uint64_t>& key) const {
+    std::size_t at = home(key.data());
+    while (slots_[at] != none && !std::equal(key.begin(), key.end(), this->key(slots_[at])))
+      at = (at + 1) & (slots_.size() - 1);
+    return at;
   }
   void grow() {
     slots_.assign(slots_.size() * 2, none);
-    const std::size_t mask = slots_.size() - 1;
     for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
-      std::size_t at = hash(key(i)) & mask;
-      while (slots_[at] != none) at = (at + 1) & mask;
+      std::size_t at = home(key(i));
+      while (slots_[at] != none) at = (at + 1) & (slots_.size() - 1);
       slots_[at] = i;
     }
   }
@@ -93,12 +109,31 @@ class backward_search {
         limit_(incumbent * (1 - rounding_error)),
         sub_(p.graph()),
         cut_(sub_) {
+    for (std::uint32_t o = 0; o < s_.num_operations; ++o) anchors_.push_back({o, nullptr, 0, 0});
     number_bits();
     collect_ancestors();
+    collect_wakes();
     next_look_ = exact_options::visits_before_patience / std::max(1U, s_.num_operations);
   }
   backward_search(const backward_search&) = delete;  // the cut refers to sub_
   backward_search& operator=(const backward_search&) = delete;
+
+  /// Bounds states by the first moments of `chain`, too, which must outlive the search.
+  void use(const moment_chain& chain) {
+    double sum = 0, size = 0;
+    for (std::size_t i = 1; i < chain.moments.size(); ++i) {
+      sum += chain.values[i - 1];
+      size += std::abs(chain.values[i - 1]);
+      for (const tensor_rate& x : chain.passed[i - 1]) {
+        sum -= x.rate;
+        size += x.rate;
+        ++terms_;
+      }
+      // Less by more than all additions can have rounded up.
+      const double before = sum - size * static_cast<double>(++terms_ + 8) * 0x1p-52;
+      anchors_.push_back({chain.moments[i], &chain.passed[i - 1], before, chain.prices[i]});
+    }
+  }
 
   /// Searches until it finds the least time below the incumbent's, proves that none exists, or reaches a limit.
   /// `at_least` is a proven lower bound of the whole problem.
@@ -107,8 +142,10 @@ class backward_search {
     work_.assign(key_words_, 0);
     for (const std::uint32_t t : s_.final_outputs) open_writes(work_, t);
     for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
-    const std::uint32_t root = table_.insert(work_).first;
+    const std::uint32_t root = table_.insert(work_);
     table_[root].remaining = closure_time(close(work_, closure_));
+    table_[root].closure = number_of(closure_);
+    asleep_.assign(operation_words_, 0);
     at_least_ = at_least;
     bound_ = std::max(at_least, table_[root].remaining);
     push(root);
@@ -208,6 +245,9 @@ class backward_search {
       bit_tensor_.push_back(none);
     }
     key_words_ = std::max<std::size_t>(1, (bit_operation_.size() + 63) / 64);
+    shared_bits_.assign(key_words_, 0);
+    for (std::uint32_t b = 0; b < bit_tensor_.size(); ++b)
+      if (bit_tensor_[b] != none && num_producers(bit_tensor_[b]) > 1) set(shared_bits_, b);
   }
 
   /// For each needed operation: its ancestors, itself included, and the readers of its outputs.
@@ -236,6 +276,28 @@ class backward_search {
       }
     closure_.assign(operation_words_, 0);
     child_closure_.assign(operation_words_, 0);
+  }
+
+  /// For each needed operation: those that it wakes, since they cannot come behind it as well (rule 6).
+  void collect_wakes() {
+    const std::uint32_t n = s_.num_operations;
+    wakes_.assign(n, {});
+    for (std::uint32_t o = 0; o < n; ++o)
+      if (s_.needed[o]) wakes_[o].assign(operation_words_, 0);
+    const auto wake = [&](const auto& operations, std::uint32_t sleeper) {
+      for (const std::uint32_t o : operations)
+        if (s_.needed[o]) set(wakes_[o], sleeper);
+    };
+    for (std::uint32_t o = 0; o < n; ++o) {
+      if (!s_.needed[o]) continue;
+      for (const std::uint32_t t : s_.outputs[o]) {
+        wake(s_.consumers[t], o);
+        wake(s_.producers[t], o);
+      }
+      for (const std::uint32_t t : s_.inputs[o])
+        if (num_producers(t) > 1) wake(s_.producers[t], o);
+    }
+    tie_ = 1e-11 * s_.needed_time;
   }
 
   [[nodiscard]] std::uint32_t num_producers(std::uint32_t t) const {
@@ -292,39 +354,57 @@ class backward_search {
     std::push_heap(open_.begin(), open_.end(), later);
   }
 
+  /// An operation as the last one before a state.
   struct move {
+    std::uint32_t operation = none;
+    bool possible = false;  // apart from the budget
     bool legal = false;
-    bool forced = false;  // no other move can be better: rule 4
+    bool forced = false;       // no other move can be better: rule 4
+    bool first = false;        // nothing before the state depends on it: it is its first run
+    std::int64_t running = 0;  // memory while it runs
+    std::int64_t opened = 0;   // bytes more before it than behind it, at most
+
+    /// The order in which moves are tried: forced ones, further runs from the latest operation on, first runs.
+    friend bool operator<(const move& a, const move& b) noexcept {
+      if (a.forced != b.forced) return a.forced;
+      if (a.first != b.first) return b.first;
+      return a.operation > b.operation;
+    }
   };
 
   /// Judges `o` as the last operation before `state`, whose closure is in closure_, and which holds `bytes`.
   [[nodiscard]] move judge(const bits& state, std::uint32_t o, std::int64_t bytes) const {
     move m;
-    std::int64_t opened = 0, closed = 0, running = bytes + s_.workspace[o];
-    m.forced = true;
-    for (std::size_t w = 0; w < operation_words_ && m.forced; ++w) m.forced = (closure_[w] & readers_[o][w]) == 0;
+    m.operation = o;
+    std::int64_t opened = 0, closed = 0;
+    m.first = true;
+    for (std::size_t w = 0; w < operation_words_ && m.first; ++w) m.first = (closure_[w] & readers_[o][w]) == 0;
+    m.forced = m.first;
+    m.running = bytes + s_.workspace[o];
     for (const std::uint32_t t : s_.inputs[o]) {
       if (const std::uint32_t open = num_open(state, t); open == 0) {
         opened += s_.bytes[t];
         m.forced = m.forced && num_producers(t) == 1;
       } else if (open != num_producers(t)) {
-        return {};  // it would read a tensor before its last contribution
+        return m;  // it would read a tensor before its last contribution
       }
     }
-    running += opened;
+    m.running += opened;
     for (const std::uint32_t t : s_.outputs[o]) {
       if (first_bit_[t] == none || num_open(state, t) == 0) {
-        running += s_.bytes[t];
+        m.running += s_.bytes[t];
         continue;
       }
       const std::uint32_t own = write_bit(o, t);
-      if (!has(state, own)) return {};  // its contribution is placed already
+      if (!has(state, own)) return m;  // its contribution is placed already
       bool alone = true;
       for (const std::uint32_t p : s_.producers[t]) alone = alone && (p == o || !has(closure_, p));
       if (alone) closed += s_.bytes[t];
     }
-    m.legal = running <= budget_;
-    m.forced = m.forced && m.legal && opened <= closed;
+    m.possible = true;
+    m.opened = opened - closed;
+    m.legal = m.running <= budget_;
+    m.forced = m.forced && m.legal && m.opened <= 0;
     return m;
   }
 
@@ -340,50 +420,147 @@ class backward_search {
   void expand(std::uint32_t i) {
     table_[i].done = 1;
     state_.assign(table_.key(i), table_.key(i) + key_words_);
+    const auto asleep = asleep_.begin() + static_cast<std::ptrdiff_t>(i * operation_words_);
+    sleepers_.assign(asleep, asleep + static_cast<std::ptrdiff_t>(operation_words_));
     close(state_, closure_);
     const std::int64_t bytes = open_bytes(state_);
     moves_.clear();
     seen_.assign(operation_words_, 0);
-    std::uint32_t forced = none;
     each(state_, [&](std::uint32_t b) {
       const std::uint32_t o = bit_operation_[b];
-      if (forced != none || has(seen_, o)) return;
+      if (has(seen_, o)) return;
       set(seen_, o);
-      const move m = judge(state_, o, bytes);
-      if (m.forced) forced = o;
-      if (m.legal) moves_.push_back(o);
+      if (const move m = judge(state_, o, bytes); m.possible) moves_.push_back(m);
     });
-    if (forced != none) moves_.assign(1, forced);
-    for (const std::uint32_t o : moves_) {
-      work_ = state_;
-      place(work_, o);
-      close(work_, child_closure_);
-      if (s_.once[o] && has(child_closure_, o)) continue;  // it would run twice
-      const state_table::node& from = table_[i];
-      const double spent = from.spent + s_.time[o];
-      // The bound of a state is at least its parent's less the time of this operation.
-      const double remaining = std::max(closure_time(child_closure_), from.remaining - s_.time[o]);
-      if (spent + remaining >= limit_) continue;
-      const std::uint32_t moment = from.moment;
-      const float price = from.price;
-      const auto [j, fresh] = table_.insert(work_);
-      state_table::node& to = table_[j];
-      if (!fresh && to.spent <= spent) {
-        to.remaining = std::max(to.remaining, remaining);
-        if (!to.done) push(j);
-        continue;
-      }
-      to.spent = spent;
-      to.remaining = fresh ? remaining : std::max(to.remaining, remaining);
-      to.parent = i;
-      to.operation = o;
-      to.done = 0;
-      if (fresh) {
-        to.moment = moment;
-        to.price = price;
-      }
-      push(j);
+    std::sort(moves_.begin(), moves_.end());
+    for (std::size_t n = 0; n < moves_.size(); ++n) {
+      const move& m = moves_[n];
+      if (m.legal && !has(sleepers_, m.operation)) try_move(i, n);
+      if (m.forced) break;
     }
+  }
+
+  /// Tries move `n` of `moves_` before state `i`.
+  void try_move(std::uint32_t i, std::size_t n) {
+    const std::uint32_t o = moves_[n].operation;
+    work_ = state_;
+    place(work_, o);
+    close(work_, child_closure_);
+    if (s_.once[o] && has(child_closure_, o)) return;  // it would run twice
+    const state_table::node& from = table_[i];
+    const double spent = from.spent + s_.time[o];
+    // The bound of a state is at least its parent's less the time of this operation.
+    const double remaining = std::max(closure_time(child_closure_), from.remaining - s_.time[o]);
+    if (spent + remaining >= limit_) return;
+    find_sleepers(n);
+    const std::uint32_t known = table_.find(work_);
+    if (known != none && table_[known].spent <= spent + tie_) {
+      meet_again(known, spent, remaining);
+      return;
+    }
+    const std::uint32_t closure = number_of(child_closure_);
+    if (is_dominated(work_, spent, closure)) return;
+    const std::uint32_t j = known != none ? known : table_.insert(work_);
+    if (known == none) asleep_.resize(asleep_.size() + operation_words_);
+    std::copy(child_sleepers_.begin(), child_sleepers_.end(),
+              asleep_.begin() + static_cast<std::ptrdiff_t>(j * operation_words_));
+    state_table::node& to = table_[j];
+    to.spent = spent;
+    to.remaining = std::max(to.remaining, remaining);
+    to.parent = i;
+    to.operation = o;
+    to.closure = closure;
+    to.done = 0;
+    drop_dominated(j);
+    push(j);
+  }
+
+  /// State `i` is reached again, by a way that takes no less: what sleeps there sleeps on both ways.
+  void meet_again(std::uint32_t i, double spent, double remaining) {
+    state_table::node& x = table_[i];
+    bool woken = false;
+    if (spent <= x.spent + tie_)
+      for (std::size_t w = 0; w < operation_words_; ++w) {
+        std::uint64_t& asleep = asleep_[i * operation_words_ + w];
+        woken = woken || (asleep & ~child_sleepers_[w]) != 0;
+        asleep &= child_sleepers_[w];
+      }
+    const bool raised = remaining > x.remaining;
+    if (raised) x.remaining = remaining;
+    if (x.done ? !woken : !raised) return;
+    x.done = 0;
+    push(i);
+  }
+
+  /// Finds what sleeps after move `n`: what sleeps at the state or was tried before, and may as well come first.
+  void find_sleepers(std::size_t n) {
+    child_sleepers_.assign(operation_words_, 0);
+    const move& m = moves_[n];
+    for (std::size_t k = 0; k < moves_.size(); ++k) {
+      const move& x = moves_[k];
+      if (k == n || !(has(sleepers_, x.operation) || (k < n && x.legal))) continue;
+      if (s_.once[x.operation] || has(wakes_[m.operation], x.operation)) continue;
+      if (m.running + x.opened <= budget_) set(child_sleepers_, x.operation);
+    }
+  }
+
+  /// True if each tensor has in `a` the same open writes as in `b`, or none; both are keys.
+  [[nodiscard]] bool needs_less(const std::uint64_t* a, const std::uint64_t* b) const {
+    for (std::size_t w = 0; w < key_words_; ++w)
+      if ((a[w] & ~b[w]) != 0) return false;
+    for (std::size_t w = 0; w < key_words_; ++w)
+      for (std::uint64_t rest = b[w] & ~a[w] & shared_bits_[w]; rest != 0; rest &= rest - 1) {
+        const std::uint32_t t =
+            bit_tensor_[static_cast<std::uint32_t>(w * 64) + static_cast<std::uint32_t>(std::countr_zero(rest))];
+        for (std::uint32_t bit = first_bit_[t], n = num_producers(t); n > 0; ++bit, --n)
+          if ((a[bit >> 6] >> (bit & 63) & 1) != 0) return false;
+      }
+    return true;
+  }
+
+  /// True if one of the states of this closure that were met last dominates `state`: rule 7.
+  [[nodiscard]] bool is_dominated(const bits& state, double spent, std::uint32_t closure) {
+    std::uint32_t looks = 0;
+    for (std::uint32_t i = closures_[closure].first; i != none && looks < max_looks; i = table_[i].next, ++looks)
+      if (table_[i].spent < spent - tie_ && needs_less(table_.key(i), state.data())) return true;
+    return false;
+  }
+
+  /// Drops states that `j` dominates, which becomes the first of its closure.
+  void drop_dominated(std::uint32_t j) {
+    std::uint32_t& first = closures_[table_[j].closure].first;
+    if (!table_[j].listed) {
+      table_[j].listed = 1;
+      table_[j].next = first;
+      first = j;
+    }
+    std::uint32_t* link = &first;
+    for (std::uint32_t looks = 0; *link != none && looks < max_looks; ++looks) {
+      state_table::node& x = table_[*link];
+      if (x.spent > table_[j].spent + tie_ && needs_less(table_.key(j), table_.key(*link))) {
+        x.done = 1;
+        x.listed = 0;
+        *link = x.next;
+      } else {
+        link = &x.next;
+      }
+    }
+  }
+
+  /// What is known of all states of one closure.
+  struct closure_record {
+    std::uint32_t first = none;  // of the states; those met last come first
+    bool known = false;          // the rest is
+    std::uint32_t uses = 0, wins = 0;
+    std::uint32_t anchor[2] = {none, none};  // that gave the best bounds of the first state
+    double price[2] = {0, 0};
+  };
+  /// The number of a closure, counted from 0. A collision of hashes only makes records less useful.
+  std::uint32_t number_of(const bits& closure) {
+    const auto [at, fresh] = closure_numbers_.try_emplace(hash_words(closure.data(), closure.size()),
+                                                          static_cast<std::uint32_t>(closures_.size()));
+    if (fresh) closures_.push_back({});
+    return at->second;
   }
 
   /// Raises the bound of state `i`, which is in work_, by the turnaround bound of the part before it. True: the state
@@ -404,23 +581,71 @@ class backward_search {
       sub_.final_output[t] = 1;
     });
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) sub_.needed[o] = has(closure_, o);
-    if (x.parent == none) {
-      for (std::uint32_t o = 0; o < s_.num_operations && !clock.should_stop(); ++o)
-        if (s_.needed[o] && !raise_at(x, o, once, 32, clock)) return true;
-      x.remaining = std::max(x.remaining, at_least_);
-    } else if (x.moment != none && sub_.needed[x.moment]) {
-      // One flow for most states: the best price hardly changes from a state to the next.
-      if (!raise_at(x, x.moment, once, cuts_ % 16 == 0 ? 3 : 1, clock)) return true;
-    }
+    if (!(x.parent == none ? raise_root(x, once, clock) : raise_by_anchors(x, once, clock))) return true;
     if (x.remaining <= before) return false;
     push(i);
     return true;
   }
 
-  /// Raises the bound of `x` by the cut at the first run of k. False: the state has no schedule.
-  bool raise_at(state_table::node& x, std::uint32_t k, double once, int flows, const run_clock& clock) {
+  /// Tries all anchors at the first state, and keeps the best ones. False: there is no schedule.
+  bool raise_root(state_table::node& x, double once, const run_clock& clock) {
+    std::vector<std::pair<double, std::uint32_t>> found;
+    for (std::uint32_t a = 0; a < anchors_.size() && !clock.should_stop(); ++a) {
+      if (!s_.needed[anchors_[a].moment]) continue;
+      double value = 0;
+      if (!raise_at(x, a, once, 32, value, anchors_[a].price, clock)) return false;
+      found.push_back({-value, a});
+    }
+    std::sort(found.begin(), found.end());
+    std::uint32_t alone = 0;
+    for (const auto& [value, a] : found)
+      if (anchors_[a].kept != nullptr || ++alone <= max_alone) tried_.push_back(a);
+    x.remaining = std::max(x.remaining, at_least_);
+    return true;
+  }
+
+  /// One or two flows for most states: the best moment and price hardly change from a state to others of its closure.
+  /// False: there is no schedule.
+  bool raise_by_anchors(state_table::node& x, double once, const run_clock& clock) {
+    closure_record& r = closures_[x.closure];
+    if (!r.known) {
+      r.known = true;
+      std::vector<std::pair<double, std::uint32_t>> found;
+      for (const std::uint32_t a : tried_) {
+        if (!sub_.needed[anchors_[a].moment]) continue;
+        double value = 0;
+        if (!raise_at(x, a, once, 3, value, anchors_[a].price, clock)) return false;
+        found.push_back({-value, a});
+      }
+      std::sort(found.begin(), found.end());
+      for (std::size_t n = 0; n < 2 && n < found.size(); ++n) {
+        r.anchor[n] = found[n].second;
+        r.price[n] = anchors_[found[n].second].price;
+      }
+      return true;
+    }
+    ++r.uses;
+    double value[2] = {0, 0};
+    for (std::size_t n = 0; n < 2; ++n) {
+      if (r.anchor[n] == none || (n == 1 && r.uses % 16 != 0 && r.wins * 16 < r.uses)) break;
+      if (!raise_at(x, r.anchor[n], once, cuts_ % 16 == 0 ? 3 : 1, value[n], r.price[n], clock)) return false;
+    }
+    if (value[1] <= value[0]) return true;
+    r.wins += 2;
+    if (r.wins > r.uses) {
+      std::swap(r.anchor[0], r.anchor[1]);
+      std::swap(r.price[0], r.price[1]);
+      r.uses = r.wins = 0;
+    }
+    return true;
+  }
+
+  /// Raises the bound of `x` by the cut at an anchor, from the price `start` on, and leaves there the best price and in
+  /// `value` its bound. False: the state has no schedule.
+  bool raise_at(state_table::node& x, std::uint32_t a, double once, int flows, double& value, double& start,
+                const run_clock& clock) {
     const auto stop = [&] { return clock.should_stop(); };
-    cut_.at(k);
+    cut_.at(segment{.moment = anchors_[a].moment, .kept = anchors_[a].kept});
     const std::int64_t room = budget_ - cut_.working_set();
     if (room < 0) return mark_infeasible(x);
     if (cut_.has_unrepeatable()) {
@@ -428,20 +653,23 @@ class backward_search {
       if (cut_.least_bytes(stop) > room) return mark_infeasible(x);
       if (!cut_.complete()) return true;
     }
-    moment_choice left{0, 0}, right{cut_.total_time(), 0};
+    const double least = once + anchors_[a].before;
+    value = least;
+    // With all tensors resident, at most all rates are paid.
+    moment_choice left{cut_.total_cost() - cut_.total_time(), 0}, right{cut_.total_time(), 0};
     for (std::size_t c = 0; c < cut_.num_candidates(); ++c) left.bytes += cut_.candidate_bytes(c);
-    double price = x.moment == k ? static_cast<double>(x.price) : 0;
+    double price = start;
     for (int flow = 0; flow < flows && left.bytes > std::max(room, right.bytes); ++flow) {
       const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
-      if (once + left.time + meet * static_cast<double>(left.bytes - room) <= x.remaining * (1 + 1e-9)) break;
+      const double most = least + left.time + meet * static_cast<double>(left.bytes - room);
+      if (flow > 0 && most <= std::max(value, x.remaining) * (1 + 1e-9)) break;
       price = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
       if (!(price > 0)) break;
       ++cuts_;
-      const double value = cut_.price(price, stop) - price * static_cast<double>(room) * (1 + 0x1p-51);
-      if (once + value > x.remaining) {
-        x.remaining = once + value;
-        x.moment = k;
-        x.price = static_cast<float>(price);
+      const double bound = least + (cut_.price(price, stop) - price * static_cast<double>(room) * (1 + 0x1p-51));
+      if (bound > value) {
+        value = bound;
+        start = price;
       }
       if (!cut_.complete()) break;
       const moment_choice c = cut_.choice();
@@ -453,12 +681,24 @@ class backward_search {
         right = c;
       }
     }
+    x.remaining = std::max(x.remaining, value);
     return true;
   }
   static bool mark_infeasible(state_table::node& x) {
     x.remaining = std::numeric_limits<double>::infinity();
     return false;
   }
+
+  static constexpr std::uint32_t max_looks = 64;  // at states of one closure for dominance
+  static constexpr std::uint32_t max_alone = 16;  // moments without a chain that are tried at each closure
+
+  /// The last moment of a bound: alone, or with those of a chain before it.
+  struct anchor {
+    std::uint32_t moment;
+    const std::vector<tensor_rate>* kept;  // rates of the tensors that are resident there; null: alone
+    double before;                         // the bound of the segments before it, less the rates
+    double price;                          // of a byte
+  };
 
   const flat_graph& s_;
   const std::int64_t budget_;
@@ -473,14 +713,37 @@ class backward_search {
   std::vector<double> byte_time_;
   state_table table_;
   std::vector<entry> open_;
-  bits work_, state_, closure_, child_closure_, seen_;
-  std::vector<std::uint32_t> moves_;
+  bits shared_bits_;  // writes of tensors with several producers
+  std::vector<bits> wakes_;
+  std::vector<std::uint64_t> asleep_;  // operations, of each state: rule 6
+  std::vector<anchor> anchors_;        // each operation alone, then those of chains
+  std::vector<std::uint32_t> tried_;   // anchors, at each closure
+  std::size_t terms_ = 0;              // of the bounds of the chain
+  std::vector<closure_record> closures_;
+  std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // by hash
+  double tie_ = 0;                                                    // times that differ by less are equal
+  bits work_, state_, closure_, child_closure_, seen_, sleepers_, child_sleepers_;
+  std::vector<move> moves_;
   std::size_t next_look_ = 0;  // states
   double bound_ = 0, at_least_ = 0, last_bound_ = 0;
   std::uint64_t cuts_ = 0;
   std::uint32_t goal_ = none;
   bool complete_ = false;
 };
+
+/// The bound of chains of moments, if the limits allow for it: it raises `best.lower_bound`. Null: there is none.
+[[nodiscard]] REMAT_INLINE std::shared_ptr<const moment_chain> find_chain(const problem& p, const run_clock& clock,
+                                                                          solution& best) {
+  if (clock.control().work_limit < exact_options::least_work_for_chain * p.graph().num_operations) return nullptr;
+  turnaround_options linking;
+  linking.want_saved = false;
+  linking.branch_nodes = 200;
+  linking.chain_moments = 48;
+  linking.run = clock.limits(0.25);
+  const turnaround_result found = turnaround_bound(p, linking);
+  if (!found.infeasible) best.lower_bound = std::max(best.lower_bound, found.lower_bound);
+  return found.links;
+}
 
 }  // namespace detail::exact_solve
 
@@ -501,17 +764,21 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       if (s.plan) detail::take_part(best, s, [&] { accept(p, best, *s.plan, by_part(name, s.by)); });
       stopped = clock.poll();
     }
+    const double limit = std::min(best.time, options.faster_than);
     if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
       best.message = "too many operations for an exact search";
-    } else if (stopped == stop_reason::none && !met()) {
-      detail::exact_solve::backward_search search(p, options, best.time);
+    } else if (stopped == stop_reason::none && !met() && best.lower_bound < limit) {
+      std::shared_ptr<const detail::moment_chain> chain = options.chain;
+      if (chain == nullptr) chain = detail::exact_solve::find_chain(p, clock, best);
+      detail::exact_solve::backward_search search(p, options, limit);
+      if (chain != nullptr) search.use(*chain);
       stopped = search.run(clock, best.lower_bound);
       if (search.found()) accept(p, best, search.schedule_found(), name);
       if (search.complete())
-        best.lower_bound = best.time;  // infinite if there is no schedule
+        best.lower_bound = std::min(best.time, options.faster_than);  // infinite if there is no schedule
       else
         best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
-      if (search.complete() && !best.plan) {
+      if (search.complete() && best.lower_bound == std::numeric_limits<double>::infinity()) {
         best.status = solve_status::infeasible;
         best.message = "proven by exhaustive search: no schedule fits the budget";
       }

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "remat/bound/detail/moment_branch.hpp"
+#include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/detail/moment_fill.hpp"
 #include "remat/bound/turnaround.hpp"
@@ -257,7 +259,10 @@ class refinement_steps {
                .first_share = 0.2,
                .run = run(&refinement_steps::bound_chains),
                .is_useful = beyond(chains_gap),
-               .publish = [this] { moments_ = chain_; }});
+               .publish = [this] {
+                 moments_ = chain_.chain;
+                 links_ = chain_.links;
+               }});
     if (!is_small() && problem_.graph().num_operations <= refined_solver::medium_step)
       race_.add({.name = exact_solver::name,
                  .weight = 2,
@@ -291,7 +296,8 @@ class refinement_steps {
     proving.chain_moments = chain_moments;
     proving.run = part.control();
     const turnaround_result found = analysis_.bound(problem_.budget(), proving);
-    if (!found.chain.empty()) chain_ = found.chain;
+    if (!found.chain.empty()) chain_ = found;
+    if (chain_.links == nullptr) chain_.links = std::make_shared<const moment_chain>();  // `exact` looks for no other
     race_slice slice;
     note_bound(found, slice.found);
     if (found.infeasible) slice.found.status = solve_status::infeasible;
@@ -312,7 +318,12 @@ class refinement_steps {
 
   race_slice search_exactly(const race_state& now, run_clock& part) {
     exact_options searching;
-    if (now.best.plan) searching.patience = 0.1;  // other parts find better schedules
+    searching.start_from_heuristic = false;
+    searching.chain = links_;
+    if (now.best.plan) {
+      searching.faster_than = now.best.time;
+      searching.patience = 0.1;  // other parts find better schedules
+    }
     race_slice slice{run_exact(now.instance, part, searching)};
     slice.ended = !may_be_cut_off(part);
     return slice;
@@ -415,8 +426,9 @@ class refinement_steps {
   run_clock* clock_ = nullptr;  // of the piece that runs
   turnaround_analysis analysis_;
   turnaround_result bound_;
-  std::vector<op_id> chain_;    // the moments of the bound of several moments
-  std::vector<op_id> moments_;  // the same, for the other parts
+  turnaround_result chain_;     // the bound of several moments
+  std::vector<op_id> moments_;  // of that bound, for the other parts
+  std::shared_ptr<const moment_chain> links_;
   std::uint64_t refinements_ = 0, splits_ = 0, random_evictions_ = 0;
   stop_reason stopped_ = stop_reason::none;
   race race_;

@@ -71,7 +71,7 @@ struct refined_solver {
   using options_type = refined_options;                ///< The options of this solver.
   static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.
   static constexpr std::uint32_t small_step = 16;      ///< most operations of a graph that `exact` solves first
-  static constexpr std::uint32_t medium_step = 256;    ///< most operations of a graph that `exact` solves after `evict`
+  static constexpr std::uint32_t medium_step = 512;    ///< most operations of a graph that `exact` solves after `evict`
   static constexpr std::uint32_t large_step = 5000;    ///< above: an `evict` takes a good part of a usual limit
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.

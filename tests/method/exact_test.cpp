@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -110,6 +111,7 @@ class backward_search {
         sub_(p.graph()),
         cut_(sub_) {
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) anchors_.push_back({o, nullptr, 0, 0});
+    round_times();
     number_bits();
     collect_ancestors();
     collect_wakes();
@@ -223,6 +225,15 @@ class backward_search {
     return worth;
   }
 
+  /// Rounds the times that are spent down to multiples of a unit, so that their sums are exact, and do not depend on
+  /// the order of moves: up to eight times the needed time, each is short by less than 2^−48 of it.
+  void round_times() {
+    int exponent = 0;
+    std::frexp(s_.needed_time, &exponent);  // needed_time ≤ 2^exponent
+    for (const double time : s_.time)
+      taken_.push_back(std::ldexp(std::floor(std::ldexp(time, 49 - exponent)), exponent - 49));
+  }
+
   /// One bit for each write of a tensor that is read or is a final output, and one for each effect.
   void number_bits() {
     first_bit_.assign(s_.num_tensors, none);
@@ -297,7 +308,6 @@ class backward_search {
       for (const std::uint32_t t : s_.inputs[o])
         if (num_producers(t) > 1) wake(s_.producers[t], o);
     }
-    tie_ = 1e-11 * s_.needed_time;
   }
 
   [[nodiscard]] std::uint32_t num_producers(std::uint32_t t) const {
@@ -448,13 +458,13 @@ class backward_search {
     close(work_, child_closure_);
     if (s_.once[o] && has(child_closure_, o)) return;  // it would run twice
     const state_table::node& from = table_[i];
-    const double spent = from.spent + s_.time[o];
+    const double spent = from.spent + taken_[o];
     // The bound of a state is at least its parent's less the time of this operation.
     const double remaining = std::max(closure_time(child_closure_), from.remaining - s_.time[o]);
     if (spent + remaining >= limit_) return;
     find_sleepers(n);
     const std::uint32_t known = table_.find(work_);
-    if (known != none && table_[known].spent <= spent + tie_) {
+    if (known != none && table_[known].spent <= spent) {
       meet_again(known, spent, remaining);
       return;
     }
@@ -479,7 +489,7 @@ class backward_search {
   void meet_again(std::uint32_t i, double spent, double remaining) {
     state_table::node& x = table_[i];
     bool woken = false;
-    if (spent <= x.spent + tie_)
+    if (spent == x.spent)
       for (std::size_t w = 0; w < operation_words_; ++w) {
         std::uint64_t& asleep = asleep_[i * operation_words_ + w];
         woken = woken || (asleep & ~child_sleepers_[w]) != 0;
@@ -522,7 +532,7 @@ class backward_search {
   [[nodiscard]] bool is_dominated(const bits& state, double spent, std::uint32_t closure) {
     std::uint32_t looks = 0;
     for (std::uint32_t i = closures_[closure].first; i != none && looks < max_looks; i = table_[i].next, ++looks)
-      if (table_[i].spent < spent - tie_ && needs_less(table_.key(i), state.data())) return true;
+      if (table_[i].spent < spent && needs_less(table_.key(i), state.data())) return true;
     return false;
   }
 
@@ -537,7 +547,7 @@ class backward_search {
     std::uint32_t* link = &first;
     for (std::uint32_t looks = 0; *link != none && looks < max_looks; ++looks) {
       state_table::node& x = table_[*link];
-      if (x.spent > table_[j].spent + tie_ && needs_less(table_.key(j), table_.key(*link))) {
+      if (x.spent > table_[j].spent && needs_less(table_.key(j), table_.key(*link))) {
         x.done = 1;
         x.listed = 0;
         *link = x.next;
@@ -627,7 +637,9 @@ class backward_search {
     ++r.uses;
     double value[2] = {0, 0};
     for (std::size_t n = 0; n < 2; ++n) {
-      if (r.anchor[n] == none || (n == 1 && r.uses % 16 != 0 && r.wins * 16 < r.uses)) break;
+      if (r.anchor[n] == none || !sub_.needed[anchors_[r.anchor[n]].moment] ||
+          (n == 1 && r.uses % 16 != 0 && r.wins * 16 < r.uses))
+        break;
       if (!raise_at(x, r.anchor[n], once, cuts_ % 16 == 0 ? 3 : 1, value[n], r.price[n], clock)) return false;
     }
     if (value[1] <= value[0]) return true;
@@ -721,7 +733,7 @@ class backward_search {
   std::size_t terms_ = 0;              // of the bounds of the chain
   std::vector<closure_record> closures_;
   std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // by hash
-  double tie_ = 0;                                                    // times that differ by less are equal
+  std::vector<double> taken_;                                         // by an operation
   bits work_, state_, closure_, child_closure_, seen_, sleepers_, child_sleepers_;
   std::vector<move> moves_;
   std::size_t next_look_ = 0;  // states

@@ -91,6 +91,7 @@ class refinement_steps {
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, small_share = 0.75,
                           opening_share = 0.15, fillings_share = 0.2, large_fillings_share = 0.8;
   static constexpr std::uint32_t chain_moments = 48;
+  static constexpr std::uint32_t promising_exact = 128;  // operations: `exact` often ends in a few seconds
   /// Gaps below which a part does not run.
   static constexpr double chains_gap = 0.0005, exact_gap = 0.001, wide_gap = 0.005;
 
@@ -266,7 +267,7 @@ class refinement_steps {
     if (!is_small() && problem_.graph().num_operations <= refined_solver::medium_step)
       race_.add({.name = exact_solver::name,
                  .weight = 2,
-                 .first_share = 0.4,
+                 .first_share = problem_.graph().num_operations <= promising_exact ? 0.4 : 0.1,
                  .run = run(&refinement_steps::search_exactly),
                  .is_useful = beyond(exact_gap)});
     if (options_.splits > 0 && !is_small())

@@ -127,6 +127,25 @@ TEST_CASE("the closing part has the last slice, two fifths of the limits") {
   CHECK(last < 450'000);
 }
 
+TEST_CASE("a part that is promised a share runs before the closing part takes the rest") {
+  fixture f;
+  race_part closing = fixture::worker("closing", 0.01);
+  closing.is_closing = true;
+  f.all.add(closing);
+  for (const char* name : {"a", "b", "c"}) {
+    race_part part = fixture::worker(name, 0);
+    part.first_share = 0.6;
+    f.all.add(part);
+  }
+  race_part last = fixture::worker("last", 0);
+  last.first_share = 0.05;
+  f.all.add(last);
+  run_clock clock(counted(100'000));
+  f.all.run(clock, clock);
+  for (const char* name : {"a", "b", "c", "last"}) CHECK(f.work[name] > 0);
+  CHECK(f.order.back() == "closing");
+}
+
 TEST_CASE("without a limit each part runs once, the closing one last") {
   fixture f;
   race_part closing = fixture::worker("closing", 0);

@@ -71,19 +71,21 @@ struct exact_options {
 ///  3. an operation that must run once is not placed while an operation before the state depends on it;
 ///  4. an operation that nothing before can depend on, and that opens no more bytes than it closes, is placed at once,
 ///     and no other move is tried;
-///  5. a state whose cost and bound reach the incumbent's time is dropped;
-///  6. of two moves that may come in either order, the one that is tried first comes first: it sleeps behind the other
-///     one until a move needs it. Further runs are tried before first runs, the latest operation first. A state that is
-///     reached by several ways of equal time is searched again if fewer operations sleep on one of them;
-///  7. a state is dropped if another one of its closure needs less and has taken less time.
+///  5. a state whose cost and bound reach the incumbent's time is dropped.
+///
+/// Rule 6: if two moves may come in either order, only one order is searched. Further runs come before first runs, and
+/// the latest operation comes first. For this the search keeps, for each state, the operations that *sleep*, which wait
+/// for a move that needs them. A state that is reached by several ways of equal time is searched again if fewer
+/// operations sleep on one of them. Rule 7: a state is dropped if another one of its closure needs less and has taken
+/// less time.
 ///
 /// Graphs of ten operations take less than a millisecond; the size of the graphs that can be solved depends on the
 /// budget. Memory: about 100 bytes and (writes + effects + operations) bits a state, and operations² / 2 bits. When
 /// `max_states`, the `patience`, a limit of work (`work_of::visit` for each operation and expanded state) or time, or a
 /// stop ends the search, it returns the incumbent (`evict`) and the least bound of the open states. `evict`, the
-/// turnaround bound and the search for a chain get a quarter of what is left of the limits each; the latter two are no
-/// counted work. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2.
-/// Cancellation: polled at every state and in every flow.
+/// turnaround bound and the search for a chain get a quarter of what is left of the limits each; the bounds count no
+/// work. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2, and for a
+/// `faster_than` that is negative or not a number. Cancellation: polled at every state and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for the schedule it starts from.
 ///

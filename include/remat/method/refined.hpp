@@ -48,18 +48,18 @@ struct refined_options {
 ///    and 80 % of it; then for choices that fill the memory at the bound's moment, or a part of it (at most a dozen).
 ///    On graphs of more than `large_step` operations such choices come first, and often replace the others.
 /// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
-/// 5. If the schedule is more than 0.05 % above the bound, the bound of several moments, with a fifth of the limits.
-/// 6. `exact`, for graphs of at most `medium_step` operations whose schedule is more than 0.1 % above the bound: half
-/// of
-///    the limits at most, and less if it closes little of the gap (`exact_options::patience`).
-/// 7. If it is more than 0.5 % above the bound, the step is split at the moments that give the bound, the last one
-///    first (`splits`: how often): a minimum cut says what to hold then, and each part is solved by these steps. Half
-///    of the limits in all. Then `evict` under random preferences, with a fifth of the limits.
-/// 8. `refine` from all schedules found, with all that is left of the limits.
+/// 5. Then these parts race, in slices of what is left of the limits, while the schedule is far enough above the bound:
+///    the bound of several moments (0.05 %); `exact`, for graphs of at most `medium_step` operations (0.1 %; it gives
+///    up if it closes little of the gap, see `exact_options::patience`); a split of the step at the moments that give
+///    the bound, the last one first, where a minimum cut says what to hold and each part is solved by these steps
+///    (0.5 %; `splits` says how often); `evict` under random preferences (0.5 %); and `refine` from all schedules
+///    found. The next slice goes to the part that has had least for its weight, which grows when it closes some of the
+///    gap.
+/// 6. `refine` once more, with the last two fifths of the limits.
 ///
-/// Each part gets a share of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule is
-/// within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that meets
-/// it is `optimal`; others are heuristic. Without a limit of time or work, refinement makes
+/// The first steps get shares of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule
+/// is within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that
+/// meets it is `optimal`; others are heuristic. Without a limit of time or work, refinement makes
 /// `refine_options::default_moves` moves. Its work is the sum of its parts'. For a seed and a work limit the answer is
 /// the same for any number of threads. Throws `bad_argument` for an illegal schedule to start from, and a `gap` that is
 /// NaN or negative. Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of

@@ -203,6 +203,7 @@ class portfolio {
     for (const automatic_part& part : extra_solvers_)
       parts.add({.name = part.name,
                  .weight = 0.5,
+                 .first_share = 0.05,
                  .runs_alone = true,
                  .run = [this, &part](const race_state& now, run_clock& clock) {
                    return run_extra(now.instance, part, clock);

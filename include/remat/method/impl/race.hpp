@@ -168,9 +168,11 @@ class race {
     slices next;
     std::vector<std::size_t> order;
     double reserve = 0;
+    bool has_promise = false;  // a part that has not had its first share
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (!may_run(entries_[i])) continue;
       order.push_back(i);
+      has_promise = has_promise || (entries_[i].last == 0 && entries_[i].part.first_share > 0);
       if (entries_[i].part.is_closing) {
         reserve = closing_share * total;
         next.parts.assign(1, i);
@@ -178,12 +180,15 @@ class race {
     }
     if (order.empty()) return next;
     const bool others = order.size() > next.parts.size();
-    if (!next.parts.empty() && (!others || left <= reserve + first_slice_)) {
+    if (!next.parts.empty() && (!others || (!has_promise && left <= reserve + first_slice_))) {
       next.length = left;
       return next;
     }
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return paid(entries_[a]) < paid(entries_[b]); });
+    const auto is_promised = [&](std::size_t i) { return entries_[i].last == 0 && entries_[i].part.first_share > 0; };
+    if (length_of(entries_[order.front()], left, reserve) == 0)
+      std::stable_partition(order.begin(), order.end(), is_promised);
     const entry& first = entries_[order.front()];
     next.length = length_of(first, left, reserve);
     if (next.length == 0) {

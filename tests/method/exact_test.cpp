@@ -104,6 +104,8 @@ TEST_CASE("only faster schedules than asked for: found, or proven that there are
   }
   CHECK(found > 400);
   CHECK(refuted > 30);
+  for (const double wrong : {-1.0, std::numeric_limits<double>::quiet_NaN()})
+    CHECK_THROWS_AS((void)exact(test::random_problem(1), {.faster_than = wrong}), bad_argument);
 }
 
 TEST_CASE("a chain of moments raises the bounds of states, and is valid for each of them") {

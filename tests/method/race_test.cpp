@@ -134,7 +134,7 @@ TEST_CASE("a part that is promised a share runs before the closing part takes th
   f.all.add(closing);
   for (const char* name : {"a", "b", "c"}) {
     race_part part = fixture::worker(name, 0);
-    part.first_share = 0.6;
+    part.first_share = 0.6;  // more than there is for all
     f.all.add(part);
   }
   race_part last = fixture::worker("last", 0);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <tuple>
 
@@ -23,8 +23,8 @@ struct exact_options {
   bool start_from_heuristic = true;
   double patience = 0;
   /// @}
-  /// Only schedules that take less time are looked for; the bound is at most this time.
-  double faster_than = std::numeric_limits<double>::infinity();
+  /// If given, only schedules that take less time are looked for, and the search proves no bound above it. At least 0.
+  std::optional<double> faster_than{};
   /// A chain of moments for the same graph and budget (`turnaround_result::links`); null: it is searched for.
   std::shared_ptr<const detail::moment_chain> chain{};
   run_control run{};  ///< limits, seed, threads, progress

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -761,6 +763,9 @@ class backward_search {
 
 REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
   require_valid_options(name, options);
+  const double slowest = options.faster_than.value_or(std::numeric_limits<double>::infinity());
+  if (!(slowest >= 0))
+    throw bad_argument("exact: faster_than is " + std::to_string(slowest) + "; it must be at least 0");
   run_clock clock(options.run, name);
   solution best;
   clock.watch(best.time, best.lower_bound);
@@ -776,7 +781,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       if (s.plan) detail::take_part(best, s, [&] { accept(p, best, *s.plan, by_part(name, s.by)); });
       stopped = clock.poll();
     }
-    const double limit = std::min(best.time, options.faster_than);
+    const double limit = std::min(best.time, slowest);
     if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
       best.message = "too many operations for an exact search";
     } else if (stopped == stop_reason::none && !met() && best.lower_bound < limit) {
@@ -787,7 +792,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       stopped = search.run(clock, best.lower_bound);
       if (search.found()) accept(p, best, search.schedule_found(), name);
       if (search.complete())
-        best.lower_bound = std::min(best.time, options.faster_than);  // infinite if there is no schedule
+        best.lower_bound = std::min(best.time, slowest);  // infinite if there is no schedule
       else
         best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
       if (search.complete() && best.lower_bound == std::numeric_limits<double>::infinity()) {

@@ -236,7 +236,7 @@ class race {
 
     // Under a work limit, what is left is for all parts of this round together.
     const auto n = static_cast<unsigned>(next.parts.size());
-    run_control limits = clock.limits(counted_ ? std::min(share, 1.0 / n) : share);
+    run_control limits = clock.limits(counted_ ? std::min(share, 0.9 / n) : share);
     std::stop_source stop;
     const std::stop_callback pass_on(limits.stop, [&stop] { stop.request_stop(); });
     limits.stop = stop.get_token();

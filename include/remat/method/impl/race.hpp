@@ -119,9 +119,12 @@ class race {
     first_slice_ = std::clamp(0.5 * cost(opening), 0.002 * total, 0.04 * total);
     const std::size_t side_by_side = counted_ ? 2 : std::min<std::size_t>(2, limits.thread_count());
     while (!is_over(clock)) {
-      const slices next = choose(left(clock), total, side_by_side);
+      const double rest = left(clock);
+      const slices next = choose(rest, total, side_by_side);
       if (next.parts.empty()) break;
       run_slices(next, clock);
+      // What a slice of all the rest has not used is too little for anything, such as half a move.
+      if (next.length == rest && !entries_[next.parts.front()].ended) break;
     }
     return clock.poll();
   }

@@ -370,8 +370,9 @@ class refinement_steps {
     if (!before.plan) return false;
     schedule joined = schedule_computes(problem_, pieces->join(*before.plan, *after.plan));
     const check_report report = check(problem_, joined);
-    return report.valid() &&
-           (keep_if_better(found, std::move(joined), report, by_part(refined_solver::name, "split")) || true);
+    if (!report.valid()) return false;
+    keep_if_better(found, std::move(joined), report, by_part(refined_solver::name, "split"));
+    return true;
   }
 
   [[nodiscard]] solution solve_piece(const problem& piece, run_clock& clock, double share) {

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -128,15 +129,8 @@ class portfolio {
     problem_ = problem_.with_known_bound(best_.lower_bound);
     run_part(0.02, no_remat);
     run_part(0.25, evict);  // ends early but on large graphs and under tight budgets, where it helps most
-    run_part(0.07, twremat);
-    run_part(0.03, no_remat, {.reorder = true});  // if it fits, it takes the least time
-    run_part(0.02, chen_greedy);
-    run_part(0.02, chen_sqrt);
-    run_part(0.02, revolve);
-    if (!best_.plan) {  // their shares were too small, as on a machine with much else to do
-      run_part(0.4, evict);
-      if (!best_.plan) run_part(0.4, twremat);
-    }
+    has_first_plan_ = best_.plan.has_value();
+    if (!has_first_plan_) find_any_plan();
     refining_.gap = gap_;
     steps_.emplace(problem_, refining_);
     add_parts(steps_->parts());
@@ -150,6 +144,18 @@ class portfolio {
     });
   }
 
+  /// The parts that end by themselves, until one has a schedule. If their shares were too small, as on a machine with
+  /// much else to do, the likeliest ones get more.
+  void find_any_plan() {
+    run_part(0.07, twremat);
+    run_part(0.03, no_remat, {.reorder = true});
+    run_part(0.02, chen_greedy);
+    run_part(0.02, chen_sqrt);
+    run_part(0.02, revolve);
+    if (!best_.plan) run_part(0.4, evict);
+    if (!best_.plan) run_part(0.4, twremat);
+  }
+
   void run_last_parts() {
     if (!steps_) return;
     refine_for(1, [&](run_clock& clock) { stopped_ = steps_->go_on(clock, clock_); });
@@ -161,6 +167,7 @@ class portfolio {
     parts.on_slice = [this](std::string_view part, const solution& s) { record(part, s); };
     const bool is_large = problem_.graph().num_operations >= large_graph;
     const auto useful = [this](const race_state& now) { return !is_left_to_refinement(now.best); };
+    if (has_first_plan_) add_short_parts(parts, useful);
     if (!is_large) {
       rotor_options on_chain;
       on_chain.retain_rounds = 3;
@@ -208,6 +215,31 @@ class portfolio {
                  .run = [this, &part](const race_state& now, run_clock& clock) {
                    return run_extra(now.instance, part, clock);
                  }});
+  }
+
+  /// The parts of `find_any_plan`. An easy graph does not wait for them: `evict` and refinement solve it.
+  void add_short_parts(race& parts, const std::function<bool(const race_state&)>& useful) {
+    no_remat_options reordered;
+    reordered.reorder = true;
+    parts.add({.name = "no_remat in another order",
+               .weight = 0.5,
+               .run = by_solver(no_remat, reordered),
+               .is_useful = [useful](const race_state& now) {
+                 // A bound that is higher proves that there is no such schedule.
+                 return useful(now) && now.best.lower_bound <= (1 + at_bound) * now.instance.graph().needed_time;
+               }});
+    const auto add = [&](const auto& solver, double first_share) {
+      using solver_type = std::decay_t<decltype(solver)>;
+      parts.add({.name = solver_type::name,
+                 .weight = 0.5,
+                 .first_share = first_share,
+                 .run = by_solver(solver, typename solver_type::options_type{}),
+                 .is_useful = useful});
+    };
+    add(twremat, 0.05);
+    add(chen_greedy, 0);
+    add(chen_sqrt, 0);
+    add(revolve, 0);
   }
 
   /// Slices of a solver. A slice that cuts it off is followed by a longer one, which begins anew.
@@ -347,6 +379,7 @@ class portfolio {
   std::string failures_;  // of the user's parts that threw
   stop_reason stopped_ = stop_reason::none;
   bool out_of_memory_ = false;
+  bool has_first_plan_ = false;  // `evict` or `no_remat` found a schedule at once
 };
 
 /// The solves of all budgets of one call of `frontier`.

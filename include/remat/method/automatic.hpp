@@ -57,16 +57,16 @@ struct automatic_options {
 
 /// Runs several solvers and returns the best schedule. Its name in output is `auto`.
 ///
-/// First come a proven bound and the solvers that end by themselves: `no_remat`, `evict`, `twremat`, `no_remat` in the
-/// order of least peak, `chen_greedy`, `chen_sqrt`, `revolve`; if none has a schedule, `evict` and `twremat` once more
+/// First come a proven bound, `no_remat` and `evict`. If these have no schedule: `twremat`, `no_remat` in the order of
+/// least peak, `chen_greedy`, `chen_sqrt` and `revolve`, and if none of them has one, `evict` and `twremat` once more
 /// with larger shares. Then `refined` begins with all schedules found: a better bound, eviction, a short refinement.
 ///
-/// If that leaves a gap, the other parts race for what is left of the limits: those of `refined`, `rotor` and
-/// `rockmate` with `retain`, `hiremate` with small integer programs, and `extra_solvers`. They run in slices: first one
-/// for each; then the part with the least (cost so far / weight) gets a slice some times as long as its last one. The
+/// If that leaves a gap, the other parts race for what is left of the limits: those of `refined`, those named above
+/// that have not run yet, `rotor` and `rockmate` with `retain`, `hiremate` with small integer programs, and
+/// `extra_solvers`. They run in slices: first one for each; then the part with the least (cost so far / weight) gets a slice some times as long as its last one. The
 /// weight of a part grows when it closes some of the gap, and falls when it does not. Each slice starts from the best
 /// schedules and the best bound of all. Two fifths of the limits are left to the last slice, which is refinement's.
-/// `rotor`, `rockmate` and `hiremate` do not run if refinement closes such a gap faster: below 0.02 %, below 0.3 % on
+/// The parts that are not of `refined` do not run if refinement closes such a gap faster: below 0.02 %, below 0.3 % on
 /// graphs of 500 to 1,999 operations. On larger graphs `hiremate` alone runs, with most of the limits.
 ///
 /// With two threads or more, two parts run side by side. The solve ends as soon as a schedule is within `gap` of the

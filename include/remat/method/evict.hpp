@@ -29,7 +29,7 @@ struct evict_options {
   static constexpr auto records() {
     using o = evict_options;
     return std::tuple{option("random_passes", &o::random_passes,
-                             "passes with random weights, after those with the fixed list of weights"),
+                             "passes with random weights, some in another order, after those with the fixed weights"),
                       option("insist", &o::insist, "if no pass finds a schedule, try the two slower ways").fast(false)};
   }
 };
@@ -41,7 +41,8 @@ struct evict_options {
 /// Unlike DTR, a pass knows the next uses, frees a tensor right after its last use, and competes with passes of other
 /// weights. If no pass finds a schedule, a schedule for a larger budget is repaired until it fits
 /// (`refine_moves::repair`). If that fails too, passes are repeated with more weight on the tensors that they had no
-/// memory to recompute. At the end, recomputed tensors are held instead if memory is left for them.
+/// memory to recompute. Random passes may run the operations in another order, on graphs of at most 20,000 operations:
+/// near the least memory the order of the first runs decides what fits. At the end, recomputed tensors are held instead if memory is left for them.
 ///
 /// Heuristic: it may find no schedule under a tight budget, which proves nothing. The status `optimal` comes from the
 /// turnaround bound alone. Deterministic for a seed and a work limit. Time: each pass about

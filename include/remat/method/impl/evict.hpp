@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "remat/method/detail/own_method.hpp"
 #include "remat/refine/detail/eviction_pass.hpp"
 #include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/reordering.hpp"
 #include "remat/refine/detail/retention.hpp"
 #include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -27,6 +29,17 @@ namespace detail::evict_solve {
 /// Chosen greedily over the graphs of tests/data at 0.8 … 0.2 of their peaks, the most useful first.
 inline constexpr eviction_weights fixed_weights[] = {
     {0.7, 0.3, true}, {1, 0}, {0.5, 0.5}, {1, 1, true}, {1, 0.3}, {1, 2, true}, {0.5, 0.3, true}, {1, 0.3, true},
+};
+
+/// Passes that run the operations in another order than the listed one.
+struct reordered_passes {
+  explicit reordered_passes(const problem& p, std::vector<std::uint32_t> order)
+      : problem_in_order(p, std::move(order)), pass(problem_in_order.instance) {}
+  reordered_passes(const reordered_passes&) = delete;  // the pass refers to the problem
+  reordered_passes& operator=(const reordered_passes&) = delete;
+
+  reordering problem_in_order;
+  eviction_pass pass;
 };
 
 /// The passes, repairs and fill of one call of `evict`.
@@ -52,8 +65,10 @@ class eviction_search {
  private:
   [[nodiscard]] bool stopped() const noexcept { return stopped_ != stop_reason::none; }
 
-  /// Makes one pass and offers its schedule to `into`. Returns true if the pass reached the end.
-  bool run_pass(std::int64_t budget, const eviction_weights& weights, solution& into) {
+  /// Makes one pass and offers its schedule to `into`. Returns true if the pass reached the end. `reordered`: for
+  /// another order than the listed one.
+  bool run_pass(std::int64_t budget, const eviction_weights& weights, solution& into,
+                reordered_passes* reordered = nullptr) {
     stopped_ = clock_.poll();
     if (stopped()) return false;
     // A pass may run operations in vain that `schedule_computes` leaves out: so it may take somewhat more time than the
@@ -61,8 +76,14 @@ class eviction_search {
     const double needed = p_.graph().needed_time;
     const double first = budget == p_.budget() ? 2.5 * needed : 8 * needed;
     const double longest = into.plan ? into.time + 0.1 * (into.time - needed) : first;
-    const bool complete = pass_.run(budget, weights, factor_, longest, clock_);
-    if (complete) accept(p_.with_budget(budget), into, schedule_computes(p_, pass_.computes()), evict_solver::name);
+    eviction_pass& pass = reordered ? reordered->pass : pass_;
+    const bool complete = pass.run(budget, weights, factor_, longest, clock_);
+    if (complete) {
+      std::vector<std::uint32_t> computes = pass.computes();
+      if (reordered)
+        for (std::uint32_t& o : computes) o = reordered->problem_in_order.original(o);
+      accept(p_.with_budget(budget), into, schedule_computes(p_, computes), evict_solver::name);
+    }
     clock_.report({.stage = "eviction"});
     return complete;
   }
@@ -112,11 +133,16 @@ class eviction_search {
       }
   }
 
-  /// Passes with random weights: new ones, or the best ones so far with some of the tensors' factors changed.
+  /// Passes with random weights: new ones, or the best ones so far with some of the tensors' factors changed. Some try
+  /// another order of the first runs, near the listed one or near the best one so far.
   void run_random_passes() {
     random_source random(options_.run.seed);
     eviction_weights best_weights = fixed_weights[0];
     std::vector<float> best_factor = kept_;
+    std::vector<std::uint32_t> listed;
+    for (std::uint32_t o = 0; o < p_.graph().num_operations; ++o)
+      if (p_.graph().needed[o]) listed.push_back(o);
+    std::unique_ptr<reordered_passes> best_order;  // none: the listed one
     for (std::uint64_t i = 0; i < options_.random_passes && !stopped(); ++i) {
       eviction_weights weights = best_weights;
       if (random.below(4) == 0) {
@@ -131,11 +157,20 @@ class eviction_search {
         for (float& f : factor_)
           if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
       }
+      std::unique_ptr<reordered_passes> other_order;
+      if (listed.size() <= most_reordered && random.below(4) == 0) {
+        const bool near_listed = random.below(4) == 0 || !best_order;
+        const double reach = std::exp2(random.uniform() * std::log2(static_cast<double>(listed.size()) + 1));
+        other_order = std::make_unique<reordered_passes>(
+            p_, shuffled_order(p_.graph(), near_listed ? listed : best_order->problem_in_order.order(), reach, random));
+        clock_.work(listed.size() * work_of::visit);
+      }
       const double before = best_.time;
-      run_pass(p_.budget(), weights, best_);
+      run_pass(p_.budget(), weights, best_, other_order ? other_order.get() : best_order.get());
       if (best_.time < before) {
         best_weights = weights;
         best_factor = factor_;
+        if (other_order) best_order = std::move(other_order);
       }
     }
   }
@@ -195,6 +230,7 @@ class eviction_search {
 
   static constexpr float kept_factor = 1e4F;
   static constexpr std::size_t most_repaired_places = 40'000'000;
+  static constexpr std::size_t most_reordered = 20'000;  // operations; a new order takes as long as a pass
 
   const problem& p_;
   const evict_options& options_;

@@ -190,7 +190,7 @@ class portfolio {
     if (!backend_) groups.max_columns = 300;  // for the library's own branch and bound
     // Refinement makes few moves on a large graph: there, the chains of a hierarchy get most of the time, once.
     parts.add({.name = "hiremate",
-               .first_share = is_large ? 0.8 : 0.1,
+               .first_share = problem_.graph().num_operations >= huge_graph ? 0.8 : 0.1,
                .shares = 1,
                .run = by_solver(
                    [this](const problem& p, const hiremate_options& options) {
@@ -260,6 +260,7 @@ class portfolio {
   static constexpr double near_bound = 0.003;               // a gap that refinement closes by itself
   static constexpr std::uint32_t small_graph = 500;         // operations: chains take little time
   static constexpr std::uint32_t large_graph = 2000;        // operations: refinement makes few moves in a second
+  static constexpr std::uint32_t huge_graph = 10000;        // operations: chains find more than refinement
   static constexpr std::uint32_t most_for_checkmate = 200;  // operations
 
   /// True: the best schedule meets the bound, or a limit is reached.

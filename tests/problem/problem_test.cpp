@@ -207,6 +207,28 @@ TEST_CASE("the same step under another budget shares the arrays") {
   CHECK_THROWS_AS(remat::problem(random_graph(1), remat::unit_cost{}, -5), remat::bad_argument);
 }
 
+TEST_CASE("the same step with a link to the host") {
+  const remat::problem plain = remat::problem(random_graph(7), remat::unit_cost{}, 50).with_known_bound(3);
+  CHECK_FALSE(plain.link());
+  CHECK(plain.host_budget() == remat::problem::unlimited);
+  const remat::problem p = plain.with_link({.out = 2, .in = 4, .latency = 0.5}, 70);
+  REQUIRE(p.link());
+  CHECK(p.link() == remat::host_link{2, 4, 0.5});
+  CHECK(p.host_budget() == 70);
+  CHECK(p.budget() == 50);
+  CHECK(&p.graph() == &plain.graph());
+  CHECK_FALSE(p.known_bound());  // it was proven without copies
+  CHECK(p.with_budget(9).link() == p.link());
+  CHECK(p.with_budget(9).host_budget() == 70);
+  CHECK(p.with_known_bound(2).link() == p.link());
+  CHECK(p.producing_once({}).link() == p.link());
+  CHECK(p.with_link({}).host_budget() == remat::problem::unlimited);
+  CHECK_FALSE(p.without_link().link());
+  CHECK(p.without_link().budget() == 50);
+  CHECK_THROWS_WITH_AS((void)p.with_link({}, -1), "host budget is -1 bytes; it must not be negative",
+                       remat::bad_argument);
+}
+
 TEST_CASE("operations that write chosen tensors run once, as if the graph had marked them") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const remat::training_graph graph = random_graph(seed);

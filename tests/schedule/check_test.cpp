@@ -158,6 +158,92 @@ TEST_CASE("what is not recomputable runs once, even where it has an effect") {
   CHECK(check(p, steps({step::compute(o), step::compute(e), step::compute(e)})).at == 2);
 }
 
+TEST_CASE("copies: each violation is found at its step, and says what is wrong") {
+  const small s;
+  const problem p = s.p().with_link({});
+  const auto message = [&](const schedule& plan) { return check(p, plan).message(); };
+  const step a = step::compute(s.make_a), b = step::compute(s.make_b), c = step::compute(s.add_1),
+             d = step::compute(s.add_2), e = step::compute(s.effect), out = step::offload(s.a),
+             in = step::prefetch(s.a), drop = step::drop(s.a), free = step::free(s.a);
+  const tensor_id unknown{9};
+  CHECK(message({{out}}) == "step 0: offload of tensor 1, which is not there");
+  CHECK(message({{a, free, out}}) == "step 2: offload of tensor 1, which is not there");
+  CHECK(message({{a, b, c, step::offload(s.sum)}}) == "step 3: offload of tensor 3, which is not there");
+  CHECK(message({{a, out, out}}) == "step 2: offload of tensor 1, which is on the host already");
+  CHECK(message({{a, free, in}}) == "step 2: prefetch of tensor 1, which is not on the host");
+  CHECK(message({{a, out, free, drop, in}}) == "step 4: prefetch of tensor 1, which is not on the host");
+  CHECK(message({{a, out, in}}) == "step 2: prefetch of tensor 1, which is allocated");
+  CHECK(message({{a, out, free, in, in}}) == "step 4: prefetch of tensor 1, which is allocated");
+  CHECK(message({{a, drop}}) == "step 1: drop of tensor 1, which is not on the host");
+  CHECK(message({{a, out, drop, drop}}) == "step 3: drop of tensor 1, which is not on the host");
+  for (const auto copy : {&step::offload, &step::prefetch, &step::drop}) {
+    CHECK(message({{a, copy(s.x)}}) == "step 1: tensor 0 is copied, but it is always resident");
+    CHECK(message({{a, copy(unknown)}}) == "step 1: there is no tensor 9");
+    CHECK(check(s.p(), schedule{{a, copy(s.a)}}).message() ==
+          "step 1: tensor 1 is copied, but the problem has no link");
+    CHECK(check(s.p(), schedule{{a, copy(unknown)}}).message() == "step 1: there is no tensor 9");
+  }
+  CHECK(message({{a, out, free, b}}) == "step 3: operation 1 reads tensor 1, which is not there");
+  CHECK(message({{a, out, free, in, free, free}}) == "step 5: free of tensor 1, which is not allocated");
+  CHECK(message({{a, b, c, d, step::offload(s.sum), step::free(s.sum), step::prefetch(s.sum), c}}) ==
+        "step 7: operation 2 adds to tensor 3 twice");  // it came back with all contributions
+  CHECK(message({{a, b, c, d, step::offload(s.sum), e, step::free(s.sum)}}) ==
+        "at the end: final output tensor 3 is not there");
+  CHECK(message({{a, b, c, d, step::offload(s.sum), step::free(s.sum), step::prefetch(s.sum), e}}) == "valid");
+}
+
+TEST_CASE("copies: memory counts by the list, on the device and on the host") {
+  const small s;
+  const problem p = s.p().with_link({.out = 1e-9, .in = 1e9, .latency = 0});
+  const schedule plan{{step::compute(s.make_a), step::offload(s.a), step::compute(s.make_b), step::free(s.a),
+                       step::offload(s.b), step::prefetch(s.a), step::drop(s.a), step::compute(s.add_1),
+                       step::compute(s.add_2), step::compute(s.effect)}};
+  std::vector<std::int64_t> memory;
+  const check_report r = check(p, plan, [&](std::size_t, std::int64_t bytes) { memory.push_back(bytes); });
+  CHECK(r.valid());
+  CHECK(memory == std::vector<std::int64_t>{10, 10, 37, 20, 20, 30, 30, 35, 35, 35});
+  CHECK(r.peak_bytes == 37);
+  CHECK(r.host_peak_bytes == 30);
+  CHECK(r.host_peak_step == 4);
+  CHECK(r.computes == 5);
+  CHECK(r.copies == 3);
+  CHECK(r.recomputes == 0);
+  CHECK(check(p.with_link({}, 30), plan).valid());
+  const check_report over = check(p.with_link({}, 29), plan);
+  CHECK(over.what == violation::over_host_budget);
+  CHECK(over.at == 4);
+  CHECK(over.message() == "the host's peak, 30 bytes, is over the host's budget");
+  CHECK(check(p.with_link({}, 29).with_budget(36), plan).what == violation::over_budget);
+}
+
+TEST_CASE("copies: the peak may be after a prefetch, before any compute") {
+  training_graph g;
+  const tensor_id t = g.add_tensor({"t", 10}), u = g.add_tensor({"u", 20});
+  const op_id make_t = g.add_operation({.name = "make_t", .outputs = {t}});
+  const op_id make_u = g.add_operation({.name = "make_u", .outputs = {u}});
+  g.add_final_output(t);
+  const check_report last = check(
+      problem(g, unit_cost{}).with_link({}),
+      schedule{{step::compute(make_t), step::offload(t), step::free(t), step::compute(make_u), step::prefetch(t)}});
+  CHECK(last.valid());
+  CHECK(last.peak_bytes == 30);
+  CHECK(last.peak_step == 4);
+}
+
+TEST_CASE("a link changes nothing for a schedule without copies") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 12});
+    const schedule plan =
+        test::broken(p, test::random_schedule(p, seed).plan, seed % std::size(test::ways_to_break), seed);
+    const check_report r = check(p, plan), linked = check(p.with_link({.out = 1, .in = 1, .latency = 1}), plan);
+    CHECK(r.message() == linked.message());
+    CHECK(r.time == linked.time);
+    CHECK(r.peak_bytes == linked.peak_bytes);
+    CHECK(r.peak_step == linked.peak_step);
+    CHECK(linked.host_peak_bytes == 0);
+  }
+}
+
 TEST_CASE("random schedules are legal, and agree with the baseline where nothing is dropped") {
   std::size_t recomputed = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {

@@ -16,7 +16,8 @@ enum class memory_reason : std::uint8_t {
   none,         ///< no operation needs memory
   working_set,  ///< an operation needs its inputs, outputs and workspace
   first_run,    ///< at the first run of an operation, tensors that cannot be computed again are resident, too
-  end_of_step   ///< the last operation runs beside the final outputs
+  end_of_step,  ///< the last operation runs beside the final outputs
+  outputs       ///< the final outputs, which may come back from the host after the last operation
 };
 
 /// A proven lower bound on the peak of every schedule, with its reason.
@@ -42,7 +43,8 @@ struct least_memory_options {
 ///
 /// All final outputs are resident at the end. The last compute makes a final output or has an effect, unless it is
 /// idle; a schedule without its idle computes has no higher peak. While the last compute runs, all final outputs are
-/// allocated, and its own inputs, outputs and workspace. O(operations + reads and writes) time.
+/// allocated, and its own inputs, outputs and workspace. If the problem has a link, final outputs may lie on the host
+/// meanwhile; then the end of the training step needs the final outputs alone. O(operations + reads and writes) time.
 [[nodiscard]] least_memory_result largest_working_set(const problem& p);
 
 /// Returns a lower bound on the peak of every schedule, whatever time it takes: no budget below it can be met.
@@ -50,10 +52,11 @@ struct least_memory_options {
 /// The bound is `largest_working_set` or, if some operations must not run twice, the least memory in use at the first
 /// run of an operation (a minimum cut), whichever is larger. First runs are tried in descending order of the bytes that
 /// the listed order holds there and that cannot be computed again. A first run that takes no more memory than the bound
-/// in the listed order is left out: it cannot raise the bound. So the bound is the largest of its kind, unless
-/// `moments` or the run control ends the search; then it is smaller, but valid. O(operations + reads and writes) time,
-/// and one maximum flow for each first run that is tried. Polls before each wave of a flow. Proofs: docs/bounds.md,
-/// section 5.
+/// in the listed order is left out: it cannot raise the bound. If the problem has a link, tensors that cannot be
+/// computed again may lie on the host, and the bound is `largest_working_set`. So the bound is the largest of its kind,
+/// unless `moments` or the run control ends the search; then it is smaller, but valid. O(operations + reads and writes)
+/// time, and one maximum flow for each first run that is tried. Polls before each wave of a flow. Proofs:
+/// docs/bounds.md, section 5.
 [[nodiscard]] least_memory_result least_memory_bound(const problem& p, const least_memory_options& options = {});
 
 }  // namespace REMAT_NAMESPACE

@@ -18,10 +18,12 @@
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/detail/label.hpp"
 #include "remat/problem/flat_graph.hpp"
+#include "remat/problem/host_link.hpp"
 
 namespace REMAT_NAMESPACE {
 
-/// The problem that solvers solve: a training step, its costs, and a memory budget.
+/// The problem that solvers solve: a training step, its costs, a memory budget and, if tensors may be copied to the
+/// host, the link to it.
 ///
 /// A problem is built and validated once, in O(operations + reads and writes) time apart from the sorting of short
 /// rows. Copies share the arrays, also copies with another budget. The constructor and `from_flat` throw `bad_graph`
@@ -61,9 +63,22 @@ class problem {
   /// Returns true if the memory is limited.
   [[nodiscard]] bool has_budget() const noexcept { return budget_ != unlimited; }
 
-  /// The same graph under another budget, in bytes. The known bound is dropped. O(1).
+  /// Returns the link to the host; empty if schedules must not copy.
+  [[nodiscard]] const std::optional<host_link>& link() const noexcept { return link_; }
+  /// Returns the most bytes that copies may take on the host; `unlimited` if there is no limit.
+  [[nodiscard]] std::int64_t host_budget() const noexcept { return host_budget_; }
+
+  /// The same graph under another budget, in bytes. The known bound is dropped; the link stays. O(1).
   /// Throws `bad_argument` if `bytes` is negative.
-  [[nodiscard]] problem with_budget(std::int64_t bytes) const { return problem(graph_, bytes); }
+  [[nodiscard]] problem with_budget(std::int64_t bytes) const;
+
+  /// The same graph and budget, where schedules may copy tensors to the host over `link`, as long as the copies there
+  /// take at most `host_budget` bytes together. The known bound is dropped, since it was proven without copies. O(1).
+  /// Throws `bad_argument` for an invalid link (`require_valid`) and for a negative `host_budget`.
+  [[nodiscard]] problem with_link(const host_link& link, std::int64_t host_budget = unlimited) const;
+
+  /// The same graph and budget, where nothing may be copied. The known bound is dropped. O(1).
+  [[nodiscard]] problem without_link() const { return problem(graph_, budget_); }
 
   /// The same problem, in which no operation that writes one of `tensors` may run twice: schedules for outputs that add
   /// up over training steps (`launch_options::accumulated_outputs`). Solvers keep to it, `check` requires it, and the
@@ -90,6 +105,8 @@ class problem {
 
   std::shared_ptr<const flat_graph> graph_;
   std::int64_t budget_ = unlimited;
+  std::int64_t host_budget_ = unlimited;
+  std::optional<host_link> link_{};
   std::optional<double> known_bound_{};
 };
 
@@ -100,8 +117,9 @@ struct id_names {
   std::function<std::string(std::size_t)> operation, tensor;
 };
 
-/// The largest number of operations, and of tensors. Schedules need one bit of an index.
-inline constexpr std::size_t max_ids = std::numeric_limits<std::uint32_t>::max() / 2;
+/// The largest number of operations, and of tensors: a step of a schedule has 31 bits for the one and 29 for the other.
+inline constexpr std::size_t max_operations = std::numeric_limits<std::uint32_t>::max() / 2;
+inline constexpr std::size_t max_tensors = std::size_t{1} << 29;
 
 /// Throws `bad_graph` if `count` exceeds `limit`.
 void check_count(std::size_t count, std::size_t limit, const char* things);
@@ -126,8 +144,8 @@ std::shared_ptr<const flat_graph> problem::read(const G& graph, const C& cost) {
                                  [&](std::size_t t) { return detail::label(graph, static_cast<tensor_id>(t)); }};
   auto flat = std::make_shared<flat_graph>();
   const auto n = static_cast<std::size_t>(graph.num_operations()), m = static_cast<std::size_t>(graph.num_tensors());
-  building::check_count(n, building::max_ids, "operations");
-  building::check_count(m, building::max_ids, "tensors");
+  building::check_count(n, building::max_operations, "operations");
+  building::check_count(m, building::max_tensors, "tensors");
   flat->num_operations = static_cast<std::uint32_t>(n);
   flat->num_tensors = static_cast<std::uint32_t>(m);
   const auto add_row = [](index_rows& rows, const auto& tensors) {

@@ -18,13 +18,21 @@ enum class violation : std::uint8_t {
   none,
   no_such_operation,
   no_such_tensor,
-  runs_twice,          ///< an operation that may run only once runs again
-  input_not_there,     ///< an operation reads a tensor that is not readable
-  adds_twice,          ///< an operation contributes twice to one allocation of a tensor of several producers
-  free_not_allocated,  ///< a free of a tensor that is not allocated, or is always resident
-  effect_missing,      ///< an operation without outputs did not run exactly once
-  output_missing,      ///< a final output is not readable at the end
-  over_budget          ///< the peak exceeds the budget
+  runs_twice,            ///< an operation that may run only once runs again
+  input_not_there,       ///< an operation reads a tensor that is not readable
+  adds_twice,            ///< an operation contributes twice to one allocation of a tensor of several producers
+  free_not_allocated,    ///< a free of a tensor that is not allocated, or is always resident
+  effect_missing,        ///< an operation without outputs did not run exactly once
+  output_missing,        ///< a final output is not readable at the end
+  over_budget,           ///< the peak exceeds the budget
+  copy_without_link,     ///< a copy, while the problem has no link
+  copy_of_resident,      ///< a copy of a tensor that is always resident
+  offload_not_there,     ///< a copy to the host of a tensor that is not readable
+  offload_on_host,       ///< a copy to the host of a tensor that has a copy there
+  prefetch_not_on_host,  ///< a copy to the device of a tensor that has no copy on the host
+  prefetch_allocated,    ///< a copy to the device of a tensor that is allocated there
+  drop_not_on_host,      ///< a release of a copy on the host that does not exist
+  over_host_budget       ///< the host's peak exceeds its budget
 };
 
 /// The verdict of the exact checker. Times and counts cover the steps before the violation, if there is one.
@@ -34,27 +42,34 @@ struct check_report {
   std::size_t at = 0;                ///< the step of the violation; the number of steps for a violation at the end
   op_id operation{};                 ///< the operation of that step, if the violation has one
   tensor_id tensor{};                ///< the tensor that is wrong, if the violation has one
-  std::int64_t peak_bytes = 0;       ///< the largest memory while a compute runs
-  std::size_t peak_step = 0;         ///< the first compute at which memory is `peak_bytes`
-  double time = 0;                   ///< of all computes, in the cost model's unit
-  std::uint64_t computes = 0;        ///< runs of operations
-  std::uint64_t recomputes = 0;      ///< runs beyond the first of each operation
+  std::int64_t peak_bytes = 0;       ///< the largest memory at a compute, or after a prefetch
+  std::size_t peak_step = 0;         ///< the first step at which memory is `peak_bytes`
+  std::int64_t host_peak_bytes = 0;  ///< the most bytes of copies on the host
+  std::size_t host_peak_step = 0;    ///< the first offload after which they are `host_peak_bytes`
+  /// When the last engine ends, in the cost model's unit (`engine_times_of`): without copies, the sum of all computes.
+  double time = 0;
+  std::uint64_t computes = 0;    ///< runs of operations
+  std::uint64_t recomputes = 0;  ///< runs beyond the first of each operation
+  std::uint64_t copies = 0;      ///< to the host and back
 
-  /// Returns true for a schedule that is legal and within the budget.
+  /// Returns true for a schedule that is legal and within both budgets.
   [[nodiscard]] bool valid() const noexcept { return what == violation::none; }
 
   /// Returns the verdict in words, in one line.
   [[nodiscard]] std::string message() const;
 };
 
-/// Runs `steps` on the graph of `p` and reports whether they are legal and within the budget. Exact: in 64-bit
-/// integers, which cannot overflow, since a `problem` admits no sizes for which they could.
+/// Runs `steps` on the graph of `p` and reports whether they are legal and within the budgets of the device and the
+/// host. Exact: in 64-bit integers, which cannot overflow, since a `problem` admits no sizes for which they could.
 ///
 /// The checker shares nothing with any solver but the arrays of the problem. It calls `observe(i, bytes)`, if
-/// given, for every legal step. `bytes` is the memory while a compute runs (all allocated tensors, its outputs
-/// included, and its workspace), or the memory after a free. The budget is judged last: a schedule that is illegal and
-/// over the budget is reported as illegal. O(steps + their reads and writes) time; O(operations + writes + tensors)
-/// memory. Never throws for a bad schedule.
+/// given, for every legal step. `bytes` is the device's memory while a compute runs (all allocated tensors, its outputs
+/// included, and its workspace), or the memory after another step. Memory counts by the list alone: a tensor from the
+/// compute or the prefetch that allocates it to its free, its copy on the host from the offload to the drop. So no
+/// speed of a copy can break a budget. The budgets are judged last: a schedule that is illegal and over a budget is
+/// reported as illegal. Copies need a link (`problem::with_link`). O(steps + their reads and writes) time; O(operations
+/// + writes
+/// + tensors) memory. Never throws for a bad schedule.
 ///
 ///     const check_report report = check(p, plan);
 ///     if (!report.valid()) std::cerr << report.message();

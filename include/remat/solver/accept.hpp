@@ -37,11 +37,13 @@ struct acceptance {
 /// was accepted in this way.
 ///
 /// `plan` is taken if it is legal, within the budget of `p`, and better than the plan of `best` (`keep_if_better`).
-/// `by` names the part that found it (`solution::by`). A schedule over the budget is refused. Throws `internal_error`
+/// `by` names the part that found it (`solution::by`). A schedule over a budget is refused. Throws `internal_error`
 /// for an illegal schedule: the solver has a defect. O(steps + their reads and writes).
 acceptance accept(const problem& p, solution& best, schedule plan, std::string_view by);
 
-/// Gives `s` a proven lower bound: the bound that `p` knows (`problem::known_bound`), or else the turnaround bound.
+/// Gives `s` a proven lower bound: the bound that `p` knows (`problem::known_bound`), or else the turnaround bound. If
+/// `p` has a link, that bound, which knows no copies, does not hold: then it is the time of one run of each needed
+/// operation, and only working sets and final outputs prove that nothing fits.
 ///
 /// Returns true if the bound proves that no schedule is within the budget; `s` then says `infeasible` and why. A second
 /// call for the same `s` is free; the first one takes some maximum flows on the graph, within the time limit and stop

@@ -143,6 +143,7 @@ struct solution {
   /// header names its parts. If two parts find the schedule, it is that of the first one.
   std::string by{};
   std::int64_t peak_bytes = 0;                            ///< of the plan
+  std::int64_t host_peak_bytes = 0;                       ///< of the plan's copies on the host; 0 without a link
   double time = std::numeric_limits<double>::infinity();  ///< of the plan
   double lower_bound = 0;           ///< proven, on the time of every schedule within the budget; infinite: infeasible
   bool proven = false;              ///< `lower_bound` has been computed (`prove`)

@@ -27,6 +27,8 @@ REMAT_INLINE std::string least_memory_result::message(const std::string& name) c
              "computed again";
     case memory_reason::end_of_step:
       return "the end of the step needs " + all + " for its outputs and for the last operation, at best " + who;
+    case memory_reason::outputs:
+      return "the end of the step needs " + all + " for its outputs";
   }
   return "unknown";
 }
@@ -57,8 +59,12 @@ REMAT_INLINE least_memory_result largest_working_set(const problem& p) {
       last_set = own;
     }
   }
-  if (end != std::numeric_limits<std::int64_t>::max() && end > best.bytes)
+  if (p.link()) {
+    if (outputs > best.bytes)
+      best = {outputs, memory_reason::outputs, static_cast<op_id>(g.producers[g.final_outputs[0]][0]), 0, {}};
+  } else if (end != std::numeric_limits<std::int64_t>::max() && end > best.bytes) {
     best = {end, memory_reason::end_of_step, static_cast<op_id>(last), last_set, {}};
+  }
   return best;
 }
 
@@ -66,7 +72,7 @@ REMAT_INLINE least_memory_result least_memory_bound(const problem& p, const leas
   const flat_graph& g = p.graph();
   const run_clock clock(options.run);
   least_memory_result best = largest_working_set(p);
-  if (std::none_of(g.once.begin(), g.once.end(), [](std::uint8_t o) { return o != 0; })) return best;
+  if (p.link() || std::none_of(g.once.begin(), g.once.end(), [](std::uint8_t o) { return o != 0; })) return best;
 
   const auto stuck = [&](std::uint32_t t) {
     return std::any_of(g.producers[t].begin(), g.producers[t].end(), [&](std::uint32_t o) { return g.once[o] != 0; });

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -16,6 +18,15 @@
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE::detail {
+
+/// Throws `bad_argument` if the problem has a link: for solvers that make no copies. Their bounds and proofs do not
+/// hold where schedules may copy, so they would answer another question.
+inline void require_no_link(const problem& p, std::string_view solver) {
+  if (p.link())
+    throw bad_argument(std::string(solver) +
+                       ": the problem has a link to the host, but this solver makes no copies; solve "
+                       "problem::without_link()");
+}
 
 /// The share of the limits that a solver's own method gets if its schedule is to be improved; less if the method ends
 /// by itself.
@@ -72,6 +83,7 @@ void take_part(solution& best, solution& s, Take&& take) {
       best.plan = std::move(s.plan);
       best.by = std::move(s.by);
       best.peak_bytes = s.peak_bytes;
+      best.host_peak_bytes = s.host_peak_bytes;
       best.time = s.time;
       best.statistics.computes = s.statistics.computes;
       best.statistics.recomputes = s.statistics.recomputes;
@@ -107,10 +119,11 @@ inline void take_bound(solution& best, const solution& part) {
 /// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. It is not run
 /// if the listed order settles the problem (unless `opens_with_listed_order` is false), or if a limit is spent already.
 /// `improves`: the schedule is improved afterwards (`improve`). If memory runs out, the answer is the best schedule so
-/// far; without one, `std::bad_alloc` leaves the function.
+/// far; without one, `std::bad_alloc` leaves the function. Throws `bad_argument` for a problem with a link.
 template <class Method>
 [[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
                                            bool improves, bool opens_with_listed_order, Method&& method) {
+  require_no_link(p, solver);
   run_clock clock(run, solver);
   solution best;
   best.lower_bound = p.graph().needed_time;

@@ -59,6 +59,7 @@ class portfolio {
         cache_(std::move(cache)),
         backend_(backend) {
     require_valid_options(automatic_solver::name, options);
+    require_no_link(p, automatic_solver::name);
     for (const automatic_part& part : extra_solvers_)
       if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
   }

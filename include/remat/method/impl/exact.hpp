@@ -763,6 +763,7 @@ class backward_search {
 
 REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
   require_valid_options(name, options);
+  detail::require_no_link(p, name);
   const double slowest = options.faster_than.value_or(std::numeric_limits<double>::infinity());
   if (!(slowest >= 0))
     throw bad_argument("exact: faster_than is " + std::to_string(slowest) + "; it must be at least 0");

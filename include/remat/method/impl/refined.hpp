@@ -17,6 +17,7 @@ namespace REMAT_NAMESPACE {
 REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined_options& options) const {
   run_clock clock(options.run, name);
   require_valid_options(name, options);
+  detail::require_no_link(p, name);
   detail::refinement_steps steps(p, options);
   clock.watch(steps.best().time, steps.best().lower_bound);
   try {

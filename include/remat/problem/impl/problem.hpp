@@ -193,8 +193,8 @@ REMAT_INLINE void check_count(std::size_t count, std::size_t limit, const char* 
 }
 
 REMAT_INLINE void complete_structure(flat_graph& g, const id_names& names) {
-  check_count(g.num_operations, max_ids, "operations");
-  check_count(g.num_tensors, max_ids, "tensors");
+  check_count(g.num_operations, max_operations, "operations");
+  check_count(g.num_tensors, max_tensors, "tensors");
   check_rows("outputs", g.outputs, g.num_operations);
   check_rows("inputs", g.inputs, g.num_operations);
   complete_outputs(g, names);
@@ -234,6 +234,23 @@ REMAT_INLINE problem problem::from_flat(flat_graph graph, std::int64_t budget) {
   detail::problem_building::complete_structure(graph, names);
   detail::problem_building::complete_costs(graph, names);
   return problem(std::make_shared<const flat_graph>(std::move(graph)), budget);
+}
+
+REMAT_INLINE problem problem::with_budget(std::int64_t bytes) const {
+  problem p(graph_, bytes);
+  p.link_ = link_;
+  p.host_budget_ = host_budget_;
+  return p;
+}
+
+REMAT_INLINE problem problem::with_link(const host_link& link, std::int64_t host_budget) const {
+  require_valid(link);
+  if (host_budget < 0)
+    throw bad_argument("host budget is " + std::to_string(host_budget) + " bytes; it must not be negative");
+  problem p(graph_, budget_);
+  p.link_ = link;
+  p.host_budget_ = host_budget;
+  return p;
 }
 
 REMAT_INLINE problem problem::producing_once(std::span<const tensor_id> tensors) const {

@@ -3,10 +3,13 @@
 
 #include "remat/schedule/check.hpp"
 
+#include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/graph/detail/label.hpp"
+#include "remat/schedule/detail/engine_clocks.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -34,18 +37,50 @@ REMAT_INLINE std::string check_report::message() const {
       return "at the end: final output " + t + " is not there";
     case violation::over_budget:
       return "the peak, " + std::to_string(peak_bytes) + " bytes, is over the budget";
+    case violation::copy_without_link:
+      return step + t + " is copied, but the problem has no link";
+    case violation::copy_of_resident:
+      return step + t + " is copied, but it is always resident";
+    case violation::offload_not_there:
+      return step + "offload of " + t + ", which is not there";
+    case violation::offload_on_host:
+      return step + "offload of " + t + ", which is on the host already";
+    case violation::prefetch_not_on_host:
+      return step + "prefetch of " + t + ", which is not on the host";
+    case violation::prefetch_allocated:
+      return step + "prefetch of " + t + ", which is allocated";
+    case violation::drop_not_on_host:
+      return step + "drop of " + t + ", which is not on the host";
+    case violation::over_host_budget:
+      return "the host's peak, " + std::to_string(host_peak_bytes) + " bytes, is over the host's budget";
   }
   return "unknown";
 }
 
 namespace detail::schedule_checking {
 
-/// Runs the steps of a schedule one by one.
+static_assert(problem_building::max_tensors == step::max_tensors);
+
+/// In place of `engine_clocks`, where nothing can be copied.
+struct no_clocks {
+  explicit no_clocks(const problem&) {}
+};
+
+/// The clocks of the engines of a problem with a link.
+struct clocks_of_link : engine_clocks {
+  explicit clocks_of_link(const problem& p) : engine_clocks(p.graph(), *p.link()) {}
+};
+
+/// Runs the steps of a schedule one by one. `HasLink`: the problem has a link. Without one there is one engine, and
+/// what copies need costs nothing.
+template <bool HasLink>
 class checker {
  public:
   explicit checker(const problem& p)
       : graph_(p.graph()),
         budget_(p.budget()),
+        host_budget_(p.host_budget()),
+        clocks_(p),
         tensors_(graph_.num_tensors),
         run_at_(graph_.outputs.values.size(), 0),
         runs_(graph_.num_operations, 0) {
@@ -54,11 +89,13 @@ class checker {
 
   /// Runs all `steps`, and calls `observe(i, bytes)`, if it is set, after each legal one.
   check_report run(std::span<const step> steps, const std::function<void(std::size_t, std::int64_t)>& observe) {
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (!(steps[i].is_free() ? run_free(i, steps[i].tensor()) : run_compute(i, steps[i].operation()))) return report_;
+    std::size_t i = 0;
+    while (i < steps.size() && run(i, steps[i])) {
       if (observe) observe(i, memory_at_step_);
+      ++i;
     }
-    finish(steps.size());
+    if constexpr (HasLink) report_.time = clocks_.end();
+    if (i == steps.size()) finish(i);
     return report_;
   }
 
@@ -67,6 +104,7 @@ class checker {
     std::uint32_t allocation = 0;  // how often it has been allocated
     std::uint32_t unreadable = 1;  // producers that have not run since; 1 also while it is not allocated
     bool allocated = false;
+    bool on_host = false;
   };
 
   bool fail(violation what, std::size_t at, op_id o, tensor_id t) {
@@ -77,15 +115,81 @@ class checker {
     return false;
   }
 
+  bool run(std::size_t i, step x) {
+    if (x.is_compute()) return run_compute(i, x.operation());
+    return x.is_free() ? run_free(i, x.tensor()) : run_copy(i, x);
+  }
+
   bool run_free(std::size_t i, tensor_id id) {
     const std::size_t t = index(id);
     if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
     if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, id);
+    if constexpr (HasLink) clocks_.free(static_cast<std::uint32_t>(t));
     tensors_[t].allocated = false;
     tensors_[t].unreadable = 1;
     memory_ -= graph_.bytes[t];
     memory_at_step_ = memory_;
     return true;
+  }
+
+  /// `offload`, `prefetch` and `drop`.
+  bool run_copy(std::size_t i, step x) {
+    const tensor_id id = x.tensor();
+    const auto t = static_cast<std::uint32_t>(index(id));
+    if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
+    if constexpr (HasLink) {
+      if (graph_.always_resident[t] != 0) return fail(violation::copy_of_resident, i, {}, id);
+      tensor_state& now = tensors_[t];
+      if (x.kind() == step_kind::offload) {
+        if (now.unreadable != 0) return fail(violation::offload_not_there, i, {}, id);
+        if (now.on_host) return fail(violation::offload_on_host, i, {}, id);
+        offload(i, t);
+      } else if (x.kind() == step_kind::prefetch) {
+        if (!now.on_host) return fail(violation::prefetch_not_on_host, i, {}, id);
+        if (now.allocated) return fail(violation::prefetch_allocated, i, {}, id);
+        prefetch(i, t);
+      } else {
+        if (!now.on_host) return fail(violation::drop_not_on_host, i, {}, id);
+        clocks_.drop(t);
+        now.on_host = false;
+        host_memory_ -= graph_.bytes[t];
+      }
+      memory_at_step_ = memory_;
+      return true;
+    } else {
+      return fail(violation::copy_without_link, i, {}, id);
+    }
+  }
+
+  void offload(std::size_t i, std::uint32_t t) {
+    clocks_.offload(t);
+    tensors_[t].on_host = true;
+    host_memory_ += graph_.bytes[t];
+    if (host_memory_ > report_.host_peak_bytes) {
+      report_.host_peak_bytes = host_memory_;
+      report_.host_peak_step = i;
+    }
+    ++report_.copies;
+  }
+
+  /// The tensor is readable with all its contributions, so none may be added to it.
+  void prefetch(std::size_t i, std::uint32_t t) {
+    clocks_.prefetch(t);
+    tensor_state& now = tensors_[t];
+    now.allocated = true;
+    now.unreadable = 0;
+    ++now.allocation;
+    for (const std::uint32_t o : graph_.producers[t]) {
+      const auto row = graph_.outputs[o];  // ascending
+      const auto place = std::lower_bound(row.begin(), row.end(), t) - row.begin();
+      run_at_[graph_.outputs.begin[o] + static_cast<std::size_t>(place)] = now.allocation;
+    }
+    memory_ += graph_.bytes[t];
+    if (memory_ > report_.peak_bytes) {
+      report_.peak_bytes = memory_;
+      report_.peak_step = i;
+    }
+    ++report_.copies;
   }
 
   bool run_compute(std::size_t i, op_id id) {
@@ -103,6 +207,7 @@ class checker {
         now.unreadable = static_cast<std::uint32_t>(g.producers[t].size());
         ++now.allocation;
         memory_ += g.bytes[t];
+        if constexpr (HasLink) clocks_.allocate(t);
       }
       if (run_at_[w] != now.allocation) {
         run_at_[w] = now.allocation;
@@ -116,7 +221,10 @@ class checker {
       report_.peak_bytes = memory_at_step_;
       report_.peak_step = i;
     }
-    report_.time += g.time[o];
+    if constexpr (HasLink)
+      clocks_.compute(static_cast<std::uint32_t>(o));
+    else
+      report_.time += g.time[o];
     ++report_.computes;
     report_.recomputes += runs_[o] != 0;
     ++runs_[o];
@@ -135,14 +243,20 @@ class checker {
         fail(violation::output_missing, num_steps, {}, static_cast<tensor_id>(t));
         return;
       }
-    if (report_.peak_bytes > budget_) fail(violation::over_budget, report_.peak_step, {}, {});
+    if (report_.peak_bytes > budget_)
+      fail(violation::over_budget, report_.peak_step, {}, {});
+    else if (report_.host_peak_bytes > host_budget_)
+      fail(violation::over_host_budget, report_.host_peak_step, {}, {});
   }
 
   const flat_graph& graph_;
   std::int64_t budget_;
+  std::int64_t host_budget_;
+  std::conditional_t<HasLink, clocks_of_link, no_clocks> clocks_;
   check_report report_;
   std::int64_t memory_ = 0;          // of all allocated tensors
   std::int64_t memory_at_step_ = 0;  // with the workspace of the step
+  std::int64_t host_memory_ = 0;     // of all copies on the host
   std::vector<tensor_state> tensors_;
   // One entry for each write of `outputs.values`: the allocation of the tensor at the last run of the producer. A
   // producer has run since the tensor was allocated if this number is the tensor's present one.
@@ -154,7 +268,8 @@ class checker {
 
 REMAT_INLINE check_report check(const problem& p, std::span<const step> steps,
                                 const std::function<void(std::size_t, std::int64_t)>& observe) {
-  return detail::schedule_checking::checker(p).run(steps, observe);
+  if (p.link()) return detail::schedule_checking::checker<true>(p).run(steps, observe);
+  return detail::schedule_checking::checker<false>(p).run(steps, observe);
 }
 
 }  // namespace REMAT_NAMESPACE

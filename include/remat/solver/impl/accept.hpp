@@ -81,6 +81,7 @@ REMAT_INLINE bool keep_if_better(solution& best, schedule plan, const check_repo
   best.plan = std::move(plan);
   best.by = std::move(found_by);
   best.peak_bytes = report.peak_bytes;
+  best.host_peak_bytes = report.host_peak_bytes;
   best.time = report.time;
   best.statistics.computes = report.computes;
   best.statistics.recomputes = report.recomputes;
@@ -91,7 +92,7 @@ REMAT_INLINE bool keep_if_better(solution& best, schedule plan, const check_repo
 REMAT_INLINE acceptance accept(const problem& p, solution& best, schedule plan, std::string_view by) {
   acceptance result;
   result.report = check(p, plan);
-  if (result.report.what == violation::over_budget) return result;
+  if (result.report.what == violation::over_budget || result.report.what == violation::over_host_budget) return result;
   if (!result.report.valid()) throw internal_error("a solver made an invalid schedule: " + result.report.message());
   result.taken = keep_if_better(best, std::move(plan), result.report, by);
   return result;
@@ -108,6 +109,12 @@ REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
     if (p.known_bound()) {
       bound = std::max(bound, *p.known_bound());
       if (!std::isfinite(bound)) s.message = "proven: no schedule fits the budget";
+    } else if (p.link()) {
+      if (const least_memory_result least = largest_working_set(p); least.bytes > p.budget()) {
+        bound = std::numeric_limits<double>::infinity();
+        s.message = least.message(p.operation_name(least.operation));
+        s.obstacle = least.operation;
+      }
     } else if (p.has_budget() && p.budget() < p.graph().baseline_peak) {
       turnaround_options options;
       options.want_saved = false;

@@ -41,7 +41,7 @@
 #include "remat/render/impl/table.hpp"
 #include "remat/render/impl/trace_json.hpp"
 #include "remat/schedule/impl/check.hpp"
-#include "remat/schedule/impl/engines.hpp"
+#include "remat/schedule/impl/engine_times.hpp"
 #include "remat/schedule/impl/lifetime.hpp"
 #include "remat/schedule/impl/simplify.hpp"
 #include "remat/schedule/impl/streams.hpp"

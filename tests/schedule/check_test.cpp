@@ -11,7 +11,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
-#include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -22,6 +22,7 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "support/copy_schedules.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
 
@@ -38,6 +39,16 @@ schedule numbered(const problem& p, std::size_t i) {
   const test::random_schedule legal(p, 17 * i + 3);
   return test::broken(p, legal.plan, i % std::size(test::ways_to_break), i);
 }
+
+/// A problem with a link, and schedule `i` with copies of those that the verdicts are about.
+struct numbered_copies {
+  problem p;
+  schedule plan;
+  numbered_copies(const problem& plain, std::size_t i)
+      : p(plain.with_link(test::random_link(plain, i))),
+        plan(test::broken_copies(p, test::random_copy_schedule(p, 23 * i + 5).plan,
+                                 i % std::size(test::ways_to_break_copies), i)) {}
+};
 
 std::vector<std::filesystem::path> graphs() {
   std::vector<std::filesystem::path> found;
@@ -258,59 +269,130 @@ TEST_CASE("random schedules are legal, and agree with the baseline where nothing
   CHECK(recomputed > 100);
 }
 
-// The verdicts are those of an independent checker of the same contract, run once over the files that this test writes
-// when the environment variable REMAT_WRITE_SCHEDULES names a folder. Columns: graph, number of the schedule, whether
-// it is valid, peak, time, and the message.
-TEST_CASE("agrees with an independent checker on all graphs") {
-  const char* folder = std::getenv("REMAT_WRITE_SCHEDULES");
-  std::ifstream verdicts(std::string(REMAT_TEST_DATA) + "/verdicts/check_schedule.csv");
+TEST_CASE("random schedules with copies are legal") {
+  std::uint64_t copies = 0, recomputes = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const problem plain = test::random_problem(seed, {.operations = 12});
+    const problem p = plain.with_link(test::random_link(plain, seed));
+    const schedule plan = test::random_copy_schedule(p, seed).plan;
+    const check_report r = check(p, plan);
+    INFO(seed, ": ", r.message());
+    CHECK(r.valid());
+    CHECK(r.copies + r.computes <= plan.steps.size());
+    CHECK(check(p.with_link(*p.link(), r.host_peak_bytes).with_budget(r.peak_bytes), plan).valid());
+    copies += r.copies;
+    recomputes += r.recomputes;
+  }
+  CHECK(copies > 5000);
+  CHECK(recomputes > 500);
+}
+
+namespace {
+
+/// A line of verdicts: one for each schedule of each graph, in order.
+struct verdict {
+  std::string graph, number, valid, peak, host_peak, time, message;
+};
+
+/// The verdicts of a file, whose columns are graph, number of the schedule, whether it is valid, peak, the host's peak
+/// (with `host`), time, and the message.
+std::vector<verdict> read_verdicts(const std::string& name, bool host) {
+  std::ifstream in(std::string(REMAT_TEST_DATA) + "/verdicts/" + name);
+  std::vector<verdict> all;
   std::string line;
-  std::size_t compared = 0, valid = 0;
-  std::map<std::string, int> messages;
-  std::getline(verdicts, line);
-  for (const auto& path : graphs()) {
-    const training_step read = read_training_step(path);
-    const std::string name =
-        path.parent_path().filename() == "rk" ? "rk/" + path.stem().string() : path.stem().string();
-    for (std::size_t i = 0; i < schedules_of_a_graph; ++i) {
-      const schedule plan = numbered(read.instance, i);
-      if (folder != nullptr) {
-        std::string file = name + "-" + std::to_string(i) + ".json";
-        std::replace(file.begin(), file.end(), '/', '_');
-        std::ofstream out(std::filesystem::path(folder) / file);
-        out << to_json({.graph = read.graph.name(), .solver = "test", .plan = plan});
-        continue;
-      }
-      REQUIRE(std::getline(verdicts, line));
-      std::istringstream row(line);
-      std::string graph, number, ok, peak, time, message;
-      std::getline(row, graph, ',');
-      std::getline(row, number, ',');
-      std::getline(row, ok, ',');
-      std::getline(row, peak, ',');
-      std::getline(row, time, ',');
-      std::getline(row, message);
-      const check_report r = check(read.instance, plan);
-      INFO(line, " | ", r.message());
-      REQUIRE(graph == name);
-      REQUIRE(number == std::to_string(i));
-      CHECK(r.valid() == (ok == "1"));
-      CHECK(r.peak_bytes == std::stoll(peak));
-      const double expected = std::stod(time);
-      CHECK(std::abs(r.time - expected) <= 1e-9 * expected);
-      if (message.rfind("step ", 0) == 0)
-        CHECK(message.rfind("step " + std::to_string(r.at) + ":", 0) == 0);
-      else if (!message.empty())
-        CHECK(r.at == plan.steps.size());
-      ++compared;
-      valid += r.valid();
-      ++messages[std::to_string(static_cast<int>(r.what))];
+  std::getline(in, line);
+  while (std::getline(in, line)) {
+    std::istringstream row(line);
+    verdict v;
+    for (std::string* field : {&v.graph, &v.number, &v.valid, &v.peak, &v.host_peak, &v.time})
+      if (field != &v.host_peak || host) std::getline(row, *field, ',');
+    std::getline(row, v.message);
+    all.push_back(v);
+  }
+  return all;
+}
+
+/// Compares the verdicts of two independent checkers. If the environment variable REMAT_WRITE_SCHEDULES names a folder,
+/// writes the schedules there instead.
+class comparison {
+ public:
+  explicit comparison(std::vector<verdict> verdicts) : verdicts_(std::move(verdicts)) {}
+
+  void add(const problem& p, const std::string& graph, const std::string& name, std::size_t i, const schedule& plan) {
+    if (folder_ != nullptr) {
+      std::string file = name + "-" + std::to_string(i) + (p.link() ? "-copies" : "") + ".json";
+      std::replace(file.begin(), file.end(), '/', '_');
+      std::ofstream out(std::filesystem::path(folder_) / file);
+      schedule_file written{.graph = graph, .solver = "test", .plan = plan};
+      written.link = p.link();
+      out << to_json(written);
+      return;
     }
+    REQUIRE(compared_ < verdicts_.size());
+    const verdict& v = verdicts_[compared_++];
+    const check_report r = check(p, plan);
+    INFO(v.graph, " ", v.number, " ", v.message, " | ", r.message());
+    REQUIRE(v.graph == name);
+    REQUIRE(v.number == std::to_string(i));
+    CHECK(r.valid() == (v.valid == "1"));
+    CHECK(r.peak_bytes == std::stoll(v.peak));
+    if (!v.host_peak.empty()) CHECK(r.host_peak_bytes == std::stoll(v.host_peak));
+    const double expected = std::stod(v.time);
+    CHECK(std::abs(r.time - expected) <= 1e-9 * expected);
+    if (v.message.rfind("step ", 0) == 0)
+      CHECK(v.message.rfind("step " + std::to_string(r.at) + ":", 0) == 0);
+    else if (!v.message.empty())
+      CHECK(r.at == plan.steps.size());
+    valid_ += r.valid();
+    found_.insert(r.what);
   }
-  if (folder == nullptr) {
-    CHECK(compared >= 2000);
-    CHECK(valid >= compared / 8);
-    CHECK(compared - valid >= compared / 4);
-    CHECK(messages.size() >= 8);  // valid ones, and all violations but adding twice and the budget's, tested above
+
+  /// `kinds`: how many kinds of verdicts there must be.
+  void require_variety(std::size_t kinds) const {
+    if (folder_ != nullptr) return;
+    CHECK(compared_ == verdicts_.size());
+    CHECK(compared_ >= 2000);
+    CHECK(valid_ >= compared_ / 8);
+    CHECK(compared_ - valid_ >= compared_ / 4);
+    CHECK(found_.size() >= kinds);
   }
+
+ private:
+  const char* folder_ = std::getenv("REMAT_WRITE_SCHEDULES");
+  std::vector<verdict> verdicts_;
+  std::size_t compared_ = 0, valid_ = 0;
+  std::set<violation> found_;
+};
+
+/// Calls `use` with each graph of the test data and its name.
+template <class Use>
+void for_each_graph(Use&& use) {
+  for (const auto& path : graphs()) {
+    const bool rk = path.parent_path().filename() == "rk";
+    use(read_training_step(path), (rk ? "rk/" : "") + path.stem().string());
+  }
+}
+
+}  // namespace
+
+// The verdicts are those of an independent checker of the same contract, run once over the files that these tests
+// write.
+TEST_CASE("agrees with an independent checker on all graphs") {
+  comparison verdicts(read_verdicts("check_schedule.csv", false));
+  for_each_graph([&](const training_step& read, const std::string& name) {
+    for (std::size_t i = 0; i < schedules_of_a_graph; ++i)
+      verdicts.add(read.instance, read.graph.name(), name, i, numbered(read.instance, i));
+  });
+  verdicts.require_variety(8);  // valid ones, and all violations but adding twice and the budget's, tested above
+}
+
+TEST_CASE("agrees with an independent checker on schedules with copies of all graphs") {
+  comparison verdicts(read_verdicts("check_schedule_copies.csv", true));
+  for_each_graph([&](const training_step& read, const std::string& name) {
+    for (std::size_t i = 0; i < schedules_of_a_graph; ++i) {
+      const numbered_copies now(read.instance, i);
+      verdicts.add(now.p, read.graph.name(), name, i, now.plan);
+    }
+  });
+  verdicts.require_variety(12);
 }

@@ -122,7 +122,13 @@ class json_document {
   [[nodiscard]] std::string_view format() const { return root().at("format").string(); }
 
   /// Throws `bad_file` unless `/format` and `/version` are these.
-  void require_format(std::string_view format_name, std::int64_t version) const;
+  void require_format(std::string_view format_name, std::int64_t version) const {
+    (void)require_format(format_name, version, version);
+  }
+  /// \overload
+  ///
+  /// For a format of several versions, which are these. Returns the version of the text.
+  std::int64_t require_format(std::string_view format_name, std::int64_t first, std::int64_t last) const;
 
  private:
   friend class json_value;

@@ -70,6 +70,10 @@ class step {
     return static_cast<tensor_id>(code_ & ((std::uint32_t{1} << tensor_bits) - 1));
   }
 
+  /// Returns the four bytes of the step: equal for equal steps. Of a tensor's step: the bytes of `free` of tensor 0,
+  /// with two bits for the kind above the tensor's 29 bits, which are 0 for `free`.
+  [[nodiscard]] constexpr std::uint32_t code() const noexcept { return code_; }
+
   /// Compares kind and id.
   friend constexpr bool operator==(step, step) noexcept = default;
 

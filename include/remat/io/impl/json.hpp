@@ -149,11 +149,15 @@ REMAT_INLINE json_document json_document::read(std::istream& in, std::string fil
   return json_document(text, std::move(file));
 }
 
-REMAT_INLINE void json_document::require_format(std::string_view format_name, std::int64_t version) const {
+REMAT_INLINE std::int64_t json_document::require_format(std::string_view format_name, std::int64_t first,
+                                                        std::int64_t last) const {
   const json_value format = root().at("format");
   if (format.string() != format_name) format.fail_as("\"" + std::string(format_name) + "\"");
   const json_value stated = root().at("version");
-  (void)stated.integer(version, version, (std::to_string(version) + ", the version that can be read").c_str());
+  const std::string expected =
+      first == last ? std::to_string(first) + ", the version that can be read"
+                    : std::to_string(first) + " to " + std::to_string(last) + ", the versions that can be read";
+  return stated.integer(first, last, expected.c_str());
 }
 
 REMAT_INLINE void json_document::parse(std::string_view text) {

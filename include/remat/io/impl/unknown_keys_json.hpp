@@ -28,7 +28,7 @@ struct known_keys {
 };
 
 // Keys that no reader of the library needs, such as "note", are those of the exporters of bundled files.
-inline constexpr std::array<known_keys, 7> formats{
+inline constexpr std::array<known_keys, 8> formats{
     {{"training-graph",
       "",
       {"format", "version", "name", "source", "tensors", "operations", "outputs", "baseline", "note"}},
@@ -51,7 +51,9 @@ inline constexpr std::array<known_keys, 7> formats{
        "backward_overhead_bytes", "name", "note"}},
      {"training-schedule",
       "",
-      {"format", "version", "graph", "solver", "budget_bytes", "peak_bytes", "steps", "note"}}}};
+      {"format", "version", "graph", "solver", "budget_bytes", "peak_bytes", "host_peak_bytes", "link", "time", "steps",
+       "note"}},
+     {"training-schedule", "link", {"out", "in", "latency"}}}};
 
 /// The number of characters to insert, erase or replace that make `a` equal to `b`. O(|a| · |b|) time.
 [[nodiscard]] inline std::size_t edits(std::string_view a, std::string_view b) {

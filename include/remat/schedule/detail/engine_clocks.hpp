@@ -9,7 +9,7 @@
 
 #include "remat/problem/flat_graph.hpp"
 #include "remat/problem/host_link.hpp"
-#include "remat/schedule/engines.hpp"
+#include "remat/schedule/engine.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

@@ -89,14 +89,13 @@ class checker {
 
   /// Runs all `steps`, and calls `observe(i, bytes)`, if it is set, after each legal one.
   check_report run(std::span<const step> steps, const std::function<void(std::size_t, std::int64_t)>& observe) {
-    std::size_t i = 0;
-    while (i < steps.size() && run(i, steps[i])) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const step x = steps[i];
+      if (!(!x.is_compute() ? run_free(i, x) : run_compute(i, x.operation()))) return ended();
       if (observe) observe(i, memory_at_step_);
-      ++i;
     }
-    if constexpr (HasLink) report_.time = clocks_.end();
-    if (i == steps.size()) finish(i);
-    return report_;
+    finish(steps.size());
+    return ended();
   }
 
  private:
@@ -115,16 +114,12 @@ class checker {
     return false;
   }
 
-  bool run(std::size_t i, step x) {
-    if (x.is_compute()) return run_compute(i, x.operation());
-    return x.is_free() ? run_free(i, x.tensor()) : run_copy(i, x);
-  }
-
-  bool run_free(std::size_t i, tensor_id id) {
-    const std::size_t t = index(id);
-    if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
-    if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, id);
-    if constexpr (HasLink) clocks_.free(static_cast<std::uint32_t>(t));
+  /// `free`. One comparison tells that a step is a free of a tensor that exists: the codes of copies are larger.
+  bool run_free(std::size_t i, step x) {
+    const std::uint32_t t = x.code() - step::free(tensor_id{}).code();
+    if (t >= graph_.num_tensors) return run_copy(i, x);
+    if (!tensors_[t].allocated) return fail(violation::free_not_allocated, i, {}, x.tensor());
+    if constexpr (HasLink) clocks_.free(t);
     tensors_[t].allocated = false;
     tensors_[t].unreadable = 1;
     memory_ -= graph_.bytes[t];
@@ -132,8 +127,9 @@ class checker {
     return true;
   }
 
-  /// `offload`, `prefetch` and `drop`.
-  bool run_copy(std::size_t i, step x) {
+  /// `offload`, `prefetch` and `drop`; and `free` of a tensor that does not exist. Not inlined: computes and frees are
+  /// many, and keep the registers.
+  [[gnu::noinline]] bool run_copy(std::size_t i, step x) {
     const tensor_id id = x.tensor();
     const auto t = static_cast<std::uint32_t>(index(id));
     if (t >= graph_.num_tensors) return fail(violation::no_such_tensor, i, {}, id);
@@ -229,6 +225,11 @@ class checker {
     report_.recomputes += runs_[o] != 0;
     ++runs_[o];
     return true;
+  }
+
+  const check_report& ended() {
+    if constexpr (HasLink) report_.time = clocks_.end();
+    return report_;
   }
 
   /// Judges the end of `num_steps` legal steps, and the budget.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/schedule/engines.hpp"
+#include "remat/schedule/engine_times.hpp"
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"

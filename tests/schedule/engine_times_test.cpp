@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/schedule/engines.hpp"
+#include "remat/schedule/engine_times.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <vector>
 
@@ -11,6 +14,8 @@
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/schedule/check.hpp"
+#include "support/copy_schedules.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 
@@ -136,6 +141,42 @@ TEST_CASE("a new allocation does not wait for copies of an earlier one") {
 TEST_CASE("a copy of no bytes takes the latency") {
   const three s;
   CHECK(s.times({s.make_a, s.make_b, s.make_c, step::offload(s.c)})[3] == step_times{3, 3.5});
+}
+
+TEST_CASE("random schedules: the makespan is the checker's time, and each engine does one step at a time, in order") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    CAPTURE(seed);
+    const problem plain = test::random_problem(seed, {.operations = 12});
+    const problem p = plain.with_link(test::random_link(plain, seed));
+    const schedule plan = test::random_copy_schedule(p, seed).plan;
+    const engine_times t = engine_times_of(p, plan);
+    CHECK(t.makespan == check(p, plan).time);
+    REQUIRE(t.steps.size() == plan.steps.size());
+    std::array<double, num_engines> end{}, busy{};
+    double last = 0;
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+      const step x = plan.steps[i];
+      const step_times now = t.steps[i];
+      const auto e = engine_of(x.kind());
+      if (!e) {
+        CHECK(now.begin == now.end);
+        continue;
+      }
+      const auto k = static_cast<std::size_t>(*e);
+      CHECK(now.begin >= end[k]);
+      CHECK(now.begin >= (x.is_copy() ? end[0] : 0));  // a copy begins when the computes before it have ended
+      const std::int64_t bytes = x.is_copy() ? p.graph().bytes[index(x.tensor())] : 0;
+      const double takes = x.is_compute()                   ? p.graph().time[index(x.operation())]
+                           : x.kind() == step_kind::offload ? p.link()->time_out(bytes)
+                                                            : p.link()->time_in(bytes);
+      CHECK(now.end == now.begin + takes);
+      end[k] = now.end;
+      busy[k] += now.end - now.begin;
+      last = std::max(last, now.end);
+    }
+    CHECK(t.makespan == last);
+    CHECK(t.busy == busy);
+  }
 }
 
 TEST_CASE("without a link: one compute after the other; illegal schedules are refused") {

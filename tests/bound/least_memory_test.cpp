@@ -13,6 +13,8 @@
 #include "remat/core/id.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
@@ -148,6 +150,26 @@ TEST_CASE("what makes no final output is not the last operation") {
   g.add_final_output(a);
   g.add_final_output(b);
   CHECK(least_memory_bound(problem(g, unit_cost{})).bytes == 39);
+}
+
+TEST_CASE("with a link, nothing need lie on the device but working sets, and the final outputs at the end") {
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 20}), c = g.add_tensor({"c", 5});
+  g.add_operation({.outputs = {a}, .workspace = 4, .recomputable = false});
+  g.add_operation({.outputs = {c}});
+  g.add_operation({.inputs = {c}, .outputs = {b}});
+  g.add_final_output(a);
+  g.add_final_output(b);
+  const problem p(g, unit_cost{});
+  CHECK(least_memory_bound(p).bytes == 34);
+  const least_memory_result r = least_memory_bound(p.with_link({}));
+  CHECK(r.bytes == 30);
+  CHECK(r.reason == memory_reason::outputs);
+  CHECK(r.message() == "the end of the step needs 30 bytes for its outputs");
+  CHECK(check(p.with_link({}),
+              schedule{{step::compute(op_id{0}), step::offload(a), step::free(a), step::compute(op_id{1}),
+                        step::compute(op_id{2}), step::free(c), step::prefetch(a)}})
+            .peak_bytes == 30);
 }
 
 TEST_CASE("nothing needs nothing") {

@@ -73,7 +73,15 @@ def bundled():
 def examples():
     """The files that docs/formats.md shows, by format."""
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    shown = {d["format"]: d for d in map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))}
+    documents = list(map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL)))
+    copies = [d for d in documents if d.get("format") == "training-schedule" and d["version"] == 2]
+    for document in copies:
+        require(SCHEDULE, document, "docs/formats.md, schedule with copies")
+    require_refused(SCHEDULE, copies[0], [
+        (["version"], 1), (["link", "out"], 0), (["link", "latency"], -1), (["time"], -1), (["host_peak_bytes"], 0.5),
+        (["steps", 1], ["load", 1]), (["steps", 1], ["offload", 2**29]),
+    ])  # fmt: skip
+    shown = {d["format"]: d for d in documents if d not in copies}
     require(GRAPH, shown["training-graph"], "docs/formats.md")
     require(CHAIN, shown["remat-chain"], "docs/formats.md")
     require(SCHEDULE, shown["training-schedule"], "docs/formats.md")
@@ -121,7 +129,7 @@ def written(program):
     require(SCHEDULE, schedule, "the schedule that remat-plan writes")
     require_refused(SCHEDULE, schedule, [
         (["steps", 0], ["compute"]), (["steps", 0], ["run", 0]), (["steps", 0], ["compute", -1]),
-        (["steps", 0], ["compute", 0, 1]), (["graph"], None), (["version"], 2),
+        (["steps", 0], ["compute", 0, 1]), (["graph"], None), (["version"], 3), (["steps", 0], ["offload", 0]),
     ])  # fmt: skip
     run(toy, "--budget", "1.0,0.2", "--solver", "all", "--streams", "2")
     run(chain, "--budget", "1.0,0.5,0.01", "--solver", "all")

@@ -482,6 +482,10 @@ TEST_CASE("wrong options and wrong schedules are refused") {
   const problem p(two_tensors(), measured_cost{});
   CHECK_THROWS_AS((void)fit_arena(p, evict, {.solves = 0}), bad_argument);
   CHECK_THROWS_AS((void)fit_arena(p, evict, {.budget = -1}), bad_argument);
+  CHECK_THROWS_WITH_AS((void)fit_arena(p.with_link({}), evict),
+                       "fit_arena: the problem has a link to the host, but copies have no arena yet; solve "
+                       "problem::without_link()",
+                       bad_argument);
   CHECK_THROWS_AS((void)fit_arena(p, evict, {.elsewhere = {tensor_id{7}}}), bad_argument);
   fit_arena_options misaligned;
   misaligned.memory.alignment = 0;

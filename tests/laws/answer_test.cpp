@@ -10,6 +10,7 @@
 #include <string>
 
 #include "laws/solvers.hpp"
+#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"
@@ -44,6 +45,7 @@ void check_law(const problem& p, const solution& s, double least, const std::str
     CHECK(report.valid());
     CHECK(report.peak_bytes <= p.budget());
     CHECK(report.peak_bytes == s.peak_bytes);
+    CHECK(report.host_peak_bytes == s.host_peak_bytes);
     CHECK(report.time == s.time);
     CHECK(s.lower_bound <= with_rounding(s.time));
     CHECK(report.computes == s.statistics.computes);
@@ -130,5 +132,22 @@ TEST_CASE("without a budget the needed operations, each once, are optimal") {
     const solution s = solver.solve(p, run);
     CHECK(s.status == solve_status::optimal);
     CHECK(s.time == doctest::Approx(p.graph().needed_time));
+  }
+}
+
+TEST_CASE("solvers that make no copies refuse a link to the host, in one sentence") {
+  const problem p = random_problem(1, {.operations = 8}).with_link({});
+  for (const law_solver& solver : all_solvers()) {
+    INFO(solver.name);
+    if (solver.reports == "no_remat") {
+      check_law(p, solver.solve(p, {}), unknown, solver.reports);  // it claims nothing that copies could refute
+      continue;
+    }
+    CHECK_THROWS_WITH_AS(
+        (void)solver.solve(p, {}),
+        (solver.reports + ": the problem has a link to the host, but this solver makes no copies; solve "
+                          "problem::without_link()")
+            .c_str(),
+        bad_argument);
   }
 }

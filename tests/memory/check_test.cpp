@@ -53,6 +53,14 @@ TEST_CASE("tensors that lie elsewhere have intervals of size 0; workspace never 
   CHECK(intervals_of(lives, elsewhere) == std::vector<interval>{{0, 2, 0}, {0, 1, 7}, {2, 4, 9}, {5, 6, 0}});
 }
 
+TEST_CASE("copies on the host have intervals of their own, for an arena of the host") {
+  lifetimes lives;
+  CHECK(host_intervals_of(lives).empty());
+  lives.allocations = {{0, 2, 3, 0, 8}};
+  lives.host = {{0, 2, 3, allocation::no_operation, 8}, {1, 6, 2, allocation::no_operation, 0}};
+  CHECK(host_intervals_of(lives) == std::vector<interval>{{0, 2, 8}, {1, 6, 0}});
+}
+
 TEST_CASE("the intervals of a schedule add up to the memory that the checker sees at every step") {
   std::size_t schedules = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {

@@ -261,6 +261,29 @@ TEST_CASE("a schedule's part of the report: what runs again, and what is kept fr
   CHECK(data["graph"]["edges"] == nlohmann::json{0, 1, 0, 3, 1, 2, 2, 3});
 }
 
+TEST_CASE("a schedule's part of the report: copies, and how busy each engine is") {
+  training_graph g("copies");
+  const tensor_id a = g.add_tensor({.name = "a", .bytes = 1024}), b = g.add_tensor({.name = "b", .bytes = 2048});
+  g.add_operation({.name = "make a", .outputs = {a}});
+  g.add_operation({.name = "make b", .outputs = {b}});
+  for (const tensor_id t : {a, b}) g.add_final_output(t);
+  const problem plain(g, unit_cost{}), p = plain.with_link({.out = 1024, .in = 512, .latency = 0});
+  const auto html_of = [&](const problem& solved, const schedule& plan) {
+    html_report report({.name = "g", .baseline_peak = 4096, .baseline_time = 4});
+    report.add({.solver = "s", .status = "feasible", .budget_bytes = 4096, .peak_bytes = 3072, .time = 5},
+               memory_profile_of(solved, g, plan));
+    return text_of(report);
+  };
+  const step make_a = step::compute(op_id{0}), make_b = step::compute(op_id{1});
+  const std::string html =
+      html_of(p, schedule{{make_a, step::offload(a), step::free(a), make_b, step::prefetch(a), step::drop(a)}});
+  CHECK(html.find("2 copies to the host and back, at most 1.00 KiB on the host") != std::string::npos);
+  CHECK(html.find("In memory at the peak, with a on its way from the host, at 3: 3.00 KiB") != std::string::npos);
+  for (const char* text : {">compute<", ">copies out<", ">copies in<", ">40.0", ">20.0"})
+    CHECK_MESSAGE(html.find(text) != std::string::npos, text);
+  CHECK(html_of(plain, schedule{{make_a, make_b}}).find("copies") == html.npos);
+}
+
 TEST_CASE("long tables join names that differ in numbers alone") {
   training_graph g("layers");
   schedule plan;

@@ -23,9 +23,12 @@
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/engine.hpp"
+#include "remat/schedule/engine_times.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
+#include "support/copy_schedules.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
 
@@ -498,4 +501,80 @@ TEST_CASE("long schedules are written in pieces, whatever the locale; a stream t
   std::ostream broken(nullptr);
   write_trace(broken, p, g, plan);
   CHECK(broken.fail());
+}
+
+TEST_CASE("copies: a track for each direction beside the computes, and a counter for the host") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    const training_graph g = timed_graph(seed);
+    const problem plain(g, measured_cost{});
+    const problem p = plain.with_link(test::random_link(plain, seed), std::int64_t{1} << 40);
+    const schedule plan = test::random_copy_schedule(p, seed).plan;
+    if (!plan.has_copies()) continue;
+    const check_report r = check(p, plan);
+    const engine_times times = engine_times_of(p, plan);
+    const json trace = json::parse(text_of(p, g, plan, {.graph = "g", .time_unit = "s"}));
+    CHECK(trace["otherData"]["host_peak_bytes"] == r.host_peak_bytes);
+    CHECK(trace["otherData"]["copies"] == r.copies);
+    std::vector<std::vector<json>> tracks(num_engines);
+    for (const json& e : events(trace, "X")) tracks.at(e["tid"].get<std::size_t>() - 1).push_back(e);
+    std::vector<std::size_t> next(num_engines, 0);
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+      const step x = plan.steps[i];
+      const auto on = engine_of(x.kind());
+      if (!on) continue;
+      const auto k = static_cast<std::size_t>(*on);
+      REQUIRE(next[k] < tracks[k].size());
+      const json& e = tracks[k][next[k]++];
+      const std::int64_t begin = std::llround(times.steps[i].begin * 1e9), end = std::llround(times.steps[i].end * 1e9);
+      CHECK(nanoseconds(e["ts"]) == begin);
+      CHECK(nanoseconds(e["dur"]) == end - begin);
+      if (x.is_compute()) continue;
+      CHECK(e["cat"] == "copy");
+      CHECK(e["name"] == std::string(to_string(x.kind())) + " " + std::string(g.name(x.tensor())));
+      CHECK(e["args"]["tensor"] == index(x.tensor()));
+      CHECK(e["args"]["bytes"] == p.graph().bytes[index(x.tensor())]);
+    }
+    for (std::size_t k = 0; k < num_engines; ++k) CHECK(next[k] == tracks[k].size());
+    std::int64_t peak = 0, host_peak = 0, last = 0;
+    for (const json& e : events(trace, "C")) {
+      const std::int64_t bytes = e["args"]["in use"];
+      if (e["name"] == "memory") {
+        CHECK(nanoseconds(e["ts"]) >= last);
+        last = nanoseconds(e["ts"]);
+        peak = std::max(peak, bytes);
+      } else {
+        CHECK(e["name"] == "host memory");
+        CHECK(e["args"]["left of the host's budget"] == (std::int64_t{1} << 40) - bytes);
+        host_peak = std::max(host_peak, bytes);
+      }
+    }
+    CHECK(peak == r.peak_bytes);
+    CHECK(host_peak == r.host_peak_bytes);
+    std::vector<std::string> names;
+    for (const json& e : events(trace, "M"))
+      if (e["name"] == "thread_name") names.push_back(e["args"]["name"]);
+    CHECK(names == std::vector<std::string>{"computes", "copies out", "copies in"});
+  }
+}
+
+TEST_CASE("copies: a tensor that comes back from the host is not evicted; streams are refused") {
+  training_graph g("copies");
+  const tensor_id a = g.add_tensor({"a", 8}), b = g.add_tensor({"b", 8});
+  g.add_operation({.name = "make a", .outputs = {a}});
+  g.add_operation({.name = "make b", .inputs = {a}, .outputs = {b}});
+  for (const tensor_id t : {a, b}) g.add_final_output(t);
+  const problem p = problem(g, unit_cost{}).with_link({});
+  const step make_a = step::compute(op_id{0}), make_b = step::compute(op_id{1});
+  const schedule plan{{make_a, step::offload(a), step::free(a), make_a, make_b, step::free(a), step::prefetch(a)}};
+  const std::vector<json> runs = events(json::parse(text_of(p, g, plan)), "X");
+  CHECK(runs.at(0)["args"]["evicts"] == json{"a"});
+  CHECK(runs.at(0)["args"]["bytes_freed"] == 8);
+  CHECK(runs.at(2)["args"]["evicts"] == json::array());
+  CHECK(runs.at(2)["args"]["bytes_freed"] == 8);
+  const stream_assignment one = assign_streams(p, schedule{{make_a, make_b}});
+  CHECK_THROWS_WITH_AS(text_of(p, g, plan, {.streams = &one}),
+                       "the schedule copies tensors to the host, and copies cannot be put on streams yet; write the "
+                       "trace without streams",
+                       bad_argument);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/copy_schedules.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
 
@@ -255,4 +257,93 @@ TEST_CASE("names may come from elsewhere than a graph") {
   CHECK(profile.peak_operation == "o1");
   CHECK(profile.at_peak.front().name == "workspace of o1");
   CHECK(profile.at_peak.back().name == "t1");
+}
+
+TEST_CASE("copies: lifetimes on the device and on the host") {
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 20}), c = g.add_tensor({"c", 5});
+  g.add_operation({.name = "make_a", .outputs = {a}});
+  g.add_operation({.name = "make_b", .inputs = {a}, .outputs = {b}});
+  g.add_operation({.name = "make_c", .inputs = {a, b}, .outputs = {c}, .workspace = 3});
+  g.add_final_output(c);
+  const problem p = problem(g, unit_cost{}).with_link({.out = 10, .in = 5, .latency = 0.5});
+  const schedule plan{{step::compute(op_id{0}), step::offload(a), step::compute(op_id{1}), step::free(a),
+                       step::offload(b), step::prefetch(a), step::drop(a), step::compute(op_id{2})}};
+  const lifetimes lives = lifetimes_of(p, plan);
+  constexpr std::uint32_t by_copy = allocation::no_operation;
+  CHECK(lives.allocations == std::vector<allocation>{{0, 3, 0, 0, 10},
+                                                     {2, 8, 1, 1, 20},
+                                                     {5, 8, 0, by_copy, 10},
+                                                     {7, 8, 2, 2, 5},
+                                                     {7, 8, allocation::no_tensor, 2, 3}});
+  CHECK(lives.host == std::vector<allocation>{{1, 6, 0, by_copy, 10}, {4, 8, 1, by_copy, 20}});
+  const auto row = [](std::span<const std::uint32_t> r) { return std::vector<std::uint32_t>(r.begin(), r.end()); };
+  using list = std::vector<std::uint32_t>;
+  CHECK(row(lives.inputs[1]) == list{0});  // the offload reads
+  CHECK(row(lives.inputs[4]) == list{1});
+  CHECK(row(lives.outputs[5]) == list{2});  // the prefetch writes
+  CHECK(row(lives.inputs[6]).empty());
+  CHECK(row(lives.inputs[7]) == list{2, 1});
+}
+
+TEST_CASE("copies: at no step are more bytes in use than the checker says, on the device and on the host") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    CAPTURE(seed);
+    const problem plain = test::random_problem(seed, {.operations = 12});
+    const problem p = plain.with_link(test::random_link(plain, seed));
+    const schedule plan = test::random_copy_schedule(p, seed).plan;
+    const lifetimes lives = lifetimes_of(p, plan);
+    const auto used = [&](const std::vector<allocation>& all) {
+      std::vector<std::int64_t> bytes(plan.steps.size(), 0);
+      for (const allocation& a : all)
+        for (std::uint32_t i = a.first; i < a.last; ++i) bytes[i] += a.bytes;
+      return bytes;
+    };
+    std::vector<std::int64_t> memory;
+    const check_report r = check(p, plan, [&](std::size_t, std::int64_t bytes) { memory.push_back(bytes); });
+    CHECK(used(lives.allocations) == memory);
+    const std::vector<std::int64_t> host = used(lives.host);
+    CHECK((host.empty() ? 0 : *std::max_element(host.begin(), host.end())) == r.host_peak_bytes);
+  }
+}
+
+TEST_CASE("copies: a memory profile has the times of the engines, and both memories") {
+  training_graph g("copies");
+  const tensor_id a = g.add_tensor({.name = "a", .bytes = 10}), b = g.add_tensor({.name = "b", .bytes = 20}),
+                  c = g.add_tensor({.name = "c", .bytes = 5});
+  g.add_operation({.name = "make_a", .phase = op_phase::forward, .outputs = {a}});
+  g.add_operation({.name = "make_b", .phase = op_phase::forward, .outputs = {b}});
+  g.add_operation({.name = "make_c", .phase = op_phase::backward, .outputs = {c}});
+  for (const tensor_id t : {a, b, c}) g.add_final_output(t);
+  const problem p = problem(g, unit_cost{}).with_link({.out = 10, .in = 5, .latency = 0.5});
+  // a: 1.5 out, 2.5 in.
+  const schedule plan{{step::compute(op_id{0}), step::offload(a), step::compute(op_id{1}), step::free(a),
+                       step::compute(op_id{2}), step::prefetch(a), step::drop(a)}};
+  const memory_profile m = memory_profile_of(p, g, plan);
+  CHECK(m.peak_bytes == 35);
+  CHECK(m.peak_operation.empty());
+  CHECK(m.peak_prefetch == "a");
+  CHECK(m.peak_time == 3.5);
+  CHECK(m.host_peak_bytes == 10);
+  CHECK(m.copies == 2);
+  CHECK(m.turn_time == 2.5);
+  REQUIRE(m.kept.size() == 1);
+  CHECK(m.kept[0].name == "b");
+  REQUIRE(m.at_peak.size() == 3);
+  CHECK(m.at_peak[1].name == "a");
+  REQUIRE(m.memory.size() == 5);
+  const auto is = [](const memory_point& x, double time, std::int64_t bytes, std::uint32_t o) {
+    return x.time == time && x.bytes == bytes && x.operation == o;
+  };
+  constexpr std::uint32_t none = memory_point::no_operation;
+  CHECK(is(m.memory[0], 0, 10, 0));
+  CHECK(is(m.memory[1], 1, 30, 1));
+  CHECK(is(m.memory[2], 2.5, 25, 2));  // the free before it waited for the copy
+  CHECK(is(m.memory[3], 3.5, 35, none));
+  CHECK(is(m.memory[4], 6, 35, none));
+  REQUIRE(m.host.size() == 2);
+  CHECK(is(m.host[0], 1, 10, none));
+  CHECK(is(m.host[1], 3.5, 0, none));
+  CHECK(m.times.makespan == 6);
+  CHECK(m.times.busy_of(engine::copy_in) == 2.5);
 }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "remat/cost/models.hpp"
@@ -11,6 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "support/copy_schedules.hpp"
 #include "support/data.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
@@ -38,6 +40,60 @@ TEST_CASE("simplify keeps legality, never raises peak or time, and is idempotent
   }
   CHECK(lower > 200);
   CHECK(shorter > 200);
+}
+
+TEST_CASE("simplify keeps copies that are read, never raises a peak or the time, and is idempotent") {
+  std::size_t lower = 0, lower_on_host = 0, sooner = 0, fewer = 0;
+  std::uint64_t copies = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    const problem plain = test::random_problem(seed, {.operations = 4 + static_cast<std::uint32_t>(seed % 16)});
+    const problem p = plain.with_link(test::random_link(plain, seed));
+    const schedule plan = test::random_copy_schedule(p, seed).plan;
+    const check_report before = check(p, plan);
+    REQUIRE(before.valid());
+    const schedule tidy = simplify(p, plan);
+    const check_report after = check(p, tidy);
+    INFO("seed ", seed, ": ", after.message());
+    REQUIRE(after.valid());
+    CHECK(after.peak_bytes <= before.peak_bytes);
+    CHECK(after.host_peak_bytes <= before.host_peak_bytes);
+    CHECK(after.time <= before.time * (1 + 1e-12));
+    CHECK(simplify(p, tidy) == tidy);
+    lower += after.peak_bytes < before.peak_bytes;
+    lower_on_host += after.host_peak_bytes < before.host_peak_bytes;
+    sooner += after.time < before.time;
+    fewer += after.copies < before.copies;
+    copies += after.copies;
+  }
+  CHECK(lower > 500);
+  CHECK(lower_on_host > 500);
+  CHECK(sooner > 500);
+  CHECK(fewer > 500);
+  CHECK(copies > 1000);
+}
+
+TEST_CASE("simplify: copies that nobody reads go, and a free that waits for a copy stays") {
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 10}), c = g.add_tensor({"c", 10}),
+                  d = g.add_tensor({"d", 10});
+  const step make_a = step::compute(g.add_operation({.outputs = {a}})),
+             make_b = step::compute(g.add_operation({.inputs = {a}, .outputs = {b}})),
+             make_c = step::compute(g.add_operation({.inputs = {b}, .outputs = {c}})),
+             make_d = step::compute(g.add_operation({.inputs = {a, c}, .outputs = {d}}));
+  g.add_final_output(d);
+  const problem p = problem(g, unit_cost{}).with_link({.out = 10, .in = 10, .latency = 0});
+  const auto simple = [&](std::initializer_list<step> steps) { return simplify(p, schedule{steps}); };
+  const auto out = [](tensor_id t) { return step::offload(t); };
+  const auto in = [](tensor_id t) { return step::prefetch(t); };
+  const auto free = [](tensor_id t) { return step::free(t); };
+  const auto drop = [](tensor_id t) { return step::drop(t); };
+  // b is copied for nothing: its copy out, its copy in and the drop go, and it is freed at once.
+  CHECK(simple({make_a, make_b, out(b), make_c, free(b), make_d, in(b), drop(b)}) ==
+        schedule{{make_a, make_b, make_c, free(b), make_d, free(c), free(a)}});
+  // a is copied for make_d. Its free stays behind make_c, beside which the copy runs.
+  const std::initializer_list<step> used{make_a, out(a), make_b, make_c, free(a), free(b), in(a), make_d, drop(a)};
+  CHECK(simple(used) ==
+        schedule{{make_a, out(a), make_b, make_c, free(b), free(a), in(a), make_d, free(c), free(a), drop(a)}});
 }
 
 TEST_CASE("the listed order gets the baseline's peak") {

@@ -327,6 +327,12 @@ TEST_CASE("options that do not fit are refused") {
   schedule wrong = plan;
   wrong.steps.insert(wrong.steps.begin(), step::free(tensor_id{2}));
   CHECK_THROWS_AS((void)assign_streams(p, wrong), bad_argument);
+  schedule copied = plan;
+  copied.offload(static_cast<tensor_id>(p.graph().final_outputs.at(0)));
+  CHECK_THROWS_WITH_AS((void)assign_streams(p.with_link({}), copied),
+                       "the schedule copies tensors to the host, and copies cannot be put on streams yet; "
+                       "engine_times_of simulates them beside one stream of computes",
+                       bad_argument);
 }
 
 TEST_CASE("10^5 steps on 8 streams take a moment, tensors with many readers among them") {

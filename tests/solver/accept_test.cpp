@@ -91,6 +91,54 @@ TEST_CASE("statuses come from proofs alone") {
   CHECK(optimal > 10);
 }
 
+TEST_CASE("with a link: host peaks are kept, schedules over the host's budget refused, and no bound ignores copies") {
+  training_graph g;
+  const tensor_id a = g.add_tensor({"a", 10}), b = g.add_tensor({"b", 10}), c = g.add_tensor({"c", 10});
+  g.add_operation({.outputs = {a}, .recomputable = false});
+  g.add_operation({.outputs = {b}});
+  g.add_operation({.outputs = {c}});
+  for (const tensor_id t : {a, b, c}) g.add_final_output(t);
+  const tensor_id d = g.add_tensor({"d", 25});
+  g.add_operation({.inputs = {}, .outputs = {d}});
+  g.add_operation({.inputs = {d}});
+  // Without copies: 55 bytes for the outputs beside d, or a, which cannot be made again, beside d.
+  const problem plain(g, unit_cost{}, 30);
+  const problem p = plain.with_link({.out = 1, .in = 1, .latency = 0}, 10);
+  schedule plan;
+  plan.compute(op_id{0});
+  plan.offload(a);
+  plan.free(a);
+  plan.compute(op_id{3});
+  plan.compute(op_id{4});
+  plan.free(d);
+  plan.compute(op_id{1});
+  plan.compute(op_id{2});
+  plan.prefetch(a);
+  const run_control run;
+  const run_clock clock(run);
+  solution s;
+  CHECK(accept(p, s, plan, "copies"));
+  CHECK(s.peak_bytes == 30);
+  CHECK(s.host_peak_bytes == 10);
+  CHECK(s.time == check(p, plan).time);
+  conclude(p, s, clock, stop_reason::none);
+  CHECK(s.status == solve_status::feasible);
+  CHECK(s.lower_bound == 5);
+  solution over;
+  CHECK(accept(p.with_link({}, 9), over, plan, "copies").report.what == violation::over_host_budget);
+  CHECK_FALSE(over.has_schedule());
+  solution none;
+  CHECK(prove(plain.with_budget(29), none));
+  CHECK_FALSE(prove(p, over));
+  solution little;
+  CHECK(prove(p.with_budget(29), little));
+  CHECK(little.status == solve_status::infeasible);
+  CHECK(little.message == "the end of the step needs 30 bytes for its outputs");
+  solution known;
+  CHECK_FALSE(prove(p.with_known_bound(7), known));
+  CHECK(known.lower_bound == 7);
+}
+
 TEST_CASE("a known bound is taken over, and another budget forgets it") {
   const problem p = test::random_problem(3, {.operations = 8});
   const double bound = p.graph().needed_time + 5;

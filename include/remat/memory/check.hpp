@@ -27,6 +27,11 @@ struct interval {
 /// have size 0. O(allocations · log |elsewhere|).
 [[nodiscard]] std::vector<interval> intervals_of(const lifetimes& lives, std::span<const tensor_id> elsewhere = {});
 
+/// The intervals of a schedule's copies on the host, in the order of `lives.host`: for an arena of the host.
+///
+///     const memory_plan host_arena = plan_memory(host_intervals_of(lives));
+[[nodiscard]] std::vector<interval> host_intervals_of(const lifetimes& lives);
+
 /// The ways in which offsets in one arena can be wrong.
 enum class memory_violation : std::uint8_t {
   none,           ///< there is no violation

@@ -53,6 +53,9 @@ template <class G>
 ///   counter is the peak that `check` reports. On streams, bytes count from the begin of the compute that allocates
 ///   them to the end of their last use: never more than the arena, if the streams use its offsets, but possibly more
 ///   than the budget of the peak.
+/// - Copies to the host and back are complete events of the category "copy", on a track for each direction, with the id
+///   of the tensor, its bytes and the bytes on the host; a second counter shows these bytes. Memory changes when the
+///   computes and frees listed before have ended. Streams do not go with copies.
 /// - On one stream, stretches of one phase, or of recomputation, are asynchronous events ("b", "e"): rows of their own.
 ///
 /// A microsecond of the trace is one of the schedule if `time_unit` is "s", else one of the model's units, or a power
@@ -60,7 +63,7 @@ template <class G>
 /// rounded such that computes on one stream never overlap. The same arguments give the same bytes. The text goes to
 /// `out` in small pieces; the state of the stream says whether it arrived. O(steps + their reads and writes) time and
 /// memory; on streams, with a logarithm for sorting. Throws `bad_argument` if the schedule is not legal or over the
-/// problem's budget, its time is not finite, or the streams are of another schedule.
+/// problem's budget, its time is not finite, or the streams are of another schedule or beside copies.
 ///
 ///     std::ofstream file("plan.json");
 ///     write_trace(file, p.with_budget(budget), graph, *solution.plan, {.graph = graph.name(), .time_unit = "s"});

@@ -13,20 +13,24 @@
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/engine_times.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE {
 
-/// One allocation of a schedule: a tensor from the compute that allocates it to its free, or the workspace of one
-/// compute. It occupies memory during the steps [first, last).
+/// One allocation of a schedule: a tensor from the compute or the prefetch that allocates it to its free, or the
+/// workspace of one compute; or on the host, the copy of a tensor from its offload to its drop. It occupies memory
+/// during the steps [first, last).
 struct allocation {
   /// Marks workspace, which is no tensor.
   static constexpr std::uint32_t no_tensor = 0xffffffff;
+  /// Marks an allocation that a copy makes.
+  static constexpr std::uint32_t no_operation = 0xffffffff;
 
   std::uint32_t first = 0;           ///< the step that allocates it
   std::uint32_t last = 0;            ///< the step that frees it; the number of steps if none does
   std::uint32_t tensor = no_tensor;  ///< `no_tensor` for workspace, whose `last` is `first` + 1
-  std::uint32_t operation = 0;       ///< the operation that allocates it, or uses it as workspace
+  std::uint32_t operation = 0;       ///< the operation that allocates it, or uses it as workspace; or `no_operation`
   std::int64_t bytes = 0;            ///< of the tensor or the workspace
 
   /// Returns true for workspace, false for a tensor.
@@ -36,6 +40,8 @@ struct allocation {
 };
 
 /// All allocations of a schedule, and for each compute the allocations that it reads, writes and uses as workspace.
+/// An offload reads the allocation of its tensor, and a prefetch writes it. Copies on the host have a list of their
+/// own.
 ///
 /// A tensor that is freed and computed again has an allocation for each time. A tensor of 0 bytes has allocations like
 /// any other. An operation without workspace has no allocation for it.
@@ -47,6 +53,7 @@ struct lifetimes {
   index_rows inputs;   ///< step → the allocations that it reads, in the order of the operation's row; none for a free
   index_rows outputs;  ///< step → the allocations that it writes, in the order of the operation's row; none for a free
   std::vector<std::uint32_t> workspace;  ///< step → the allocation of its workspace, or no_allocation
+  std::vector<allocation> host;          ///< copies on the host, ascending in `first`
 
   /// Returns the number of steps of the schedule.
   [[nodiscard]] std::size_t num_steps() const noexcept { return workspace.size(); }
@@ -62,13 +69,13 @@ struct lifetimes {
 
 /// Memory in use from `time` on.
 struct memory_point {
-  /// Marks the end of the schedule, where no operation begins.
+  /// Marks a point where no operation begins: the end of the schedule, or a copy.
   static constexpr std::uint32_t no_operation = 0xffffffff;
 
   double time = 0;                         ///< since the start of the schedule, in the cost model's unit
   std::int64_t bytes = 0;                  ///< in use
   std::uint32_t operation = no_operation;  ///< that begins to run at `time`
-  std::uint32_t run = 0;                   ///< which run of the operation this is, from 1; 0 at the end
+  std::uint32_t run = 0;                   ///< which run of the operation this is, from 1; 0 if none begins
 };
 
 /// The memory of one schedule over time, what it holds at its peak and at the turn from forward to backward, and what
@@ -93,16 +100,21 @@ struct memory_profile {
     std::uint32_t operation = 0;  ///< the first that makes the tensor, or the one that has the workspace
   };
 
-  std::vector<memory_point> memory{};    ///< one point at each compute, and one at the end
+  std::vector<memory_point> memory{};    ///< one point at each compute and each prefetch, and one at the end
   std::string peak_operation{};          ///< that runs when memory is first at its peak
-  double peak_time = 0;                  ///< start of that operation
-  std::int64_t peak_bytes = 0;           ///< the largest memory while a compute runs
+  std::string peak_prefetch{};           ///< in its place, the tensor whose prefetch brings memory to its peak
+  double peak_time = 0;                  ///< start of that operation, or the time from which that tensor is counted
+  std::int64_t peak_bytes = 0;           ///< the largest memory at a compute, or after a prefetch
   std::vector<recomputed> recomputes{};  ///< most time first
   std::vector<rerun> reruns{};           ///< the same operations one by one, ascending
   double rerun_time = 0;                 ///< of all reruns
   std::vector<resident> at_peak{};       ///< tensors and workspace at the peak, largest first
   std::optional<double> turn_time{};     ///< when the first backward operation begins; empty if none runs
   std::vector<resident> kept{};          ///< tensors in memory just before `turn_time`, largest first
+  std::vector<memory_point> host{};      ///< bytes on the host: one point at each offload and each drop
+  std::int64_t host_peak_bytes = 0;      ///< the most bytes on the host
+  std::uint64_t copies = 0;              ///< to the host and back
+  engine_times times{};                  ///< of the steps and the engines; empty if the problem has no link
 };
 
 /// Names of operations and tensors.
@@ -122,7 +134,9 @@ template <named_graph G>
 }
 
 /// Runs the exact checker over a legal `plan` and records what it does. Times are the cost model's, one compute after
-/// the other. O(steps + their reads and writes), and a sort by size.
+/// the other; beside copies, they are those of `engine_times_of`, and memory changes with the list: a prefetch and an
+/// offload count when the computes and frees listed before have ended. O(steps + their reads and writes), and a sort by
+/// size.
 [[nodiscard]] memory_profile memory_profile_of(const problem& p, const name_lookup& names, const schedule& plan);
 
 /// \overload

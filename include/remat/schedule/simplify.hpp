@@ -31,11 +31,13 @@ namespace REMAT_NAMESPACE {
 /// Returns the operations that a schedule runs, in order.
 [[nodiscard]] std::vector<std::uint32_t> computes_of(const schedule& plan);
 
-/// Returns the same computes without those whose results no step reads, and with every free as early as possible. Peak
-/// and time are never higher. Precondition: `plan` is legal. O(reads and writes of its steps) time.
-[[nodiscard]] inline schedule simplify(const problem& p, const schedule& plan) {
-  return schedule_computes(p, computes_of(plan));
-}
+/// Returns the same computes and copies without those whose results no step reads, and with every free as early as
+/// possible. Peak, the host's peak and time are never higher. Precondition: `plan` is legal. O(reads and writes of its
+/// steps) time.
+///
+/// A free waits for copies out of its tensor, and a drop makes later copies out wait. So a free stays where it is if
+/// its tensor was copied out since it was allocated, and every drop stays where it is.
+[[nodiscard]] schedule simplify(const problem& p, const schedule& plan);
 
 }  // namespace REMAT_NAMESPACE
 

@@ -69,7 +69,8 @@ struct stream_assignment {
 /// for each change of address; O((computes + allocations) · k) memory. With `shares`, each compute also looks, for each
 /// stream, at the changes of the device's load between the time when it is ready and its begin: few if the streams are
 /// busy, O(computes) at worst.
-/// Throws `bad_argument` if the schedule is not legal or over the problem's budget, or if the options do not fit it.
+/// Throws `bad_argument` if the schedule is not legal or over the problem's budget, if it has copies to the host, or if
+/// the options do not fit it.
 ///
 ///     const stream_assignment a = assign_streams(p, *solution.plan, {.streams = 4});
 ///     a.makespan;

@@ -40,7 +40,12 @@ class arena_search {
         clock_(options.run),
         alignment_(options.memory.alignment),
         max_arena_(options.budget == problem::unlimited ? problem::unlimited
-                                                        : options.budget / alignment_ * alignment_) {}
+                                                        : options.budget / alignment_ * alignment_) {
+    if (p.link())
+      throw bad_argument(
+          "fit_arena: the problem has a link to the host, but copies have no arena yet; solve "
+          "problem::without_link()");
+  }
 
   [[nodiscard]] arena_solution run() {
     for (std::optional<std::int64_t> budget = max_arena_; budget;) {

@@ -16,6 +16,10 @@ namespace REMAT_NAMESPACE {
 REMAT_INLINE launch_plan::launch_plan(detail::graph_arguments&& graph, const problem& p, std::span<const step> steps,
                                       lifetimes&& lives, const arena_layout* layout, const launch_options& options)
     : graph_(std::move(graph)), lives_(std::move(lives)) {
+  if (has_copies(steps))
+    throw bad_argument(
+        "the schedule copies tensors to the host, which executors cannot do yet; solve "
+        "problem::without_link()");
   const flat_graph& g = p.graph();
   read_tensors(g);
   for (const tensor_id t : options.bound_outputs) place_output(t, place::bound_output, g);

@@ -25,6 +25,13 @@ REMAT_INLINE std::vector<interval> intervals_of(const lifetimes& lives, std::spa
   return out;
 }
 
+REMAT_INLINE std::vector<interval> host_intervals_of(const lifetimes& lives) {
+  std::vector<interval> out;
+  out.reserve(lives.host.size());
+  for (const allocation& a : lives.host) out.push_back({a.first, a.last, a.bytes});
+  return out;
+}
+
 REMAT_INLINE std::string memory_check_report::message() const {
   const std::string i = "interval " + std::to_string(at);
   switch (what) {

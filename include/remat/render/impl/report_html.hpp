@@ -300,9 +300,23 @@ Operations of one name count together; reruns are runs beyond the first. A * sta
                   kept, "#of these");
     write_tensors(w.at_peak,
                   "In memory at the peak" + (w.peak_operation.empty() ? "" : ", while " + w.peak_operation + " runs") +
+                      (w.peak_prefetch.empty() ? "" : ", with " + w.peak_prefetch + " on its way from the host") +
                       ", at " + time_text(w.peak_time) + ": " + format_bytes(w.peak_bytes),
                   w.peak_bytes, "#of the peak");
+    if (w.copies != 0) write_engines(w);
     out_ << "</div>\n</details>\n";
+  }
+
+  void write_engines(const memory_profile& w) {
+    out_ << "<div class=\"scroll\"><table>\n<caption>" << w.copies << " copies to the host and back, at most "
+         << escape(format_bytes(w.host_peak_bytes)) << " on the host</caption>\n";
+    write_columns({"Engine", "#Busy", "#of the time"});
+    for (const auto& [e, name] : enum_names<engine>::all) {
+      const double busy = w.times.busy_of(e);
+      write_row(std::string(name),
+                {time_text(busy), format_percent(w.times.makespan > 0 ? busy / w.times.makespan : no_number)});
+    }
+    out_ << "</tbody>\n</table></div>\n";
   }
 
   /// If there are more rows than the table shows, joins those whose names differ in numbers alone. What is over then
@@ -669,6 +683,8 @@ REMAT_INLINE void html_report::graph(const problem& p, const name_lookup& names,
 
 REMAT_INLINE void html_report::add(report_solve solve, memory_profile profile) {
   profile.memory = downsample(profile.memory, memory_buckets);
+  profile.host.clear();         // not shown
+  profile.times.steps.clear();  // the engines' sums are shown
   solves_.push_back({std::move(solve), std::move(profile)});
 }
 

@@ -12,6 +12,8 @@
 #include "remat/render/detail/json_writer.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/engine.hpp"
+#include "remat/schedule/engine_times.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -51,6 +53,13 @@ struct launch {
   std::int64_t memory = 0;
 };
 
+/// One copy to the host or back, and the bytes on the host when it begins.
+struct copy {
+  std::int64_t begin = 0, end = 0;  ///< nanoseconds of the trace
+  std::size_t step = 0;
+  std::int64_t host = 0;
+};
+
 /// Memory in use from `time` on.
 struct sample {
   std::int64_t time = 0, bytes = 0;
@@ -62,6 +71,10 @@ class simulated_schedule {
   simulated_schedule(const problem& p, std::span<const step> steps, const trace_options& options)
       : report(check(p, steps)), graph_(p.graph()), steps_(steps), streams_(options.streams) {
     if (!report.valid()) throw bad_argument("only a legal schedule has a trace: " + report.message());
+    if (streams_ != nullptr && has_copies(steps))
+      throw bad_argument(
+          "the schedule copies tensors to the host, and copies cannot be put on streams yet; write the "
+          "trace without streams");
     const double length = streams_ == nullptr ? report.time : length_on_streams();
     if (!std::isfinite(length)) throw bad_argument("the schedule's time is not finite, so there is no trace of it");
     const auto takes_time = [&](step x) { return x.is_compute() && graph_.time[index(x.operation())] > 0; };
@@ -79,7 +92,9 @@ class simulated_schedule {
   check_report report;
   time_scale scale;
   std::vector<launch> launches;  ///< in the schedule's order
+  std::vector<copy> copies;      ///< in the schedule's order
   std::vector<sample> memory;    ///< ascending; at most two for one moment, the largest and the last
+  std::vector<sample> host;      ///< bytes on the host, ascending in time
   sample peak;
   std::vector<std::uint8_t> evicts;  ///< step → whether it frees a tensor that is made again
 
@@ -106,10 +121,26 @@ class simulated_schedule {
   }
 
   void run_in_order(const problem& p) {
-    double time = 0;
-    std::int64_t now = 0;
+    double time = 0;  // of the computes and frees so far
+    std::int64_t now = 0, on_host = 0;
+    std::optional<engine_times> times;
+    if (has_copies(steps_)) times = engine_times_of(p, steps_);
+    const auto run_copy = [&](std::size_t i) {
+      const step x = steps_[i];
+      const std::int64_t issued = nanoseconds(time), size = graph_.bytes[index(x.tensor())];
+      if (x.kind() == step_kind::prefetch) {
+        add({issued, now});
+      } else {
+        on_host += x.kind() == step_kind::offload ? size : -size;
+        host.push_back({issued, on_host});
+      }
+      if (engine_of(x.kind()))
+        copies.push_back({nanoseconds(times->steps[i].begin), nanoseconds(times->steps[i].end), i, on_host});
+    };
     (void)check(p, steps_, [&](std::size_t i, std::int64_t bytes) {
       now = bytes;
+      if (steps_[i].is_copy()) return run_copy(i);
+      if (times) time = times->steps[i].begin;
       if (steps_[i].is_free()) return;
       const std::int64_t begin = nanoseconds(time);
       time += time_of(i);
@@ -119,7 +150,7 @@ class simulated_schedule {
     if (launches.empty()) return;
     // If a compute is the last step, its memory still includes its workspace.
     if (steps_.back().is_compute()) now -= graph_.workspace[index(steps_.back().operation())];
-    add({launches.back().end, now});
+    add({nanoseconds(std::max(time, times ? times->makespan : 0)), now});
   }
 
   /// Bytes are in use from the begin of the compute that allocates them to the end of the last compute that reads or
@@ -178,10 +209,12 @@ class simulated_schedule {
     evicts.assign(steps_.size(), 0);
     std::vector<std::uint8_t> later(graph_.num_tensors, 0);
     for (std::size_t i = steps_.size(); i-- > 0;) {
-      if (steps_[i].is_free())
-        evicts[i] = later[index(steps_[i].tensor())];
-      else
+      if (steps_[i].is_compute())
         for (const std::uint32_t t : graph_.outputs[index(steps_[i].operation())]) later[t] = 1;
+      else if (steps_[i].is_free())
+        evicts[i] = later[index(steps_[i].tensor())];
+      else if (steps_[i].kind() == step_kind::prefetch)
+        later[index(steps_[i].tensor())] = 0;  // it comes back from the host
     }
   }
 
@@ -231,12 +264,16 @@ class trace_writer {
       write_name("thread_name", k + 1, "name", streams_ == 1 ? "computes" : "stream " + std::to_string(k));
       write_name("thread_sort_index", k + 1, "sort_index", k);
     }
+    if (has_copies(steps_)) write_copy_tracks();
     for (const launch& now : plan_.launches) write_launch(now);
     if (!plan_.launches.empty()) {
       turn_to({}, plan_.launches.back().end);
       write_peak();
     }
-    for (const sample& now : plan_.memory) write_memory(now);
+    for (const copy& now : plan_.copies) write_copy(now);
+    for (const sample& now : plan_.memory) write_memory("memory", now, problem_.budget(), "left of the budget");
+    for (const sample& now : plan_.host)
+      write_memory("host memory", now, problem_.host_budget(), "left of the host's budget");
     out_.line().close(']').close('}').line().end();
   }
 
@@ -248,7 +285,10 @@ class trace_writer {
     out_.member("time", plan_.report.time).member("time_unit", options_.time_unit);
     out_.key("budget_bytes").literal(problem_.has_budget() ? std::to_string(problem_.budget()) : "null");
     out_.member("peak_bytes", plan_.report.peak_bytes).member("computes", plan_.report.computes);
-    out_.member("recomputes", plan_.report.recomputes).member("streams", streams_).close('}');
+    out_.member("recomputes", plan_.report.recomputes).member("streams", streams_);
+    if (has_copies(steps_))
+      out_.member("copies", plan_.report.copies).member("host_peak_bytes", plan_.report.host_peak_bytes);
+    out_.close('}');
     out_.line().key("traceEvents").open('[');
     std::string title = options_.graph.empty() ? "schedule" : options_.graph;
     if (!options_.solver.empty()) title += ": " + options_.solver;
@@ -312,7 +352,8 @@ class trace_writer {
   void write_frees(std::size_t first) {
     std::int64_t freed = 0;
     out_.key("evicts").open('[');
-    for (std::size_t i = first; i < steps_.size() && steps_[i].is_free(); ++i) {
+    for (std::size_t i = first; i < steps_.size() && !steps_[i].is_compute(); ++i) {
+      if (!steps_[i].is_free()) continue;
       const tensor_id t = steps_[i].tensor();
       freed += problem_.graph().bytes[index(t)];
       if (plan_.evicts[i]) out_.value(names_.tensor(t));
@@ -326,11 +367,32 @@ class trace_writer {
     time("ts", plan_.peak.time).key("args").open('{').member("bytes", plan_.peak.bytes).close('}').close('}');
   }
 
-  void write_memory(const sample& now) {
-    event("C").member("pid", 1).member("name", "memory");
+  /// The track of the copies of an engine; that of `compute` is the first.
+  [[nodiscard]] static std::size_t track_of(engine e) { return static_cast<std::size_t>(e) + 1; }
+
+  void write_copy_tracks() {
+    for (const auto& [e, name] : enum_names<engine>::all) {
+      if (e == engine::compute) continue;
+      const auto track = static_cast<std::uint32_t>(track_of(e));
+      write_name("thread_name", track, "name", name);
+      write_name("thread_sort_index", track, "sort_index", track - 1);
+    }
+  }
+
+  void write_copy(const copy& now) {
+    const step x = steps_[now.step];
+    event("X").member("name", std::string(to_string(x.kind())) + " " + names_.tensor(x.tensor()));
+    out_.member("cat", "copy").member("pid", 1).member("tid", track_of(*engine_of(x.kind())));
+    time("ts", now.begin);
+    time("dur", now.end - now.begin).key("args").open('{').member("tensor", index(x.tensor()));
+    out_.member("bytes", problem_.graph().bytes[index(x.tensor())]).member("host_bytes", now.host);
+    out_.close('}').close('}');
+  }
+
+  void write_memory(std::string_view name, const sample& now, std::int64_t budget, std::string_view left) {
+    event("C").member("pid", 1).member("name", name);
     time("ts", now.time).key("args").open('{').member("in use", now.bytes);
-    if (problem_.has_budget())
-      out_.member("left of the budget", std::max<std::int64_t>(0, problem_.budget() - now.bytes));
+    if (budget != problem::unlimited) out_.member(left, std::max<std::int64_t>(0, budget - now.bytes));
     out_.close('}').close('}');
   }
 

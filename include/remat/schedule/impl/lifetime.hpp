@@ -30,11 +30,36 @@ REMAT_INLINE lifetimes lifetimes_of(const problem& p, std::span<const step> step
   out.workspace.assign(steps.size(), lifetimes::no_allocation);
   std::vector<std::uint32_t> now(g.num_tensors, lifetimes::no_allocation);  // of a tensor: its present allocation
   const auto end = static_cast<std::uint32_t>(steps.size());
+  std::vector<std::uint32_t> on_host;  // of a tensor: its present copy on the host; empty as long as nothing is copied
+  const auto copy = [&](std::uint32_t i) {
+    on_host.resize(g.num_tensors, lifetimes::no_allocation);
+    const auto t = static_cast<std::uint32_t>(index(steps[i].tensor()));
+    allocation made{i, end, t, allocation::no_operation, g.bytes[t]};
+    switch (steps[i].kind()) {
+      case step_kind::offload:
+        out.inputs.values.push_back(now[t]);
+        on_host[t] = static_cast<std::uint32_t>(out.host.size());
+        out.host.push_back(made);
+        break;
+      case step_kind::prefetch:
+        now[t] = static_cast<std::uint32_t>(out.allocations.size());
+        out.outputs.values.push_back(now[t]);
+        out.allocations.push_back(made);
+        break;
+      default:
+        out.host[on_host[t]].last = i;
+        break;
+    }
+  };
   for (std::uint32_t i = 0; i < end; ++i) {
-    if (steps[i].is_free()) {
-      std::uint32_t& a = now[index(steps[i].tensor())];
-      out.allocations[a].last = i;
-      a = lifetimes::no_allocation;
+    if (!steps[i].is_compute()) {
+      if (steps[i].is_copy()) {
+        copy(i);
+      } else {
+        std::uint32_t& a = now[index(steps[i].tensor())];
+        out.allocations[a].last = i;
+        a = lifetimes::no_allocation;
+      }
     } else {
       const auto o = static_cast<std::uint32_t>(index(steps[i].operation()));
       for (const std::uint32_t t : g.inputs[o]) out.inputs.values.push_back(now[t]);
@@ -90,10 +115,11 @@ inline std::vector<memory_profile::resident> residents(const flat_graph& g, cons
                                                        const name_lookup& names) {
   std::vector<std::uint8_t> allocated(g.num_tensors, 0);
   for (std::size_t i = 0; i < steps; ++i) {
-    if (plan.steps[i].is_free())
-      allocated[index(plan.steps[i].tensor())] = 0;
-    else
-      for (const std::uint32_t t : g.outputs[index(plan.steps[i].operation())]) allocated[t] = 1;
+    const step x = plan.steps[i];
+    if (x.is_compute())
+      for (const std::uint32_t t : g.outputs[index(x.operation())]) allocated[t] = 1;
+    else if (x.is_free() || x.kind() == step_kind::prefetch)
+      allocated[index(x.tensor())] = x.is_free() ? 0 : 1;
   }
   std::vector<memory_profile::resident> rows;
   for (std::size_t t = 0; t < g.num_tensors; ++t)
@@ -114,10 +140,26 @@ REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_looku
   std::int64_t memory = 0;
   std::size_t turn = 0;
   std::vector<double> start(plan.steps.size(), 0);
+  if (p.link()) out.times = engine_times_of(p.with_link(*p.link()).with_budget(problem::unlimited), plan);
+  std::int64_t host = 0;
+  const auto change_host = [&](std::int64_t bytes) {
+    host += bytes;
+    out.host.push_back({time, host});
+  };
+  const auto copy = [&](step x) {
+    const std::int64_t bytes = g.bytes[index(x.tensor())];
+    if (x.kind() == step_kind::prefetch)
+      out.memory.push_back({time, memory});
+    else
+      change_host(x.kind() == step_kind::offload ? bytes : -bytes);
+  };
   const check_report report = check(p, plan, [&](std::size_t i, std::int64_t bytes) {
+    // Copies run beside the computes: only these and the frees move the time of the list.
+    if (p.link() && !plan.steps[i].is_copy()) time = out.times.steps[i].begin;
     start[i] = time;
     memory = bytes;
     if (plan.steps[i].is_free()) return;
+    if (plan.steps[i].is_copy()) return copy(plan.steps[i]);
     const auto o = static_cast<std::uint32_t>(index(plan.steps[i].operation()));
     if (o >= forward_end && !out.turn_time) {
       out.turn_time = time;
@@ -126,8 +168,10 @@ REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_looku
     out.memory.push_back({time, bytes, o, ++runs[o]});
     time += g.time[o];
   });
-  out.memory.push_back({time, memory});
+  out.memory.push_back({p.link() ? out.times.makespan : time, memory});
   out.peak_bytes = report.peak_bytes;
+  out.host_peak_bytes = report.host_peak_bytes;
+  out.copies = report.copies;
   for (std::uint32_t o = 0; o < g.num_operations; ++o) {
     if (runs[o] < 2) continue;
     out.reruns.push_back({o, runs[o]});
@@ -137,10 +181,15 @@ REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_looku
   if (out.turn_time) out.kept = detail::lifetime::residents(g, plan, turn, names);
 
   if (report.peak_step >= plan.steps.size() || plan.steps[report.peak_step].is_free()) return out;
-  const op_id running = plan.steps[report.peak_step].operation();
-  out.peak_operation = names.operation(running);
+  const step peak = plan.steps[report.peak_step];
   out.peak_time = start[report.peak_step];
   out.at_peak = detail::lifetime::residents(g, plan, report.peak_step + 1, names);
+  if (!peak.is_compute()) {
+    out.peak_prefetch = names.tensor(peak.tensor());
+    return out;
+  }
+  const op_id running = peak.operation();
+  out.peak_operation = names.operation(running);
   if (const std::int64_t workspace = g.workspace[index(running)]; workspace != 0) {
     out.at_peak.push_back(
         {"workspace of " + out.peak_operation, workspace, static_cast<std::uint32_t>(index(running))});

@@ -82,6 +82,10 @@ class list_scheduler {
  public:
   list_scheduler(const problem& p, const lifetimes& lives, std::span<const step> steps, const stream_options& options)
       : graph_(p.graph()), lives_(lives), options_(options), k_(options.streams), load_(least_share(p, options)) {
+    if (has_copies(steps))
+      throw bad_argument(
+          "the schedule copies tensors to the host, and copies cannot be put on streams yet; "
+          "engine_times_of simulates them beside one stream of computes");
     if (k_ < 1 || k_ > stream_options::max_streams)
       throw bad_argument("streams is " + std::to_string(k_) + "; it must be 1 to " +
                          std::to_string(stream_options::max_streams));

@@ -180,6 +180,8 @@ class refinement {
     for (const schedule& s : starts) {
       const check_report r = check(p_, s);
       if (!r.valid()) throw bad_argument("refine: a schedule to start from is not usable: " + r.message());
+      if (s.has_copies())
+        throw bad_argument("refine: a schedule to start from copies tensors to the host, which no move can do yet");
       ranked.emplace_back(r.time, &s);
     }
     if (ranked.empty()) throw bad_argument("refine: there is no schedule to start from");

@@ -15,6 +15,41 @@
 
 namespace REMAT_NAMESPACE {
 
+namespace detail::lifetime {
+
+/// Records the copies of a schedule in its lifetimes.
+class copy_recorder {
+ public:
+  /// `now`: the present allocation of each tensor on the device.
+  copy_recorder(const flat_graph& g, lifetimes& out, std::span<std::uint32_t> now) : graph_(g), out_(out), now_(now) {}
+
+  /// Records the copy `x`, step `i` of `end` steps. Not inlined: computes and frees are many, and keep the registers.
+  [[gnu::noinline]] void record(std::uint32_t i, step x, std::uint32_t end) {
+    on_host_.resize(graph_.num_tensors, lifetimes::no_allocation);
+    const auto t = static_cast<std::uint32_t>(index(x.tensor()));
+    const allocation made{i, end, t, allocation::no_operation, graph_.bytes[t]};
+    if (x.kind() == step_kind::offload) {
+      out_.inputs.values.push_back(now_[t]);
+      on_host_[t] = static_cast<std::uint32_t>(out_.host.size());
+      out_.host.push_back(made);
+    } else if (x.kind() == step_kind::prefetch) {
+      now_[t] = static_cast<std::uint32_t>(out_.allocations.size());
+      out_.outputs.values.push_back(now_[t]);
+      out_.allocations.push_back(made);
+    } else {
+      out_.host[on_host_[t]].last = i;
+    }
+  }
+
+ private:
+  const flat_graph& graph_;
+  lifetimes& out_;
+  std::span<std::uint32_t> now_;
+  std::vector<std::uint32_t> on_host_;  // of a tensor: its present copy on the host; empty as long as nothing is copied
+};
+
+}  // namespace detail::lifetime
+
 REMAT_INLINE lifetimes lifetimes_of(const problem& p, std::span<const step> steps) {
   constexpr std::size_t limit = std::numeric_limits<std::uint32_t>::max() - 1;
   if (const check_report report = check(p, steps); !report.valid())
@@ -28,35 +63,17 @@ REMAT_INLINE lifetimes lifetimes_of(const problem& p, std::span<const step> step
   out.inputs.begin.reserve(steps.size() + 1);
   out.outputs.begin.reserve(steps.size() + 1);
   out.workspace.assign(steps.size(), lifetimes::no_allocation);
-  std::vector<std::uint32_t> now(g.num_tensors, lifetimes::no_allocation);  // of a tensor: its present allocation
+  std::vector<std::uint32_t> present(g.num_tensors, lifetimes::no_allocation);
+  const std::span<std::uint32_t> now(present);  // of a tensor: its present allocation
   const auto end = static_cast<std::uint32_t>(steps.size());
-  std::vector<std::uint32_t> on_host;  // of a tensor: its present copy on the host; empty as long as nothing is copied
-  const auto copy = [&](std::uint32_t i) {
-    on_host.resize(g.num_tensors, lifetimes::no_allocation);
-    const auto t = static_cast<std::uint32_t>(index(steps[i].tensor()));
-    allocation made{i, end, t, allocation::no_operation, g.bytes[t]};
-    switch (steps[i].kind()) {
-      case step_kind::offload:
-        out.inputs.values.push_back(now[t]);
-        on_host[t] = static_cast<std::uint32_t>(out.host.size());
-        out.host.push_back(made);
-        break;
-      case step_kind::prefetch:
-        now[t] = static_cast<std::uint32_t>(out.allocations.size());
-        out.outputs.values.push_back(now[t]);
-        out.allocations.push_back(made);
-        break;
-      default:
-        out.host[on_host[t]].last = i;
-        break;
-    }
-  };
+  detail::lifetime::copy_recorder copies(g, out, now);
   for (std::uint32_t i = 0; i < end; ++i) {
     if (!steps[i].is_compute()) {
-      if (steps[i].is_copy()) {
-        copy(i);
+      const std::uint32_t t = steps[i].code() - step::free(tensor_id{}).code();
+      if (t >= now.size()) {  // no free: the codes of copies are larger
+        copies.record(i, steps[i], end);
       } else {
-        std::uint32_t& a = now[index(steps[i].tensor())];
+        std::uint32_t& a = now[t];
         out.allocations[a].last = i;
         a = lifetimes::no_allocation;
       }

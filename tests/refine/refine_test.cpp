@@ -141,6 +141,11 @@ TEST_CASE("what cannot be a start is refused") {
   CHECK_THROWS_AS((void)refine(s.p, std::vector<schedule>{schedule{}}), bad_argument);
   CHECK_THROWS_AS((void)refine(s.p.with_budget(0), s.plans), bad_argument);
   CHECK_THROWS_AS((void)refine(s.p, s.plans, {.lower_bound = std::nan("")}), bad_argument);
+  std::vector<schedule> copied(s.plans.begin(), s.plans.end());
+  copied.back().offload(static_cast<tensor_id>(s.p.graph().final_outputs.at(0)));
+  CHECK_THROWS_WITH_AS((void)refine(s.p.with_link({}), copied),
+                       "refine: a schedule to start from copies tensors to the host, which no move can do yet",
+                       bad_argument);
 }
 
 TEST_CASE("an exception from the progress callback leaves the search") {

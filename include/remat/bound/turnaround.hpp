@@ -62,6 +62,8 @@ struct analysis_state;
 
 /// The turnaround bound for one training step under any number of budgets.
 ///
+/// The bound is one on schedules without copies to the host; the link of a problem is not looked at.
+///
 /// Take the moment when an operation k runs for the first time. A minimum cut gives the least of (time of the
 /// operations that must run again + price × resident bytes) over all choices of resident tensors at that moment. This
 /// value less price × (budget − working set of k) is a lower bound on the recomputation of every schedule within the

@@ -13,9 +13,9 @@
 #include "remat/core/id.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/problem/problem.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
 

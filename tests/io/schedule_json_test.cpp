@@ -119,8 +119,10 @@ TEST_CASE("version 2: what is not right is a bad_file with its place") {
   CHECK(error(R"(, "link": 3)") == "s.json: /link: is 3; it must be an object");
   CHECK(error(R"(, "link": {"out": 0})") ==
         "s.json: /link/out: is 0; it must be a positive speed, in bytes per unit of time");
-  CHECK(error(R"(, "link": {"in": "fast"})") == "s.json: /link/in: is \"fast\"; it must be a number that is not negative");
-  CHECK(error(R"(, "link": {"latency": -1})") == "s.json: /link/latency: is -1; it must be a number that is not negative");
+  CHECK(error(R"(, "link": {"in": "fast"})") ==
+        "s.json: /link/in: is \"fast\"; it must be a number that is not negative");
+  CHECK(error(R"(, "link": {"latency": -1})") ==
+        "s.json: /link/latency: is -1; it must be a number that is not negative");
   CHECK(error(R"(, "time": -1)") == "s.json: /time: is -1; it must be a number that is not negative");
   CHECK(error(R"(, "host_peak_bytes": 0.5)") ==
         "s.json: /host_peak_bytes: is 0.5; it must be a number of bytes, an integer from 0 to 2^63 − 1");

@@ -39,10 +39,10 @@ struct refine_result {
 /// left of the limits. So an easy graph is solved in the same time under any limit.
 ///
 /// Throws `bad_argument` unless `starts` holds at least one schedule and each is legal, within the budget of `p`
-/// and without copies to the host, and for a lower bound that is NaN. The result has passed the exact checker. Work: `work_of::move` for each move; a
-/// work limit is never exceeded. Throws `std::bad_alloc` only before the first round. For a seed and a work limit the
-/// result is the same for any number of threads. Cancellation: polls every 32 moves, and within a move every 4096 steps
-/// of a search. `on_progress` is called between moves on the calling thread.
+/// and without copies to the host, and for a lower bound that is NaN. The result has passed the exact checker. Work:
+/// `work_of::move` for each move; a work limit is never exceeded. Throws `std::bad_alloc` only before the first round.
+/// For a seed and a work limit the result is the same for any number of threads. Cancellation: polls every 32 moves,
+/// and within a move every 4096 steps of a search. `on_progress` is called between moves on the calling thread.
 [[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,
                                    const refine_options& options = {});
 

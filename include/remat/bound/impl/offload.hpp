@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/bound/offload.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/detail/highest_point.hpp"
+#include "remat/bound/detail/offload_cut.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/problem/detail/listed_order.hpp"
+
+namespace REMAT_NAMESPACE {
+
+namespace detail::offload {
+
+inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+/// Which tensors may be on the host: the groups 0 … `out` and 0 … `in`; −1: none.
+struct copy_limit {
+  int out = 0, in = 0;
+};
+
+/// Where a choice was found: the moment, and what the flow was asked.
+struct choice_place {
+  std::uint32_t moment = none;
+  copy_limit limit;
+  offload_multipliers at;
+  double time = std::numeric_limits<double>::infinity();
+};
+
+/// Chooses the moments to try, in turn: by an estimate of the bound at the best multipliers so far, and by turns by the
+/// part of the bytes that the listed order has to give up.
+class moment_order {
+ public:
+  moment_order(const problem& p, std::uint32_t max_moments)
+      : graph_(p.graph()),
+        link_(*p.link()),
+        budget_(p.budget()),
+        listed_(listed_order_sums<std::int64_t>(graph_, [&](std::uint32_t t) { return graph_.bytes[t]; })),
+        producers_time_(graph_.num_tensors, 0),
+        tried_(graph_.num_operations, 0) {
+    for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
+      if (!graph_.needed[o]) continue;
+      listed_[o] += graph_.workspace[o];
+      if (listed_[o] > budget_) moments_.push_back(o);
+    }
+    for (std::uint32_t t = 0; t < graph_.num_tensors; ++t)
+      for (const std::uint32_t o : graph_.producers[t])
+        producers_time_[t] += graph_.once[o] ? std::numeric_limits<double>::infinity() : graph_.time[o];
+    count_ = max_moments == 0 ? moments_.size() : std::min<std::size_t>(max_moments, moments_.size());
+    tightest_ = moments_;
+    std::stable_sort(tightest_.begin(), tightest_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return tightness(a) > tightness(b); });
+  }
+
+  /// The number of moments to try.
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+  /// Returns the moment to try as number `i`, or `none`.
+  [[nodiscard]] std::uint32_t next(std::size_t i, const offload_multipliers& at) {
+    std::uint32_t k = none;
+    if (i == 0) {
+      for (const std::uint32_t o : moments_)
+        if (k == none || listed_[o] > listed_[k]) k = o;
+    } else if (i % 2 == 0) {
+      while (next_tightest_ < tightest_.size() && tried_[tightest_[next_tightest_]]) ++next_tightest_;
+      if (next_tightest_ < tightest_.size()) k = tightest_[next_tightest_];
+    } else {
+      k = most_promising(at);
+    }
+    if (k != none) tried_[k] = 1;
+    return k;
+  }
+
+ private:
+  /// The part of the bytes beside the working set that the listed order has to give up at `o`.
+  [[nodiscard]] double tightness(std::uint32_t o) const {
+    return static_cast<double>(listed_[o] - budget_) /
+           static_cast<double>(std::max<std::int64_t>(1, listed_[o] - working_set_bytes(graph_, o)));
+  }
+
+  /// Returns the untried moment of the highest estimate: each tensor that the listed order holds costs what is cheapest
+  /// of its bytes, its copies and its producers.
+  [[nodiscard]] std::uint32_t most_promising(const offload_multipliers& at) const {
+    double out = 0, in = 0;
+    for (const double x : at.out) out += x;
+    for (const double x : at.in) in += x;
+    const auto worth = [&](std::uint32_t t) {
+      const auto bytes = static_cast<double>(graph_.bytes[t]);
+      return std::min({at.device * bytes,
+                       out * link_.time_out(graph_.bytes[t]) + in * link_.time_in(graph_.bytes[t]) + at.host * bytes,
+                       at.after > 0 ? at.after * producers_time_[t] : 0});
+    };
+    const std::vector<double> sums = listed_order_sums<double>(graph_, worth);
+    std::uint32_t best = none;
+    double highest = -std::numeric_limits<double>::infinity(), ran = 0;
+    std::size_t i = 0;
+    for (std::uint32_t o = 0; o < graph_.num_operations && i < moments_.size(); ++o) {
+      if (!graph_.needed[o]) continue;
+      if (o == moments_[i]) {
+        ++i;
+        if (!tried_[o]) {
+          double value = sums[o] + graph_.time[o] + at.before * ran +
+                         at.after * (graph_.needed_time - ran - graph_.time[o]) +
+                         at.device * static_cast<double>(working_set_bytes(graph_, o));
+          for (const auto* rows : {&graph_.inputs, &graph_.outputs})
+            for (const std::uint32_t t : (*rows)[o]) value -= worth(t);
+          if (value > highest) {
+            highest = value;
+            best = o;
+          }
+        }
+      }
+      ran += graph_.time[o];
+    }
+    return best;
+  }
+
+  const flat_graph& graph_;
+  host_link link_;
+  std::int64_t budget_;
+  std::vector<std::int64_t> listed_;  // memory at each needed operation in the listed order
+  std::vector<double> producers_time_;
+  std::vector<std::uint8_t> tried_;     // of an operation
+  std::vector<std::uint32_t> moments_;  // where the listed order exceeds the budget, ascending
+  std::vector<std::uint32_t> tightest_;
+  std::size_t next_tightest_ = 0, count_ = 0;
+};
+
+/// The search for the bound.
+class bound_search {
+ public:
+  bound_search(const problem& p, const offload_options& options)
+      : problem_(p),
+        graph_(p.graph()),
+        cut_(graph_, *p.link()),
+        options_(options),
+        clock_(options.run),
+        tolerance_(relative_tolerance * graph_.needed_time),
+        releases_(graph_.num_operations > max_operations_with_releases ? 1 : options.releases) {}
+
+  offload_result run() {
+    result_.least_memory = largest_working_set(problem_);
+    result_.lower_bound = graph_.needed_time;
+    if (result_.least_memory.bytes > problem_.budget()) {
+      result_.infeasible = true;
+      result_.lower_bound = std::numeric_limits<double>::infinity();
+      return result_;
+    }
+    best_.value = graph_.needed_time;
+    moment_order order(problem_, options_.moments);
+    for (std::size_t i = 0; i < order.count() && !clock_.should_stop(); ++i) {
+      const std::uint32_t k = order.next(i, best_.at);
+      if (k == none) break;
+      ++result_.moments_tried;
+      try_moment(k);
+    }
+    finish();
+    return result_;
+  }
+
+ private:
+  static constexpr std::uint32_t max_operations_with_releases = 2000;
+  /// A moment is given up when its bound cannot exceed the best one by this part of the needed time.
+  static constexpr double relative_tolerance = 1e-7;
+  static constexpr double max_price_per_time = 0x1p20;
+  /// The queries lie at this part of the way from the best point to the point that the planes propose.
+  static constexpr double step_to_proposal = 0.5;
+
+  struct optimum {
+    std::uint32_t moment = none;
+    double value = 0;
+    offload_multipliers at;
+  };
+  /// A point of the dual function: the multipliers, as times. See `multipliers`.
+  using point = std::array<double, max_plane_variables>;
+
+  /// Raises the best bound if the moment gives a higher one.
+  void try_moment(std::uint32_t k) {
+    cut_.at(k, releases_);
+    if (!(cut_.total_bytes() > 0)) return;
+    room_ = problem_.budget() - cut_.working_set();  // ≥ 0, since all working sets fit
+    moment_ = k;
+    choice_ = {};
+    optimum found{k, std::numeric_limits<double>::infinity(), {}};
+    const auto add_case = [&](copy_limit limit) {
+      const optimum x = maximise(limit, found.value);
+      if (x.value < found.value) found = x;
+      return found.value > best_.value + tolerance_;
+    };
+    if (releases_ <= 1) {
+      add_case({0, 0});
+    } else {
+      // The groups of the latest tensors that are on the host: every schedule belongs to one case.
+      bool higher = add_case({-1, -1});
+      for (int i = 0; higher && i < static_cast<int>(cut_.out_starts().size()); ++i)
+        for (int j = 0; higher && j < static_cast<int>(cut_.in_starts().size()); ++j)
+          if (cut_.occurs(i, j)) higher = add_case({i, j});
+    }
+    if (found.value > best_.value) {
+      best_ = found;
+      best_choice_ = choice_;
+    }
+  }
+
+  /// Maximises the bound over the multipliers. Ends early when the maximum cannot exceed the best bound, or is at least
+  /// `enough`.
+  optimum maximise(copy_limit limit, double enough) {
+    cut_.limit(limit.out, limit.in);
+    limit_ = limit;
+    outs_ = static_cast<std::size_t>(limit.out + 1);
+    ins_ = static_cast<std::size_t>(limit.in + 1);
+    const bool host_limit = problem_.host_budget() != problem::unlimited && limit.out >= 0;
+    const std::size_t variables = outs_ + ins_ + 1 + (host_limit ? 1 : 0);
+    std::vector<plane_limit> limits;
+    const auto sum_of = [&](std::size_t first, std::size_t last, double most) {
+      plane_limit x;
+      for (std::size_t i = first; i < last; ++i) x.weight[i] = 1;
+      x.limit = most;
+      if (first < last) limits.push_back(x);
+    };
+    // Prices beyond this decide nothing but whether there is a schedule at all, and the simplex method would lose
+    // digits.
+    const double dearest = max_price_per_time * (graph_.needed_time > 0 ? graph_.needed_time : cut_.total_out());
+    sum_of(0, outs_, std::min(cut_.total_out(), dearest));
+    sum_of(outs_, outs_ + ins_, std::min(cut_.total_in(), dearest));
+    for (std::size_t i = outs_ + ins_; i < variables; ++i)
+      sum_of(i, i + 1, std::min(cut_.highest_price() * cut_.total_bytes() * (1 - 0x1p-20), dearest));
+
+    planes_.clear();
+    optimum best{moment_, -std::numeric_limits<double>::infinity(), {}};
+    point best_at{};
+    point ask{};  // all multipliers of bytes and copies are 0
+    double step = step_to_proposal;
+    std::size_t first_flow = 0;
+    if (best_.moment != none && outs_ > 0) {
+      ask = point_of(best_.at);
+      first_flow = 1;
+    }
+    for (std::size_t flow = 0; flow < options_.flows; ++flow) {
+      const offload_multipliers m = multipliers(ask);
+      const double value = bound_at(m);
+      if (value > best.value) {
+        best.value = value;
+        best.at = m;
+        best_at = ask;
+      }
+      if (!cut_.complete() || best.value >= enough) break;
+      if (choice_.time <= best_.value + tolerance_) break;
+      if (flow < first_flow) {
+        ask = {};
+        continue;
+      }
+      const plane_optimum top = highest_point(planes_, limits, variables);
+      if (top.value <= std::max(best.value, best_.value) + tolerance_) break;
+      // A query between the best point and the proposal; at the proposal itself if the last query left it in place.
+      const bool stuck = flow > first_flow && top.value >= last_top_ - 1e-3 * (last_top_ - best.value);
+      step = stuck && step < 1 ? 1 : step_to_proposal;
+      last_top_ = top.value;
+      for (std::size_t i = 0; i < variables; ++i) ask[i] = std::max(0.0, best_at[i] + step * (top.y[i] - best_at[i]));
+    }
+    return best;
+  }
+
+  /// Returns the bound at these multipliers, and adds the planes of the choice behind it.
+  double bound_at(const offload_multipliers& m) {
+    ++result_.flows;
+    clock_.work(work_of::flow);
+    const double least = cut_.price(m, stop_);
+    double rent = m.device * static_cast<double>(room_);
+    if (m.host > 0) rent += m.host * static_cast<double>(problem_.host_budget());
+    if (cut_.complete()) {
+      using division = offload_cut::division;
+      for (const division how : {division::by_price, division::device, division::host}) add_plane(cut_.choice(how));
+      const offload_choice fitting = cut_.choice(division::room_first, room_);
+      add_plane(fitting);
+      if (fitting.device_bytes <= room_ && fitting.host_bytes <= problem_.host_budget())
+        if (const double time = time_of(fitting); time < choice_.time) choice_ = {moment_, limit_, m, time};
+    }
+    return least - rent * (1 + 0x1p-50) - 0x1p-52 * std::abs(least);
+  }
+
+  /// Adds the value of a choice as a function of the multipliers.
+  void add_plane(const offload_choice& c) {
+    plane x;
+    x.constant = cut_.own_time() + c.before + c.after;
+    for (std::size_t i = 0; i < outs_; ++i)
+      x.slope[i] = (cut_.out_starts()[i] + c.copy_out[i] - c.before) / cut_.total_out();
+    for (std::size_t i = 0; i < ins_; ++i)
+      x.slope[outs_ + i] = (cut_.in_starts()[i] + c.copy_in[i] - c.after) / cut_.total_in();
+    x.slope[outs_ + ins_] = static_cast<double>(c.device_bytes - room_) / cut_.total_bytes();
+    x.slope[outs_ + ins_ + 1] =
+        (static_cast<double>(c.host_bytes) - static_cast<double>(problem_.host_budget())) / cut_.total_bytes();
+    planes_.push_back(x);
+  }
+
+  /// The time that a choice takes at least.
+  [[nodiscard]] double time_of(const offload_choice& c) const {
+    double first = c.before, last = c.after;
+    for (std::size_t i = 0; i < cut_.out_starts().size(); ++i)
+      if (c.copy_out[i] > 0) first = std::max(first, cut_.out_starts()[i] + c.copy_out[i]);
+    for (std::size_t i = 0; i < cut_.in_starts().size(); ++i)
+      if (c.copy_in[i] > 0) last = std::max(last, cut_.in_starts()[i] + c.copy_in[i]);
+    return first + cut_.own_time() + last;
+  }
+
+  /// Returns the multipliers of a point. Its coordinates are the time of all copies or all bytes at a multiplier, so
+  /// that all of them are of one size. The sums of multipliers are never above 1.
+  [[nodiscard]] offload_multipliers multipliers(const point& y) const {
+    offload_multipliers m;
+    const auto share = [](const double* from, std::size_t count, double whole, std::array<double, max_releases>& to) {
+      double sum = 0;
+      for (std::size_t i = 0; i < count; ++i) sum += to[i] = from[i] / whole;
+      if (sum > 1) {
+        for (std::size_t i = 0; i < count; ++i) to[i] /= sum;
+        sum = 1;
+      }
+      return sum > 0 ? std::max(0.0, 1 - sum - 0x1p-50) : 1.0;
+    };
+    m.before = share(y.data(), outs_, cut_.total_out(), m.out);
+    m.after = share(y.data() + outs_, ins_, cut_.total_in(), m.in);
+    m.device = std::min(y[outs_ + ins_] / cut_.total_bytes(), cut_.highest_price());
+    m.host = y[outs_ + ins_ + 1] / cut_.total_bytes();
+    return m;
+  }
+  /// Returns about the point of multipliers that were best at another moment.
+  [[nodiscard]] point point_of(const offload_multipliers& m) const {
+    point y{};
+    for (std::size_t i = 0; i < max_releases; ++i) {
+      if (outs_ > 0) y[std::min(i, outs_ - 1)] += m.out[i] * cut_.total_out();
+      if (ins_ > 0) y[outs_ + std::min(i, ins_ - 1)] += m.in[i] * cut_.total_in();
+    }
+    y[outs_ + ins_] = std::min(m.device, cut_.highest_price()) * cut_.total_bytes();
+    if (problem_.host_budget() != problem::unlimited) y[outs_ + ins_ + 1] = m.host * cut_.total_bytes();
+    return y;
+  }
+
+  void finish() {
+    if (!(best_.value > graph_.needed_time)) return;
+    result_.lower_bound = best_.value;
+    result_.delay = best_.value - graph_.needed_time;
+    result_.moment = static_cast<op_id>(best_.moment);
+    result_.working_set = working_set_bytes(graph_, best_.moment);
+    result_.before = best_.at.before;
+    result_.after = best_.at.after;
+    result_.multiplier = best_.at.device;
+    result_.host_multiplier = best_.at.host;
+    if (options_.want_choice && best_choice_.moment != none && !clock_.should_stop()) recall_choice();
+  }
+
+  /// Finds the choice behind the bound once more. The result has none if the run is stopped meanwhile.
+  void recall_choice() {
+    cut_.at(best_choice_.moment, releases_);
+    cut_.limit(best_choice_.limit.out, best_choice_.limit.in);
+    ++result_.flows;
+    (void)cut_.price(best_choice_.at, stop_);
+    if (!cut_.complete()) return;
+    const std::int64_t room = problem_.budget() - cut_.working_set();
+    const offload_choice c = cut_.choice(offload_cut::division::room_first, room);
+    result_.choice_time = best_choice_.time;
+    result_.again_time = c.again;
+    result_.device_bytes = c.device_bytes;
+    result_.host_bytes = c.host_bytes;
+    cut_.tensors(offload_cut::division::room_first, room, result_.saved, result_.offloaded);
+    result_.again = cut_.again();
+  }
+
+  const problem& problem_;
+  const flat_graph& graph_;
+  offload_cut cut_;
+  const offload_options& options_;
+  run_clock clock_;
+  std::function<bool()> stop_ = [this] { return clock_.should_stop(); };
+  double tolerance_;
+  std::size_t releases_;
+  std::uint32_t moment_ = none;
+  std::int64_t room_ = 0;           // bytes that are left beside the working set
+  std::size_t outs_ = 0, ins_ = 0;  // variables in each direction
+  copy_limit limit_;
+  std::vector<plane> planes_;
+  double last_top_ = 0;
+  optimum best_;
+  choice_place choice_, best_choice_;  // of the present moment, and of the best one
+  offload_result result_;
+};
+
+}  // namespace detail::offload
+
+REMAT_INLINE offload_result offload_bound(const problem& p, const offload_options& options) {
+  if (!p.link()) throw bad_argument("offload_bound: the problem has no link; expected one from problem::with_link");
+  if (options.flows == 0) throw bad_argument("offload_bound: flows is 0; expected at least 1");
+  if (options.releases == 0 || options.releases > detail::max_releases)
+    throw bad_argument("offload_bound: releases is " + std::to_string(options.releases) + "; expected 1 to " +
+                       std::to_string(detail::max_releases));
+  return detail::offload::bound_search(p, options).run();
+}
+
+}  // namespace REMAT_NAMESPACE

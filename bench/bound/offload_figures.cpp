@@ -4,7 +4,7 @@
 // CSV for each graph, budget and link.
 //
 //   offload_figures [--graph NAME] [--fractions F,F,…] [--links GB/S,GB/S,…] [--latency SECONDS] [--moments N]
-//                   [--flows N] [--releases N] [--seconds S] [--graphs FOLDER]
+//                   [--flows N] [--releases N] [--nodes N] [--seconds S] [--graphs FOLDER]
 //
 // Times are in seconds (`measured_cost` or `roofline_cost`, as the graph's file says), overheads over the time of the
 // baseline. `turnaround` is the bound without copies, `choice` the time of the best choice at the moment of the bound.
@@ -62,6 +62,8 @@ settings read_settings(int argc, char** argv) {
       out.options.moments = whole();
     } else if (key == "--flows") {
       out.options.flows = whole();
+    } else if (key == "--nodes") {
+      out.options.branch_nodes = whole();
     } else if (key == "--releases") {
       out.options.releases = whole();
     } else if (key == "--seconds") {

@@ -93,6 +93,58 @@ TEST_CASE("a flow gives the least of all choices") {
   CHECK(tilted > 1000);
 }
 
+TEST_CASE(
+    "a tensor that is fixed on the host, on the device or as absent: the least of the three is the least of all") {
+  using fixing = offload_cut::fixing;
+  int compared = 0, penalties = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const problem bare = test::random_problem(seed, test::kind_of_graph(seed));
+    const flat_graph& g = bare.graph();
+    offload_cut cut(g, test::random_link(bare, seed));
+    std::mt19937_64 engine(seed);
+    for (std::uint32_t k = 0; k < g.num_operations; ++k) {
+      if (!g.needed[k]) continue;
+      cut.at(k, 1 + engine() % 4);
+      offload_multipliers m;
+      m.out[0] = m.in[0] = 0.25;
+      m.before = m.after = 0.75;
+      m.device = static_cast<double>(engine() % 5) / 4;
+      const double least = cut.price(m);
+      for (std::size_t i = 0; i < cut.num_candidates(); ++i) {
+        INFO("seed ", seed, " moment ", k, " candidate ", i);
+        cut.fix(i, fixing::not_on_host);
+        double best = cut.price(m);
+        if (cut.may_be_on_host(i)) {
+          cut.fix(i, fixing::on_host);
+          best = std::min(best, cut.price(m));
+          CHECK(cut.choice(offload_cut::division::device).host_bytes == cut.candidate_bytes(i));
+        }
+        REQUIRE(best == doctest::Approx(least).epsilon(1e-9));
+        cut.fix(i, fixing::on_device);
+        const double device = cut.price(m);
+        CHECK(cut.choice(offload_cut::division::host).device_bytes >= cut.candidate_bytes(i));
+        cut.fix(i, fixing::absent);
+        const double absent = cut.price(m);
+        cut.fix(i, fixing::not_on_host);
+        const double here = cut.price(m);
+        cut.fix(i, fixing::free);
+        ++compared;
+        REQUIRE(device >= here * (1 - 1e-9));
+        cut.fix(i, fixing::absent);
+        (void)cut.price(m);
+        if (cut.choice(offload_cut::division::by_price).penalty > 0)
+          ++penalties;
+        else
+          REQUIRE(std::min(device, absent) == doctest::Approx(here).epsilon(1e-9));
+        cut.fix(i, fixing::free);
+      }
+      REQUIRE(cut.price(m) == least);
+    }
+  }
+  CHECK(compared > 500);
+  CHECK(penalties > 10);
+}
+
 TEST_CASE("groups: later ones begin later, and tensors of later groups stay off the host under a limit") {
   int groups = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {

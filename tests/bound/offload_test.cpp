@@ -60,7 +60,7 @@ problem random_case(std::uint64_t seed, std::uint32_t most_operations) {
 TEST_CASE("the bound never exceeds the least time of all schedules with copies") {
   const bool long_run = std::getenv("REMAT_LONG") != nullptr;
   int compared = 0, infeasible = 0, given_up = 0, with_copies = 0, tight = 0;
-  std::vector<double> plain_gaps, gaps;
+  std::vector<double> plain_gaps, gaps, whole_gaps;
   for (std::uint64_t seed = 0; seed < (long_run ? 25000U : 2500U); ++seed) {
     const problem p = random_case(seed, long_run ? 6 : 4);
     INFO("seed ", seed);
@@ -83,26 +83,33 @@ TEST_CASE("the bound never exceeds the least time of all schedules with copies")
     const offload_result plain = offload_bound(p, {.moments = 0, .releases = 1});
     const offload_result all = offload_bound(p, {.moments = 0, .releases = 8});
     const offload_result few = offload_bound(p, {.moments = 2, .flows = 3});
-    for (const offload_result& r : {plain, all, few}) {
+    const offload_result whole = offload_bound(p, {.moments = 0, .releases = 8, .branch_nodes = 500});
+    for (const offload_result& r : {plain, all, few, whole}) {
       REQUIRE(r.lower_bound <= fastest.time * (1 + 1e-12));
       REQUIRE((!r.infeasible || std::isinf(fastest.time)));
       REQUIRE(r.infeasible == std::isinf(r.lower_bound));
       REQUIRE(r.lower_bound >= p.graph().needed_time);
     }
     REQUIRE(all.lower_bound >= plain.lower_bound * (1 - 1e-5));
+    REQUIRE(whole.lower_bound >= all.lower_bound * (1 - 1e-12));
+    if (whole.choice_time > 0) REQUIRE(whole.choice_time >= whole.lower_bound * (1 - 1e-9));
     if (std::isfinite(fastest.time) && fastest.time > p.graph().needed_time * (1 + 1e-9)) {
       plain_gaps.push_back(fastest.time / plain.lower_bound - 1);
       gaps.push_back(fastest.time / all.lower_bound - 1);
-      tight += gaps.back() < 1e-5;
+      whole_gaps.push_back(fastest.time / whole.lower_bound - 1);
+      tight += whole_gaps.back() < 1e-5;
     }
   }
   MESSAGE(compared, " cases, ", infeasible, " infeasible, ", given_up, " given up, ", with_copies,
-          " best with copies; of ", gaps.size(), " that take longer than one run each: median gap ",
-          100 * median(plain_gaps), " % in the plain form, ", 100 * median(gaps), " % with releases, ", tight,
+          " best with copies; median gap of ", gaps.size(),
+          " that take longer than one run each: ", 100 * median(plain_gaps), " % in the plain form, ",
+          100 * median(gaps), " % with releases, ", 100 * median(whole_gaps), " % with whole tensors, ", tight,
           " tight");
   CHECK(compared > 20 * given_up);
   CHECK(with_copies > compared / 20);
   CHECK(median(gaps) < median(plain_gaps));
+  CHECK(median(whole_gaps) < median(gaps) / 4);
+  CHECK(tight > compared / 8);
 }
 
 TEST_CASE("no random schedule with copies is faster than the search says, so the search leaves nothing out") {
@@ -157,9 +164,15 @@ TEST_CASE("by hand: one tensor, on the host or made again") {
   CHECK(plain.saved.empty());
   CHECK(plain.again.empty());
   CHECK(offload_bound(p, {.releases = 4}).lower_bound > 18);
+  // The tensor is whole: on the host, max(11, 10 + 4) + 1 + (4 + 2); or made again, 24.
+  const offload_result whole = offload_bound(p, {.releases = 4, .branch_nodes = 10});
+  CHECK(whole.lower_bound == doctest::Approx(21).epsilon(1e-6));
+  CHECK(whole.choice_time == 21);
+  CHECK(whole.offloaded == std::vector{tensor_id{1}});
   // A limit on the host that a exceeds: f runs again.
   const problem q = p.with_link(*p.link(), 3);
   CHECK(test::fastest_with_copies(q).time == 24);
+  CHECK(offload_bound(q, {.branch_nodes = 10}).lower_bound == doctest::Approx(24).epsilon(1e-6));
   CHECK(test::fastest_with_copies(p.with_link(*p.link(), 4)).time == 21);
 }
 
@@ -232,13 +245,14 @@ TEST_CASE("the result says where its bound comes from") {
     const flat_graph& g = bare.graph();
     const std::int64_t host = seed % 4 == 0 ? 20 : problem::unlimited;
     const problem p = bare.with_budget(g.baseline_peak * 7 / 10).with_link(test::random_link(bare, seed), host);
-    const offload_result r = offload_bound(p);
+    const std::uint32_t nodes = seed % 3 == 0 ? 30 : 0;
+    const offload_result r = offload_bound(p, {.branch_nodes = nodes});
     if (r.infeasible || r.delay == 0) continue;
     REQUIRE(r.delay == r.lower_bound - g.needed_time);
     REQUIRE((r.before >= 0 && r.before <= 1 && r.after >= 0 && r.after <= 1));
     REQUIRE(r.multiplier >= 0);
     REQUIRE((host != problem::unlimited || r.host_multiplier == 0));
-    const offload_result bare_result = offload_bound(p, {.want_choice = false});
+    const offload_result bare_result = offload_bound(p, {.branch_nodes = nodes, .want_choice = false});
     CHECK(bare_result.lower_bound == r.lower_bound);
     CHECK(bare_result.choice_time == 0);
     if (r.choice_time == 0) continue;
@@ -318,7 +332,7 @@ TEST_CASE("a stop is obeyed and leaves a valid bound") {
 
   const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   for (const int milliseconds : {0, 5, 50}) {
-    offload_options limited{.moments = 0, .releases = 8};
+    offload_options limited{.moments = 0, .releases = 8, .branch_nodes = 100'000};
     limited.run.time_limit = std::chrono::milliseconds(milliseconds);
     const double start = processor_seconds();
     CHECK(offload_bound(p, limited).lower_bound >= bare.graph().needed_time);
@@ -330,7 +344,7 @@ TEST_CASE("equal input gives equal output") {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const problem bare = test::random_problem(seed, {.operations = 60, .once = 0, .backward = 100});
     const problem p = bare.with_budget(bare.graph().baseline_peak * 8 / 10).with_link(test::random_link(bare, seed));
-    const offload_result a = offload_bound(p), b = offload_bound(p);
+    const offload_result a = offload_bound(p, {.branch_nodes = 20}), b = offload_bound(p, {.branch_nodes = 20});
     CHECK(a.lower_bound == b.lower_bound);
     CHECK(a.saved == b.saved);
     CHECK(a.offloaded == b.offloaded);

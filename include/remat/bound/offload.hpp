@@ -23,6 +23,9 @@ struct offload_options {
   /// decide, and take up to `releases`² times as many flows. Graphs of more than 2,000 operations always have the
   /// plain form.
   std::uint32_t releases = 4;
+  /// Nodes of branch and bound at each of the four best moments, where the tensors are whole: each is on the device, on
+  /// the host, or made again. 0: no branch and bound.
+  std::uint32_t branch_nodes = 0;
   bool want_choice = true;  ///< fill in `choice_time` and what follows it in the result; takes one more flow
   run_control run{};        ///< `stop`, `time_limit` and `work_limit` end the search; the others are not used
 };
@@ -71,7 +74,8 @@ struct offload_result {
 ///
 /// With a slow link the bound is that of `turnaround_bound` at one moment, up to rounding and the limit on flows; with
 /// a fast one it is the time of the needed operations. With `releases`, the result also counts that a copy out cannot
-/// begin before its tensor is made, and that what reads a tensor follows the copy back.
+/// begin before its tensor is made, and that what reads a tensor follows the copy back. With `branch_nodes`, tensors
+/// are whole; on tiny graphs the bound is then mostly the optimum.
 ///
 /// Proofs: docs/bounds.md, section 10. Every value that is tried is a bound, so limits make it smaller, never wrong.
 /// Rounding never raises it. A flow takes O(operations + reads and writes) time for each of its waves, of which it

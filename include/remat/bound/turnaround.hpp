@@ -99,7 +99,8 @@ class turnaround_analysis {
   std::shared_ptr<detail::turnaround::analysis_state> state_;
 };
 
-/// Returns the turnaround bound for the budget of `p`. See `turnaround_analysis`.
+/// Returns the turnaround bound for the budget of `p`. See `turnaround_analysis`. It holds for schedules without
+/// copies: the link of `p` is ignored, and `offload_bound` is for problems that have one.
 [[nodiscard]] turnaround_result turnaround_bound(const problem& p, const turnaround_options& options = {});
 
 }  // namespace REMAT_NAMESPACE

@@ -40,6 +40,7 @@ struct offload_choice {
   std::array<double, max_releases> copy_in{};   ///< time of the copies back, by release
   std::int64_t device_bytes = 0;                ///< of the resident tensors, without the working set
   std::int64_t host_bytes = 0;                  ///< of the tensors that are only on the host
+  double penalty = 0;                           ///< for tensors that are held although they are fixed as absent
 };
 
 /// A minimum-cut network for one moment, the first run of an operation k, where tensors may be on the host: the
@@ -115,6 +116,31 @@ class offload_cut {
     return has_out && has_in;
   }
 
+  /// Branch and bound fixes some of the tensors that may be held (candidates, which count from 0). One on the host, or
+  /// on the device, is there and costs its price, read or not. One that is not on the host is on the device or absent.
+  /// An absent one is computed again after the moment or not read; at a penalty, it is held nevertheless.
+  enum class fixing : std::uint8_t { free, not_on_host, on_host, on_device, absent };
+  /// The number of candidates at this moment.
+  [[nodiscard]] std::size_t num_candidates() const noexcept { return held_.size(); }
+  /// The bytes of candidate `i`.
+  [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return held_[i].bytes; }
+  /// True if candidate `i` may be on the host within the present limit.
+  [[nodiscard]] bool may_be_on_host(std::size_t i) const { return may_copy(held_[i]); }
+  /// How candidate `i` is fixed now; `free` after `at`.
+  [[nodiscard]] fixing fixed(std::size_t i) const { return held_[i].fixed; }
+  /// Fixes candidate `i`, or frees it. At most `max_absent` may be absent at a time, and only one that may be on the
+  /// host may be fixed there.
+  void fix(std::size_t i, fixing f) { held_[i].fixed = f; }
+  static constexpr std::size_t max_absent = 256;  ///< see `fix`
+  /// Where candidate `i` is in the choice of the last complete flow, each where it is cheaper; absent if it is not
+  /// held.
+  [[nodiscard]] fixing state_of(std::size_t i) const {
+    const held_tensor& c = held_[i];
+    if (c.fixed > fixing::not_on_host) return c.fixed;
+    if (!is_held(c)) return fixing::absent;
+    return device_price(c) <= host_price(c) ? fixing::on_device : fixing::on_host;
+  }
+
   /// Returns the least, over all choices, of the time at these multipliers: own time + before × … + after × … + copies
   /// + bytes. From below: it never exceeds the true least. If `stop()` returns true, the flow ends early, and the value
   /// still never exceeds the true least. Precondition: `device` ≤ `highest_price()`.
@@ -125,15 +151,21 @@ class offload_cut {
     add_up(m.in, sum_in_);
     flow_.clear_flow();
     for (const max_flow::arc a : plain_) flow_.set_capacity(a, max_flow::infinite);
+    const double tilt = m.before - m.after;
+    double fixed = own_time() + m.before * time_before_ + m.after * time_after_;
     for (const held_tensor& c : held_) {
-      const max_flow::capacity x = in_units(std::min(device_price(c), host_price(c)));
+      max_flow::capacity x = 0;
+      if (c.fixed == fixing::on_host)
+        fixed += host_price(c);
+      else if (c.fixed == fixing::on_device)
+        fixed += device_price(c);
+      else
+        x = in_units(c.fixed == fixing::absent ? penalty() : std::min(device_price(c), host_price(c)));
       if (c.arc != none)
         flow_.set_capacity(c.arc, x);
       else
         flow_.raise_source(c.to, x);
     }
-    const double tilt = m.before - m.after;
-    double fixed = own_time() + m.before * time_before_ + m.after * time_after_;
     for (const std::uint32_t o : reached_) {
       const max_flow::capacity again = g.once[o] ? max_flow::infinite : in_units(m.after * g.time[o]);
       if (side_[o] == before) {
@@ -153,7 +185,7 @@ class offload_cut {
     complete_ = flow_.run(stop);
     const double value = std::ldexp(static_cast<double>(flow_.value()), -exponent_);
     // All terms are positive: the sum of the roundings is below this part of the sum.
-    return (fixed + value) * (1 - 0x1p-52 * (g.num_operations + 64.0));
+    return (fixed + value) * (1 - 0x1p-52 * (g.num_operations + 512.0));
   }
   /// The largest price of a resident byte for which the integers of the flow cannot overflow.
   [[nodiscard]] double highest_price() const noexcept {
@@ -183,6 +215,8 @@ class offload_cut {
       if (runs && ran) c.again += graph_->time[o];
     }
     c.after += c.again;
+    for (const held_tensor& x : held_)
+      if (x.fixed == fixing::absent && is_held(x)) c.penalty += penalty();
     divide(how, room, [&](const held_tensor& x, bool on_device) {
       if (on_device) {
         c.device_bytes += x.bytes;
@@ -223,6 +257,7 @@ class offload_cut {
     std::int64_t bytes;
     double out, in;  // the times of its copies
     bool can_copy;
+    fixing fixed = fixing::free;
     int out_group = 0, in_group = 0;
     double release = 0, tail = 0;
   };
@@ -237,7 +272,7 @@ class offload_cut {
     return multipliers_.device * static_cast<double>(c.bytes);
   }
   [[nodiscard]] double host_price(const held_tensor& c) const {
-    if (!may_copy(c)) return std::numeric_limits<double>::infinity();
+    if (!may_copy(c) || c.fixed == fixing::not_on_host) return std::numeric_limits<double>::infinity();
     return sum_out_[static_cast<std::size_t>(c.out_group)] * c.out +
            sum_in_[static_cast<std::size_t>(c.in_group)] * c.in + multipliers_.host * static_cast<double>(c.bytes);
   }
@@ -246,6 +281,8 @@ class offload_cut {
     const double exact = std::ldexp(time * (1 - 0x1p-49), exponent_);
     return exact < 0x1p61 ? static_cast<max_flow::capacity>(exact) : max_flow::infinite;
   }
+  /// More than the time of everything that could run again.
+  [[nodiscard]] double penalty() const { return 2 * total_time_; }
   static void add_up(const std::array<double, max_releases>& each, std::array<double, max_releases>& sums) {
     double sum = 0;
     for (std::size_t i = 0; i < max_releases; ++i) sums[i] = sum += each[i];
@@ -257,24 +294,28 @@ class offload_cut {
   /// Calls `visit(tensor, on_device)` for each tensor that the last flow does not compute again.
   template <class Visit>
   void divide(division how, std::int64_t room, Visit&& visit) const {
-    if (how != division::room_first) {
-      for (const held_tensor& c : held_)
-        if (is_held(c))
-          visit(c, !may_copy(c) || how == division::device ||
-                       (how == division::by_price && device_price(c) <= host_price(c)));
-      return;
-    }
-    std::vector<const held_tensor*> list;
-    for (const held_tensor& c : held_)
-      if (is_held(c)) {
+    const auto must_stay = [&](const held_tensor& c) {
+      return !may_copy(c) || c.fixed == fixing::not_on_host || c.fixed == fixing::on_device;
+    };
+    std::vector<const held_tensor*> list;  // that `room` decides about
+    for (const held_tensor& c : held_) {
+      if (c.fixed == fixing::absent || (c.fixed <= fixing::not_on_host && !is_held(c))) continue;
+      if (must_stay(c)) {
+        room -= c.bytes;
+        visit(c, true);
+      } else if (c.fixed == fixing::on_host) {
+        visit(c, false);
+      } else if (how == division::room_first) {
         list.push_back(&c);
-        if (!may_copy(c)) room -= c.bytes;
+      } else {
+        visit(c, how == division::device || (how == division::by_price && device_price(c) <= host_price(c)));
       }
+    }
     std::stable_sort(list.begin(), list.end(),
-                     [&](const held_tensor* a, const held_tensor* b) { return next_read(*a) < next_read(*b); });
+                     [&](const held_tensor* x, const held_tensor* y) { return next_read(*x) < next_read(*y); });
     for (const held_tensor* c : list) {
-      const bool on_device = !may_copy(*c) || c->bytes <= room;
-      if (on_device && may_copy(*c)) room -= c->bytes;
+      const bool on_device = c->bytes <= room;
+      if (on_device) room -= c->bytes;
       visit(*c, on_device);
     }
   }
@@ -367,6 +408,7 @@ class offload_cut {
       if (side_[o] == open) wait_node_[o] = nodes_++;
     // Whole times stay exact, and no sum overflows.
     exponent_ = total > 0 ? 50 - std::ilogb(total) : 0;
+    total_time_ = total;
   }
 
   /// Builds the nodes of tensors, and all arcs.
@@ -498,6 +540,7 @@ class offload_cut {
   std::int64_t working_set_ = 0;
   bool complete_ = false;
   double time_before_ = 0, time_after_ = 0;  // of A without k, and of the needed operations of D
+  double total_time_ = 0;                    // of all needed operations
   double total_bytes_ = 0, total_out_ = 0, total_in_ = 0;
   int exponent_ = 0;  // times are in units of 2^−exponent
   int out_limit_ = 0, in_limit_ = 0;

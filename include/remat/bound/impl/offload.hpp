@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,10 +31,14 @@ struct copy_limit {
   int out = 0, in = 0;
 };
 
+/// The candidates of an `offload_cut` that branch and bound has fixed.
+using fixed_tensors = std::vector<std::pair<std::size_t, offload_cut::fixing>>;
+
 /// Where a choice was found: the moment, and what the flow was asked.
 struct choice_place {
   std::uint32_t moment = none;
   copy_limit limit;
+  fixed_tensors fixed{};
   offload_multipliers at;
   double time = std::numeric_limits<double>::infinity();
 };
@@ -165,6 +170,7 @@ class bound_search {
       ++result_.moments_tried;
       try_moment(k);
     }
+    if (options_.branch_nodes > 0) branch();
     finish();
     return result_;
   }
@@ -176,46 +182,130 @@ class bound_search {
   static constexpr double max_price_per_time = 0x1p20;
   /// The queries lie at this part of the way from the best point to the point that the planes propose.
   static constexpr double step_to_proposal = 0.5;
+  static constexpr std::size_t max_branch_moments = 4;
+  static constexpr std::size_t last_states = 6;
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   struct optimum {
     std::uint32_t moment = none;
     double value = 0;
     offload_multipliers at;
   };
+  struct attempt {
+    std::uint32_t moment;
+    double value;
+  };
   /// A point of the dual function: the multipliers, as times. See `multipliers`.
   using point = std::array<double, max_plane_variables>;
 
-  /// Raises the best bound if the moment gives a higher one.
-  void try_moment(std::uint32_t k) {
+  /// A part of the schedules: those of one case in which some tensors are fixed.
+  struct node {
+    optimum best;
+    copy_limit limit;
+    fixed_tensors fixed{};
+    std::size_t split = no_split;  // the candidate to branch on
+    friend bool operator<(const node& a, const node& b) { return a.best.value > b.best.value; }  // the least is on top
+  };
+  static constexpr std::size_t no_split = std::numeric_limits<std::size_t>::max();
+
+  /// Builds the network of moment `k`. Returns false if nothing may be held there.
+  bool go_to(std::uint32_t k) {
     cut_.at(k, releases_);
-    if (!(cut_.total_bytes() > 0)) return;
     room_ = problem_.budget() - cut_.working_set();  // ≥ 0, since all working sets fit
     moment_ = k;
     choice_ = {};
-    optimum found{k, std::numeric_limits<double>::infinity(), {}};
-    const auto add_case = [&](copy_limit limit) {
-      const optimum x = maximise(limit, found.value);
-      if (x.value < found.value) found = x;
-      return found.value > best_.value + tolerance_;
-    };
-    if (releases_ <= 1) {
-      add_case({0, 0});
-    } else {
-      // The groups of the latest tensors that are on the host: every schedule belongs to one case.
-      bool higher = add_case({-1, -1});
-      for (int i = 0; higher && i < static_cast<int>(cut_.out_starts().size()); ++i)
-        for (int j = 0; higher && j < static_cast<int>(cut_.in_starts().size()); ++j)
-          if (cut_.occurs(i, j)) higher = add_case({i, j});
-    }
-    if (found.value > best_.value) {
-      best_ = found;
-      best_choice_ = choice_;
-    }
+    fixed_.clear();
+    return cut_.total_bytes() > 0;
   }
 
-  /// Maximises the bound over the multipliers. Ends early when the maximum cannot exceed the best bound, or is at least
-  /// `enough`.
-  optimum maximise(copy_limit limit, double enough) {
+  /// The cases of the present moment: the groups of the latest tensors that are on the host. Every schedule belongs to
+  /// one of them.
+  [[nodiscard]] std::vector<copy_limit> cases() const {
+    if (releases_ <= 1) return {{0, 0}};
+    std::vector<copy_limit> list{{-1, -1}};
+    for (int i = 0; i < static_cast<int>(cut_.out_starts().size()); ++i)
+      for (int j = 0; j < static_cast<int>(cut_.in_starts().size()); ++j)
+        if (cut_.occurs(i, j)) list.push_back({i, j});
+    return list;
+  }
+
+  /// Raises the best bound if the moment gives a higher one.
+  void try_moment(std::uint32_t k) {
+    if (!go_to(k)) return;
+    optimum found{k, std::numeric_limits<double>::infinity(), {}};
+    for (const copy_limit limit : cases()) {
+      const optimum x = maximise(limit, found.value, best_.value, best_.at);
+      if (x.value < found.value) found = x;
+      if (!(found.value > best_.value + tolerance_)) break;
+    }
+    attempts_.push_back({k, found.value});
+    keep(found);
+  }
+  void keep(const optimum& found) {
+    const bool higher = found.value > best_.value;
+    if (higher || (found.moment == best_.moment && choice_.time < best_choice_.time)) best_choice_ = choice_;
+    if (higher) best_ = found;
+  }
+
+  /// Branch and bound over whole tensors at the moments of the highest bounds.
+  void branch() {
+    std::stable_sort(attempts_.begin(), attempts_.end(),
+                     [](const attempt& a, const attempt& b) { return a.value > b.value; });
+    if (attempts_.size() > max_branch_moments) attempts_.resize(max_branch_moments);
+    for (const attempt& a : attempts_)
+      if (!clock_.should_stop()) branch_at(a.moment);
+  }
+  /// Fixes these candidates, and frees the others.
+  void fix(const fixed_tensors& list) {
+    for (const auto& x : fixed_) cut_.fix(x.first, offload_cut::fixing::free);
+    fixed_ = list;
+    for (const auto& x : fixed_) cut_.fix(x.first, x.second);
+  }
+  void branch_at(std::uint32_t k) {
+    if (!go_to(k)) return;
+    std::priority_queue<node> open;
+    for (const copy_limit limit : cases()) {
+      node x{maximise(limit, infinity, 0, best_.at), limit};
+      x.split = split_;
+      open.push(std::move(x));
+    }
+    // A node that is done counts with its value, which is what `done` holds the least of.
+    optimum done{k, infinity, {}};
+    for (std::uint32_t nodes = 0; !open.empty() && !clock_.should_stop(); ++nodes) {
+      if (choice_.time <= best_.value + tolerance_ && moment_ != best_.moment) return;
+      const double enough = std::min(choice_.time, done.value) * (1 - 1e-9);
+      if (open.top().best.value >= enough || nodes >= options_.branch_nodes) break;
+      const node parent = open.top();
+      open.pop();
+      if (parent.split == no_split) {
+        done = parent.best;
+        continue;
+      }
+      using fixing = offload_cut::fixing;
+      const bool was_free = std::none_of(parent.fixed.begin(), parent.fixed.end(),
+                                         [&](const auto& f) { return f.first == parent.split; });
+      cut_.limit(parent.limit.out, parent.limit.in);
+      const bool by_host = was_free && cut_.may_be_on_host(parent.split);
+      for (const fixing f :
+           by_host ? std::array{fixing::on_host, fixing::not_on_host} : std::array{fixing::on_device, fixing::absent}) {
+        node child{{}, parent.limit, parent.fixed};
+        std::erase_if(child.fixed, [&](const auto& x) { return x.first == parent.split; });
+        child.fixed.push_back({parent.split, f});
+        fix(child.fixed);
+        child.best = maximise(child.limit, infinity, 0, parent.best.at);
+        if (child.best.value < parent.best.value) child.best = parent.best;
+        child.split = child.fixed.size() < offload_cut::max_absent ? split_ : no_split;
+        fix({});
+        open.push(std::move(child));
+      }
+    }
+    if (!open.empty() && open.top().best.value < done.value) done = open.top().best;
+    if (done.value < infinity) keep(done);
+  }
+
+  /// Maximises the bound over the multipliers, from `start` if that is of some moment. Ends early when the maximum
+  /// cannot exceed `target`, or is at least `enough`. Leaves in `split_` a candidate on which the last choices differ.
+  optimum maximise(copy_limit limit, double enough, double target, const offload_multipliers& start) {
     cut_.limit(limit.out, limit.in);
     limit_ = limit;
     outs_ = static_cast<std::size_t>(limit.out + 1);
@@ -238,13 +328,15 @@ class bound_search {
       sum_of(i, i + 1, std::min(cut_.highest_price() * cut_.total_bytes() * (1 - 0x1p-20), dearest));
 
     planes_.clear();
+    states_.clear();
+    split_ = no_split;
     optimum best{moment_, -std::numeric_limits<double>::infinity(), {}};
     point best_at{};
     point ask{};  // all multipliers of bytes and copies are 0
     double step = step_to_proposal;
     std::size_t first_flow = 0;
     if (best_.moment != none && outs_ > 0) {
-      ask = point_of(best_.at);
+      ask = point_of(start);
       first_flow = 1;
     }
     for (std::size_t flow = 0; flow < options_.flows; ++flow) {
@@ -256,20 +348,39 @@ class bound_search {
         best_at = ask;
       }
       if (!cut_.complete() || best.value >= enough) break;
-      if (choice_.time <= best_.value + tolerance_) break;
+      if (choice_.time <= target + tolerance_) break;
       if (flow < first_flow) {
         ask = {};
         continue;
       }
       const plane_optimum top = highest_point(planes_, limits, variables);
-      if (top.value <= std::max(best.value, best_.value) + tolerance_) break;
+      if (top.value <= std::max(best.value, target) + tolerance_) break;
       // A query between the best point and the proposal; at the proposal itself if the last query left it in place.
       const bool stuck = flow > first_flow && top.value >= last_top_ - 1e-3 * (last_top_ - best.value);
       step = stuck && step < 1 ? 1 : step_to_proposal;
       last_top_ = top.value;
       for (std::size_t i = 0; i < variables; ++i) ask[i] = std::max(0.0, best_at[i] + step * (top.y[i] - best_at[i]));
     }
+    if (options_.branch_nodes > 0) find_split();
     return best;
+  }
+
+  /// Chooses the candidate to branch on: the one with the most bytes on which the last choices differ, or else the
+  /// largest one that is held and may be on either side.
+  void find_split() {
+    double most = 0;
+    for (std::size_t i = 0; i < cut_.num_candidates(); ++i) {
+      if (cut_.fixed(i) > offload_cut::fixing::not_on_host) continue;
+      std::array<double, 5> count{};
+      const std::size_t first = states_.size() > last_states ? states_.size() - last_states : 0;
+      for (std::size_t s = first; s < states_.size(); ++s) ++count[static_cast<std::size_t>(states_[s][i])];
+      const double differ = static_cast<double>(states_.size() - first) - *std::max_element(count.begin(), count.end());
+      const double score = (differ + 0.01) * static_cast<double>(cut_.candidate_bytes(i));
+      if (score > most) {
+        most = score;
+        split_ = i;
+      }
+    }
   }
 
   /// Returns the bound at these multipliers, and adds the planes of the choice behind it.
@@ -284,8 +395,12 @@ class bound_search {
       for (const division how : {division::by_price, division::device, division::host}) add_plane(cut_.choice(how));
       const offload_choice fitting = cut_.choice(division::room_first, room_);
       add_plane(fitting);
-      if (fitting.device_bytes <= room_ && fitting.host_bytes <= problem_.host_budget())
-        if (const double time = time_of(fitting); time < choice_.time) choice_ = {moment_, limit_, m, time};
+      if (options_.branch_nodes > 0) {
+        states_.emplace_back(cut_.num_candidates());
+        for (std::size_t i = 0; i < cut_.num_candidates(); ++i) states_.back()[i] = cut_.state_of(i);
+      }
+      if (fitting.penalty == 0 && fitting.device_bytes <= room_ && fitting.host_bytes <= problem_.host_budget())
+        if (const double time = time_of(fitting); time < choice_.time) choice_ = {moment_, limit_, fixed_, m, time};
     }
     return least - rent * (1 + 0x1p-50) - 0x1p-52 * std::abs(least);
   }
@@ -293,7 +408,7 @@ class bound_search {
   /// Adds the value of a choice as a function of the multipliers.
   void add_plane(const offload_choice& c) {
     plane x;
-    x.constant = cut_.own_time() + c.before + c.after;
+    x.constant = cut_.own_time() + c.before + c.after + c.penalty;
     for (std::size_t i = 0; i < outs_; ++i)
       x.slope[i] = (cut_.out_starts()[i] + c.copy_out[i] - c.before) / cut_.total_out();
     for (std::size_t i = 0; i < ins_; ++i)
@@ -362,6 +477,8 @@ class bound_search {
   void recall_choice() {
     cut_.at(best_choice_.moment, releases_);
     cut_.limit(best_choice_.limit.out, best_choice_.limit.in);
+    fixed_.clear();
+    fix(best_choice_.fixed);
     ++result_.flows;
     (void)cut_.price(best_choice_.at, stop_);
     if (!cut_.complete()) return;
@@ -388,6 +505,10 @@ class bound_search {
   std::size_t outs_ = 0, ins_ = 0;  // variables in each direction
   copy_limit limit_;
   std::vector<plane> planes_;
+  std::vector<std::vector<offload_cut::fixing>> states_;  // of the candidates, after each flow of `maximise`
+  std::size_t split_ = no_split;
+  fixed_tensors fixed_;
+  std::vector<attempt> attempts_;
   double last_top_ = 0;
   optimum best_;
   choice_place choice_, best_choice_;  // of the present moment, and of the best one

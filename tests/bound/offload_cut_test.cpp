@@ -63,6 +63,10 @@ TEST_CASE("a flow gives the least of all choices") {
     for (std::uint32_t k = 0; k < g.num_operations; ++k) {
       if (!g.needed[k]) continue;
       cut.at(k, 1);
+      std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+      test::every_choice(g, k, [&](double, std::int64_t bytes) { fewest = std::min(fewest, bytes); });
+      REQUIRE(cut.least_bytes() == fewest);
+      REQUIRE((cut.has_unrepeatable() || fewest == 0));
       for (int tries = 0; tries < 4; ++tries) {
         offload_multipliers m;
         m.before = number();

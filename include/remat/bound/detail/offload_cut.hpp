@@ -78,6 +78,10 @@ class offload_cut {
   [[nodiscard]] double total_out() const noexcept { return total_out_; }
   /// Time of all copies of these tensors back.
   [[nodiscard]] double total_in() const noexcept { return total_in_; }
+  /// True if some operation that may run after the moment must not run twice.
+  [[nodiscard]] bool has_unrepeatable() const {
+    return std::any_of(reached_.begin(), reached_.end(), [&](std::uint32_t o) { return graph_->once[o] != 0; });
+  }
   /// Time of the moment's operation.
   [[nodiscard]] double own_time() const noexcept { return graph_->time[moment_]; }
 
@@ -160,7 +164,8 @@ class offload_cut {
       else if (c.fixed == fixing::on_device)
         fixed += device_price(c);
       else
-        x = in_units(c.fixed == fixing::absent ? penalty() : std::min(device_price(c), host_price(c)));
+        x = c.fixed == fixing::absent ? std::min(in_units(penalty()), max_flow::capacity{1} << 53)
+                                      : in_units(std::min(device_price(c), host_price(c)));
       if (c.arc != none)
         flow_.set_capacity(c.arc, x);
       else
@@ -186,6 +191,29 @@ class offload_cut {
     const double value = std::ldexp(static_cast<double>(flow_.value()), -exponent_);
     // All terms are positive: the sum of the roundings is below this part of the sum.
     return (fixed + value) * (1 - 0x1p-52 * (g.num_operations + 512.0));
+  }
+  /// Returns the least bytes that any choice holds on the device and on the host together, beside the working set,
+  /// whatever time it takes. 0 if the tensors have more than 2^60 bytes. `stop` as in `price`.
+  std::int64_t least_bytes(const std::function<bool()>& stop = {}) {
+    if (total_bytes_ > 0x1p60) return 0;
+    flow_.clear_flow();
+    for (const max_flow::arc a : plain_) flow_.set_capacity(a, max_flow::infinite);
+    for (const held_tensor& c : held_)
+      if (c.arc != none)
+        flow_.set_capacity(c.arc, c.bytes);
+      else
+        flow_.raise_source(c.to, c.bytes);
+    for (const std::uint32_t o : reached_) {
+      const max_flow::capacity again = graph_->once[o] ? max_flow::infinite : 0;
+      if (side_[o] == before) {
+        flow_.set_sink(run_node_[o], again);
+      } else {
+        flow_.set_capacity(wait_arc_[wait_node_[o] - first_wait_], max_flow::infinite, again);
+        flow_.set_sink(wait_node_[o], 0);
+      }
+    }
+    complete_ = flow_.run(stop);
+    return flow_.value();
   }
   /// The largest price of a resident byte for which the integers of the flow cannot overflow.
   [[nodiscard]] double highest_price() const noexcept {
@@ -279,6 +307,7 @@ class offload_cut {
   /// Returns a time in the flow's unit, rounded down. The factor makes up for up to eight roundings before it.
   [[nodiscard]] max_flow::capacity in_units(double time) const {
     const double exact = std::ldexp(time * (1 - 0x1p-49), exponent_);
+    if (!(exact >= 0)) return 0;
     return exact < 0x1p61 ? static_cast<max_flow::capacity>(exact) : max_flow::infinite;
   }
   /// More than the time of everything that could run again.

@@ -169,6 +169,7 @@ class bound_search {
       if (k == none) break;
       ++result_.moments_tried;
       try_moment(k);
+      if (result_.infeasible) return result_;
     }
     if (options_.branch_nodes > 0) branch();
     finish();
@@ -179,7 +180,7 @@ class bound_search {
   static constexpr std::uint32_t max_operations_with_releases = 2000;
   /// A moment is given up when its bound cannot exceed the best one by this part of the needed time.
   static constexpr double relative_tolerance = 1e-7;
-  static constexpr double max_price_per_time = 0x1p20;
+  static constexpr double first_reach = 4, reach_growth = 16, last_reach = 0x1p18;  // in units of the needed time
   /// The queries lie at this part of the way from the best point to the point that the planes propose.
   static constexpr double step_to_proposal = 0.5;
   static constexpr std::size_t max_branch_moments = 4;
@@ -229,9 +230,23 @@ class bound_search {
     return list;
   }
 
+  /// Returns true if what must be held at the present moment exceeds both budgets together.
+  bool is_impossible() {
+    if (problem_.host_budget() == problem::unlimited || !cut_.has_unrepeatable()) return false;
+    ++result_.flows;
+    clock_.work(work_of::flow);
+    const std::int64_t least = cut_.least_bytes(stop_) - problem_.host_budget();
+    if (least <= room_) return false;
+    result_.least_memory = {
+        least + cut_.working_set(), memory_reason::first_run, static_cast<op_id>(moment_), cut_.working_set(), {}};
+    result_.infeasible = true;
+    result_.lower_bound = infinity;
+    return true;
+  }
+
   /// Raises the best bound if the moment gives a higher one.
   void try_moment(std::uint32_t k) {
-    if (!go_to(k)) return;
+    if (!go_to(k) || is_impossible()) return;
     optimum found{k, std::numeric_limits<double>::infinity(), {}};
     for (const copy_limit limit : cases()) {
       const optimum x = maximise(limit, found.value, best_.value, best_.at);
@@ -312,20 +327,32 @@ class bound_search {
     ins_ = static_cast<std::size_t>(limit.in + 1);
     const bool host_limit = problem_.host_budget() != problem::unlimited && limit.out >= 0;
     const std::size_t variables = outs_ + ins_ + 1 + (host_limit ? 1 : 0);
+    // The multipliers are sought up to `reach`, which grows when the best ones are there: the simplex method would lose
+    // digits if all of their range were open.
+    const double unit = graph_.needed_time > 0 ? graph_.needed_time : cut_.total_out();
+    double reach = first_reach * unit;
     std::vector<plane_limit> limits;
-    const auto sum_of = [&](std::size_t first, std::size_t last, double most) {
+    const auto limit_sum = [&](std::size_t first, std::size_t last, double most) {
       plane_limit x;
       for (std::size_t i = first; i < last; ++i) x.weight[i] = 1;
-      x.limit = most;
+      x.limit = std::min(most, reach);
       if (first < last) limits.push_back(x);
     };
-    // Prices beyond this decide nothing but whether there is a schedule at all, and the simplex method would lose
-    // digits.
-    const double dearest = max_price_per_time * (graph_.needed_time > 0 ? graph_.needed_time : cut_.total_out());
-    sum_of(0, outs_, std::min(cut_.total_out(), dearest));
-    sum_of(outs_, outs_ + ins_, std::min(cut_.total_in(), dearest));
-    for (std::size_t i = outs_ + ins_; i < variables; ++i)
-      sum_of(i, i + 1, std::min(cut_.highest_price() * cut_.total_bytes() * (1 - 0x1p-20), dearest));
+    const auto propose = [&] {
+      limits.clear();
+      limit_sum(0, outs_, cut_.total_out());
+      limit_sum(outs_, outs_ + ins_, cut_.total_in());
+      for (std::size_t i = outs_ + ins_; i < variables; ++i)
+        limit_sum(i, i + 1, cut_.highest_price() * cut_.total_bytes() * (1 - 0x1p-20));
+      return highest_point(planes_, limits, variables);
+    };
+    const auto is_at_reach = [&](const plane_optimum& top) {
+      return std::any_of(limits.begin(), limits.end(), [&](const plane_limit& x) {
+        double sum = 0;
+        for (std::size_t i = 0; i < variables; ++i) sum += x.weight[i] * top.y[i];
+        return x.limit == reach && sum > 0.9 * reach;
+      });
+    };
 
     planes_.clear();
     states_.clear();
@@ -353,13 +380,16 @@ class bound_search {
         ask = {};
         continue;
       }
-      const plane_optimum top = highest_point(planes_, limits, variables);
-      if (top.value <= std::max(best.value, target) + tolerance_) break;
+      plane_optimum top = propose();
+      const auto is_done = [&] { return top.value <= std::max(best.value, target) + tolerance_; };
+      for (; is_done() && reach < last_reach * unit && is_at_reach(top); top = propose()) reach *= reach_growth;
+      if (is_done()) break;
       // A query between the best point and the proposal; at the proposal itself if the last query left it in place.
       const bool stuck = flow > first_flow && top.value >= last_top_ - 1e-3 * (last_top_ - best.value);
       step = stuck && step < 1 ? 1 : step_to_proposal;
       last_top_ = top.value;
       for (std::size_t i = 0; i < variables; ++i) ask[i] = std::max(0.0, best_at[i] + step * (top.y[i] - best_at[i]));
+      if (!std::all_of(ask.begin(), ask.end(), [](double y) { return std::isfinite(y); })) break;
     }
     if (options_.branch_nodes > 0) find_split();
     return best;

@@ -30,7 +30,7 @@ namespace {
 using namespace remat;  // NOLINT: a program
 
 struct settings {
-  offload_options options{};
+  offload_bound_options options{};
   double latency = 1e-5;
   std::string only{};
   std::vector<double> fractions{0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2}, links{12, 25, 64, 450};
@@ -95,7 +95,7 @@ void print_rows(const std::string& name, const problem& p, const settings& s) {
     for (const double speed : s.links) {
       const problem q = p.with_budget(budget).with_link({.out = speed * 1e9, .in = speed * 1e9, .latency = s.latency});
       const double start = test::processor_seconds();
-      const offload_result r = offload_bound(q, s.options);
+      const offload_bound_result r = offload_bound(q, s.options);
       const double took = test::processor_seconds() - start;
       std::printf("%s,%u,%.2f,%lld,%.0f,%.6f,%.6f,%.6f,%u,%.4f,%.4f,%.4g,%lld,%zu,%zu,%u,%u,%.4f\n", name.c_str(),
                   p.graph().num_operations, fraction, static_cast<long long>(budget), speed, without,

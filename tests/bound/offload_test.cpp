@@ -80,11 +80,12 @@ TEST_CASE("the bound never exceeds the least time of all schedules with copies")
       ++infeasible;
     }
     REQUIRE(fastest.time <= without);
-    const offload_result plain = offload_bound(p, {.moments = 0, .releases = 1});
-    const offload_result all = offload_bound(p, {.moments = 0, .flows = 200, .releases = 8});
-    const offload_result few = offload_bound(p, {.moments = 2, .flows = 3});
-    const offload_result whole = offload_bound(p, {.moments = 0, .flows = 200, .releases = 8, .branch_nodes = 500});
-    for (const offload_result& r : {plain, all, few, whole}) {
+    const offload_bound_result plain = offload_bound(p, {.moments = 0, .releases = 1});
+    const offload_bound_result all = offload_bound(p, {.moments = 0, .flows = 200, .releases = 8});
+    const offload_bound_result few = offload_bound(p, {.moments = 2, .flows = 3});
+    const offload_bound_result whole =
+        offload_bound(p, {.moments = 0, .flows = 200, .releases = 8, .branch_nodes = 500});
+    for (const offload_bound_result& r : {plain, all, few, whole}) {
       REQUIRE(r.lower_bound <= fastest.time * (1 + 1e-12));
       REQUIRE((!r.infeasible || std::isinf(fastest.time)));
       REQUIRE(r.infeasible == std::isinf(r.lower_bound));
@@ -152,7 +153,7 @@ TEST_CASE("by hand: one tensor, on the host or made again") {
   CHECK(test::fastest_with_copies(p).time == 21);
   // a = 1, and b such that the copy back, 4·(1 − b), costs as much as another run of f, 10·b: b = 2/7. Then 1 + 11 +
   // 2·b + 10·b.
-  const offload_result plain = offload_bound(p, {.releases = 1});
+  const offload_bound_result plain = offload_bound(p, {.releases = 1});
   CHECK(plain.lower_bound == doctest::Approx(12 + 24.0 / 7).epsilon(1e-6));
   CHECK(plain.before == doctest::Approx(1));
   CHECK(plain.after == doctest::Approx(2.0 / 7).epsilon(1e-5));
@@ -167,7 +168,7 @@ TEST_CASE("by hand: one tensor, on the host or made again") {
   CHECK(plain.again.empty());
   CHECK(offload_bound(p, {.releases = 4}).lower_bound > 18);
   // The tensor is whole: on the host, max(11, 10 + 4) + 1 + (4 + 2); or made again, 24.
-  const offload_result whole = offload_bound(p, {.releases = 4, .branch_nodes = 10});
+  const offload_bound_result whole = offload_bound(p, {.releases = 4, .branch_nodes = 10});
   CHECK(whole.lower_bound == doctest::Approx(21).epsilon(1e-6));
   CHECK(whole.choice_time == 21);
   CHECK(whole.offloaded == std::vector{tensor_id{1}});
@@ -190,16 +191,16 @@ TEST_CASE("a slow link leaves the turnaround bound, and a fast one the trivial b
     const problem p = bare.with_budget(least + (g.baseline_peak - least) * static_cast<std::int64_t>(seed % 7) / 7);
     const turnaround_result alone = turnaround_bound(p, {.moments = 0});
     for (const std::uint32_t releases : {1U, 4U}) {
-      const offload_options options{.moments = 0, .flows = 200, .releases = releases};
-      const offload_result slow = offload_bound(p.with_link({.out = 1e-9, .in = 1e-9, .latency = 0}), options);
+      const offload_bound_options options{.moments = 0, .flows = 200, .releases = releases};
+      const offload_bound_result slow = offload_bound(p.with_link({.out = 1e-9, .in = 1e-9, .latency = 0}), options);
       if (!alone.infeasible) {  // where something must not run twice, a copy that takes for ever is a schedule
         REQUIRE(slow.lower_bound >= alone.lower_bound * (1 - 1e-6));
         above += alone.recomputation > 0;
       }
-      const offload_result fast = offload_bound(p.with_link({.out = 1e15, .in = 1e15, .latency = 0}), options);
+      const offload_bound_result fast = offload_bound(p.with_link({.out = 1e15, .in = 1e15, .latency = 0}), options);
       REQUIRE(fast.lower_bound <= g.needed_time * (1 + 1e-9));
       // A host without room: no copies.
-      const offload_result none = offload_bound(p.with_link({.out = 1, .in = 1, .latency = 0}, 0), options);
+      const offload_bound_result none = offload_bound(p.with_link({.out = 1, .in = 1, .latency = 0}, 0), options);
       if (!alone.infeasible) REQUIRE(none.lower_bound >= alone.lower_bound * (1 - 1e-6));
     }
   }
@@ -213,7 +214,7 @@ TEST_CASE("more memory, a faster link and a larger host never raise the bound") 
     const flat_graph& g = bare.graph();
     const std::int64_t least = largest_working_set(bare.with_link({})).bytes;
     const host_link link = test::random_link(bare, seed);
-    const offload_options options{.moments = 0, .flows = 200};
+    const offload_bound_options options{.moments = 0, .flows = 200};
     double last = std::numeric_limits<double>::infinity();
     for (int part = 0; part <= 5; ++part) {
       const problem p = bare.with_budget(least + (g.baseline_peak - least) * part / 5).with_link(link);
@@ -248,13 +249,13 @@ TEST_CASE("the result says where its bound comes from") {
     const std::int64_t host = seed % 4 == 0 ? 20 : problem::unlimited;
     const problem p = bare.with_budget(g.baseline_peak * 7 / 10).with_link(test::random_link(bare, seed), host);
     const std::uint32_t nodes = seed % 3 == 0 ? 30 : 0;
-    const offload_result r = offload_bound(p, {.branch_nodes = nodes});
+    const offload_bound_result r = offload_bound(p, {.branch_nodes = nodes});
     if (r.infeasible || r.delay == 0) continue;
     REQUIRE(r.delay == r.lower_bound - g.needed_time);
     REQUIRE((r.before >= 0 && r.before <= 1 && r.after >= 0 && r.after <= 1));
     REQUIRE(r.multiplier >= 0);
     REQUIRE((host != problem::unlimited || r.host_multiplier == 0));
-    const offload_result bare_result = offload_bound(p, {.branch_nodes = nodes, .want_choice = false});
+    const offload_bound_result bare_result = offload_bound(p, {.branch_nodes = nodes, .want_choice = false});
     CHECK(bare_result.lower_bound == r.lower_bound);
     CHECK(bare_result.choice_time == 0);
     if (r.choice_time == 0) continue;
@@ -295,7 +296,7 @@ TEST_CASE("odd input: errors in one sentence, and graphs without anything to hol
   CHECK(message([&] { (void)offload_bound(p, {.releases = 0}); }) == "offload_bound: releases is 0; expected 1 to 8");
   CHECK(message([&] { (void)offload_bound(p, {.releases = 9}); }) == "offload_bound: releases is 9; expected 1 to 8");
   CHECK(offload_bound(p.with_budget(problem::unlimited)).lower_bound == 14);
-  const offload_result none = offload_bound(p.with_budget(3));
+  const offload_bound_result none = offload_bound(p.with_budget(3));
   CHECK(none.infeasible);
   CHECK(std::isinf(none.lower_bound));
   CHECK(none.least_memory.message().find("operation ") == 0);
@@ -308,7 +309,7 @@ TEST_CASE("odd input: errors in one sentence, and graphs without anything to hol
     const problem q = idle.with_budget(largest_working_set(idle).bytes);
     for (const double speed : {1e-200, 1.0, 1e200})
       for (const double latency : {0.0, 1e-300, 1e200}) {
-        const offload_result r = offload_bound(q.with_link({.out = speed, .in = speed, .latency = latency}));
+        const offload_bound_result r = offload_bound(q.with_link({.out = speed, .in = speed, .latency = latency}));
         CHECK(r.lower_bound >= 0);
         CHECK(!std::isnan(r.lower_bound));
       }
@@ -320,21 +321,21 @@ TEST_CASE("a stop is obeyed and leaves a valid bound") {
   const problem p = bare.with_budget(bare.graph().baseline_peak / 2).with_link(test::random_link(bare, 3));
   std::stop_source source;
   source.request_stop();
-  offload_options options;
+  offload_bound_options options;
   options.run.stop = source.get_token();
-  const offload_result stopped = offload_bound(p, options);
+  const offload_bound_result stopped = offload_bound(p, options);
   CHECK(stopped.lower_bound == bare.graph().needed_time);
   CHECK(stopped.moments_tried == 0);
 
-  offload_options few;
+  offload_bound_options few;
   few.run.work_limit = 10;
-  const offload_result worked = offload_bound(p, few);
+  const offload_bound_result worked = offload_bound(p, few);
   CHECK(worked.flows <= 10 / work_of::flow + 1);
   CHECK(worked.lower_bound >= bare.graph().needed_time);
 
   const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   for (const int milliseconds : {0, 5, 50}) {
-    offload_options limited{.moments = 0, .releases = 8, .branch_nodes = 100'000};
+    offload_bound_options limited{.moments = 0, .releases = 8, .branch_nodes = 100'000};
     limited.run.time_limit = std::chrono::milliseconds(milliseconds);
     const double start = processor_seconds();
     CHECK(offload_bound(p, limited).lower_bound >= bare.graph().needed_time);
@@ -346,7 +347,7 @@ TEST_CASE("equal input gives equal output") {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const problem bare = test::random_problem(seed, {.operations = 60, .once = 0, .backward = 100});
     const problem p = bare.with_budget(bare.graph().baseline_peak * 8 / 10).with_link(test::random_link(bare, seed));
-    const offload_result a = offload_bound(p, {.branch_nodes = 20}), b = offload_bound(p, {.branch_nodes = 20});
+    const offload_bound_result a = offload_bound(p, {.branch_nodes = 20}), b = offload_bound(p, {.branch_nodes = 20});
     CHECK(a.lower_bound == b.lower_bound);
     CHECK(a.saved == b.saved);
     CHECK(a.offloaded == b.offloaded);

@@ -12,7 +12,7 @@
 namespace REMAT_NAMESPACE {
 
 /// Options of `offload_bound`.
-struct offload_options {
+struct offload_bound_options {
   /// The largest number of moments (first runs of operations) that are tried; 0: all. More moments never lower the
   /// bound.
   std::uint32_t moments = 24;
@@ -31,7 +31,7 @@ struct offload_options {
 };
 
 /// A proven lower bound on the time of every schedule of a problem with a link, or the proof that there is none.
-struct offload_result {
+struct offload_bound_result {
   double lower_bound = 0;              ///< on the time; infinite if infeasible
   double delay = 0;                    ///< `lower_bound` less the time of the needed operations
   bool infeasible = false;             ///< proven; `least_memory` names the operation and the bytes that it needs
@@ -84,8 +84,8 @@ struct offload_result {
 /// is out of its range.
 ///
 ///     const problem p = problem(graph, roofline_cost{}, budget).with_link({.out = 12e9, .in = 12e9});
-///     const offload_result r = offload_bound(p);
-[[nodiscard]] offload_result offload_bound(const problem& p, const offload_options& options = {});
+///     const offload_bound_result r = offload_bound(p);
+[[nodiscard]] offload_bound_result offload_bound(const problem& p, const offload_bound_options& options = {});
 
 }  // namespace REMAT_NAMESPACE
 

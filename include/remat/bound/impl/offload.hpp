@@ -145,7 +145,7 @@ class moment_order {
 /// The search for the bound.
 class bound_search {
  public:
-  bound_search(const problem& p, const offload_options& options)
+  bound_search(const problem& p, const offload_bound_options& options)
       : problem_(p),
         graph_(p.graph()),
         cut_(graph_, *p.link()),
@@ -154,7 +154,7 @@ class bound_search {
         tolerance_(relative_tolerance * graph_.needed_time),
         releases_(graph_.num_operations > max_operations_with_releases ? 1 : options.releases) {}
 
-  offload_result run() {
+  offload_bound_result run() {
     result_.least_memory = largest_working_set(problem_);
     result_.lower_bound = graph_.needed_time;
     if (result_.least_memory.bytes > problem_.budget()) {
@@ -525,7 +525,7 @@ class bound_search {
   const problem& problem_;
   const flat_graph& graph_;
   offload_cut cut_;
-  const offload_options& options_;
+  const offload_bound_options& options_;
   run_clock clock_;
   std::function<bool()> stop_ = [this] { return clock_.should_stop(); };
   double tolerance_;
@@ -542,12 +542,12 @@ class bound_search {
   double last_top_ = 0;
   optimum best_;
   choice_place choice_, best_choice_;  // of the present moment, and of the best one
-  offload_result result_;
+  offload_bound_result result_;
 };
 
 }  // namespace detail::offload
 
-REMAT_INLINE offload_result offload_bound(const problem& p, const offload_options& options) {
+REMAT_INLINE offload_bound_result offload_bound(const problem& p, const offload_bound_options& options) {
   if (!p.link()) throw bad_argument("offload_bound: the problem has no link; expected one from problem::with_link");
   if (options.flows == 0) throw bad_argument("offload_bound: flows is 0; expected at least 1");
   if (options.releases == 0 || options.releases > detail::max_releases)

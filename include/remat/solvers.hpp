@@ -18,6 +18,7 @@
 #include "remat/method/exact.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/no_remat.hpp"
+#include "remat/method/offload.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"

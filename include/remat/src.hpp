@@ -26,6 +26,7 @@
 #include "remat/method/impl/evict.hpp"
 #include "remat/method/impl/exact.hpp"
 #include "remat/method/impl/no_remat.hpp"
+#include "remat/method/impl/offload.hpp"
 #include "remat/method/impl/own_method.hpp"
 #include "remat/method/impl/refined.hpp"
 #include "remat/method/impl/revolve.hpp"

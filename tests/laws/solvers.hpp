@@ -16,6 +16,7 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"
+#include "remat/method/offload.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
@@ -62,6 +63,7 @@ inline constexpr auto hiremate_own = hiremate_with(branch_and_bound);
       law_solver_of("evict (random)", evict, {.random_passes = 1'000'000}),
       law_solver_of("exact", exact),
       law_solver_of("refined", refined),
+      law_solver_of("offload", offload),
       law_solver_of("rotor", rotor),
       law_solver_of("rotor (improve)", rotor, {.improve = true}),
       law_solver_of("rockmate", rockmate),

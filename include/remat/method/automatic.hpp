@@ -69,6 +69,9 @@ struct automatic_options {
 /// The parts that are not of `refined` do not run if refinement closes such a gap faster: below 0.02 %, below 0.3 % on
 /// graphs of 500 to 1,999 operations. On larger graphs `hiremate` alone runs, with most of the limits.
 ///
+/// For a problem with a link, a quarter of the limits goes to recomputation alone, less if that comes within 0.2 % of its
+/// bound, and the rest to `offload`. Schedules of `frontier` then come one by one.
+///
 /// With two threads or more, two parts run side by side. The solve ends as soon as a schedule is within `gap` of the
 /// bound, or the budget is proven infeasible.
 ///

@@ -31,6 +31,7 @@
 #include "remat/method/impl/race.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
 #include "remat/method/no_remat.hpp"
+#include "remat/method/offload.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
@@ -465,9 +466,48 @@ class frontier_search {
   std::vector<budget_solve> solves_;   // of each
 };
 
+/// With a link: recomputation alone, by all parts, then `offload` for the rest of the limits.
+[[nodiscard]] inline solution solve_with_link(std::optional<mip_backend_ref> backend, const problem& p,
+                                              const automatic_options& options, run_clock& clock) {
+  solution best;
+  best.lower_bound = p.graph().needed_time;
+  figures::group_list parts;
+  const auto take = [&](solution& s, const std::string& by) {
+    if (const auto* list = s.statistics.own.find<figures::group_list>("parts"))
+      parts.insert(parts.end(), list->begin(), list->end());
+    if (s.plan) accept(p, best, *s.plan, by);
+  };
+  stop_reason stopped = stop_reason::none;
+  try {
+    if (!settled_by_listed_order(p, best, automatic_solver::name)) {
+      run_clock alone = clock.part(0.25, "recomputation alone");
+      automatic_options recomputing = options;
+      recomputing.gap = std::max(options.gap, 0.002);  // where copies help at all, they gain more
+      portfolio all(p.without_link(), recomputing, make_way_cache(), backend);
+      all.open(alone);
+      all.go_on(alone);
+      solution s = all.finish(alone);
+      take(s, s.by);
+      offload_options copying;
+      copying.gap = options.gap;
+      s = solve_part(clock, 1, offload, p, copying);
+      take_bound(best, s);
+      if (s.status == solve_status::infeasible) best.status = s.status;
+      take(s, by_part(automatic_solver::name, s.by));
+      stopped = clock.poll();
+      best.statistics.own.set("parts", std::move(parts));
+    }
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
+  }
+  return best;
+}
+
 REMAT_INLINE solution solve(std::optional<mip_backend_ref> backend, const problem& p,
                             const automatic_options& options) {
   run_clock clock(options.run, automatic_solver::name);
+  if (p.link()) return solve_with_link(backend, p, options, clock);
   portfolio all(p, options, make_way_cache(), backend);
   all.open(clock);
   all.go_on(clock);
@@ -477,6 +517,15 @@ REMAT_INLINE solution solve(std::optional<mip_backend_ref> backend, const proble
 REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> backend, const problem& p,
                                                  std::span<const std::int64_t> budgets, const run_control& run,
                                                  const automatic_options& solving) {
+  if (p.link()) {
+    run_clock clock(run, automatic_solver::name);
+    std::vector<solution> answers;
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      run_clock part = clock.part(1.0 / static_cast<double>(budgets.size() - i));
+      answers.push_back(solve_with_link(backend, p.with_budget(budgets[i]), solving, part));
+    }
+    return answers;
+  }
   frontier_search search(p, budgets, solving, run, backend);
   const std::vector<solution> found = search.run();
   std::vector<solution> answers;

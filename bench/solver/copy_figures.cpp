@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSL-1.0
+// What copies to the host are worth: training graphs at parts of their peak, with links of several speeds. One line of
+// CSV for each: the overhead of recomputation alone (`auto` without the link), of copies alone (the listed order, what
+// does not fit on the host), of both (`auto` with the link), the bound for both and the gap to it, in percent.
+//
+//   copy_figures [--links 12,25,64,450] [--fractions 0.8,0.6,…] [--seconds S] [--host BYTES] [FILE.json …]
+//
+// Links are in GB/s each way, with a latency of 10 µs. Without files: the bundled graphs. One thread. `seconds`:
+// processor seconds of the solve with the link.
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/method/automatic.hpp"
+#include "remat/refine/detail/copy_planner.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "support/csv.hpp"
+#include "support/data.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a program
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+solution solve(const problem& p, double seconds) {
+  automatic_options options;
+  options.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+  options.run.threads = 1;
+  return automatic(p, options);
+}
+
+double time_of_copies_alone(const problem& p) {
+  detail::copy_planner planner(p);
+  const std::optional<schedule> plan = planner.plan(computes_of(listed_order(p)), {}, 3);
+  return plan ? check(p, *plan).time : nan;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string links = "12,25,64,450", fractions = "0.8,0.6,0.5,0.4,0.3,0.2";
+  double seconds = 10;
+  std::int64_t host = problem::unlimited;
+  std::vector<std::filesystem::path> files;
+  for (int i = 1; i < argc; ++i) {
+    const std::string key = argv[i];
+    if (key.rfind("--", 0) != 0 || i + 1 == argc) {
+      files.emplace_back(key);
+      continue;
+    }
+    const std::string value = argv[++i];
+    if (key == "--links") links = value;
+    if (key == "--fractions") fractions = value;
+    if (key == "--seconds") seconds = std::stod(value);
+    if (key == "--host") host = std::stoll(value);
+  }
+  if (files.empty()) files = test::bundled_graphs();
+  std::printf("graph,fraction,link,status,alone,copies,both,bound,gap,host_bytes,seconds,by\n");
+  for (const std::filesystem::path& file : files) {
+    const problem whole = read_training_step(file).instance;
+    const double base = whole.graph().baseline_time;
+    const auto overhead = [&](double time) { return 100 * (time / base - 1); };
+    for (const std::string& fraction : test::csv_fields(fractions)) {
+      const problem alone = test::within(whole, std::stod(fraction));
+      const solution recomputed = solve(alone, seconds);
+      for (const std::string& speed : test::csv_fields(links)) {
+        const double bytes_per_second = std::stod(speed) * 1e9;
+        const problem p = alone.with_link({.out = bytes_per_second, .in = bytes_per_second}, host);
+        const double begin = processor_seconds();
+        const solution s = solve(p, seconds);
+        std::printf("%s,%s,%s,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%lld,%.2f,%s\n", file.stem().c_str(), fraction.c_str(),
+                    speed.c_str(), std::string(to_string(s.status)).c_str(),
+                    recomputed.plan ? overhead(recomputed.time) : nan, overhead(time_of_copies_alone(p)),
+                    s.plan ? overhead(s.time) : nan, overhead(s.lower_bound),
+                    s.plan ? 100 * (s.time / s.lower_bound - 1) : nan, static_cast<long long>(s.host_peak_bytes),
+                    processor_seconds() - begin, s.by.c_str());
+        std::fflush(stdout);
+      }
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include "remat/core/option.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace REMAT_NAMESPACE {
+
+/// Options of `offload`.
+struct offload_options {
+  /// \name Settings (`records` says what they are)
+  /// @{
+  std::uint32_t budgets = 20;
+  std::uint32_t refined_candidates = 4;
+  double gap = 0;
+  /// @}
+  run_control run{};  ///< limits, seed, threads, progress
+
+  /// The records of the settings.
+  static constexpr auto records() {
+    using o = offload_options;
+    return std::tuple{
+        option("budgets", &o::budgets, "larger budgets for which recomputation is planned before copies fill the rest")
+            .from(1)
+            .fast(8),
+        option("refined_candidates", &o::refined_candidates, "of the ways to divide the work, so many are refined")
+            .from(1)
+            .fast(2),
+        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
+  }
+};
+
+/// Recomputation and copies to the host together, for a problem with a link (`problem::with_link`).
+///
+/// A *candidate* says what copies do, and leaves the rest to solvers that only recompute:
+///
+/// - A budget between the true one and the peak: `evict` plans recomputation within it. Where the schedule still needs
+///   more than the true budget, the tensors whose next use is farthest away lie on the host until then.
+/// - The tensors that the choice of `offload_bound` has on the host, also for smaller budgets and slower links, because
+///   copies never hide completely. A copy is an operation of no time then; `evict` plans the rest within the budget.
+///
+/// For each candidate the copies are placed: each copy out as early as its engine is free, each copy back as late as it
+/// hides behind computes, as far as memory allows; the simulation of the engines gives the time. The best candidates
+/// are refined (`refined`) in slices that grow, and their copies are placed again after each.
+///
+/// The first schedule of all is the one of recomputation alone. A problem without a link is left to `refined`. The
+/// lower bound is that of `offload_bound`. Heuristic: it may find no schedule under a tight budget, which proves
+/// nothing. Deterministic for a seed and a work limit. Cancellation: polls between its parts, and as `evict` and
+/// `refined` do within them. Work: that of its parts, `work_of::visit` for each compute whose copies are placed.
+///
+/// `solution::by`: "offload/evict" or "offload/refined", after the solver that planned the recomputation.
+///
+///     const problem p = problem(graph, roofline_cost{}, budget).with_link({.out = 25e9, .in = 25e9});
+///     const solution s = offload(p);
+struct offload_solver {
+  using options_type = offload_options;                ///< The options of this solver.
+  static constexpr std::string_view name = "offload";  ///< The solver's name in tables and progress reports.
+
+  /// Returns the best schedule found within both budgets of `p`, if any, and a proven lower bound on the time.
+  [[nodiscard]] solution operator()(const problem& p, const offload_options& options = {}) const;
+};
+/// The solver as a function object: `offload(p, options)`.
+inline constexpr offload_solver offload{};
+
+}  // namespace REMAT_NAMESPACE
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/impl/offload.hpp"
+#endif

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/method/offload.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "remat/method/automatic.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/refined.hpp"
+#include "remat/schedule/check.hpp"
+#include "support/data.hpp"
+#include "support/exhaustive_copies.hpp"
+#include "support/random_graph.hpp"
+
+using namespace remat;
+
+namespace {
+
+offload_options with_work(std::uint64_t units, unsigned threads = 1) {
+  offload_options options;
+  options.run.work_limit = units;
+  options.run.threads = threads;
+  return options;
+}
+
+/// A link from slow to fast, in bytes per unit of time of the random graphs.
+host_link random_link(std::uint64_t seed) {
+  static constexpr double speeds[] = {0.3, 1, 3, 10, 1000};
+  return {.out = speeds[seed % 5], .in = speeds[seed / 5 % 5], .latency = seed % 3 == 0 ? 0.5 : 0.0};
+}
+
+}  // namespace
+
+TEST_CASE("on small graphs, no schedule is faster than the optimum, and most are as fast") {
+  std::size_t solved = 0, optimal = 0, with_copies = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const problem whole = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 4)});
+    for (const double part : {0.9, 0.75}) {
+      const problem p = test::within(whole, part).with_link(random_link(seed), seed % 4 == 0 ? 6 : problem::unlimited);
+      CAPTURE(seed);
+      CAPTURE(part);
+      const solution s = offload(p, with_work(20'000));
+      const test::fastest_result best = test::fastest_with_copies(p);
+      if (s.status == solve_status::infeasible) CHECK((!best.complete || !std::isfinite(best.time)));
+      if (!s.plan || !best.complete) continue;
+      const check_report r = check(p, *s.plan);
+      CHECK(r.valid());
+      CHECK(r.time == s.time);
+      CHECK(r.host_peak_bytes == s.host_peak_bytes);
+      CHECK(s.time >= best.time * (1 - 1e-9));
+      CHECK(s.lower_bound <= best.time * (1 + 1e-9));
+      ++solved;
+      optimal += s.time <= best.time * (1 + 1e-9);
+      with_copies += s.plan->has_copies();
+    }
+  }
+  CHECK(solved > 150);
+  CHECK(with_copies > 20);
+  CHECK(10 * optimal > 8 * solved);
+}
+
+TEST_CASE("it is never slower than recomputation alone by eviction, and faster with a fast link") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const problem whole = test::random_problem(seed, {.operations = 10 + static_cast<std::uint32_t>(seed % 40)});
+    for (const double part : {0.8, 0.6}) {
+      const problem alone = test::within(whole, part);
+      CAPTURE(seed);
+      CAPTURE(part);
+      const solution recomputed = evict(alone);
+      for (const double speed : {0.5, 5.0, 1e6}) {
+        const problem p = alone.with_link({.out = speed, .in = speed, .latency = 0});
+        const solution s = offload(p, with_work(100'000));
+        if (s.plan) CHECK(check(p, *s.plan).valid());
+        if (!recomputed.plan) continue;
+        REQUIRE(s.plan);
+        CHECK(s.time <= recomputed.time * (1 + 1e-12));
+        CHECK(s.time >= s.lower_bound * (1 - 1e-9));
+      }
+    }
+  }
+}
+
+TEST_CASE("both budgets hold on real steps, and copies remove recomputation") {
+  for (const char* name : {"unet5-b16-256", "gpt2-small-b8-s1024", "resnet50-b64-224"}) {
+    const problem whole = test::bundled_problem(name);
+    const problem alone = test::within(whole, 0.6);
+    const solution recomputed = refined(alone, [] {
+      refined_options options;
+      options.run.work_limit = 200'000;
+      return options;
+    }());
+    CAPTURE(name);
+    REQUIRE(recomputed.plan);
+    double before = recomputed.time;
+    for (const double speed : {12e9, 25e9, 64e9, 450e9}) {
+      const problem p = alone.with_link({.out = speed, .in = speed});
+      const solution s = offload(p, with_work(1'000'000));
+      CAPTURE(speed);
+      REQUIRE(s.plan);
+      CHECK(check(p, *s.plan).valid());
+      CHECK(s.time < before);
+      before = std::min(before, s.time);
+      // Half of the host's bytes: still legal, if there is a schedule.
+      const problem less = alone.with_link({.out = speed, .in = speed}, s.host_peak_bytes / 2);
+      const solution t = offload(less, with_work(1'000'000));
+      REQUIRE(t.plan);
+      CHECK(check(less, *t.plan).valid());
+      CHECK(t.host_peak_bytes <= s.host_peak_bytes / 2);
+    }
+  }
+}
+
+TEST_CASE("for a seed and a work limit the answer does not depend on threads") {
+  const problem p = test::within(test::bundled_problem("unet5-b16-256"), 0.5).with_link({});
+  const solution one = offload(p, with_work(300'000, 1)), two = offload(p, with_work(300'000, 2));
+  REQUIRE(one.plan);
+  CHECK(one.plan == two.plan);
+  CHECK(one.lower_bound == two.lower_bound);
+}
+
+TEST_CASE("auto uses the link, and is no slower than recomputation alone") {
+  const problem alone = test::within(test::bundled_problem("unet5-b16-256"), 0.5);
+  automatic_options options;
+  options.run.work_limit = 1'000'000;
+  const solution recomputed = automatic(alone, options);
+  const problem p = alone.with_link({});
+  const solution s = automatic(p, options);
+  REQUIRE(s.plan);
+  CHECK(check(p, *s.plan).valid());
+  CHECK(s.time < recomputed.time);
+  CHECK(s.by.rfind("auto/offload/", 0) == 0);
+  const std::int64_t budgets[] = {alone.budget(), alone.budget() * 3 / 2};
+  const std::vector<solution> both = frontier(p, budgets, automatic, options.run);
+  REQUIRE(both.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(both[i].plan);
+    CHECK(check(p.with_budget(budgets[i]), *both[i].plan).valid());
+  }
+}
+
+TEST_CASE("a budget below a working set is infeasible, with the operation") {
+  const problem whole = test::random_problem(3, {.operations = 12});
+  const solution s = offload(whole.with_budget(1).with_link({}));
+  CHECK(s.status == solve_status::infeasible);
+  CHECK(!s.message.empty());
+}

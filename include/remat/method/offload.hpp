@@ -28,6 +28,7 @@ struct offload_options {
     return std::tuple{
         option("budgets", &o::budgets, "larger budgets for which recomputation is planned before copies fill the rest")
             .from(1)
+            .to(1000)
             .fast(8),
         option("refined_candidates", &o::refined_candidates, "of the ways to divide the work, so many are refined")
             .from(1)
@@ -47,7 +48,8 @@ struct offload_options {
 ///
 /// For each candidate the copies are placed: each copy out as early as its engine is free, each copy back as late as it
 /// hides behind computes, as far as memory allows; the simulation of the engines gives the time. The best candidates
-/// are refined (`refined`) in slices that grow, and their copies are placed again after each.
+/// are refined (`refined`) in slices that grow, and their copies are placed again after each. If all of them are solved
+/// and time is left, budgets between the ones before follow.
 ///
 /// The first schedule of all is the one of recomputation alone. A problem without a link is left to `refined`. The
 /// lower bound is that of `offload_bound`. Heuristic: it may find no schedule under a tight budget, which proves

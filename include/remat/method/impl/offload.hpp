@@ -38,11 +38,12 @@ class copy_search {
       : p_(p), options_(options), clock_(clock), best_(best), planner_(p) {}
 
   stop_reason run() {
-    if (!prove_floor()) {
-      if (!is_over()) scan_budgets();
-      if (!is_over()) scan_choices();
-      if (!is_over()) refine_candidates();
-    }
+    if (!prove_floor())
+      for (std::uint32_t level = 0; level < finest_level && !is_over(); ++level) {
+        scan_budgets(level);
+        if (level == 0 && !is_over()) scan_choices();
+        refine_candidates();
+      }
     return stopped_ == stop_reason::none ? clock_.poll() : stopped_;
   }
 
@@ -55,6 +56,7 @@ class copy_search {
     double time = std::numeric_limits<double>::infinity();  // of the best schedule with copies
     bool ended = false;                                     // refinement does no more for it
   };
+  static constexpr std::uint32_t finest_level = 4;
   static constexpr double floor_share = 0.15, scan_share = 0.4, one_share = 0.25;
 
   [[nodiscard]] bool is_over() {
@@ -88,18 +90,19 @@ class copy_search {
     return offload_bound(p, proving);
   }
 
-  /// Recomputation for the budget itself, and for larger ones.
-  void scan_budgets() {
+  /// Recomputation for the budget itself, and for larger ones. Each level takes those between the ones before.
+  void scan_budgets(std::uint32_t level) {
     run_clock part = clock_.part(scan_share, evict_solver::name);
     const std::vector<std::uint8_t> none(p_.graph().num_tensors, 0);
     const auto peak = static_cast<double>(p_.graph().baseline_peak), least = static_cast<double>(p_.budget());
-    for (std::uint32_t i = 0; i <= options_.budgets && !best_.is_within(options_.gap) && !part.should_stop(); ++i) {
-      const double f = static_cast<double>(i) / options_.budgets;
+    const std::uint32_t count = options_.budgets << level, step = level == 0 ? 1 : 2;
+    for (std::uint32_t i = step - 1; i <= count && !best_.is_within(options_.gap) && !part.should_stop(); i += step) {
+      const double f = static_cast<double>(i) / count;
       const double budget = least + std::max(0.0, peak - least) * f * f;
       candidate c;
       c.on_host = none;
       c.instance = std::make_unique<copy_operations>(p_.with_budget(static_cast<std::int64_t>(budget)), none, 0);
-      if (i == options_.budgets) {
+      if (i == count) {
         try_schedule(c, listed_order(c.instance->instance), evict_solver::name);
         keep(std::move(c));
       } else {

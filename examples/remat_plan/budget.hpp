@@ -74,23 +74,25 @@ struct parsed_budget {
   std::string wrong{}, hint{};
 };
 
-/// `text` as bytes. With a decimal point or a percent sign and at most 1, a fraction of `baseline_bytes`, the
-/// peak or arena of the baseline, rounded down; otherwise bytes, with a unit or without.
-[[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_bytes) {
-  constexpr const char* expected = "expected a fraction of the baseline (0.5, 50%) or bytes (123456, 12GiB, 12GB)";
-  const auto wrong = [&](const std::string& why) { return parsed_budget{0, why + "; " + expected, {}}; };
-  if (text.find(',') != std::string_view::npos) return wrong("has a comma; write a decimal point");
-  const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
-  const std::string_view suffix = text.substr(end);
-  const std::optional<decimal> number = decimal::parse(text.substr(0, end));
-  if (!number) return wrong(text.empty() ? "is empty" : "is not a number");
+/// A number, and what stands behind it.
+struct number_with_suffix {
+  std::optional<decimal> number{};
+  std::string_view suffix{};
 
-  if (suffix == "%" || (suffix.empty() && number->point)) {
-    const decimal fraction = suffix == "%" ? number->percent() : *number;
-    if (fraction.at_most_one()) return {fraction.times(baseline_bytes).value_or(baseline_bytes), {}, {}};
-    return wrong(suffix == "%" ? "is more than 100 %" : "has a decimal point but is more than 1");
+  explicit number_with_suffix(std::string_view text) {
+    const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+    number = decimal::parse(text.substr(0, end));
+    suffix = text.substr(end);
   }
+};
 
+/// `text` as bytes, with a unit or without. `expected` ends the reason why another text is wrong.
+[[nodiscard]] inline parsed_budget parse_bytes(std::string_view text,
+                                               std::string_view expected = "expected bytes (123456, 12GiB, 12GB)") {
+  const auto wrong = [&](const std::string& why) { return parsed_budget{0, (why + "; ").append(expected), {}}; };
+  if (text.find(',') != std::string_view::npos) return wrong("has a comma; write a decimal point");
+  const auto [number, suffix] = number_with_suffix(text);
+  if (!number) return wrong(text.empty() ? "is empty" : "is not a number");
   constexpr std::array<std::pair<std::string_view, std::int64_t>, 10> units{{{"", 1},
                                                                              {"b", 1},
                                                                              {"kb", 1000},
@@ -106,18 +108,34 @@ struct parsed_budget {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   for (const auto& unit : units) {
     if (lower != unit.first) continue;
-    if (unit.second == 1 && !number->fraction.empty()) return wrong("is not a whole number of bytes");
+    const bool is_fraction = suffix.empty() && number->point;
+    if (is_fraction || (unit.second == 1 && !number->fraction.empty())) return wrong("is not a whole number of bytes");
     const std::optional<std::int64_t> bytes = number->times(unit.second);
     if (!bytes) return wrong("is over 2^63 - 1 bytes");
-    constexpr std::int64_t percents = 100;
-    if (!suffix.empty() || *bytes > percents) return {*bytes, {}, {}};
-    return {*bytes,
-            {},
-            "means " + std::to_string(*bytes) + (*bytes == 1 ? " byte; " : " bytes; ") +
-                "for a part of the baseline write " + std::to_string(*bytes == 1 ? percents : *bytes) + "% or " +
-                (*bytes == 1 ? "1.0" : "a number with a decimal point")};
+    return {*bytes, {}, {}};
   }
   return wrong("ends in '" + std::string(suffix) + "', which is not a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)");
+}
+
+/// `text` as bytes. With a decimal point or a percent sign and at most 1, a fraction of `baseline_bytes`, the
+/// peak or arena of the baseline, rounded down; otherwise bytes, with a unit or without.
+[[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_bytes) {
+  constexpr const char* expected = "expected a fraction of the baseline (0.5, 50%) or bytes (123456, 12GiB, 12GB)";
+  const auto [number, suffix] = number_with_suffix(text);
+  if (number && (suffix == "%" || (suffix.empty() && number->point))) {
+    const decimal fraction = suffix == "%" ? number->percent() : *number;
+    if (fraction.at_most_one()) return {fraction.times(baseline_bytes).value_or(baseline_bytes), {}, {}};
+    const std::string why = suffix == "%" ? "is more than 100 %" : "has a decimal point but is more than 1";
+    return {0, why + "; " + expected, {}};
+  }
+  parsed_budget budget = parse_bytes(text, expected);
+  constexpr std::int64_t percents = 100;
+  const std::int64_t bytes = budget.bytes;
+  if (budget.wrong.empty() && suffix.empty() && bytes <= percents)
+    budget.hint = "means " + std::to_string(bytes) + (bytes == 1 ? " byte; " : " bytes; ") +
+                  "for a part of the baseline write " + std::to_string(bytes == 1 ? percents : bytes) + "% or " +
+                  (bytes == 1 ? "1.0" : "a number with a decimal point");
+  return budget;
 }
 
 }  // namespace remat_plan

@@ -24,13 +24,22 @@
 
 namespace remat_plan {
 
-/// Plans the arena of an outcome's schedule, at the default alignment, and checks the plan.
+/// A plan of `intervals` that has passed the check.
+[[nodiscard]] inline remat::memory_plan checked_plan(const std::vector<remat::interval>& intervals,
+                                                     const remat::memory_plan_options& options) {
+  remat::memory_plan plan = remat::plan_memory(intervals, options);
+  const remat::memory_check_report report =
+      remat::check_memory(intervals, plan.offsets, plan.arena_bytes, options.alignment);
+  if (!report.valid()) throw remat::internal_error("memory plan: " + report.message());
+  return plan;
+}
+
+/// Plans the arena of an outcome's schedule, at the default alignment, and, with a link, that of its copies on the
+/// host.
 inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_plan_options& options) {
   const remat::lifetimes lives = remat::lifetimes_of(p.with_budget(remat::problem::unlimited), *o.plan);
-  o.memory = remat::plan_memory(lives, options);
-  const remat::memory_check_report report =
-      remat::check_memory(remat::intervals_of(lives), o.memory->offsets, o.memory->arena_bytes, options.alignment);
-  if (!report.valid()) throw remat::internal_error("memory plan: " + report.message());
+  o.memory = checked_plan(remat::intervals_of(lives), options);
+  if (p.link()) o.host_memory = checked_plan(remat::host_intervals_of(lives), options);
 }
 
 /// The arena of the baseline: the listed order's, planned by default.

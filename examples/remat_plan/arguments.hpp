@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -16,8 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "budget.hpp"
+#include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
+#include "remat/problem/host_link.hpp"
 #include "remat/schedule/streams.hpp"
 #include "shared/program.hpp"
 
@@ -51,6 +56,8 @@ struct arguments {
   std::string trace{};
   std::string dot{};
   bool bind_arena = false;
+  std::optional<remat::host_link> link{};     ///< empty: no copies to the host
+  std::optional<std::int64_t> host_budget{};  ///< bytes; empty: no bound
   bool json = false;
 };
 
@@ -113,6 +120,47 @@ inline void check_writable(const std::string& option, const std::string& path) {
   return solvers;
 }
 
+/// A part of `--link`.
+struct link_part {
+  std::string_view name{};
+  double remat::host_link::*value = nullptr;
+  const char* expected = nullptr;
+};
+inline constexpr const char* expected_speed = "a speed above 0, in bytes per unit of time, such as 25e9";
+inline constexpr std::array<link_part, 3> link_parts{
+    {{"out", &remat::host_link::out, expected_speed},
+     {"in", &remat::host_link::in, expected_speed},
+     {"latency", &remat::host_link::latency, "a time from 0, such as 1e-5"}}};
+inline constexpr const char* example_link = "--link out=25e9,in=25e9,latency=1e-5";
+
+/// The link that `list` describes, NAME=NUMBER for each part; a part that is left out has its default.
+[[nodiscard]] inline remat::host_link read_link(const std::string& option, const std::string& list) {
+  if (list.empty()) throw usage_error(option + ": the speeds are missing; for instance " + example_link);
+  remat::host_link link;
+  std::vector<std::string_view> seen;
+  for (const std::string& item : split(option, list)) {
+    const std::size_t equals = std::min(item.find('='), item.size());
+    const std::string_view name = std::string_view(item).substr(0, equals);
+    const auto* const part =
+        std::find_if(link_parts.begin(), link_parts.end(), [&](const link_part& p) { return p.name == name; });
+    if (part == link_parts.end() || equals == item.size())
+      throw usage_error(option + " " + item + ": expected out=SPEED, in=SPEED or latency=TIME");
+    if (std::find(seen.begin(), seen.end(), part->name) != seen.end())
+      throw usage_error(option + " " + list + ": " + std::string(part->name) + " is given twice; expected it once");
+    seen.push_back(part->name);
+    const char* const end = item.data() + item.size();
+    const auto read = std::from_chars(item.data() + equals + 1, end, link.*part->value);
+    bool is_valid = read.ec == std::errc{} && read.ptr == end;
+    try {
+      require_valid(link);
+    } catch (const remat::bad_argument&) {
+      is_valid = false;
+    }
+    if (!is_valid) throw usage_error(option + " " + item + ": expected " + part->expected);
+  }
+  return link;
+}
+
 /// Defines the options; each reads its own text into `out`.
 inline void define_options(CLI::App& app, arguments& out) {
   using text = const std::string&;
@@ -132,6 +180,7 @@ inline void define_options(CLI::App& app, arguments& out) {
       "  remat-plan gpt2.json --budget 50%\n\n"
       "  remat-plan gpt2.json --budget 0.8,0.5,12GiB --solver all --report report.html\n\n"
       "  remat-plan gpt2.json --max-overhead 0.1 --out schedule.json\n\n"
+      "  remat-plan gpt2.json --budget 40% --link out=25e9,in=25e9 --host-budget 64GiB\n\n"
       "  python3 export.py | remat-plan - --budget 8GiB --json\n\n"
       "Exit status:\n"
       "  0    every solve gave a schedule\n"
@@ -150,7 +199,7 @@ inline void define_options(CLI::App& app, arguments& out) {
          });
   option("--solver", "NAME[,NAME...]",
          "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
-         "auto (the default), or all (those that apply)",
+         "offload (with --link), auto (the default), or all (those that apply)",
          [&](text, text value) { out.solvers = read_solvers(value); });
   option("--cost", "SPEC",
          "measured, flops, unit, linear:flops=0.1,bytes=1, or roofline:flops=F,bandwidth=B,latency=S (by default "
@@ -175,6 +224,16 @@ inline void define_options(CLI::App& app, arguments& out) {
          [&](text name, text value) {
            if (value != "peak" && value != "arena") throw usage_error(name + " " + value + ": expected peak or arena");
            out.bind_arena = value == "arena";
+         });
+  option("--link", "out=S,in=S,latency=T",
+         "Allow copies to the host: their speeds in bytes per unit of the cost model's time (seconds for measured and "
+         "roofline), and the time that each takes besides (by default 25e9, 25e9 and 1e-5)",
+         [&](text name, text value) { out.link = read_link(name, value); });
+  option("--host-budget", "BYTES", "With --link: what may lie on the host (123456, 12GiB, 12GB); by default no bound",
+         [&](text name, text value) {
+           const parsed_budget budget = parse_bytes(value);
+           if (!budget.wrong.empty()) throw usage_error(name + " " + value + ": " + budget.wrong);
+           out.host_budget = budget.bytes;
          });
   option("--preset", "fast|balanced|paper",
          "Options of all solvers: less effort, the defaults, or each method as its paper has it (--list-options)",
@@ -231,6 +290,14 @@ inline void check_together(const arguments& args) {
     throw usage_error(args.max_overhead ? "--budget and --max-overhead ask opposite questions; expected one of them"
                                         : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
                                           "--max-overhead 0.3 for the least memory)");
+  if (args.host_budget && !args.link)
+    throw usage_error(std::string("--host-budget: it bounds copies to the host, which need a link; for instance ") +
+                      example_link);
+  if (args.link && args.bind_arena)
+    throw usage_error("--bind arena: with --link the budget binds the peak alone; expected peak");
+  if (args.link && args.streams != 0)
+    throw usage_error("--streams " + std::to_string(args.streams) +
+                      ": schedules with copies run their computes on one stream; leave out --streams or --link");
 #ifndef REMAT_HAVE_REPORT
   if (!args.report.empty())
     throw usage_error(

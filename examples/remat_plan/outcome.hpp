@@ -33,6 +33,7 @@ struct subject {
   std::string least_reason{};
   double least_time = 0;      ///< proven: no schedule takes less time
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
+  std::string link{};         ///< the link to the host in words; empty: there is none
 };
 
 /// A schedule on several streams. Its computes wait for their data, and for the arena's bytes that they reuse.
@@ -49,10 +50,12 @@ struct outcome {
   std::optional<std::int64_t> peak{};
   std::optional<double> time{};
   std::optional<double> lower_bound{};
-  std::optional<remat::schedule> plan{};       ///< for a graph; none for a chain
-  std::optional<remat::memory_plan> memory{};  ///< the arena of `plan`; none for a chain
-  std::optional<overlap> streams{};            ///< of `plan`, with --streams
-  bool binds_arena = false;                    ///< the budget is one for the arena
+  std::optional<remat::schedule> plan{};            ///< for a graph; none for a chain
+  std::optional<remat::memory_plan> memory{};       ///< the arena of `plan`; none for a chain
+  std::optional<std::int64_t> host_peak{};          ///< of the copies of `plan`; 0 without a link
+  std::optional<remat::memory_plan> host_memory{};  ///< the arena of these copies; none without a link
+  std::optional<overlap> streams{};                 ///< of `plan`, with --streams
+  bool binds_arena = false;                         ///< the budget is one for the arena
   std::uint64_t recomputes = 0;
   double seconds = 0;
   std::string by{};  ///< the part that found the schedule, as in `remat::solution`
@@ -114,7 +117,8 @@ struct outcome {
   return rows;
 }
 
-/// The object of `--json`: exactly these keys, null for unknown values, and those of streams with --streams alone.
+/// The object of `--json`: exactly these keys, null for unknown values. Those of streams are there with --streams
+/// alone, those of the host with --link alone.
 [[nodiscard]] inline nlohmann::ordered_json to_json(const subject& s, const outcome& o) {
   const auto or_null = [](const auto& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
@@ -131,6 +135,11 @@ struct outcome {
   line["lower_bound"] = or_null(o.lower_bound);
   line["gap"] = or_null(gap(o));
   line["arena_bytes"] = o.memory ? nlohmann::ordered_json(o.memory->arena_bytes) : nlohmann::ordered_json();
+  if (!s.link.empty()) {
+    line["host_peak_bytes"] = or_null(o.host_peak);
+    line["host_arena_bytes"] =
+        o.host_memory ? nlohmann::ordered_json(o.host_memory->arena_bytes) : nlohmann::ordered_json();
+  }
   if (s.streams != 0) {
     line["streams"] = s.streams;
     line["makespan"] = o.streams ? nlohmann::ordered_json(o.streams->makespan) : nlohmann::ordered_json();
@@ -147,9 +156,10 @@ struct outcome {
 [[nodiscard]] inline remat::text_table to_table(const subject& s, const std::vector<outcome>& all) {
   using remat::format_percent;
   constexpr auto right = remat::text_table::align::right;
-  std::vector<remat::text_table::column> columns{
-      {"solver"},       {"budget", right},   {"of baseline", right}, {"status"},     {"peak", right},
-      {"arena", right}, {"overhead", right}, {"lower bound", right}, {"gap", right}, {"recomputed", right}};
+  std::vector<remat::text_table::column> columns{{"solver"}, {"budget", right}, {"of baseline", right},
+                                                 {"status"}, {"peak", right},   {"arena", right}};
+  if (!s.link.empty()) columns.push_back({"host", right});
+  for (const char* title : {"overhead", "lower bound", "gap", "recomputed"}) columns.push_back({title, right});
   if (s.streams != 0) {
     columns.push_back({"makespan on " + std::to_string(s.streams), right});
     columns.push_back({"critical path", right});
@@ -167,11 +177,12 @@ struct outcome {
                                    format_percent(share),
                                    std::string(remat::to_string(o.status)),
                                    o.peak ? remat::format_bytes(*o.peak) : "–",
-                                   o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–",
-                                   percent(overhead(s, o.time)),
-                                   percent(overhead(s, o.lower_bound)),
-                                   percent(gap(o)),
-                                   o.solved() ? std::to_string(o.recomputes) : "–"};
+                                   o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–"};
+    if (!s.link.empty()) cells.push_back(o.host_peak ? remat::format_bytes(*o.host_peak) : "–");
+    cells.push_back(percent(overhead(s, o.time)));
+    cells.push_back(percent(overhead(s, o.lower_bound)));
+    cells.push_back(percent(gap(o)));
+    cells.push_back(o.solved() ? std::to_string(o.recomputes) : "–");
     if (s.streams != 0) {
       cells.push_back(o.streams ? remat::format_time(o.streams->makespan, s.time_unit) : "–");
       cells.push_back(o.streams ? remat::format_time(o.streams->critical_path, s.time_unit) : "–");

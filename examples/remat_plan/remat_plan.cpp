@@ -77,6 +77,7 @@ void refuse_graph_options(const arguments& args) {
     refuse("--intervals " + args.intervals, "and arenas are of training graphs; leave it out");
   if (!args.trace.empty()) refuse("--trace " + args.trace, "and traces are of training graphs; leave it out");
   if (!args.dot.empty()) refuse("--dot " + args.dot, "and pictures are of training graphs; leave it out");
+  if (args.link) refuse("--link", "whose solvers make no copies to the host; leave it out");
   if (args.streams != 0)
     refuse("--streams " + std::to_string(args.streams), "which runs one stage after the other; leave it out");
 }
@@ -119,8 +120,20 @@ graph_solver_options read_graph_options(const arguments& args) {
   return options;
 }
 
+/// A link to the host in words.
+std::string link_text(const remat::host_link& link, std::optional<std::int64_t> host_budget, const std::string& unit) {
+  std::string text = "out " + remat::format_number(link.out) + ", in " + remat::format_number(link.in) + " bytes per " +
+                     (unit.empty() ? "unit of time" : unit) + ", latency " + remat::format_time(link.latency, unit);
+  if (host_budget) text += ", at most " + remat::format_bytes(*host_budget) + " on the host";
+  return text;
+}
+
 void read_graph(input& in, const remat::json_document& document, const arguments& args) {
   in.step.emplace(remat::to_training_step(document, args.cost));
+  if (args.link) {
+    in.what.link = link_text(*args.link, args.host_budget, std::string(in.step->cost.time_unit()));
+    in.step->instance = in.step->instance.with_link(*args.link, args.host_budget.value_or(remat::problem::unlimited));
+  }
   const remat::problem& p = in.step->instance;
   subject& what = in.what;
   what.name = in.step->graph.name();
@@ -166,17 +179,22 @@ std::unique_ptr<input> read_input(const arguments& args) {
 std::vector<named_solver> choose_solvers(const input& in, const arguments& args) {
   std::vector<std::string> names;
   for (const named_solver& s : in.solvers) names.push_back(s.name);
-  const std::string file = in.stages ? "a chain" : "a training graph";
+  const bool has_link = in.step && in.step->instance.link();
+  const std::string file = in.stages ? "a chain" : has_link ? "a training graph with --link" : "a training graph";
   std::vector<named_solver> chosen;
   for (const std::string& wanted : args.solvers) {
     if (wanted == "all") {
       if (args.solvers.size() > 1) throw usage_error("--solver all stands alone: it names all that apply to the file");
       for (const named_solver& s : in.solvers)
-        if (s.name != "auto") chosen.push_back(s);
+        if (s.name != "auto" || has_link) chosen.push_back(s);
       continue;
     }
     const auto found =
         std::find_if(in.solvers.begin(), in.solvers.end(), [&](const auto& s) { return s.name == wanted; });
+    if (found == in.solvers.end() && wanted == remat::offload_solver::name && in.step)
+      throw usage_error(std::string("--solver offload: it copies tensors to the host, which needs a link; for "
+                                    "instance ") +
+                        reading::example_link);
     if (found == in.solvers.end())
       throw usage_error("--solver " + wanted + ": there is no such solver for " + file + "; expected " + join(names) +
                         " or all");
@@ -206,6 +224,7 @@ void print_head(const input& in) {
   line << "; baseline peak " << remat::format_bytes(s.baseline_peak);
   if (s.baseline_bytes != s.baseline_peak) line << ", arena " << remat::format_bytes(s.baseline_bytes);
   line << ", time " << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost;
+  if (!s.link.empty()) line << "; link to the host: " << s.link;
   std::cout << shared::fit(line.str(), STDOUT_FILENO) << '\n';
   if (in.step && s.streams != 0) {
     const remat::stream_assignment a =
@@ -349,7 +368,8 @@ bool write_files(const input& in, const arguments& args, [[maybe_unused]] const 
   const outcome& first = all.front();
   const bool planned = first.plan.has_value();
   write(args.out, planned, [&](std::ostream& file) {
-    file << remat::to_json({in.what.name, first.solver, first.budget, first.peak, *first.plan});
+    file << remat::to_json({in.what.name, first.solver, first.budget, first.peak, *first.plan, first.host_peak,
+                            in.step->instance.link(), first.time});
   });
   write(args.intervals, first.memory.has_value(),
         [&](std::ostream& file) { file << remat::to_csv(to_intervals(in.step->instance, first)); });

@@ -48,6 +48,7 @@ namespace remat_plan {
   remat::report_subject head{s.name, s.time_unit, s.baseline_peak, s.baseline_time, {}};
   head.facts = {{"Cost model", s.cost}};
   if (s.streams != 0) head.facts.push_back({"Streams", std::to_string(s.streams)});
+  if (!s.link.empty()) head.facts.push_back({"Link to the host", s.link});
   if (args.bind_arena)
     head.facts.push_back(
         {"The budget binds", "the arena, " + remat::format_bytes(s.baseline_bytes) + " of the baseline"});

@@ -96,6 +96,8 @@ struct solving {
     now.time = before.time;
     now.plan = before.plan;
     now.memory = before.memory;
+    now.host_peak = before.host_peak;
+    now.host_memory = before.host_memory;
     now.binds_arena = before.binds_arena;
     now.recomputes = before.recomputes;
     now.by = before.by;

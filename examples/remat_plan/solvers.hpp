@@ -20,6 +20,7 @@
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"
+#include "remat/method/offload.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/method/rotor.hpp"
@@ -57,6 +58,7 @@ template <remat::solver_solution Solution>
   if constexpr (std::is_same_v<Solution, remat::solution>) {
     out.by = std::move(s.by);
     out.plan = std::move(s.plan);
+    out.host_peak = s.host_peak_bytes;
   }
   return out;
 }
@@ -107,6 +109,7 @@ struct graph_solver_options {
   remat::twremat_options twremat{};
   remat::hiremate_options hiremate{};
   remat::checkmate_options checkmate{};
+  remat::offload_options offload{};
   remat::automatic_options automatic{};
 
   explicit graph_solver_options(remat::preset values = remat::preset::balanced) {
@@ -136,11 +139,12 @@ struct graph_solver_options {
 #ifdef REMAT_HAVE_CBC
     action(std::string_view("checkmate"), checkmate);
 #endif
+    action(remat::offload_solver::name, offload);
     action(remat::automatic_solver::name, automatic);
   }
 };
 
-/// All solvers for a training graph.
+/// All solvers for a training graph. If the problem has a link to the host, they are those that know copies.
 [[nodiscard]] inline std::vector<named_solver> graph_solvers(
     const remat::problem& p, const graph_solver_options& options = graph_solver_options()) {
   // The listed order if it fits, else the order of least peak.
@@ -154,6 +158,14 @@ struct graph_solver_options {
     }
     return s;
   };
+#ifdef REMAT_HAVE_CBC
+  const named_solver automatic = on_graph(remat::automatic_with(remat::cbc_backend{}), p, options.automatic);
+#else
+  const named_solver automatic = on_graph(remat::automatic, p, options.automatic);
+#endif
+  if (p.link())
+    return {on_graph_by(remat::no_remat_solver::name, p, best_order), on_graph(remat::offload, p, options.offload),
+            automatic};
   return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
           on_graph(remat::chen_greedy, p, options.chen_greedy),
@@ -165,11 +177,10 @@ struct graph_solver_options {
 #ifdef REMAT_HAVE_CBC
           on_graph(remat::hiremate, p, options.hiremate),
           on_graph(remat::checkmate, p, options.checkmate),
-          on_graph(remat::automatic_with(remat::cbc_backend{}), p, options.automatic)};
 #else
           on_graph(remat::hiremate_with(remat::branch_and_bound), p, options.hiremate),
-          on_graph(remat::automatic, p, options.automatic)};
 #endif
+          automatic};
 }
 
 /// All solvers for a chain.

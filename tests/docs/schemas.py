@@ -126,12 +126,19 @@ def written(program):
         out = pathlib.Path(folder) / "schedule.json"
         run(toy, "--budget", "1.0", "--solver", "no_remat", "--out", out)
         schedule = json.loads(out.read_text(encoding="utf-8"))
+        unet, link = DATA / "graphs" / "unet5-b16-256.json", ("--link", "out=100e9,in=100e9")
+        run(unet, "--budget", "0.5", *link, "--solver", "offload", "--work", "5000", "--out", out)
+        copies = json.loads(out.read_text(encoding="utf-8"))
+        assert copies["version"] == 2 and lines[-1]["host_peak_bytes"] == copies["host_peak_bytes"] > 0, lines[-1]
+    require(SCHEDULE, copies, "the schedule with copies that remat-plan writes")
+    require_refused(OUTPUT, lines[-1], [(["host_peak_bytes"], -1), (["host_arena_bytes"], None)])
     require(SCHEDULE, schedule, "the schedule that remat-plan writes")
     require_refused(SCHEDULE, schedule, [
         (["steps", 0], ["compute"]), (["steps", 0], ["run", 0]), (["steps", 0], ["compute", -1]),
         (["steps", 0], ["compute", 0, 1]), (["graph"], None), (["version"], 3), (["steps", 0], ["offload", 0]),
     ])  # fmt: skip
     run(toy, "--budget", "1.0,0.2", "--solver", "all", "--streams", "2")
+    run(toy, "--budget", "1.0,0.2", "--solver", "all", *link)
     run(chain, "--budget", "1.0,0.5,0.01", "--solver", "all")
     for line in lines:
         require(OUTPUT, line, f"a line of --json, {line['solver']}")

@@ -17,7 +17,10 @@ expect() { [ "$2" = "$3" ] || fail "$1" "$2" "$3"; }
 options=$("$program" --help | grep -oE '^  (-h,)?--[a-z-]+' | sed 's/.*--/--/' | sort | tr '\n' ' ')
 solvers=$({ "$program" "$graph" --budget 0.5 --solver nobody 2>&1 || true; } |
   sed 's/.*expected //; s/ or /, /; s/,//g' | tr ' ' '\n' | sort | tr '\n' ' ')
-case $solvers in *checkmate*) ;; *) solvers=$(echo "$solvers checkmate" | tr -s ' ' '\n' | sort | tr '\n' ' ' | sed 's/^ //') ;; esac
+also() { case $solvers in *$1*) ;; *) solvers=$(echo "$solvers $1" | tr -s ' ' '\n' | sort | tr '\n' ' ' | sed 's/^ //') ;; esac }
+also checkmate
+also offload # with --link
+case $("$program" "$graph" --budget 1.0 --link latency=0 --solver nobody 2>&1 || true) in *offload*) ;; *) fail "a solver" offload none ;; esac
 
 # shellcheck source=/dev/null
 source "$folder/remat-plan.bash"
@@ -29,7 +32,8 @@ in_bash() {  # WORD…: the completions of the last word
   printf '%s\n' "${COMPREPLY[@]}" | sort | tr '\n' ' '
 }
 expect "options" "$options" "$(in_bash --)"
-expect "an option" "--list-options " "$(in_bash --li)"
+expect "an option" "--list-options " "$(in_bash --lis)"
+expect "two options" "--link --list-options " "$(in_bash --li)"
 expect "solvers" "$solvers" "$(in_bash --solver "")"
 expect "a list of solvers" "evict,rockmate evict,rotor " "$(in_bash --solver evict,ro)"
 expect "after =" "evict " "$(in_bash --solver = ev)"

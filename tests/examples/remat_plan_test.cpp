@@ -126,11 +126,14 @@ const std::set<std::string> keys{"graph",       "solver",        "budget_bytes",
                                  "arena_bytes", "seconds",       "by",           "message",     "statistics"};
 const std::set<std::string> statuses{"optimal", "feasible", "infeasible", "timeout", "cancelled", "error"};
 
-void check_line(const nlohmann::json& line) {
+/// `has_link`: the solve had a link, so the line says what lies on the host.
+void check_line(const nlohmann::json& line, bool has_link = false) {
   CAPTURE(line.dump());
   std::set<std::string> there;
   for (const auto& item : line.items()) there.insert(item.key());
-  CHECK(there == keys);
+  std::set<std::string> expected = keys;
+  if (has_link) expected.insert({"host_peak_bytes", "host_arena_bytes"});
+  CHECK(there == expected);
   CHECK(line["graph"].is_string());
   CHECK(line["solver"].is_string());
   CHECK(line["budget_bytes"].is_number_integer());
@@ -148,6 +151,11 @@ void check_line(const nlohmann::json& line) {
   }
   CHECK(line["overhead"].is_number() == solved);
   if (!solved) CHECK(line["arena_bytes"].is_null());
+  if (has_link) {
+    CHECK(line["host_peak_bytes"].is_number_integer() == solved);
+    CHECK(line["host_arena_bytes"].is_number_integer() == solved);
+    if (solved) CHECK(line["host_arena_bytes"] >= line["host_peak_bytes"]);
+  }
   if (!solved) return;
   if (!line["arena_bytes"].is_null()) {  // null of a chain
     CHECK(line["arena_bytes"].get<std::int64_t>() % 256 == 0);
@@ -315,6 +323,35 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "evict", "--option", "rotor.slots=9"}, "rotor"},
       {{toy, "--budget", "0.5", "--option", "auto.gap=inf"}, "a number"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--improve"}, "rotor"},
+      {{toy, "--budget", "0.5", "--link"}, "--link"},
+      {{toy, "--budget", "0.5", "--link", ""}, "out=25e9"},
+      {{toy, "--budget", "0.5", "--link", "25e9"}, "out=SPEED"},
+      {{toy, "--budget", "0.5", "--link", "out"}, "out=SPEED"},
+      {{toy, "--budget", "0.5", "--link", "out=1e9,up=1e9"}, "up=1e9"},
+      {{toy, "--budget", "0.5", "--link", "out="}, "a speed above 0"},
+      {{toy, "--budget", "0.5", "--link", "out=0"}, "a speed above 0"},
+      {{toy, "--budget", "0.5", "--link", "in=fast"}, "a speed above 0"},
+      {{toy, "--budget", "0.5", "--link", "in=nan"}, "a speed above 0"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9GB"}, "a speed above 0"},
+      {{toy, "--budget", "0.5", "--link", "in=1e-300"}, "a speed above 0"},
+      {{toy, "--budget", "0.5", "--link", "latency=-1"}, "a time from 0"},
+      {{toy, "--budget", "0.5", "--link", "latency=inf"}, "a time from 0"},
+      {{toy, "--budget", "0.5", "--link", "out=1e9,,in=1e9"}, "item 2"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9,in=2e9"}, "given twice"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--link", "out=2e9"}, "--link"},
+      {{toy, "--budget", "0.5", "--host-budget", "1GiB"}, "--link"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "0.5"}, "whole number of bytes"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "1.0"}, "whole number of bytes"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "50%"}, "12GiB"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "not a number"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--bind", "arena"}, "--bind arena"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--streams", "2"}, "--streams"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "evict"}, "no_remat, offload, auto or all"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--improve"}, "--improve"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--option", "offload.budgets=0"},
+       "at least 1"},
+      {{toy, "--budget", "0.5", "--solver", "offload"}, "--link"},
+      {{chain_file, "--budget", "0.5", "--link", "in=1e9"}, "--link"},
       {{toy, "--budget", "0.5", "--cost", "guess"}, "guess"},
       {{toy, "--budget", "0.5", "--cost", "measured"}, "time_us"},
       {{toy, "--budget", "0.5", "--cost", "roofline:flops=0"}, "flops"},
@@ -900,4 +937,133 @@ TEST_CASE("--bind arena: the arena is within the budget, also where that of the 
   const nlohmann::json line = r.lines().at(0);
   check_line(line);
   CHECK(line["budget_bytes"] == line["arena_bytes"]);
+}
+
+TEST_CASE("with --link, copies make the step faster than any recomputation alone; the host is reported") {
+  if (!built()) return;
+  const scratch folder;
+  const nlohmann::json alone =
+      run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--json"}).lines().at(0);
+  const std::int64_t host_budget = 1'500'000'000;
+  const result r = run({unet,
+                        "--budget",
+                        "0.5",
+                        "--link",
+                        "out=100e9,in=80e9",
+                        "--host-budget",
+                        "1.5GB",
+                        "--solver",
+                        "offload",
+                        "--work",
+                        "20000",
+                        "--json",
+                        "--out",
+                        folder.file("s.json"),
+                        "--intervals",
+                        folder.file("i.csv"),
+                        "--trace",
+                        folder.file("t.json"),
+                        "--dot",
+                        folder.file("g.dot")});
+  CHECK(r.err.empty());
+  REQUIRE(r.status == 0);
+  const nlohmann::json line = r.lines().at(0);
+  check_line(line, true);
+  CHECK(line["solver"] == "offload");
+  CHECK(line["by"].get<std::string>().rfind("offload/", 0) == 0);
+  REQUIRE(alone["lower_bound"].is_number());
+  CHECK(line["time"].get<double>() < alone["lower_bound"].get<double>());
+  CHECK(line["host_peak_bytes"] > 0);
+  CHECK(line["host_peak_bytes"] <= host_budget);
+
+  const remat::schedule_file file = remat::read_schedule(folder.file("s.json"));
+  REQUIRE(file.link.has_value());
+  CHECK(*file.link == remat::host_link{100e9, 80e9, remat::host_link{}.latency});
+  CHECK(file.plan.has_copies());
+  const remat::problem p = remat::read_training_step(unet)
+                               .instance.with_budget(line["budget_bytes"].get<std::int64_t>())
+                               .with_link(*file.link, host_budget);
+  const remat::check_report report = remat::check(p, file.plan);
+  CHECK_MESSAGE(report.valid(), report.message());
+  CHECK(report.peak_bytes == line["peak_bytes"].get<std::int64_t>());
+  CHECK(file.peak_bytes == report.peak_bytes);
+  CHECK(report.host_peak_bytes == line["host_peak_bytes"].get<std::int64_t>());
+  CHECK(file.host_peak_bytes == report.host_peak_bytes);
+  CHECK(report.time == doctest::Approx(line["time"].get<double>()).epsilon(1e-9));
+  CHECK(file.time == line["time"].get<double>());
+
+  const remat::lifetimes lives = remat::lifetimes_of(p, file.plan);
+  const remat::intervals_file intervals = remat::parse_intervals(slurp(folder.file("i.csv")), "i.csv");
+  CHECK(intervals.intervals == remat::intervals_of(lives));
+  CHECK(line["host_arena_bytes"] == remat::plan_memory(remat::host_intervals_of(lives)).arena_bytes);
+  CHECK(slurp(folder.file("t.json")).find("host memory") != std::string::npos);
+  CHECK(slurp(folder.file("g.dot")).rfind("digraph step {", 0) == 0);
+}
+
+TEST_CASE("where nothing may lie on the host, nothing is copied, and the schedule has version 1") {
+  if (!built()) return;
+  const scratch folder;
+  const result r = run({unet, "--budget", "0.5", "--link", "latency=0", "--host-budget", "0", "--solver", "offload",
+                        "--work", "5000", "--json", "--out", folder.file("s.json")});
+  REQUIRE(r.status == 0);
+  const nlohmann::json line = r.lines().at(0);
+  check_line(line, true);
+  CHECK(line["host_peak_bytes"] == 0);
+  CHECK(line["host_arena_bytes"] == 0);
+  const nlohmann::json file = nlohmann::json::parse(slurp(folder.file("s.json")));
+  CHECK(file["version"] == 1);
+  CHECK_FALSE(file.contains("link"));
+}
+
+TEST_CASE("with --link, `all` names the solvers that know copies; larger budgets are never slower") {
+  if (!built()) return;
+  const result r = run(
+      {unet, "--budget", "1.0,0.5,0.4", "--link", "out=100e9,in=100e9", "--solver", "all", "--work", "5000", "--json"});
+  CHECK(r.status <= 1);
+  const auto lines = r.lines();
+  REQUIRE(lines.size() == 9);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    check_line(lines[i], true);
+    CHECK(lines[i]["solver"] == std::array{"no_remat", "offload", "auto"}[i / 3]);
+  }
+  CHECK(lines[0]["status"] == "optimal");
+  CHECK(lines[0]["host_peak_bytes"] == 0);
+  for (std::size_t i = 3; i < 5; ++i) {
+    REQUIRE(lines[i]["time"].is_number());
+    REQUIRE(lines[i + 1]["time"].is_number());
+    CHECK(lines[i]["time"] <= lines[i + 1]["time"]);
+  }
+}
+
+TEST_CASE("--max-overhead with --link: the least memory with copies") {
+  if (!built()) return;
+  const result r = run({unet, "--max-overhead", "0.1", "--link", "out=100e9,in=100e9", "--solver", "offload", "--work",
+                        "20000", "--json"});
+  REQUIRE(r.status == 0);
+  const nlohmann::json line = r.lines().at(0);
+  check_line(line, true);
+  CHECK(line["budget_bytes"] == line["peak_bytes"]);
+  CHECK(line["overhead"].get<double>() <= 0.1 + 1e-9);
+  CHECK(line["host_peak_bytes"] > 0);
+}
+
+TEST_CASE("with --link, the table and the report show the link and the host") {
+  if (!built()) return;
+  const scratch folder;
+  std::vector<std::string> arguments{unet,   "--budget", "0.5",     "--link", "out=100e9", "--host-budget",
+                                     "1GiB", "--solver", "offload", "--work", "5000"};
+  const result r = run(arguments);
+  CHECK(r.status == 0);
+  for (const char* word : {"link to the host: out 1e+11", "at most 1.00 GiB on the host", "  host  ", "offload/"})
+    CHECK_MESSAGE(r.out.find(word) != std::string::npos, word);
+  arguments.insert(arguments.end(), {"--report", folder.file("r.html")});
+  const result reported = run(arguments);
+  if (reported.err.find("built without") != std::string::npos) {
+    MESSAGE("skipped: the program was built without the report");
+    return;
+  }
+  CHECK(reported.status == 0);
+  const std::string html = slurp(folder.file("r.html"));
+  for (const char* word : {"Link to the host", "copies to the host and back"})
+    CHECK_MESSAGE(html.find(word) != std::string::npos, word);
 }

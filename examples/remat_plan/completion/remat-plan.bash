@@ -5,7 +5,7 @@ _remat_plan() {
   local program=$1 current=$2 previous=$3 words= before=
   if [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD - 2]}; fi # --solver=evict is three words
   case $previous in
-    --solver) words="auto all no_remat chen_sqrt chen_greedy revolve evict rotor rockmate twremat hiremate checkmate" ;;
+    --solver) words="auto all no_remat chen_sqrt chen_greedy revolve evict rotor rockmate twremat hiremate checkmate offload" ;;
     --bind) words="peak arena" ;;
     --preset) words="fast balanced paper" ;;
     --cost) words="measured roofline flops linear unit" ;;
@@ -13,7 +13,7 @@ _remat_plan() {
       words=$("$program" --list-options 2>/dev/null | sed -n 's/^\([a-z_]*\.[a-z_]*\) .*/\1=/p')
       compopt -o nospace 2>/dev/null
       ;;
-    --budget | --seconds | --threads | --max-overhead | --slots | --gap | --streams | --seed | --work) return ;;
+    --budget | --seconds | --threads | --max-overhead | --link | --host-budget | --slots | --gap | --streams | --seed | --work) return ;;
     *)
       if [[ $current == -* ]]; then
         words=$("$program" --help 2>/dev/null | sed -n 's/^  \(-h,\)\{0,1\}\(--[a-z-]*\).*/\2/p')

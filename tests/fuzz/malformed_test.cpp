@@ -46,7 +46,8 @@ const std::vector<std::string>& command_lines() {
   static const std::vector<std::string> texts{
       "g.json\n--budget\n0.5,12GiB,50%\n--solver\nevict,rotor\n--option\nrotor.slots=200\n--seconds\n2.5\n--seed\n3",
       "g.json\n--max-overhead\n0.3\n--work\n1000\n--threads\n2\n--streams\n2\n--json\n--bind\narena\n--cost\nmeasured",
-      "-\n--budget=1.0\n--preset\nfast\n--gap\n0.01\n--improve\n--slots\n100"};
+      "-\n--budget=1.0\n--preset\nfast\n--gap\n0.01\n--improve\n--slots\n100",
+      "g.json\n--budget\n0.5\n--link\nout=25e9,in=1.2e10,latency=0\n--host-budget\n1.5GB\n--solver\noffload,auto"};
   return texts;
 }
 

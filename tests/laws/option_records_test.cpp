@@ -13,6 +13,7 @@
 
 #include "laws/solvers.hpp"
 #include "remat/core/option.hpp"
+#include "remat/method/offload.hpp"
 
 using namespace remat;
 
@@ -100,6 +101,7 @@ TEST_CASE("every scalar option has a record, and the page of options is that of 
   p.add<twremat_options>("twremat", "twremat", "twremat_options");
   p.add<checkmate_options>("checkmate", "checkmate", "checkmate_options");
   p.add<hiremate_options>("hiremate", "hiremate", "hiremate_options");
+  p.add<offload_options>("offload", "offload", "offload_options");
   p.add<automatic_options>("auto", "automatic", "automatic_options");
   CHECK(declared("chen", "chen_sqrt_options").empty());  // has no settings, and so no records
 

@@ -69,6 +69,8 @@ struct plane_optimum {
   for (std::size_t i = 0; i < rows; ++i) in_row[i] = right + i;
   for (std::size_t j = 0; j < right; ++j) in_column[j] = j;
 
+  double scale = 0;  // of the right sides
+  for (std::size_t i = 0; i < planes.size(); ++i) scale = std::max(scale, tableau[i][right]);
   constexpr int max_steps = 400, max_greedy_steps = 100;
   constexpr double smallest = 1e-9;  // a pivot below it would be rounding
   for (int step = 0; step < max_steps; ++step) {
@@ -80,16 +82,16 @@ struct plane_optimum {
       if (better) enter = j;
     }
     if (enter == right) break;
+    // Of the rows that bind about equally soon, the one with the largest pivot: small ones lose digits.
     std::size_t leave = rows;
     double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < rows; ++i) {
-      if (!(tableau[i][enter] > smallest)) continue;
-      const double ratio = tableau[i][right] / tableau[i][enter];
-      if (ratio < least || (ratio == least && in_row[i] < in_row[leave])) {
-        least = ratio;
+    for (std::size_t i = 0; i < rows; ++i)
+      if (tableau[i][enter] > smallest) least = std::min(least, tableau[i][right] / tableau[i][enter]);
+    const double about = least + 1e-9 * (least + scale);
+    for (std::size_t i = 0; i < rows; ++i)
+      if (tableau[i][enter] > smallest && tableau[i][right] / tableau[i][enter] <= about &&
+          (leave == rows || tableau[i][enter] > tableau[leave][enter]))
         leave = i;
-      }
-    }
     if (leave == rows) break;  // without a limit
     const double pivot = tableau[leave][enter];
     for (std::size_t j = 0; j <= right; ++j)

@@ -209,9 +209,10 @@ class bound_search {
   };
   static constexpr std::size_t no_split = std::numeric_limits<std::size_t>::max();
 
-  /// Builds the network of moment `k`. Returns false if nothing may be held there.
-  bool go_to(std::uint32_t k) {
-    cut_.at(k, releases_);
+  /// Builds the network of moment `k` with at most `releases` groups in each direction. Returns false if nothing may be
+  /// held there.
+  bool go_to(std::uint32_t k, std::size_t releases) {
+    cut_.at(k, releases);
     room_ = problem_.budget() - cut_.working_set();  // ≥ 0, since all working sets fit
     moment_ = k;
     choice_ = {};
@@ -221,8 +222,8 @@ class bound_search {
 
   /// The cases of the present moment: the groups of the latest tensors that are on the host. Every schedule belongs to
   /// one of them.
-  [[nodiscard]] std::vector<copy_limit> cases() const {
-    if (releases_ <= 1) return {{0, 0}};
+  [[nodiscard]] std::vector<copy_limit> cases(std::size_t releases) const {
+    if (releases <= 1) return {{0, 0}};
     std::vector<copy_limit> list{{-1, -1}};
     for (int i = 0; i < static_cast<int>(cut_.out_starts().size()); ++i)
       for (int j = 0; j < static_cast<int>(cut_.in_starts().size()); ++j)
@@ -244,21 +245,31 @@ class bound_search {
     return true;
   }
 
-  /// Raises the best bound if the moment gives a higher one.
+  /// Raises the best bound if the moment gives a higher one: in the plain form, and by cases, which then only matter if
+  /// they give more.
   void try_moment(std::uint32_t k) {
-    if (!go_to(k) || is_impossible()) return;
-    optimum found{k, std::numeric_limits<double>::infinity(), {}};
-    for (const copy_limit limit : cases()) {
+    attempts_.push_back({k, try_form(k, 1)});
+    if (releases_ > 1 && !result_.infeasible)
+      attempts_.back().value = std::max(attempts_.back().value, try_form(k, releases_));
+  }
+  /// Returns the bound that the moment gives with so many groups, or less if that is not above the best one.
+  double try_form(std::uint32_t k, std::size_t releases) {
+    if (!go_to(k, releases) || (releases <= 1 && is_impossible())) return 0;
+    optimum found{k, infinity, {}};
+    for (const copy_limit limit : cases(releases)) {
       const optimum x = maximise(limit, found.value, best_.value, best_.at);
       if (x.value < found.value) found = x;
       if (!(found.value > best_.value + tolerance_)) break;
     }
-    attempts_.push_back({k, found.value});
-    keep(found);
+    keep(found, releases);
+    return found.value;
   }
-  void keep(const optimum& found) {
+  void keep(const optimum& found, std::size_t releases) {
     const bool higher = found.value > best_.value;
-    if (higher || (found.moment == best_.moment && choice_.time < best_choice_.time)) best_choice_ = choice_;
+    if (higher || (found.moment == best_.moment && choice_.time < best_choice_.time)) {
+      best_choice_ = choice_;
+      choice_releases_ = releases;
+    }
     if (higher) best_ = found;
   }
 
@@ -277,9 +288,9 @@ class bound_search {
     for (const auto& x : fixed_) cut_.fix(x.first, x.second);
   }
   void branch_at(std::uint32_t k) {
-    if (!go_to(k)) return;
+    if (!go_to(k, releases_)) return;
     std::priority_queue<node> open;
-    for (const copy_limit limit : cases()) {
+    for (const copy_limit limit : cases(releases_)) {
       node x{maximise(limit, infinity, 0, best_.at), limit};
       x.split = split_;
       open.push(std::move(x));
@@ -315,7 +326,7 @@ class bound_search {
       }
     }
     if (!open.empty() && open.top().best.value < done.value) done = open.top().best;
-    if (done.value < infinity) keep(done);
+    if (done.value < infinity) keep(done, releases_);
   }
 
   /// Maximises the bound over the multipliers, from `start` if that is of some moment. Ends early when the maximum
@@ -446,7 +457,13 @@ class bound_search {
     x.slope[outs_ + ins_] = static_cast<double>(c.device_bytes - room_) / cut_.total_bytes();
     x.slope[outs_ + ins_ + 1] =
         (static_cast<double>(c.host_bytes) - static_cast<double>(problem_.host_budget())) / cut_.total_bytes();
-    planes_.push_back(x);
+    // Planes that differ by rounding alone make the simplex method divide by it.
+    const auto is_about = [&](const plane& other) {
+      const auto close = [](double p, double q) { return std::abs(p - q) <= 1e-9 * (std::abs(p) + std::abs(q)); };
+      return close(x.constant, other.constant) &&
+             std::equal(x.slope.begin(), x.slope.end(), other.slope.begin(), close);
+    };
+    if (std::none_of(planes_.begin(), planes_.end(), is_about)) planes_.push_back(x);
   }
 
   /// The time that a choice takes at least.
@@ -505,7 +522,7 @@ class bound_search {
 
   /// Finds the choice behind the bound once more. The result has none if the run is stopped meanwhile.
   void recall_choice() {
-    cut_.at(best_choice_.moment, releases_);
+    cut_.at(best_choice_.moment, choice_releases_);
     cut_.limit(best_choice_.limit.out, best_choice_.limit.in);
     fixed_.clear();
     fix(best_choice_.fixed);
@@ -539,6 +556,7 @@ class bound_search {
   std::size_t split_ = no_split;
   fixed_tensors fixed_;
   std::vector<attempt> attempts_;
+  std::size_t choice_releases_ = 1;  // with which `best_choice_` was found
   double last_top_ = 0;
   optimum best_;
   choice_place choice_, best_choice_;  // of the present moment, and of the best one

@@ -57,6 +57,7 @@ class copy_search {
     bool ended = false;                                     // refinement does no more for it
   };
   static constexpr std::uint32_t finest_level = 4;
+  static constexpr std::uint32_t most_branched = 2000;  // operations of a graph for whose bound branching takes little
   static constexpr double floor_share = 0.15, scan_share = 0.4, one_share = 0.25;
 
   [[nodiscard]] bool is_over() {
@@ -71,7 +72,8 @@ class copy_search {
 
   /// The bound, whose choice guides the search. True: no schedule is within the budgets.
   bool prove_floor() {
-    floor_ = bound_of(p_, floor_share);
+    const bool is_large = p_.graph().num_operations > most_branched;
+    floor_ = bound_of(p_, floor_share, is_large ? 0 : 100);
     best_.lower_bound =
         std::max({best_.lower_bound, floor_.lower_bound, p_.graph().needed_time, p_.known_bound().value_or(0)});
     best_.proven = true;
@@ -83,9 +85,10 @@ class copy_search {
     clock_.watch(best_.time, best_.lower_bound);
     return floor_.infeasible;
   }
-  [[nodiscard]] offload_bound_result bound_of(const problem& p, double share) {
+  [[nodiscard]] offload_bound_result bound_of(const problem& p, double share, std::uint32_t branch_nodes) {
     run_clock part = clock_.part(share, "bound");
     offload_bound_options proving;
+    proving.branch_nodes = branch_nodes;
     proving.run = part.control();
     return offload_bound(p, proving);
   }
@@ -123,7 +126,8 @@ class copy_search {
         slower.in *= speed;
         const bool is_floor = room == 1.0 && speed == 1.0;
         offload_bound_result guide;
-        if (!is_floor) guide = bound_of(p_.with_budget(part_of_budget(room)).with_link(slower, p_.host_budget()), 0.05);
+        if (!is_floor)
+          guide = bound_of(p_.with_budget(part_of_budget(room)).with_link(slower, p_.host_budget()), 0.05, 0);
         const offload_bound_result& choice = is_floor ? floor_ : guide;
         if (choice.infeasible || choice.offloaded.empty() ||
             std::find(seen.begin(), seen.end(), choice.offloaded) != seen.end())

@@ -286,7 +286,6 @@ class copy_planner {
       for (std::uint32_t k = place; k < h.to; ++k) used[k] += size;
       h.in = place;
       next_begin = std::max(begin, start_[place]);
-      next_begin = std::min(begin, next_begin);
       next_place = std::min(next_place, place);
     }
     std::reverse(in_order_.begin(), in_order_.end());

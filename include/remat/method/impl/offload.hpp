@@ -35,7 +35,11 @@ namespace detail::offload_solve {
 class copy_search {
  public:
   copy_search(const problem& p, const offload_options& options, run_clock& clock, solution& best)
-      : p_(p), options_(options), clock_(clock), best_(best), planner_(p) {}
+      : p_(p), options_(options), clock_(clock), best_(best), planner_(p) {
+    planner_.must_stop = [this] { return clock_.should_stop(); };
+  }
+  copy_search(const copy_search&) = delete;  // the planner refers to it
+  copy_search& operator=(const copy_search&) = delete;
 
   stop_reason run() {
     if (!prove_floor())
@@ -161,6 +165,7 @@ class copy_search {
   void try_schedule(candidate& c, const schedule& plan, std::string_view by) {
     const std::vector<std::uint32_t> computes = c.instance->computes(plan);
     for (const double bytes_exponent : {0.0, 0.5}) {
+      if (clock_.should_stop()) return;
       clock_.work(computes.size() * work_of::visit);
       std::optional<schedule> copied = planner_.plan(computes, {bytes_exponent, c.on_host}, 3);
       if (!copied) continue;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <queue>
@@ -48,18 +49,25 @@ class copy_planner {
         graph_(p.graph()),
         host_is_limited_(p.host_budget() != problem::unlimited) {}
 
+  /// Called once per `poll_stride` computes of a sweep. If it returns true, there is no plan. Empty: nothing stops it.
+  std::function<bool()> must_stop{};
+  /// Computes of a sweep between two calls of `must_stop`.
+  static constexpr std::uint32_t poll_stride = 65536;
+
   /// Returns a schedule of `computes` with copies, within both budgets; none if a working set is larger than the
   /// budget, or if what must leave the device does not fit on the host. `rounds`: how often copies are placed again
   /// with the times of the schedule before.
   [[nodiscard]] std::optional<schedule> plan(std::span<const std::uint32_t> computes, const copy_preference& preference,
                                              int rounds) {
+    stopped_ = false;
     read(computes);
-    if (!choose(preference)) return std::nullopt;
+    if (tick(computes.size()) || !choose(preference)) return std::nullopt;
     std::optional<schedule> best;
     double least = std::numeric_limits<double>::infinity();
     for (int round = 0; round < rounds; ++round) {
       place_offloads();
       place_prefetches();
+      if (tick(4 * operations_.size())) break;  // what follows takes as long as all before
       schedule made = write();
       if (host_is_limited_ && !check(p_, made).valid()) {
         for (host_interval& h : on_host_) h.out = h.from;  // no earlier than `choose` has counted
@@ -153,6 +161,16 @@ class copy_planner {
     finish_ = start_.back();
   }
 
+  /// Counts steps of a sweep. Returns whether `must_stop` has ended the plan.
+  bool tick(std::size_t steps = 1) {
+    steps_ += steps;
+    if (steps_ >= poll_stride) {
+      steps_ = 0;
+      stopped_ = stopped_ || (must_stop && must_stop());
+    }
+    return stopped_;
+  }
+
   [[nodiscard]] std::int64_t bytes(std::uint32_t x) const { return graph_.bytes[pieces_[x].tensor]; }
 
   /// Chooses the intervals. Fills `memory_`, of each compute, without what is on the host.
@@ -186,6 +204,7 @@ class copy_planner {
         at[x] = static_cast<std::uint32_t>(
             std::upper_bound(touches_.begin() + at[x], touches_.begin() + pieces_[x].end_touch, k) - touches_.begin());
       }
+      if (tick()) return false;
       const std::int64_t workspace = k < n ? graph_.workspace[operations_[k]] : 0;
       while (memory + workspace > p_.budget()) {
         if (candidates.empty()) return false;
@@ -281,6 +300,7 @@ class copy_planner {
           std::max<std::ptrdiff_t>(0, std::upper_bound(start_.begin(), start_.end(), begin) - start_.begin() - 1));
       wanted = std::clamp(std::min({wanted, h.to, next_place}), h.from, h.to);
       std::uint32_t place = h.to;
+      if (tick(h.to - wanted + 1)) return;
       while (place > wanted && used[place - 1] + size <= p_.budget()) --place;
       // What follows it may have been listed before: the engine takes copies in the order of the list.
       for (std::uint32_t k = place; k < h.to; ++k) used[k] += size;
@@ -332,6 +352,8 @@ class copy_planner {
   problem unlimited_;  // with the link
   const flat_graph& graph_;
   bool host_is_limited_;
+  std::size_t steps_ = 0;  // since the last call of `must_stop`
+  bool stopped_ = false;
   std::vector<std::uint32_t> operations_;
   std::vector<piece> pieces_;
   std::vector<std::uint32_t> touches_;  // computes that read or write a piece, ascending, each once

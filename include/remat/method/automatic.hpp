@@ -63,11 +63,12 @@ struct automatic_options {
 ///
 /// If that leaves a gap, the other parts race for what is left of the limits: those of `refined`, those named above
 /// that have not run yet, `rotor` and `rockmate` with `retain`, `hiremate` with small integer programs, and
-/// `extra_solvers`. They run in slices: first one for each; then the part with the least (cost so far / weight) gets a slice some times as long as its last one. The
-/// weight of a part grows when it closes some of the gap, and falls when it does not. Each slice starts from the best
-/// schedules and the best bound of all. Two fifths of the limits are left to the last slice, which is refinement's.
-/// The parts that are not of `refined` do not run if refinement closes such a gap faster: below 0.02 %, below 0.3 % on
-/// graphs of 500 to 1,999 operations. On larger graphs `hiremate` alone runs, with most of the limits.
+/// `extra_solvers`. They run in slices: first one for each; then the part with the least (cost so far / weight) gets a
+/// slice some times as long as its last one. The weight of a part grows when it closes some of the gap, and falls when
+/// it does not. Each slice starts from the best schedules and the best bound of all. Two fifths of the limits are left
+/// to the last slice, which is refinement's. The parts that are not of `refined` do not run if refinement closes such a
+/// gap faster: below 0.02 %, below 0.3 % on graphs of 500 to 1,999 operations. `rotor` and `rockmate` do not run on
+/// larger graphs. From 10,000 operations on, `hiremate` has most of the limits.
 ///
 /// For a problem with a link, a quarter of the limits goes to recomputation alone, less if that comes within 0.2 % of its
 /// bound, and the rest to `offload`. Schedules of `frontier` then come one by one.

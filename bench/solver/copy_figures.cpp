@@ -30,7 +30,7 @@ namespace {
 
 using namespace remat;  // NOLINT: a program
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 double processor_seconds() {
   timespec now{};
@@ -48,7 +48,7 @@ solution solve(const problem& p, double seconds) {
 double time_of_copies_alone(const problem& p) {
   detail::copy_planner planner(p);
   const std::optional<schedule> plan = planner.plan(computes_of(listed_order(p)), {}, 3);
-  return plan ? check(p, *plan).time : nan;
+  return plan ? check(p, *plan).time : none;
 }
 
 }  // namespace
@@ -86,9 +86,9 @@ int main(int argc, char** argv) {
         const solution s = solve(p, seconds);
         std::printf("%s,%s,%s,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%lld,%.2f,%s\n", file.stem().c_str(), fraction.c_str(),
                     speed.c_str(), std::string(to_string(s.status)).c_str(),
-                    recomputed.plan ? overhead(recomputed.time) : nan, overhead(time_of_copies_alone(p)),
-                    s.plan ? overhead(s.time) : nan, overhead(s.lower_bound),
-                    s.plan ? 100 * (s.time / s.lower_bound - 1) : nan, static_cast<long long>(s.host_peak_bytes),
+                    recomputed.plan ? overhead(recomputed.time) : none, overhead(time_of_copies_alone(p)),
+                    s.plan ? overhead(s.time) : none, overhead(s.lower_bound),
+                    s.plan ? 100 * (s.time / s.lower_bound - 1) : none, static_cast<long long>(s.host_peak_bytes),
                     processor_seconds() - begin, s.by.c_str());
         std::fflush(stdout);
       }

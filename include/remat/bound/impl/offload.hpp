@@ -22,7 +22,7 @@
 
 namespace REMAT_NAMESPACE {
 
-namespace detail::offload {
+namespace detail::offload_bounding {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -563,7 +563,7 @@ class bound_search {
   offload_bound_result result_;
 };
 
-}  // namespace detail::offload
+}  // namespace detail::offload_bounding
 
 REMAT_INLINE offload_bound_result offload_bound(const problem& p, const offload_bound_options& options) {
   if (!p.link()) throw bad_argument("offload_bound: the problem has no link; expected one from problem::with_link");
@@ -571,7 +571,7 @@ REMAT_INLINE offload_bound_result offload_bound(const problem& p, const offload_
   if (options.releases == 0 || options.releases > detail::max_releases)
     throw bad_argument("offload_bound: releases is " + std::to_string(options.releases) + "; expected 1 to " +
                        std::to_string(detail::max_releases));
-  return detail::offload::bound_search(p, options).run();
+  return detail::offload_bounding::bound_search(p, options).run();
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -39,13 +39,13 @@ host_link random_link(std::uint64_t seed) {
 
 TEST_CASE("on small graphs, no schedule is faster than the optimum, and most are as fast") {
   std::size_t solved = 0, optimal = 0, with_copies = 0;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const problem whole = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 4)});
     for (const double part : {0.9, 0.75}) {
       const problem p = test::within(whole, part).with_link(random_link(seed), seed % 4 == 0 ? 6 : problem::unlimited);
       CAPTURE(seed);
       CAPTURE(part);
-      const solution s = offload(p, with_work(20'000));
+      const solution s = offload(p, with_work(10'000));
       const test::fastest_result best = test::fastest_with_copies(p);
       if (s.status == solve_status::infeasible) CHECK((!best.complete || !std::isfinite(best.time)));
       if (!s.plan || !best.complete) continue;
@@ -60,13 +60,13 @@ TEST_CASE("on small graphs, no schedule is faster than the optimum, and most are
       with_copies += s.plan->has_copies();
     }
   }
-  CHECK(solved > 150);
-  CHECK(with_copies > 20);
+  CHECK(solved > 50);
+  CHECK(with_copies > 7);
   CHECK(10 * optimal > 8 * solved);
 }
 
 TEST_CASE("it is never slower than recomputation alone by eviction, and faster with a fast link") {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const problem whole = test::random_problem(seed, {.operations = 10 + static_cast<std::uint32_t>(seed % 40)});
     for (const double part : {0.8, 0.6}) {
       const problem alone = test::within(whole, part);
@@ -75,7 +75,7 @@ TEST_CASE("it is never slower than recomputation alone by eviction, and faster w
       const solution recomputed = evict(alone);
       for (const double speed : {0.5, 5.0, 1e6}) {
         const problem p = alone.with_link({.out = speed, .in = speed, .latency = 0});
-        const solution s = offload(p, with_work(100'000));
+        const solution s = offload(p, with_work(50'000));
         if (s.plan) CHECK(check(p, *s.plan).valid());
         if (!recomputed.plan) continue;
         REQUIRE(s.plan);
@@ -87,7 +87,7 @@ TEST_CASE("it is never slower than recomputation alone by eviction, and faster w
 }
 
 TEST_CASE("both budgets hold on real steps, and copies remove recomputation") {
-  for (const char* name : {"unet5-b16-256", "gpt2-small-b8-s1024", "resnet50-b64-224"}) {
+  for (const char* name : {"unet5-b16-256", "gpt2-small-b8-s1024"}) {
     const problem whole = test::bundled_problem(name);
     const problem alone = test::within(whole, 0.6);
     const solution recomputed = refined(alone, [] {
@@ -98,9 +98,9 @@ TEST_CASE("both budgets hold on real steps, and copies remove recomputation") {
     CAPTURE(name);
     REQUIRE(recomputed.plan);
     double before = recomputed.time;
-    for (const double speed : {12e9, 25e9, 64e9, 450e9}) {
+    for (const double speed : {12e9, 64e9}) {
       const problem p = alone.with_link({.out = speed, .in = speed});
-      const solution s = offload(p, with_work(1'000'000));
+      const solution s = offload(p, with_work(300'000));
       CAPTURE(speed);
       REQUIRE(s.plan);
       CHECK(check(p, *s.plan).valid());
@@ -108,7 +108,7 @@ TEST_CASE("both budgets hold on real steps, and copies remove recomputation") {
       before = std::min(before, s.time);
       // Half of the host's bytes: still legal, if there is a schedule.
       const problem less = alone.with_link({.out = speed, .in = speed}, s.host_peak_bytes / 2);
-      const solution t = offload(less, with_work(1'000'000));
+      const solution t = offload(less, with_work(300'000));
       REQUIRE(t.plan);
       CHECK(check(less, *t.plan).valid());
       CHECK(t.host_peak_bytes <= s.host_peak_bytes / 2);
@@ -127,7 +127,7 @@ TEST_CASE("for a seed and a work limit the answer does not depend on threads") {
 TEST_CASE("auto uses the link, and is no slower than recomputation alone") {
   const problem alone = test::within(test::bundled_problem("unet5-b16-256"), 0.5);
   automatic_options options;
-  options.run.work_limit = 1'000'000;
+  options.run.work_limit = 300'000;
   const solution recomputed = automatic(alone, options);
   const problem p = alone.with_link({});
   const solution s = automatic(p, options);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "remat/bound/detail/max_flow.hpp"
+#include "remat/bound/detail/moment_network.hpp"
 #include "remat/core/id.hpp"
-#include "remat/problem/detail/listed_order.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -64,23 +64,17 @@ struct segment {
 ///
 /// `at(k)` takes O(operations + reads and writes) time. `price` takes one maximum flow, which starts from the last flow
 /// if the price has risen. Both flows poll `stop` before each wave (see `max_flow`).
-class moment_cut {
+class moment_cut : private moment_network {
  public:
   /// `graph` must outlive this object.
-  explicit moment_cut(const flat_graph& graph)
-      : graph_(&graph),
-        side_(graph.num_operations),
-        run_node_(graph.num_operations, none),
-        wait_node_(graph.num_operations, none),
-        mark_(graph.num_tensors, 0),
-        readers_(graph.num_tensors, 0) {}
+  explicit moment_cut(const flat_graph& graph) : moment_network(graph) {}
 
   /// The graph that was given.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
   /// The operation of the last call of `at`.
   [[nodiscard]] std::uint32_t moment() const noexcept { return moment_; }
-  /// Bytes of the moment's operation itself: its inputs, its outputs and its workspace.
-  [[nodiscard]] std::int64_t working_set() const noexcept { return working_set_; }
+  using moment_network::complete;
+  using moment_network::working_set;
   /// True if some tensor that is read after the moment cannot be computed again: `least_bytes` may be above 0.
   [[nodiscard]] bool has_unrepeatable() const noexcept { return unrepeatable_; }
   /// Time of all operations that could run again.
@@ -129,8 +123,6 @@ class moment_cut {
   [[nodiscard]] double highest_price() const noexcept {
     return std::ldexp(std::ldexp(1.0, 60) / std::max(1.0, required_bytes_), -exponent_);
   }
-  /// True if the last flow is maximum: nothing has stopped it.
-  [[nodiscard]] bool complete() const noexcept { return complete_; }
 
   /// Candidates are the tensors that may be resident or not at this moment. Branch and bound fixes some of them. A
   /// resident one has no price, and no bytes that count. An absent one is computed after the moment, whatever time that
@@ -237,9 +229,7 @@ class moment_cut {
   }
 
  private:
-  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   static constexpr double not_loaded = -1;
-  enum side : std::uint8_t { open, before, after };  // U, A, D
   struct candidate_tensor {
     std::uint32_t tensor;
     std::uint32_t arc;  // `none` for an arc from the source
@@ -253,9 +243,7 @@ class moment_cut {
     std::uint32_t node;
     double rate;
   };
-  // Flags of a tensor at the present moment (`mark_`): k reads or writes it; an operation of D reads it or it is a
-  // final output; it has been visited; its arcs of order have been added; the segment should pass it on.
-  static constexpr std::uint8_t own = 1, required = 2, touched = 4, ordered = 8, wanted = 16;
+  static constexpr std::uint8_t wanted = 16;  // flag of a tensor: the segment should pass it on
 
   [[nodiscard]] bool is_resident(const candidate_tensor& c) const {
     return flow_.reaches_sink(c.to) && (c.arc == none || !flow_.reaches_sink(c.from));
@@ -281,64 +269,19 @@ class moment_cut {
   /// is needed between two moments.
   [[nodiscard]] bool is_needed(std::uint32_t o) const { return (ends_schedule() ? graph_->needed : needed_)[o] != 0; }
 
-  /// Finds A and D, and the tensors of k itself.
-  void separate() {
-    const flat_graph& g = *graph_;
-    std::fill(side_.begin(), side_.end(), std::uint8_t{open});
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    const auto spread = [&](side mark, const index_rows& edges, const index_rows& next) {
-      work_.assign(1, moment_);
-      while (!work_.empty()) {
-        const std::uint32_t o = work_.back();
-        work_.pop_back();
-        for (const std::uint32_t t : edges[o]) {
-          if (mark_[t] & touched) continue;
-          mark_[t] |= touched;
-          for (const std::uint32_t n : next[t])
-            if (side_[n] == open) {
-              side_[n] = mark;
-              work_.push_back(n);
-            }
-        }
-      }
-    };
-    side_[moment_] = before;
-    spread(before, g.inputs, g.producers);
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    spread(after, g.outputs, g.consumers);
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    working_set_ = working_set_bytes(g, moment_);
-    for (const auto* rows : {&g.inputs, &g.outputs})
-      for (const std::uint32_t t : (*rows)[moment_]) mark_[t] |= own;
-  }
-
   /// Finds the operations that some choice runs after the moment, and gives them nodes.
   void reach() {
     const flat_graph& g = *graph_;
-    for (const std::uint32_t o : reached_) run_node_[o] = wait_node_[o] = none;
-    reached_.clear();
-    touched_.clear();
+    clear_reached();
     total_time_ = 0;
     required_bytes_ = 0;
     unrepeatable_ = false;
-    nodes_ = 0;
     const auto run_later = [&](std::uint32_t o) {
       if (run_node_[o] != none || (side_[o] == after && (is_needed(o) || segment_.passed_on == nullptr))) return;
-      reached_.push_back(o);  // first: the next call takes back the nodes of these, also if this push fails
-      run_node_[o] = nodes_++;
+      add_run_node(o);
     };
     const auto read_later = [&](std::uint32_t t, std::uint8_t how) {
-      if ((mark_[t] & own) || g.bytes[t] == 0) return false;
-      if (!(mark_[t] & (touched | required))) {
-        bool computed_here = false;  // otherwise D computes t, after the moment anyway
-        for (const std::uint32_t p : g.producers[t]) computed_here = computed_here || side_[p] != after;
-        if (!computed_here) return false;
-        readers_[t] = 0;
-        touched_.push_back(t);
-        for (const std::uint32_t p : g.producers[t]) run_later(p);
-      }
-      mark_[t] |= how;
-      return true;
+      return moment_network::read_later(t, how, run_later);
     };
     if (ends_schedule())
       for (const std::uint32_t t : g.final_outputs) read_later(t, required);
@@ -374,9 +317,7 @@ class moment_cut {
           for (const std::uint32_t reader : g.consumers[t])
             if (is_needed(reader)) run_later(reader);
     }
-    first_wait_ = nodes_;
-    for (const std::uint32_t o : reached_)
-      if (side_[o] == open) wait_node_[o] = nodes_++;
+    add_wait_nodes();
     for (const std::uint32_t t : touched_)
       if (mark_[t] & required) required_bytes_ += static_cast<double>(g.bytes[t]);
     const auto sum_of = [](const std::vector<tensor_rate>* rates) {
@@ -409,32 +350,14 @@ class moment_cut {
 
   void connect_tensor(std::uint32_t t) {
     const flat_graph& g = *graph_;
-    std::uint32_t producers = 0, computed = none;  // the node w(t)
-    for (const std::uint32_t p : g.producers[t])
-      if (side_[p] != after) {
-        ++producers;
-        computed = run_node_[p];
-      }
-    if (producers > 1) {
-      computed = flow_.add_node();
-      for (const std::uint32_t p : g.producers[t])
-        if (side_[p] != after) plain_.push_back(flow_.add_arc(computed, run_node_[p]));
-    }
+    const std::uint32_t computed = connect_producers(t);  // the node w(t)
     if (mark_[t] & required) {
       candidates_.push_back({t, none, none, computed, g.bytes[t], 0, fixing::free});
       return;
     }
-    std::uint32_t read = none;  // the node q(t)
-    const bool own_node = readers_[t] > 1 || (mark_[t] & wanted);
-    if (own_node) read = flow_.add_node();
-    if (mark_[t] & wanted) wanted_.push_back({read, rate_of(*segment_.passed_on, t)});
-    for (const std::uint32_t reader : g.consumers[t]) {
-      if (run_node_[reader] == none || (side_[reader] == before && g.once[reader])) continue;
-      if (own_node)
-        plain_.push_back(flow_.add_arc(run_node_[reader], read));
-      else
-        read = run_node_[reader];
-    }
+    const bool is_wanted = (mark_[t] & wanted) != 0;
+    const std::uint32_t read = connect_readers(t, readers_[t] > 1 || is_wanted);  // the node q(t)
+    if (is_wanted) wanted_.push_back({read, rate_of(*segment_.passed_on, t)});
     const std::uint32_t arc = flow_.add_arc(read, computed);
     candidates_.push_back({t, arc, read, computed, g.bytes[t], 0, fixing::free});
   }
@@ -462,30 +385,6 @@ class moment_cut {
             wanted_.push_back({run_node_[p], x.rate});
     if (segment_.kept == nullptr || segment_.kept->empty()) return;
     for (candidate_tensor& c : candidates_) c.rate = rate_of(*segment_.kept, c.tensor);
-  }
-
-  void connect_waiting(std::uint32_t o) {
-    const flat_graph& g = *graph_;
-    wait_arc_.push_back(flow_.add_arc(wait_node_[o], run_node_[o]));
-    for (const std::uint32_t t : g.outputs[o]) {
-      if (mark_[t] & ordered) continue;
-      mark_[t] |= ordered;
-      // Each producer that has not run implies that no reader has run. Where both are several, one node stands between.
-      const bool several = g.producers[t].size() > 1 && g.consumers[t].size() > 1;
-      const std::uint32_t middle = several ? flow_.add_node() : none;
-      for (const std::uint32_t p : g.producers[t]) {
-        if (wait_node_[p] == none) continue;
-        if (several) {
-          plain_.push_back(flow_.add_arc(wait_node_[p], middle));
-        } else {
-          for (const std::uint32_t reader : g.consumers[t])
-            if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(wait_node_[p], wait_node_[reader]));
-        }
-      }
-      if (several)
-        for (const std::uint32_t reader : g.consumers[t])
-          if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(middle, wait_node_[reader]));
-    }
   }
 
   /// Sets all capacities, without flow: `of_candidate(c)` of a free candidate, `of_absent` of an absent one,
@@ -539,31 +438,16 @@ class moment_cut {
     loaded_price_ = scaled;
   }
 
-  const flat_graph* graph_;
-  std::uint32_t moment_ = 0;
   segment segment_;
-  std::int64_t working_set_ = 0;
   bool unrepeatable_ = false;
-  bool complete_ = false;
   double total_time_ = 0;
   double total_cost_ = 0;  // with all rates
   double required_bytes_ = 0;
-  int exponent_ = 0;                  // times are in units of 2^−exponent
   double loaded_price_ = not_loaded;  // of the capacities in `flow_`, in their unit
   double kept_price_ = not_loaded;    // of those in `kept_`
-  std::uint32_t nodes_ = 0;
-  std::uint32_t first_wait_ = 0;
-  std::vector<std::uint8_t> side_;
-  std::vector<std::uint32_t> run_node_, wait_node_;
   std::vector<std::uint8_t> needed_;  // of an operation: the end of the segment depends on it, or it is the end
-  std::vector<std::uint8_t> mark_;
-  std::vector<std::uint32_t> readers_;
-  std::vector<std::uint32_t> reached_, touched_, work_;
   std::vector<candidate_tensor> candidates_;
   std::vector<wanted_tensor> wanted_;
-  std::vector<max_flow::arc> plain_;     // arcs of infinite capacity
-  std::vector<max_flow::arc> wait_arc_;  // c(o) → r(o), by the number of the node c(o)
-  max_flow flow_;
   max_flow::state kept_;
 };
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "remat/bound/detail/max_flow.hpp"
+#include "remat/bound/detail/moment_network.hpp"
 #include "remat/core/id.hpp"
-#include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/host_link.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -57,21 +57,14 @@ struct offload_choice {
 ///
 /// `at(k)` takes O(operations + reads and writes) time, with releases as much again for each candidate; `price` takes
 /// one maximum flow.
-class offload_cut {
+class offload_cut : private moment_network {
  public:
   /// `graph` must outlive this object.
   offload_cut(const flat_graph& graph, const host_link& link)
-      : graph_(&graph),
-        link_(link),
-        side_(graph.num_operations),
-        run_node_(graph.num_operations, none),
-        wait_node_(graph.num_operations, none),
-        seen_(graph.num_operations, 0),
-        mark_(graph.num_tensors, 0),
-        readers_(graph.num_tensors, 0) {}
+      : moment_network(graph), link_(link), seen_(graph.num_operations, 0) {}
 
-  /// Bytes of the moment's operation itself: its inputs, its outputs and its workspace.
-  [[nodiscard]] std::int64_t working_set() const noexcept { return working_set_; }
+  using moment_network::complete;
+  using moment_network::working_set;
   /// Bytes of the tensors that may be resident or not.
   [[nodiscard]] double total_bytes() const noexcept { return total_bytes_; }
   /// Time of all copies of these tensors to the host.
@@ -219,8 +212,6 @@ class offload_cut {
   [[nodiscard]] double highest_price() const noexcept {
     return std::ldexp(std::ldexp(1.0, 60) / std::max(1.0, total_bytes_), -exponent_);
   }
-  /// True if the last flow is maximum: nothing has stopped it.
-  [[nodiscard]] bool complete() const noexcept { return complete_; }
 
   /// How the tensors that are not computed again are divided between device and host.
   enum class division : std::uint8_t {
@@ -276,8 +267,6 @@ class offload_cut {
   }
 
  private:
-  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  enum side : std::uint8_t { open, before, after };  // U, A, D
   struct held_tensor {
     std::uint32_t tensor;
     std::uint32_t arc;  // `none` for an arc from the source
@@ -289,9 +278,6 @@ class offload_cut {
     int out_group = 0, in_group = 0;
     double release = 0, tail = 0;
   };
-  // Flags of a tensor at the present moment (`mark_`): k reads or writes it; an operation of D reads it or it is a
-  // final output; it has been visited; its arcs of order have been added.
-  static constexpr std::uint8_t own = 1, required = 2, touched = 4, ordered = 8;
 
   [[nodiscard]] bool may_copy(const held_tensor& c) const {
     return c.can_copy && c.out_group <= out_limit_ && c.in_group <= in_limit_;
@@ -355,62 +341,17 @@ class offload_cut {
     return graph_->num_operations;
   }
 
-  /// Finds A and D, and the tensors of k itself.
-  void separate() {
-    const flat_graph& g = *graph_;
-    std::fill(side_.begin(), side_.end(), std::uint8_t{open});
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    const auto spread = [&](side mark, const index_rows& edges, const index_rows& next) {
-      work_.assign(1, moment_);
-      while (!work_.empty()) {
-        const std::uint32_t o = work_.back();
-        work_.pop_back();
-        for (const std::uint32_t t : edges[o]) {
-          if (mark_[t] & touched) continue;
-          mark_[t] |= touched;
-          for (const std::uint32_t n : next[t])
-            if (side_[n] == open) {
-              side_[n] = mark;
-              work_.push_back(n);
-            }
-        }
-      }
-    };
-    side_[moment_] = before;
-    spread(before, g.inputs, g.producers);
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    spread(after, g.outputs, g.consumers);
-    std::fill(mark_.begin(), mark_.end(), std::uint8_t{0});
-    working_set_ = working_set_bytes(g, moment_);
-    for (const auto* rows : {&g.inputs, &g.outputs})
-      for (const std::uint32_t t : (*rows)[moment_]) mark_[t] |= own;
-  }
-
   /// Finds the operations that some choice runs after the moment, and gives them nodes.
   void reach() {
     const flat_graph& g = *graph_;
-    for (const std::uint32_t o : reached_) run_node_[o] = wait_node_[o] = none;
-    reached_.clear();
-    touched_.clear();
+    clear_reached();
     time_before_ = time_after_ = 0;
-    nodes_ = 0;
     const auto run_later = [&](std::uint32_t o) {
       if (run_node_[o] != none || side_[o] == after) return;
-      reached_.push_back(o);  // first: the next call takes back the nodes of these, also if this push fails
-      run_node_[o] = nodes_++;
+      add_run_node(o);
     };
     const auto read_later = [&](std::uint32_t t, std::uint8_t how) {
-      if ((mark_[t] & own) || g.bytes[t] == 0) return false;
-      if (!(mark_[t] & (touched | required))) {
-        bool computed_here = false;  // otherwise D computes t, after the moment anyway
-        for (const std::uint32_t p : g.producers[t]) computed_here = computed_here || side_[p] != after;
-        if (!computed_here) return false;
-        readers_[t] = 0;
-        touched_.push_back(t);
-        for (const std::uint32_t p : g.producers[t]) run_later(p);
-      }
-      mark_[t] |= how;
-      return true;
+      return moment_network::read_later(t, how, run_later);
     };
     for (const std::uint32_t t : g.final_outputs) read_later(t, required);
     double total = graph_->time[moment_];
@@ -432,9 +373,7 @@ class offload_cut {
       for (const std::uint32_t t : g.inputs[o])
         if (read_later(t, touched)) ++readers_[t];
     }
-    first_wait_ = nodes_;
-    for (const std::uint32_t o : reached_)
-      if (side_[o] == open) wait_node_[o] = nodes_++;
+    add_wait_nodes();
     // Whole times stay exact, and no sum overflows.
     exponent_ = total > 0 ? 50 - std::ilogb(total) : 0;
     total_time_ = total;
@@ -455,62 +394,21 @@ class offload_cut {
 
   void connect_tensor(std::uint32_t t) {
     const flat_graph& g = *graph_;
-    std::uint32_t producers = 0, computed = none;  // the node w(t)
-    bool can_copy = true;                          // what an operation of D writes is not whole at the moment
-    for (const std::uint32_t p : g.producers[t])
-      if (side_[p] != after) {
-        ++producers;
-        computed = run_node_[p];
-      } else {
-        can_copy = false;
-      }
-    if (producers > 1) {
-      computed = flow_.add_node();
-      for (const std::uint32_t p : g.producers[t])
-        if (side_[p] != after) plain_.push_back(flow_.add_arc(computed, run_node_[p]));
-    }
+    const auto producers = g.producers[t];
+    // What an operation of D writes is not whole at the moment.
+    const bool can_copy =
+        std::none_of(producers.begin(), producers.end(), [&](std::uint32_t p) { return side_[p] == after; });
+    const std::uint32_t computed = connect_producers(t);  // the node w(t)
     const double out = link_.time_out(g.bytes[t]), in = link_.time_in(g.bytes[t]);
     total_bytes_ += static_cast<double>(g.bytes[t]);
     total_out_ += out;
     total_in_ += in;
     std::uint32_t read = none, arc = none;  // the node q(t)
     if (!(mark_[t] & required)) {
-      const bool own_node = readers_[t] > 1;
-      if (own_node) read = flow_.add_node();
-      for (const std::uint32_t reader : g.consumers[t]) {
-        if (run_node_[reader] == none || (side_[reader] == before && g.once[reader])) continue;
-        if (own_node)
-          plain_.push_back(flow_.add_arc(run_node_[reader], read));
-        else
-          read = run_node_[reader];
-      }
+      read = connect_readers(t, readers_[t] > 1);
       arc = flow_.add_arc(read, computed);
     }
     held_.push_back({t, arc, read, computed, g.bytes[t], out, in, can_copy});
-  }
-
-  void connect_waiting(std::uint32_t o) {
-    const flat_graph& g = *graph_;
-    wait_arc_.push_back(flow_.add_arc(wait_node_[o], run_node_[o]));
-    for (const std::uint32_t t : g.outputs[o]) {
-      if (mark_[t] & ordered) continue;
-      mark_[t] |= ordered;
-      // Each producer that has not run implies that no reader has run. Where both are several, one node stands between.
-      const bool several = g.producers[t].size() > 1 && g.consumers[t].size() > 1;
-      const std::uint32_t middle = several ? flow_.add_node() : none;
-      for (const std::uint32_t p : g.producers[t]) {
-        if (wait_node_[p] == none) continue;
-        if (several) {
-          plain_.push_back(flow_.add_arc(wait_node_[p], middle));
-        } else {
-          for (const std::uint32_t reader : g.consumers[t])
-            if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(wait_node_[p], wait_node_[reader]));
-        }
-      }
-      if (several)
-        for (const std::uint32_t reader : g.consumers[t])
-          if (wait_node_[reader] != none) plain_.push_back(flow_.add_arc(middle, wait_node_[reader]));
-    }
   }
 
   /// Returns the time of the operations in `work_` and of all that `next` reaches from them.
@@ -563,29 +461,17 @@ class offload_cut {
         c.*group = static_cast<int>(std::upper_bound(starts.begin(), starts.end(), c.*time) - starts.begin()) - 1;
   }
 
-  const flat_graph* graph_;
   host_link link_;
-  std::uint32_t moment_ = 0;
-  std::int64_t working_set_ = 0;
-  bool complete_ = false;
   double time_before_ = 0, time_after_ = 0;  // of A without k, and of the needed operations of D
   double total_time_ = 0;                    // of all needed operations
   double total_bytes_ = 0, total_out_ = 0, total_in_ = 0;
-  int exponent_ = 0;  // times are in units of 2^−exponent
   int out_limit_ = 0, in_limit_ = 0;
-  std::uint32_t nodes_ = 0, first_wait_ = 0, round_ = 0;
-  std::vector<std::uint8_t> side_;
-  std::vector<std::uint32_t> run_node_, wait_node_, seen_;
-  std::vector<std::uint8_t> mark_;
-  std::vector<std::uint32_t> readers_;
-  std::vector<std::uint32_t> reached_, touched_, work_;
+  std::uint32_t round_ = 0;
+  std::vector<std::uint32_t> seen_;
   std::vector<held_tensor> held_;
-  std::vector<max_flow::arc> plain_;     // arcs of infinite capacity
-  std::vector<max_flow::arc> wait_arc_;  // c(o) → r(o), by the number of the node c(o)
   std::vector<double> out_start_, in_start_;
   offload_multipliers multipliers_;
   std::array<double, max_releases> sum_out_{}, sum_in_{};
-  max_flow flow_;
 };
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -9,7 +9,6 @@
 // Times are in seconds (`measured_cost` or `roofline_cost`, as the graph's file says), overheads over the time of the
 // baseline. `turnaround` is the bound without copies, `choice` the time of the best choice at the moment of the bound.
 // `processor` is the processor time of `offload_bound`.
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -23,6 +22,7 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "support/csv.hpp"
+#include "support/graph_files.hpp"
 #include "support/processor_time.hpp"
 
 namespace {
@@ -75,17 +75,6 @@ settings read_settings(int argc, char** argv) {
   return out;
 }
 
-/// The graphs of a folder, and of the folder rk in it.
-std::vector<std::filesystem::path> graphs_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  for (const std::filesystem::path& where : {folder, folder / "rk"})
-    if (std::filesystem::is_directory(where))
-      for (const auto& entry : std::filesystem::directory_iterator(where))
-        if (entry.path().extension() == ".json") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 void print_rows(const std::string& name, const problem& p, const settings& s) {
   turnaround_analysis analysis(p);
   const double base = p.graph().baseline_time;
@@ -116,7 +105,7 @@ int main(int argc, char** argv) {
     std::puts(
         "graph,operations,fraction,budget,link_gb_s,turnaround,bound,choice,moment,before,after,multiplier,host_bytes,"
         "offloaded,again,moments,flows,processor");
-    for (const std::filesystem::path& file : graphs_in(s.folder)) {
+    for (const std::filesystem::path& file : test::graphs_in(s.folder)) {
       const std::string name = std::filesystem::relative(file, s.folder).replace_extension().string();
       if (!s.only.empty() && name != s.only) continue;
       print_rows(name, read_training_step(file).instance, s);

@@ -30,6 +30,7 @@
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/csv.hpp"
+#include "support/graph_files.hpp"
 
 namespace {
 
@@ -92,17 +93,6 @@ settings read_settings(int argc, char** argv) {
   return out;
 }
 
-/// The graphs of a folder, and of the folder rk in it.
-std::vector<std::filesystem::path> graphs_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  for (const std::filesystem::path& where : {folder, folder / "rk"})
-    if (std::filesystem::is_directory(where))
-      for (const auto& entry : std::filesystem::directory_iterator(where))
-        if (entry.path().extension() == ".json") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 double median(std::vector<double> values) {
   if (values.empty()) return std::nan("");
   std::sort(values.begin(), values.end());
@@ -147,7 +137,7 @@ int run(const settings& set) {
   std::printf(
       "graph,fraction,budget_bytes,peak_status,peak_overhead,peak_arena_bytes,arena_status,arena_overhead,arena_bytes,"
       "solves,solved_budget,loss,peak_seconds,arena_seconds\n");
-  for (const std::filesystem::path& file : graphs_in(set.folder)) {
+  for (const std::filesystem::path& file : test::graphs_in(set.folder)) {
     const bool measured = file.parent_path().filename() == "rk";
     const std::string name = (measured ? "rk/" : "") + file.stem().string();
     if (!set.only.empty() && name != set.only) continue;

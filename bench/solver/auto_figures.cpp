@@ -14,7 +14,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -33,16 +32,11 @@
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/csv.hpp"
 #include "support/data.hpp"
+#include "support/processor_time.hpp"
 
 namespace {
 
 using namespace remat;  // NOLINT: a program
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 /// Part, seconds, overhead, and who found it.
 void print_parts(const solution& s, double base) {
@@ -125,16 +119,16 @@ int main(int argc, char** argv) {
           run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
           run.threads = threads;
           run.seed = seed;
-          const double begin = processor_seconds();
+          const double begin = test::processor_seconds();
           double near_at = std::numeric_limits<double>::quiet_NaN();
           run.on_progress = [&](const progress& news) {
             if (std::isnan(near_at) && is_within_gap(news.best_objective, news.lower_bound, near))
-              near_at = processor_seconds() - begin;
+              near_at = test::processor_seconds() - begin;
           };
           const auto wall = std::chrono::steady_clock::now();
           const solution s = solver->second(p, run);
           const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
-          const double cpu = processor_seconds() - begin;
+          const double cpu = test::processor_seconds() - begin;
           if (std::isnan(near_at) && (s.status == solve_status::infeasible || s.is_within(near))) near_at = cpu;
           const double nan = std::numeric_limits<double>::quiet_NaN();
           std::printf("%s,%u,%s,%s,%llu,%s,%.4f,%.4f,%.4f,%.3f,%.3f,%.3f,%s\n", file.stem().c_str(),

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -25,18 +24,13 @@
 #include "remat/schedule/simplify.hpp"
 #include "support/csv.hpp"
 #include "support/data.hpp"
+#include "support/processor_time.hpp"
 
 namespace {
 
 using namespace remat;  // NOLINT: a program
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 solution solve(const problem& p, double seconds) {
   automatic_options options;
@@ -82,14 +76,14 @@ int main(int argc, char** argv) {
       for (const std::string& speed : test::csv_fields(links)) {
         const double bytes_per_second = std::stod(speed) * 1e9;
         const problem p = alone.with_link({.out = bytes_per_second, .in = bytes_per_second}, host);
-        const double begin = processor_seconds();
+        const double begin = test::processor_seconds();
         const solution s = solve(p, seconds);
         std::printf("%s,%s,%s,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%lld,%.2f,%s\n", file.stem().c_str(), fraction.c_str(),
                     speed.c_str(), std::string(to_string(s.status)).c_str(),
                     recomputed.plan ? overhead(recomputed.time) : none, overhead(time_of_copies_alone(p)),
                     s.plan ? overhead(s.time) : none, overhead(s.lower_bound),
                     s.plan ? 100 * (s.time / s.lower_bound - 1) : none, static_cast<long long>(s.host_peak_bytes),
-                    processor_seconds() - begin, s.by.c_str());
+                    test::processor_seconds() - begin, s.by.c_str());
         std::fflush(stdout);
       }
     }

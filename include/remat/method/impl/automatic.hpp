@@ -131,11 +131,11 @@ class portfolio {
     problem_ = problem_.with_known_bound(best_.lower_bound);
     run_part(0.02, no_remat);
     run_part(0.25, evict);  // ends early but on large graphs and under tight budgets, where it helps most
-    has_first_plan_ = best_.plan.has_value();
-    if (!has_first_plan_) find_any_plan();
+    const bool has_plan = best_.plan.has_value();
+    if (!has_plan) find_any_plan();
     refining_.gap = gap_;
     steps_.emplace(problem_, refining_);
-    add_parts(steps_->parts());
+    add_parts(steps_->parts(), !has_plan);
     // On large graphs, holding on to what the bound's moment keeps gains most, and each eviction takes long.
     refine_for(problem_.graph().num_operations > refined_solver::large_step ? 0.6 : 0.15, [&](run_clock& clock) {
       steps_->open(clock);
@@ -164,12 +164,12 @@ class portfolio {
     if (stopped_ == stop_reason::none) stopped_ = clock_->poll();
   }
 
-  /// The parts that race with those of `refined`.
-  void add_parts(race& parts) {
+  /// The parts that race with those of `refined`. `short_parts_ran`: those of `find_any_plan` have had their turn.
+  void add_parts(race& parts, bool short_parts_ran) {
     parts.on_slice = [this](std::string_view part, const solution& s) { record(part, s); };
     const bool is_large = problem_.graph().num_operations >= large_graph;
     const auto useful = [this](const race_state& now) { return !is_left_to_refinement(now.best); };
-    if (has_first_plan_) add_short_parts(parts, useful);
+    if (!short_parts_ran) add_short_parts(parts, useful);
     if (!is_large) {
       rotor_options on_chain;
       on_chain.retain_rounds = 3;
@@ -382,7 +382,6 @@ class portfolio {
   std::string failures_;  // of the user's parts that threw
   stop_reason stopped_ = stop_reason::none;
   bool out_of_memory_ = false;
-  bool has_first_plan_ = false;  // `evict` or `no_remat` found a schedule at once
 };
 
 /// The solves of all budgets of one call of `frontier`.

@@ -136,6 +136,7 @@ class eviction_search {
   /// Passes with random weights: new ones, or the best ones so far with some of the tensors' factors changed. Some try
   /// another order of the first runs, near the listed one or near the best one so far.
   void run_random_passes() {
+    if (options_.random_passes == 0) return;
     random_source random(options_.run.seed);
     eviction_weights best_weights = fixed_weights[0];
     std::vector<float> best_factor = kept_;

@@ -110,8 +110,7 @@ class copy_search {
       c.on_host = none;
       c.instance = std::make_unique<copy_operations>(p_.with_budget(static_cast<std::int64_t>(budget)), none, 0);
       if (i == count) {
-        try_schedule(c, listed_order(c.instance->instance), evict_solver::name);
-        keep(std::move(c));
+        try_schedule(c, listed_order(c.instance->instance), evict_solver::name);  // nothing to refine
       } else {
         run_eviction(std::move(c), part, {}, i == 0);
       }
@@ -176,7 +175,7 @@ class copy_search {
   }
 
   void keep(candidate c) {
-    if (!std::isfinite(c.time) || c.starts.empty()) return;
+    if (!std::isfinite(c.time)) return;
     candidates_.push_back(std::move(c));
     sort_candidates();
     if (candidates_.size() > options_.refined_candidates) candidates_.pop_back();

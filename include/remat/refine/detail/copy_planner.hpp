@@ -190,7 +190,6 @@ class copy_planner {
     };
     std::priority_queue<candidate> candidates;
     std::int64_t memory = 0, host = 0;
-    std::vector<candidate> aside;
     for (std::uint32_t k = 0; k <= n; ++k) {
       std::int64_t back = 0;  // bytes that are dropped on the host after this compute
       for (const std::uint32_t x : touching_[k]) {

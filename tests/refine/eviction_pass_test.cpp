@@ -121,3 +121,50 @@ TEST_CASE("a tensor that cannot be recomputed stays for what is made from it, as
   CHECK(computes_within(16, false).empty());
   CHECK(evict(p.with_budget(16)).plan);
 }
+
+TEST_CASE("under a tight budget the input whose recomputation needs most memory comes first") {
+  training_graph g("two inputs");
+  const tensor_id small = g.add_tensor({.bytes = 4}), wide = g.add_tensor({.bytes = 10}),
+                  narrow = g.add_tensor({.bytes = 2}), other = g.add_tensor({.bytes = 11}),
+                  rest = g.add_tensor({.bytes = 1}), last = g.add_tensor({.bytes = 1});
+  g.add_operation({.outputs = {small}, .seconds = 1});
+  g.add_operation({.outputs = {wide}, .seconds = 1});
+  g.add_operation({.inputs = {wide}, .outputs = {narrow}, .seconds = 1});
+  g.add_operation({.outputs = {other}, .seconds = 1});  // all else has to leave for it
+  g.add_operation({.inputs = {other}, .outputs = {rest}, .seconds = 1});
+  g.add_operation({.inputs = {small, narrow, rest}, .outputs = {last}, .seconds = 1});
+  g.add_final_output(last);
+  const problem p(g, measured_cost{});
+  const std::vector<float> factor(p.graph().num_tensors, 1.0F);
+  detail::eviction_pass pass(p);
+  const run_control control;
+  run_clock clock(control);
+  REQUIRE_FALSE(pass.run(13, {}, factor, any_time, clock));  // `small` lies beside `wide`
+  const double before = pass.progress();
+  REQUIRE(pass.run(13, {.hardest_first = true}, factor, any_time, clock));
+  CHECK(pass.progress() > before);
+  const check_report r = check(p, schedule_computes(p, pass.computes()));
+  CHECK_MESSAGE(r.valid(), r.message());
+  CHECK(pass.computes() == std::vector<std::uint32_t>{0, 1, 2, 3, 4, 1, 2, 0, 5});
+}
+
+TEST_CASE("passes that make the hardest input first are legal, too, and reach the end of some that fail otherwise") {
+  std::size_t both = 0, hardest_alone = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    const problem p = test::random_problem(seed, {.operations = 6 + static_cast<std::uint32_t>(seed % 20)});
+    const std::vector<float> factor(p.graph().num_tensors, 1.0F);
+    detail::eviction_pass pass(p);
+    const run_control control;
+    run_clock clock(control);
+    for (const int percent : {70, 55, 45}) {
+      const std::int64_t budget = p.graph().baseline_peak * percent / 100;
+      const bool plain = pass.run(budget, {}, factor, any_time, clock);
+      if (!pass.run(budget, {.hardest_first = true}, factor, any_time, clock)) continue;
+      const check_report r = check(p.with_budget(budget), schedule_computes(p, pass.computes()));
+      REQUIRE_MESSAGE(r.valid(), r.message());
+      ++(plain ? both : hardest_alone);
+    }
+  }
+  CHECK(both > 50);
+  CHECK(hardest_alone > 5);
+}

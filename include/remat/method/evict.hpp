@@ -30,7 +30,7 @@ struct evict_options {
     using o = evict_options;
     return std::tuple{option("random_passes", &o::random_passes,
                              "passes with random weights, some in another order, after those with the fixed weights"),
-                      option("insist", &o::insist, "if no pass finds a schedule, try the two slower ways").fast(false)};
+                      option("insist", &o::insist, "if no pass finds a schedule, try the slower ways").fast(false)};
   }
 };
 
@@ -39,11 +39,12 @@ struct evict_options {
 /// use. DTR \cite kirisame2021dtr does the same online.
 ///
 /// Unlike DTR, a pass knows the next uses, frees a tensor right after its last use, and competes with passes of other
-/// weights. If no pass finds a schedule, a schedule for a larger budget is repaired until it fits
-/// (`refine_moves::repair`). If that fails too, passes are repeated with more weight on the tensors that they had no
-/// memory to recompute. Random passes may run the operations in another order, on graphs of at most 20,000 operations:
-/// near the least memory the order of the first runs decides what fits. At the end, recomputed tensors are held instead
-/// if memory is left for them.
+/// weights. If no pass finds a schedule, further passes recompute first what needs the most memory \cite sethi1970. If
+/// they fail, a schedule for a larger budget is repaired until it fits (`refine_moves::repair`); then passes are
+/// repeated with more weight on the tensors that they had no memory to recompute; then the pass that came furthest is
+/// changed at random, until one reaches the end. Random passes may run the operations in another order, on graphs of at
+/// most 20,000 operations: near the least memory the order of the first runs decides what fits. At the end, recomputed
+/// tensors are held instead if memory is left for them.
 ///
 /// Heuristic: it may find no schedule under a tight budget, which proves nothing. The status `optimal` comes from the
 /// turnaround bound alone. Deterministic for a seed and a work limit. Time: each pass about

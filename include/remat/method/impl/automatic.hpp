@@ -130,7 +130,8 @@ class portfolio {
     if (stopped_ != stop_reason::none || prove(problem_, best_, clock_->limits(0.06))) return;
     problem_ = problem_.with_known_bound(best_.lower_bound);
     run_part(0.02, no_remat);
-    run_part(0.25, evict);  // ends early but on large graphs and under tight budgets, where it helps most
+    // It ends early but on large graphs and under tight budgets. Half of it is not enough for a schedule there.
+    run_part(best_.plan ? 0.25 : 0.5, evict);
     const bool has_plan = best_.plan.has_value();
     if (!has_plan) find_any_plan();
     refining_.gap = gap_;

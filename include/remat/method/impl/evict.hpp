@@ -53,8 +53,10 @@ class eviction_search {
 
   void run() {
     run_fixed_passes(p_.budget(), best_);
+    if (!best_.plan && options_.insist && !stopped()) run_deep_passes();
     if (!best_.plan && options_.insist && !stopped()) squeeze();
     if (!best_.plan && options_.insist && !stopped()) repeat_failed_passes();
+    if (!best_.plan && options_.insist && !stopped()) climb();
     run_random_passes();
     if (best_.plan && !stopped()) fill();
     if (!stopped()) stopped_ = clock_.poll();
@@ -74,7 +76,7 @@ class eviction_search {
     // A pass may run operations in vain that `schedule_computes` leaves out: so it may take somewhat more time than the
     // best schedule. Without any, a pass that recomputes too much is left to `squeeze`, which does better there.
     const double needed = p_.graph().needed_time;
-    const double first = budget == p_.budget() ? 2.5 * needed : 8 * needed;
+    const double first = weights.hardest_first ? 60 * needed : budget == p_.budget() ? 2.5 * needed : 8 * needed;
     const double longest = into.plan ? into.time + 0.1 * (into.time - needed) : first;
     eviction_pass& pass = reordered ? reordered->pass : pass_;
     const bool complete = pass.run(budget, weights, factor_, longest, clock_);
@@ -95,6 +97,26 @@ class eviction_search {
         weights.keep_sources = keep_sources;
         run_pass(budget, weights, into);
       }
+  }
+
+  /// Passes for budgets so tight that the order of recomputations decides. A pass that fails is repeated, with more
+  /// weight on the tensors that it had no room to recompute.
+  void run_deep_passes() {
+    for (eviction_weights weights : fixed_weights) {
+      weights.hardest_first = true;
+      weights.keep_sources = pass_.met_sources();
+      repeat_pass(weights);
+      if (stopped()) return;
+    }
+  }
+
+  /// Makes a pass until it reaches the end, at most eight times.
+  void repeat_pass(const eviction_weights& weights) {
+    std::fill(factor_.begin(), factor_.end(), 1.0F);
+    for (int repeat = 0; repeat < 8; ++repeat) {
+      if (run_pass(p_.budget(), weights, best_) || pass_.wanted().empty()) break;
+      for (const std::uint32_t t : pass_.wanted()) factor_[t] *= 2;
+    }
   }
 
   /// Repairs schedules for larger budgets until one fits: their excess is dropped tensor by tensor.
@@ -124,13 +146,70 @@ class eviction_search {
       for (eviction_weights weights : fixed_weights) {
         weights.evict_pinned = evict_pinned;
         weights.keep_sources = pass_.met_sources();
-        std::fill(factor_.begin(), factor_.end(), 1.0F);
-        for (int repeat = 0; repeat < 8; ++repeat) {
-          if (run_pass(p_.budget(), weights, best_) || pass_.wanted().empty()) break;
-          for (const std::uint32_t t : pass_.wanted()) factor_[t] *= 2;
-        }
+        repeat_pass(weights);
         if (best_.plan || stopped()) return;
       }
+  }
+
+  /// Changes the pass that came furthest at random, until one reaches the end.
+  void climb() {
+    const flat_graph& graph = p_.graph();
+    random_source random(options_.run.seed);
+    eviction_weights best_weights = fixed_weights[0];
+    best_weights.hardest_first = true;
+    std::vector<float> best_factor(graph.num_tensors, 1.0F);
+    auto best_order = std::make_unique<reordered_passes>(p_, needed_operations());
+    std::vector<std::uint32_t> wanted;  // tensors that the best pass could not make
+    double progress = 0;
+    const std::size_t passes =
+        std::min<std::size_t>(8 * std::size_t{graph.num_operations}, most_climbed / (graph.num_operations + 1));
+    for (std::size_t i = 0; i < passes && !best_.plan && !stopped(); ++i) {
+      eviction_weights weights = best_weights;
+      factor_ = best_factor;
+      if (random.below(8) == 0) {
+        weights = fixed_weights[random.below(std::size(fixed_weights))];
+        weights.hardest_first = true;
+        weights.distance_exponent *= 0.5 + random.uniform();
+        weights.evict_pinned = random.below(2) == 0;
+        weights.keep_sources = pass_.met_sources() && random.below(2) == 0;
+      } else {
+        change_some(factor_, random);
+        if (random.below(2) == 0)
+          for (const std::uint32_t t : wanted) factor_[t] *= 2;
+      }
+      std::unique_ptr<reordered_passes> other_order;
+      if (random.below(3) == 0) other_order = another_order(best_order->problem_in_order.order(), random);
+      reordered_passes& order = other_order ? *other_order : *best_order;
+      run_pass(p_.budget(), weights, best_, &order);
+      if (order.pass.progress() < progress) continue;
+      progress = order.pass.progress();
+      wanted = order.pass.wanted();
+      best_weights = weights;
+      best_factor.swap(factor_);
+      if (other_order) best_order = std::move(other_order);
+    }
+  }
+
+  [[nodiscard]] std::vector<std::uint32_t> needed_operations() const {
+    std::vector<std::uint32_t> needed;
+    for (std::uint32_t o = 0; o < p_.graph().num_operations; ++o)
+      if (p_.graph().needed[o]) needed.push_back(o);
+    return needed;
+  }
+
+  /// Multiplies the factors of some tensors, half of them or few, by 1/4 to 4.
+  static void change_some(std::vector<float>& factor, random_source& random) {
+    const std::uint32_t one_in = 2U << random.below(6);
+    for (float& f : factor)
+      if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
+  }
+
+  /// An order in which operations have moved a little, or far.
+  [[nodiscard]] std::unique_ptr<reordered_passes> another_order(const std::vector<std::uint32_t>& order,
+                                                                random_source& random) {
+    const double reach = std::exp2(random.uniform() * std::log2(static_cast<double>(order.size()) + 1));
+    clock_.work(order.size() * work_of::visit);
+    return std::make_unique<reordered_passes>(p_, shuffled_order(p_.graph(), order, reach, random));
   }
 
   /// Passes with random weights: new ones, or the best ones so far with some of the tensors' factors changed. Some try
@@ -140,9 +219,7 @@ class eviction_search {
     random_source random(options_.run.seed);
     eviction_weights best_weights = fixed_weights[0];
     std::vector<float> best_factor = kept_;
-    std::vector<std::uint32_t> listed;
-    for (std::uint32_t o = 0; o < p_.graph().num_operations; ++o)
-      if (p_.graph().needed[o]) listed.push_back(o);
+    const std::vector<std::uint32_t> listed = needed_operations();
     std::unique_ptr<reordered_passes> best_order;  // none: the listed one
     for (std::uint64_t i = 0; i < options_.random_passes && !stopped(); ++i) {
       eviction_weights weights = best_weights;
@@ -150,21 +227,17 @@ class eviction_search {
         weights = fixed_weights[random.below(std::size(fixed_weights))];
         weights.distance_exponent *= 0.5 + random.uniform();
         weights.keep_sources = pass_.met_sources() && random.below(2) == 0;
+        weights.hardest_first = is_tight() && random.below(2) == 0;
         for (std::size_t t = 0; t < factor_.size(); ++t)
           factor_[t] = kept_[t] * std::exp2(static_cast<float>(2 * random.uniform() - 1));
       } else {
         factor_ = best_factor;
-        const std::uint32_t one_in = 2U << random.below(6);
-        for (float& f : factor_)
-          if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
+        change_some(factor_, random);
       }
       std::unique_ptr<reordered_passes> other_order;
       if (listed.size() <= most_reordered && random.below(4) == 0) {
         const bool near_listed = random.below(4) == 0 || !best_order;
-        const double reach = std::exp2(random.uniform() * std::log2(static_cast<double>(listed.size()) + 1));
-        other_order = std::make_unique<reordered_passes>(
-            p_, shuffled_order(p_.graph(), near_listed ? listed : best_order->problem_in_order.order(), reach, random));
-        clock_.work(listed.size() * work_of::visit);
+        other_order = another_order(near_listed ? listed : best_order->problem_in_order.order(), random);
       }
       const double before = best_.time;
       run_pass(p_.budget(), weights, best_, other_order ? other_order.get() : best_order.get());
@@ -175,6 +248,9 @@ class eviction_search {
       }
     }
   }
+
+  /// True if so much is recomputed that the order of recomputations may matter.
+  [[nodiscard]] bool is_tight() const noexcept { return !best_.plan || best_.time > 1.25 * p_.graph().needed_time; }
 
   /// Holds tensors that the best schedule recomputes although they fit. If much is recomputed, later rounds also make
   /// room for them, as long as that pays.
@@ -231,7 +307,8 @@ class eviction_search {
 
   static constexpr float kept_factor = 1e4F;
   static constexpr std::size_t most_repaired_places = 40'000'000;
-  static constexpr std::size_t most_reordered = 20'000;  // operations; a new order takes as long as a pass
+  static constexpr std::size_t most_climbed = 1'000'000;  // operations of all passes of `climb`
+  static constexpr std::size_t most_reordered = 20'000;   // operations; a new order takes as long as a pass
 
   const problem& p_;
   const evict_options& options_;

@@ -35,6 +35,9 @@ struct eviction_weights {
   /// A tensor that cannot be recomputed stays, as long as the memory suffices, also while all that is made from it is
   /// resident: otherwise none of that can be evicted any more.
   bool keep_sources = false;
+  /// Of the missing inputs of an operation, those are made first whose recomputation needs the most memory beside them,
+  /// as expressions are evaluated in few registers \cite sethi1970.
+  bool hardest_first = false;
 };
 
 /// One pass of offline eviction: runs the operations in the listed order under a budget, recomputes missing inputs, and
@@ -73,6 +76,11 @@ class eviction_pass {
     own_time_.resize(m);
     for (std::uint32_t t = 0; t < m; ++t)
       for (const std::uint32_t o : graph_.producers[t]) own_time_[t] += graph_.time[o];
+    beside_.resize(m);
+    working_set_.assign(graph_.workspace.begin(), graph_.workspace.end());
+    for (std::uint32_t o = 0; o < n; ++o)
+      for (const auto* row : {&graph_.inputs, &graph_.outputs})
+        for (const std::uint32_t t : (*row)[o]) working_set_[o] += graph_.always_resident[t] ? 0 : graph_.bytes[t];
     scaled_factor_.resize(m);
     seen_.resize(n);
     byte_power_.resize(m);
@@ -103,6 +111,16 @@ class eviction_pass {
   /// no use but to recompute what was resident.
   [[nodiscard]] bool met_sources() const noexcept { return met_sources_; }
 
+  /// How far the last pass came before it failed: the operations that ran, then the final outputs that were there at
+  /// the end, less a part of one for the bytes that were missing.
+  [[nodiscard]] double progress() const noexcept {
+    double steps = now_;
+    if (now_ == graph_.num_operations)
+      for (const std::uint32_t t : graph_.final_outputs) steps += readable(t) ? 1 : 0;
+    return steps -
+           static_cast<double>(shortfall_) / (static_cast<double>(shortfall_) + static_cast<double>(budget_) + 1);
+  }
+
   /// After a pass that ran out of memory: the tensors that it was recomputing then, in the order of the requests.
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const noexcept { return wanted_; }
 
@@ -129,6 +147,7 @@ class eviction_pass {
     stopped_ = false;
     longest_ = longest;
     memory_ = 0;
+    shortfall_ = budget;
     time_ = 0;
     remaining_ = graph_.needed_time;
     change_ = 0;
@@ -239,6 +258,7 @@ class eviction_pass {
   /// An operation that waits for the recomputation of its inputs.
   struct frame {
     std::uint32_t operation;
+    std::size_t inputs;      // where its inputs begin in `frame_inputs_`
     std::uint32_t input;     // the next of its inputs to look at
     std::uint32_t restarts;  // how often an input was evicted while another one was recomputed
   };
@@ -255,35 +275,68 @@ class eviction_pass {
     return graph_.producers[t][state_[t] == resident ? written_[t] : 0];
   }
 
+  /// Begins to wait for the inputs of `o`.
+  void push_frame(std::uint32_t o) {
+    const std::size_t begin = frame_inputs_.size();
+    frames_.push_back({o, begin, 0, 0});
+    frame_inputs_.insert(frame_inputs_.end(), graph_.inputs[o].begin(), graph_.inputs[o].end());
+    if (weights_.hardest_first) order_inputs(inputs_of(frames_.back()));
+  }
+
+  /// The inputs of the operation of a frame, in the order in which they are made. Valid until the next frame.
+  [[nodiscard]] std::span<std::uint32_t> inputs_of(const frame& f) noexcept {
+    return {frame_inputs_.data() + f.inputs, graph_.inputs[f.operation].size()};
+  }
+
+  /// Those that are there, then the missing ones, those first whose recomputation needs most memory beside them.
+  void order_inputs(std::span<std::uint32_t> inputs) {
+    const auto is_missing = [&](std::uint32_t t) { return !readable(t); };
+    if (std::count_if(inputs.begin(), inputs.end(), is_missing) < 2) return;
+    for (const std::uint32_t t : inputs) {
+      beside_[t] = std::numeric_limits<std::int64_t>::max();
+      if (!is_missing(t)) continue;
+      std::int64_t most = 0;
+      for_each_recomputation(
+          t, [&](std::uint32_t o) { return most = std::max(most, working_set_[o]), true; },
+          [](std::uint32_t) { return true; });
+      beside_[t] = most - graph_.bytes[t];
+    }
+    std::stable_sort(inputs.begin(), inputs.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return beside_[a] > beside_[b]; });
+  }
+
   /// Runs `o` after its missing inputs, depth first. Its resident inputs are pinned until it has run.
   bool make(std::uint32_t o) {
     frames_.clear();
-    frames_.push_back({o, 0, 0});
+    frame_inputs_.clear();
+    push_frame(o);
     while (!frames_.empty()) {
       if (tick()) return false;
       frame& f = frames_.back();
-      const auto inputs = graph_.inputs[f.operation];
+      const auto inputs = inputs_of(f);
       for (; f.input < inputs.size() && readable(inputs[f.input]); ++f.input) ++pins_[inputs[f.input]];
       if (f.input < inputs.size()) {
         const std::uint32_t t = inputs[f.input];
         if (!recomputable_[t] || frames_.size() > graph_.num_operations) return false;
-        frames_.push_back({next_producer(t), 0, 0});
+        push_frame(next_producer(t));
         continue;
       }
       if (!std::all_of(inputs.begin(), inputs.end(), [&](std::uint32_t t) { return readable(t); })) {
         if (++f.restarts > max_restarts) return false;
         for (const std::uint32_t t : inputs) unpin(t);
         f.input = 0;
+        if (weights_.hardest_first) order_inputs(inputs);
         continue;
       }
       if (!run_one(f.operation)) return false;
       for (const std::uint32_t t : inputs) unpin(t);
       const std::uint32_t done = f.operation;
+      frame_inputs_.resize(f.inputs);
       frames_.pop_back();
       if (frames_.empty()) return true;
-      for (const std::uint32_t t : inputs) drop_if_dead(t);
+      for (const std::uint32_t t : graph_.inputs[done]) drop_if_dead(t);
       // The frame below reads one of the outputs; the other ones may have no use.
-      const std::uint32_t wanted = graph_.inputs[frames_.back().operation][frames_.back().input];
+      const std::uint32_t wanted = inputs_of(frames_.back())[frames_.back().input];
       for (const std::uint32_t t : graph_.outputs[done])
         if (t != wanted) drop_if_dead(t);
     }
@@ -304,8 +357,8 @@ class eviction_pass {
       if (state_[t] != resident) need += graph_.bytes[t];
     }
     if (!reserve(need)) {
-      for (std::size_t i = 0; i + 1 < frames_.size(); ++i)
-        wanted_.push_back(graph_.inputs[frames_[i].operation][frames_[i].input]);
+      shortfall_ = memory_ + need - budget_;
+      for (std::size_t i = 0; i + 1 < frames_.size(); ++i) wanted_.push_back(inputs_of(frames_[i])[frames_[i].input]);
       return false;
     }
     for (const std::uint32_t t : graph_.outputs[o]) {
@@ -465,13 +518,19 @@ class eviction_pass {
   /// Computes the cost of `t` anew: the time to recompute it if it were evicted now, missing ancestors included.
   void refresh(std::uint32_t t) {
     double sum = 0;
+    std::int64_t most = 0;
     const auto add_time = [&](std::uint32_t o) {
       sum += graph_.time[o];
+      most = std::max(most, working_set_[o]);
       return true;
     };
     const auto is_possible = [&](std::uint32_t u) { return recomputable_[u] || readable(u); };
     cost_[t] = recomputable_[t] && for_each_recomputation(t, add_time, is_possible) ? sum : infinite;
     cost_at_[t] = change_;
+    if (weights_.hardest_first) {
+      const double room = std::max(static_cast<double>(budget_ - most), 1e-3 * static_cast<double>(budget_));
+      cost_[t] *= static_cast<double>(budget_) / room;
+    }
   }
 
   /// `t` was evicted: the tensors from which it is recomputed are read again before its next use.
@@ -647,6 +706,7 @@ class eviction_pass {
   const flat_graph& graph_;
   std::vector<std::uint32_t> order_;        // the needed operations
   index_rows uses_;                         // tensor → the needed operations that read it
+  std::vector<std::int64_t> working_set_;   // operation → bytes of its inputs, outputs and workspace
   std::vector<std::uint8_t> recomputable_;  // of a tensor: all its producers may run again
 
   // The arguments of the run.
@@ -660,14 +720,16 @@ class eviction_pass {
 
   // The state of the run.
   std::int64_t memory_ = 0;
-  double time_ = 0;       // of the computes so far
-  double remaining_ = 0;  // of the first runs to come
+  std::int64_t shortfall_ = 0;  // the bytes that were missing when memory ran out; the budget if something else did
+  double time_ = 0;             // of the computes so far
+  double remaining_ = 0;        // of the first runs to come
   std::uint32_t now_ = 0;
   std::uint32_t change_ = 0;  // counts changes of the set of resident tensors
   std::vector<std::uint32_t> computes_, wanted_;
   std::vector<std::uint32_t> resident_tensors_;
   std::vector<frame> frames_;
-  std::vector<std::uint32_t> sources_;  // resident without a use: they serve to recompute what is resident now
+  std::vector<std::uint32_t> frame_inputs_;  // of all frames
+  std::vector<std::uint32_t> sources_;       // resident without a use: they serve to recompute what is resident now
 
   // Of each tensor.
   std::vector<std::uint8_t> state_;
@@ -683,6 +745,7 @@ class eviction_pass {
   std::vector<double> own_time_;  // of its producers: the least cost
   std::vector<double> cost_;
   std::vector<std::uint32_t> cost_at_;  // `change_` when the cost was computed, or `never`
+  std::vector<std::int64_t> beside_;    // bytes that its recomputation needs beside it
   std::vector<float> scaled_factor_;
   indexed_heap candidates_;            // resident tensors that may be evicted
   calendar uses_to_pass_;              // resident tensors, at their `soonest_`

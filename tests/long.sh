@@ -3,7 +3,7 @@
 # What is too long for every change, run by hand before a release: the exhaustive comparisons on 20,000 random graphs up
 # to 8 operations; reports opened in a browser, if there is one; every test, the slow ones included, under the address and
 # undefined-behaviour sanitizers, and those with threads under the thread sanitizer; and all gates, each header alone under
-# g++ among them. An hour or more on two cores.
+# g++ and clang++ among them. An hour or more on two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

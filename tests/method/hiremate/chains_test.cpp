@@ -41,7 +41,7 @@ sub_graph_search quick() {
 }  // namespace
 
 TEST_CASE("options of stages make better schedules; like stages share them; every part is named") {
-  const problem p = half(test::stack_kind::decoder, 8);
+  const problem p = half(test::stack_kind::decoder, 4);
   hiremate_options options;
   options.gap = 0;
   const sub_graph_search search = quick();
@@ -49,7 +49,7 @@ TEST_CASE("options of stages make better schedules; like stages share them; ever
   chains.add(chain_source::levels, partition_at_levels(p.graph()));
   chains.add(chain_source::repeats, partition_at_repeats(p.graph()));
   run_control run;
-  run.work_limit = 8'000'000;
+  run.work_limit = 2'000'000;
   run_clock clock(run);
   solution plain;
   chains.solve_plain(clock, plain);

@@ -15,6 +15,7 @@ import functools
 import threading
 import weakref
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch.fx.node import has_side_effect
@@ -58,26 +59,71 @@ def _first_fit(copies):
     return offsets, total
 
 
+class _Mark(NamedTuple):
+    """The end of a copy of a GPU."""
+
+    event: torch.cuda.Event
+    computing: torch.cuda.Stream  # the stream that computes
+
+
+class _Engines:
+    """The streams of a GPU that copy out and in."""
+
+    def __init__(self, device):
+        self._device = device
+        self._out, self._into = torch.cuda.Stream(device), torch.cuda.Stream(device)
+
+    def copy_out(self, to, source):
+        """Begins a copy when what was computed before is done. Returns its mark."""
+        return self._copy(self._out, to, source)
+
+    def copy_in(self, to, source, after):
+        """The same; the copy begins after the mark `after`, too."""
+        self._into.wait_event(after.event)
+        return self._copy(self._into, to, source)
+
+    def _copy(self, stream, to, source):
+        computing = torch.cuda.current_stream(self._device)
+        stream.wait_stream(computing)
+        with torch.cuda.stream(stream):
+            to.copy_(source, non_blocking=True)
+        return _Mark(stream.record_event(), computing)
+
+    def wait(self, mark):
+        """What is computed from now on waits for the copy."""
+        mark.computing.wait_event(mark.event)
+
+    def delay_copies_out(self, mark):
+        """Copies out that begin from now on wait for the copy."""
+        self._out.wait_event(mark.event)
+
+
+@functools.cache
+def engines_of(device):
+    """The streams for copies of a device; None for a CPU, whose copies are done at once."""
+    return _Engines(device) if device.type == "cuda" else None
+
+
 class _Block:
     """Bytes of host memory, pinned for a GPU's copies."""
 
     def __init__(self, size, device):
         self.size = size = max(1, size)
         self.device = device
-        self.ready = None  # event behind the last use
+        self.read = None  # mark of the last copy in
         if device.type != "cuda":
             self.bytes = _host_bytes(size)
             return
         # Not by PyTorch's allocator of pinned memory, which rounds up to a power of two.
         whole = _host_bytes(size + 2 * _PAGE)
         first = -whole.data_ptr() % _PAGE
-        self.bytes = whole[first : first + size].data
-        length = size + -size % _PAGE
+        self.bytes = whole[first : first + size]
+        address, length = self.bytes.data_ptr(), size + -size % _PAGE
         try:
-            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self.bytes.data_ptr(), length, _PORTABLE))
+            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(address, length, _PORTABLE))
         except RuntimeError as error:
             raise PlanError(f"{size:,} bytes of the host's memory cannot be pinned for copies: {error}") from error
-        weakref.finalize(self, _unpin, whole, self.bytes.data_ptr(), device).atexit = False
+        weakref.finalize(self, _unpin, whole, address, device).atexit = False
 
 
 def _host_bytes(size):
@@ -85,14 +131,13 @@ def _host_bytes(size):
         return torch.empty(size, dtype=torch.uint8, device="cpu")
 
 
-def _unpin(whole, address, device):
+def _unpin(_, address, device):
     torch.cuda.synchronize(device)  # a copy may be in flight
     torch.cuda.cudart().cudaHostUnregister(address)
-    del whole
 
 
 class HostMemory:
-    """The blocks of a planned step. As many as calls whose copies were alive at once, of the size of the largest plan so far."""
+    """The blocks of a planned step: one for each call whose copies are alive at once, as large as the largest plan so far needs."""
 
     def __init__(self):
         self._free = []
@@ -104,10 +149,10 @@ class HostMemory:
 
     def take(self, size, device):
         with self._lock:
-            fitting = [b for b in self._free if b.size >= size and b.device == device]
-            if fitting:
-                self._free.remove(fitting[0])
-                return fitting[0]
+            for block in self._free:
+                if block.size >= size and block.device == device:
+                    self._free.remove(block)
+                    return block
             self._free.clear()  # too small
         return _Block(size, device)
 
@@ -123,35 +168,40 @@ class _Hosted:
     bytes: torch.Tensor
     parts: list  # of each tensor: type, shape, strides, offset, lazy conjugate, lazy negative
     device: torch.device
-    ready: object = None  # event: the copy is whole
-    read: object = None  # event: the last copy back has read it
+    ready: object  # mark: the copy is whole
+    read: object = None  # mark: the last copy back has read it
 
 
-@dataclass
-class _Flight:
-    """Tensors whose copy was begun and not waited for."""
+class _Flight(NamedTuple):
+    """Tensors whose copy was begun on a GPU, and not waited for."""
 
     tensors: tuple
-    event: object = None  # None on a CPU
-    stream: object = None  # that computes with the tensors
+    engines: object
+    mark: object
+
+    def land(self):
+        """Computing waits for the copy. Returns the tensors."""
+        if self.mark is not None:
+            self.engines.wait(self.mark)
+        return self.tensors
 
 
 @dataclass
-class _Present:
-    """The state of the copies at one moment of a pass, by storage."""
+class _State:
+    """The copies at one moment, by storage."""
 
     hosted: dict = field(default_factory=dict)
     leaving: dict = field(default_factory=dict)  # _Flight
     coming: dict = field(default_factory=dict)  # _Flight
 
     def copy(self):
-        return _Present(dict(self.hosted), dict(self.leaving), dict(self.coming))
+        return _State(dict(self.hosted), dict(self.leaving), dict(self.coming))
 
-    def settle(self):
-        """Lets the streams that compute wait for all that is in flight, and holds it no longer."""
+    def land(self):
+        """Computing waits for all that is in flight, which is then held no longer."""
         for flights in (self.leaving, self.coming):
             for flight in flights.values():
-                _wait(flight)
+                flight.land()
             flights.clear()
 
 
@@ -161,113 +211,87 @@ class Copies:
     def __init__(self, memory, size):
         self._memory = memory
         self._size = size
-        self._block = None
-        self._stream = None
-        self._present = _Present()
-        self._kept = None  # as the forward pass left it, for further backward passes
-        self._keeps = False
+        self._blocks = {}  # device -> _Block
+        self._now = _State()
+        self._after_forward = None
+        self._keeps = False  # another backward pass may need what the forward pass has copied
 
     def begin_backward(self, keeps):
-        """A backward pass begins. `keeps`: another one may follow, which needs what the forward pass has copied."""
-        if self._kept is None:
-            self._kept = self._present
+        """A backward pass begins. `keeps`: another one may follow."""
+        if self._after_forward is None:
+            self._after_forward = self._now
         else:
-            self._present.settle()
+            self._now.land()
         self._keeps = keeps
-        self._present = self._kept.copy() if keeps else self._kept
+        self._now = self._after_forward.copy() if keeps else self._after_forward
 
-    def end(self):
-        """No copy of this call is needed any more."""
-        if self._keeps:
-            return
-        self._present.settle()
-        self._present = _Present()
-        if self._block is not None:
-            if self._stream is not None:
-                self._block.ready = self._stream.record_event()
-            self._memory.give(self._block)
-            self._block = None
+    def end_backward(self):
+        self._now.land()
+        if not self._keeps:
+            self._give_back()
 
     def __del__(self):
-        if self._kept is not None:
-            self._kept.settle()
-        self._keeps = False
-        self.end()
+        for state in (self._now, self._after_forward):
+            if state is not None:
+                state.land()
+        self._give_back()
+
+    def _give_back(self):
+        self._now.hosted.clear()
+        while self._blocks:
+            self._memory.give(self._blocks.popitem()[1])
 
     def _bytes(self, offset, size, device):
         """Host memory for a copy."""
-        if self._keeps:  # the block still has what the forward pass has copied
+        if self._keeps:  # in the block lies what the forward pass has copied
             return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=device.type == "cuda")
-        if self._block is None:
-            self._block = self._memory.take(self._size, device)
-            if self._block.ready is not None:
-                for stream in _side_streams(device):
-                    stream.wait_event(self._block.ready)
-        return self._block.bytes[offset : offset + size]
+        if device not in self._blocks:
+            block = self._blocks[device] = self._memory.take(self._size, device)
+            if block.read is not None:
+                engines_of(device).delay_copies_out(block.read)
+        return self._blocks[device].bytes[offset : offset + size]
 
     def offload(self, storage, offset, size, tensors):
         device = tensors[0].device
+        engines = engines_of(device)
         first, last = _window(tensors, size)
+        mark = None
         with disable_current_modes():
             source = _as_bytes(tensors[0], first, last)
-            hosted = _Hosted(self._bytes(offset, size, device)[: last - first], [_part(t, first) for t in tensors], device)
-            flight = _Flight(tensors)
-            if device.type == "cuda":
-                out, _ = _side_streams(device)
-                self._stream = flight.stream = torch.cuda.current_stream(device)
-                out.wait_stream(flight.stream)
-                with torch.cuda.stream(out):
-                    hosted.bytes.copy_(source, non_blocking=True)
-                hosted.ready = flight.event = out.record_event()
-                self._present.leaving[storage] = flight
+            to = self._bytes(offset, size, device)[: last - first]
+            if engines is None:
+                to.copy_(source)
             else:
-                hosted.bytes.copy_(source)
-        self._present.hosted[storage] = hosted
+                mark = engines.copy_out(to, source)
+                self._now.leaving[storage] = _Flight(tensors, engines, mark)
+        self._now.hosted[storage] = _Hosted(to, [_part(t, first) for t in tensors], device, mark)
 
     def prefetch(self, storage):
-        hosted = self._present.hosted[storage]
-        device = hosted.device
-        whole = torch.empty(hosted.bytes.numel(), dtype=torch.uint8, device=device)
-        flight = _Flight(tuple(_tensor(part, whole) for part in hosted.parts))
+        hosted = self._now.hosted[storage]
+        engines = engines_of(hosted.device)
+        whole = torch.empty(hosted.bytes.numel(), dtype=torch.uint8, device=hosted.device)
+        mark = None
         with disable_current_modes():
-            if device.type == "cuda":
-                _, into = _side_streams(device)
-                self._stream = flight.stream = torch.cuda.current_stream(device)
-                into.wait_stream(flight.stream)  # what used these bytes before is done
-                into.wait_event(hosted.ready)
-                with torch.cuda.stream(into):
-                    whole.copy_(hosted.bytes, non_blocking=True)
-                hosted.read = flight.event = into.record_event()
-            else:
+            if engines is None:
                 whole.copy_(hosted.bytes)
-        self._present.coming[storage] = flight
+            else:
+                mark = hosted.read = engines.copy_in(whole, hosted.bytes, hosted.ready)
+                if hosted.device in self._blocks:
+                    self._blocks[hosted.device].read = mark
+        self._now.coming[storage] = _Flight(tuple(_tensor(part, whole) for part in hosted.parts), engines, mark)
 
     def arrive(self, storage):
-        return _wait(self._present.coming.pop(storage))
+        return self._now.coming.pop(storage).land()
 
     def release(self, storage):
-        for flights in (self._present.leaving, self._present.coming):
+        for flights in (self._now.leaving, self._now.coming):
             if storage in flights:
-                _wait(flights.pop(storage))
+                flights.pop(storage).land()
 
     def drop(self, storage):
-        hosted = self._present.hosted.pop(storage)
+        hosted = self._now.hosted.pop(storage)
         if hosted.read is not None:
-            out, _ = _side_streams(hosted.device)
-            out.wait_event(hosted.read)
-
-
-@functools.cache
-def _side_streams(device):
-    """The streams of a GPU that copy out and in."""
-    return torch.cuda.Stream(device), torch.cuda.Stream(device)
-
-
-def _wait(flight):
-    """The stream that computes waits for the copy. Returns the tensors."""
-    if flight.event is not None:
-        flight.stream.wait_event(flight.event)
-    return flight.tensors
+            engines_of(hosted.device).delay_copies_out(hosted.read)
 
 
 def _window(tensors, size):

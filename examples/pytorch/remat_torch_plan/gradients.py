@@ -69,7 +69,7 @@ class Call:
                 self._missing -= 1
             if self._missing == 0 and self.copies is not None:
                 next(self._running, None)  # what stands behind the last gradient
-                self.copies.end()
+                self.copies.end_backward()
         return self._ready.pop(place)
 
 

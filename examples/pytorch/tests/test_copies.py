@@ -36,7 +36,8 @@ class Layouts(nn.Module):
         return self.head((left * right[:, :, :1].expand_as(left)).amax(2))
 
 
-ALL = {**NETS, "layouts": lambda: (Layouts(), classify, (torch.randn(3, 3, 8, 8), classes(3)))}
+ALL = {name: NETS[name] for name in ("chain", "images", "attention_dropout", "parts")}
+ALL["layouts"] = lambda: (Layouts(), classify, (torch.randn(3, 3, 8, 8), classes(3)))
 
 
 @functools.cache

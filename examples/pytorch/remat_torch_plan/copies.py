@@ -119,10 +119,12 @@ class _Block:
         first = -whole.data_ptr() % _PAGE
         self.bytes = whole[first : first + size]
         address, length = self.bytes.data_ptr(), size + -size % _PAGE
-        try:
-            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(address, length, _PORTABLE))
-        except RuntimeError as error:
-            raise PlanError(f"{size:,} bytes of the host's memory cannot be pinned for copies: {error}") from error
+        error = int(torch.cuda.cudart().cudaHostRegister(address, length, _PORTABLE))
+        if error != 0:
+            raise PlanError(
+                f"{size:,} bytes of the host's memory cannot be pinned for copies (CUDA's error {error}); expected more free "
+                "memory on the host, or a smaller host_budget"
+            )
         weakref.finalize(self, _unpin, whole, address, device).atexit = False
 
 

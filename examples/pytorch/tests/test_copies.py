@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Schedules that copy tensors to the host and back compute the same bits, in the memory that a simulation gives."""
+import contextlib
 import functools
+import itertools
 import random
 import weakref
 
@@ -332,3 +334,82 @@ def test_several_backward_passes(engines):
         call.drop(0)
         call.end_backward()
         assert len(memory._free) == (0 if keeps else 1)
+
+
+class FakeStream:
+    """Notes in `log` what a stream of a GPU is told."""
+
+    copies = itertools.count(1)
+
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def wait_stream(self, other):
+        self.log.append(f"{self.name} waits for {other.name}")
+
+    def wait_event(self, event):
+        self.log.append(f"{self.name} waits for {event}")
+
+    def record_event(self):
+        return f"copy {next(self.copies)}"
+
+
+@contextlib.contextmanager
+def fake_stream_entered(stream):
+    stream.log.append(f"{stream.name} copies")
+    yield
+
+
+def test_what_the_streams_of_a_gpu_wait_for(monkeypatch):
+    log, names = [], iter(("out", "in"))
+    monkeypatch.setattr(FakeStream, "copies", itertools.count(1))
+    computing = FakeStream("computing", log)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _: FakeStream(next(names), log))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: computing)
+    monkeypatch.setattr(torch.cuda, "stream", fake_stream_entered)
+    engines = copies._Engines(torch.device("cuda", 0))
+    monkeypatch.setattr(copies, "engines_of", lambda _: engines)
+    call, tensor = call_with(16), torch.randn(4)
+
+    def told():
+        lines, log[:] = log[:], []
+        return lines
+
+    call.offload(0, 0, 16, (tensor,))
+    assert told() == ["out waits for computing", "out copies"]
+    call.release(0)
+    assert told() == ["computing waits for copy 1"]
+    call.prefetch(0)
+    assert told() == ["in waits for copy 1", "in waits for computing", "in copies"]
+    call.drop(0)
+    assert told() == ["out waits for copy 2"]
+    assert torch.equal(call.arrive(0)[0], tensor)
+    assert told() == ["computing waits for copy 2"]
+    del call
+    assert told() == []
+
+
+def test_memory_is_pinned_in_whole_pages_and_let_go(monkeypatch):
+    calls, answer = [], 0
+
+    class Runtime:
+        def cudaHostRegister(self, *arguments):
+            calls.append(arguments)
+            return answer
+
+        def cudaHostUnregister(self, *arguments):
+            calls.append(arguments)
+
+    monkeypatch.setattr(torch.cuda, "cudart", Runtime)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append(device))
+    device = torch.device("cuda", 0)
+    block = copies.HostMemory().take(5000, device)
+    address = block.bytes.data_ptr()
+    assert block.bytes.numel() == 5000
+    assert address % 4096 == 0
+    assert calls == [(address, 8192, 1)]
+    del block
+    assert calls[1:] == [device, (address,)]
+    answer = 2
+    with pytest.raises(PlanError, match=r"5,000 bytes of the host's memory cannot be pinned for copies \(CUDA's error 2\)"):
+        copies.HostMemory().take(5000, device)

@@ -74,14 +74,17 @@ class _Symbolic(Exception):
 
 
 class GuardedStep:
-    """`module` (a LossModule) with a plan for each set of guards. `make_plan(graph, device, seconds of tracing)` makes a `Plan`."""
+    """`module` (a LossModule) with a plan for each set of guards.
+
+    `make_plan(graph, device, seconds of tracing)` makes a `Plan`; `host` is the `HostMemory` for its copies.
+    """
 
     def __init__(self, module, make_plan, host, compiled=False):
         self.plans = []
         self.last = None
         self._module = module
         self._make_plan = make_plan
-        self._host = host  # memory for copies
+        self._host = host
         self._compiled = compiled
         self._only_plan = False
         self._functions = {}  # layouts of parameters, where Dynamo does not guard them -> the step as Dynamo runs it

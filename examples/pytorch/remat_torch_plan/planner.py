@@ -90,33 +90,24 @@ class Schedule:
     host_peak_bytes: int = 0
 
 
-def solve(graph, budget_bytes, *, link=None, **options):
+def solve(graph, budget_bytes, *, link=None, host_budget=None, **options):
     """Finds a schedule of `graph` (a TrainingGraph) whose peak is at most `budget_bytes`.
 
     With a `link` (a `Link`) it may copy tensors to the host, at most `host_budget` bytes at a time. Shows progress if standard error
     is a terminal. Raises `BudgetError` if no schedule exists, or none was found within `seconds`. The other options are those of
     remat-plan: see `_solve_once`.
     """
-    found = _solve_once(graph, budget_bytes, link=link, **options)
-    if link is None or not _keep_held(graph, found):
+    if link is None or budget_bytes >= graph.baseline_peak():  # then nothing has to leave
+        found = _solve_once(graph, budget_bytes, **options)
+        found.link = link
         return found
-    if found.peak_bytes > budget_bytes:
-        held = sum(graph.storages[s].bytes for s in graph.held)
-        found = _solve_once(graph, max(0, budget_bytes - held), link=link, **options)
-        found.budget_bytes = budget_bytes
-        _keep_held(graph, found)
+    # A copy of what the caller or autograd holds would free nothing: such copies are left out, and their bytes planned for.
+    held = sum(graph.storages[s].bytes for s in graph.held)
+    found = _solve_once(graph, max(0, budget_bytes - held), link=link, host_budget=host_budget, **options)
+    found.budget_bytes = budget_bytes
+    found.steps = [(kind, index) for kind, index in found.steps if kind == "compute" or index not in graph.held]
+    found.peak_bytes, found.host_peak_bytes = graph.peaks(found.steps)
     return found
-
-
-def _keep_held(graph, schedule):
-    """Leaves out the copies of what the caller or autograd holds: its bytes stay on the device. True if there were any."""
-    held = set(graph.held)
-    steps = [(kind, index) for kind, index in schedule.steps if kind == "compute" or index not in held]
-    if len(steps) == len(schedule.steps):
-        return False
-    schedule.steps = steps
-    schedule.peak_bytes, schedule.host_peak_bytes = graph.peaks(steps)
-    return True
 
 
 def _solve_once(

@@ -226,37 +226,37 @@ def test_without_a_link_nothing_is_copied():
     assert host_bytes(step) == 0
 
 
-def test_the_loss_and_its_tangent_stay():
+def test_the_loss_and_its_tangent_stay(monkeypatch):
     # The caller and autograd hold them, so that a copy would free nothing.
     graph = graph_of_wide()
+    loss, tangent = graph.held
     assert [graph.storages[s].bytes for s in graph.held] == [4, 4]
     steps = evacuating_schedule(graph)
-    loss = graph.held[0]
-    made = next(i for i, (kind, o) in enumerate(steps) if kind == "compute" and loss in graph.operations[o].outputs)
-    steps[made + 1 : made + 1] = [("offload", loss), ("free", loss), ("prefetch", loss), ("drop", loss)]
-    schedule = planner.Schedule(steps, "feasible", 1, 1, 0.0, None, 0.0, "", None)
-    assert planner._keep_held(graph, schedule)
-    assert schedule.steps == evacuating_schedule(graph)
-    assert (schedule.peak_bytes, schedule.host_peak_bytes) == graph.peaks(schedule.steps)
-    assert not planner._keep_held(graph, schedule)
-
-
-def test_a_schedule_in_which_the_loss_left_gets_its_bytes(monkeypatch):
-    graph, asked = graph_of_wide(), []
-    (loss, _), baseline = graph.held, graph.baseline_steps()
-    made = next(i for i, (kind, o) in enumerate(baseline) if kind == "compute" and loss in graph.operations[o].outputs)
-    leaving = [*baseline[: made + 1], ("offload", loss), ("free", loss), *baseline[made + 1 :], ("prefetch", loss), ("drop", loss)]
+    leaving = []
+    for kind, index in steps:
+        leaving.append((kind, index))
+        if kind == "compute":
+            for s in {loss, tangent}.intersection(graph.operations[index].outputs):
+                leaving += [("offload", s), ("free", s), ("prefetch", s), ("drop", s)]
+    asked = []
 
     def answer(graph, budget, **_):
         asked.append(budget)
-        steps = leaving if len(asked) == 1 else baseline
-        return planner.Schedule(steps, "feasible", graph.peaks(steps)[0], budget, 0.0, None, 0.0, "", None)
+        return planner.Schedule(leaving, "feasible", *graph.peaks(leaving)[:1], budget, 0.0, None, 0.0, "", None)
 
     monkeypatch.setattr(planner, "_solve_once", answer)
-    budget = graph.baseline_peak() - 4
-    found = solved(budget)
-    assert asked == [budget, budget - 8]
-    assert found.budget_bytes == budget
+    found = solved(BUDGET)
+    assert asked == [BUDGET - 8]
+    assert found.steps == steps != leaving
+    assert (found.peak_bytes, found.host_peak_bytes) == graph.peaks(steps)
+    assert found.budget_bytes == BUDGET
+
+
+def test_a_budget_that_the_unplanned_step_meets_needs_no_copies():
+    found = solved(graph_of_wide().baseline_peak(), host_budget=1000)
+    assert found.overhead == found.host_peak_bytes == 0
+    assert {kind for kind, _ in found.steps} == {"compute", "free"}
+    assert found.link == parse_link(LINK)
 
 
 @functools.cache

@@ -175,11 +175,11 @@ class _Hosted:
 
 
 class _Flight(NamedTuple):
-    """Tensors whose copy was begun on a GPU, and not waited for."""
+    """Tensors whose copy was begun, and not waited for."""
 
     tensors: tuple
-    engines: object
-    mark: object
+    engines: object  # of a GPU
+    mark: object  # the end of the copy; None on a CPU, whose copy is done
 
     def land(self):
         """Computing waits for the copy. Returns the tensors."""

@@ -352,6 +352,17 @@ def test_a_loss_that_is_dropped_without_backward(planned):
     assert len(step._state.host._free) == max(1, blocks)
 
 
+def test_a_loss_that_is_still_there_holds_no_memory_on_the_host(planned):
+    *_, inputs, step, _ = planned
+    values = [step(*inputs)]
+    values[0].backward()
+    blocks = len(step._state.host._free)
+    values.append(step(*inputs))
+    assert len(step._state.host._free) == blocks - 1
+    values[1].backward()
+    assert len(step._state.host._free) == blocks
+
+
 def test_hooks_of_saved_tensors(planned):
     model, eager, loss, inputs, step, _ = planned
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t.clone()):

@@ -373,6 +373,7 @@ pytorch() {
     --plans "$out/training.csv" --csv "$(rows checkpoints "checkpoints at equal peak")"
   has_torch_plan || return
   run "remat_torch_plan, bits" 90 "$python" bench/pytorch/check_networks.py --networks gpt2 --budgets 0.6 --seconds 2
+  run "remat_torch_plan, copies" 90 "$python" bench/pytorch/check_networks.py --device cuda --networks gpt2 --budgets 0.4 --link measure --seconds 2
 }
 
 more() {

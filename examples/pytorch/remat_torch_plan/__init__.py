@@ -12,6 +12,7 @@ docs/pytorch.md is the page about it.
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .export import export
 from .knapsack import RematKnapsackSolver, use_in_torch_compile
+from .link import Link, measure_link
 from .step import Plan, PlannedStep, plan
 from .tracker import AliveBytes, measure_peak
 from .trainers import plan_trainer
@@ -20,12 +21,14 @@ __all__ = [
     "AliveBytes",
     "BudgetError",
     "CaptureError",
+    "Link",
     "Plan",
     "PlanError",
     "PlanWarning",
     "PlannedStep",
     "RematKnapsackSolver",
     "export",
+    "measure_link",
     "measure_peak",
     "plan",
     "plan_trainer",

@@ -3,7 +3,8 @@
 
 The steps before the tangent make the forward graph, the others the backward graph. An operation that runs several times
 stands there several times. A result is freed after its last use in these graphs, which is never later than where the
-schedule frees it. What the backward graph reads of the forward graph's is saved between them.
+schedule frees it. What the backward graph reads of the forward graph's is saved between them. Copies to the host are calls
+of the functions in `copies`, which hold the tensors in flight and the host's memory: these are not saved between the graphs.
 """
 import collections
 import contextlib
@@ -13,7 +14,7 @@ import torch
 from torch import fx
 from torch.fx import Node
 
-from . import gradients, rng
+from . import copies, gradients, rng
 from .errors import PlanError
 from .graph import is_number, is_tangent, layout_of, tensors_of
 from .private import SavedForBackwardsAOTOutput, extract_outputs, pytree, rng_prims
@@ -53,6 +54,9 @@ class _Emitter:
             return self.now[node]
         if self.owner.is_view(node):
             copy = self.graph.node_copy(node, self.value)
+        elif self.owner.g.storage_of.get(node) in self.owner.coming:
+            self.arrive(self.owner.g.storage_of[node])
+            return self.now[node]
         else:
             copy = self.fetch(node)
         self.now[node] = copy
@@ -62,12 +66,46 @@ class _Emitter:
         for node in self.owner.nodes_of[storage]:
             self.now.pop(node, None)
 
-    def follow(self, steps):
-        for kind, index in steps:
+    def follow(self, first, last):
+        """Writes the steps [first, last) of the schedule."""
+        for place in range(first, last):
+            kind, index = self.owner.steps[place]
             if kind == "compute":
                 self.compute(index)
+            elif kind == "free":
+                self.free(index)
+            elif kind == "offload":
+                self.offload(index, self.owner.offsets[place])
+            elif kind == "prefetch":
+                self.copy(copies.prefetch, index)
+                self.owner.coming.add(index)
             else:
-                self.forget(index)
+                self.copy(copies.drop, index)
+
+    def copy(self, function, storage, *arguments):
+        return self.graph.create_node("call_function", function, (self.value(self.owner.call), storage, *arguments))
+
+    def offload(self, storage, offset):
+        tensors = [self.value(node) for node in self.owner.tensors_of_storage(storage)]
+        self.copy(copies.offload, storage, offset, self.owner.g.storages[storage].bytes, *tensors)
+        self.owner.leaving.add(storage)
+
+    def arrive(self, storage):
+        """Before the first use of a storage that was prefetched."""
+        self.owner.coming.remove(storage)
+        nodes = self.owner.tensors_of_storage(storage)
+        arrived = self.copy(copies.arrive, storage)
+        arrived.meta = {"val": tuple(node.meta["val"] for node in nodes)}
+        for i, node in enumerate(nodes):
+            self.now[node] = self.graph.create_node("call_function", operator.getitem, (arrived, i), {}, node.name)
+            self.now[node].meta = dict(node.meta)
+
+    def free(self, storage):
+        if storage in self.owner.leaving or storage in self.owner.coming:
+            self.copy(copies.release, storage)
+            self.owner.leaving.discard(storage)
+            self.owner.coming.discard(storage)
+        self.forget(storage)
 
     def compute(self, index):
         owner = self.owner
@@ -77,7 +115,7 @@ class _Emitter:
             self.now[node] = self.value(owner.g.snapshots[node])
             return
         for storage in operation.outputs:
-            self.forget(storage)  # an output that is still there is written again: the old instance goes first
+            self.free(storage)  # an output that is still there is written again: the old instance goes first
         args = tuple(fx.map_arg(node.args, self.value))
         kwargs = dict(fx.map_arg(node.kwargs, self.value))
         if operation.random:
@@ -137,7 +175,7 @@ class _Emitter:
 
 
 class Applier:
-    """Applies `steps` to the joint graph of `g`, a list of ("compute", operation) and ("free", storage).
+    """Applies `steps` to the joint graph of `g`: pairs of "compute" and an operation; "free", "offload", "prefetch" or "drop" and a storage.
 
     `compiled`: the graphs go to Inductor, so that random operations are replayed by PyTorch's own operations.
     `gates`: the step's inputs go through gates (see `gradients`), so that the backward graph gives one gradient after another.
@@ -158,6 +196,11 @@ class Applier:
         self.states = {i: _Token(f"state of {g.operations[i].name}") for i in self.repeated}
         self.seed = _Token("seed")
         self.call = _Token("call")
+        self.copies = any(kind in copies.STEPS for kind, _ in steps)
+        if self.copies and compiled:
+            raise PlanError("a step that Inductor compiles copies nothing to the host")
+        self.offsets, self.host_bytes = copies.place_copies(g, steps)
+        self.leaving, self.coming = set(), set()  # storages whose copies were begun, and not waited for
         self.started = set()
         self.nodes_of = [[] for _ in g.storages]
         for node, storage in g.storage_of.items():
@@ -174,6 +217,10 @@ class Applier:
         if node not in self.g.folded:
             return False
         return node.target is not operator.getitem or node.args[0] in self.g.folded
+
+    def tensors_of_storage(self, storage):
+        """The nodes whose values are the storage itself: all its views are made of these."""
+        return [node for node in self.nodes_of[storage] if not self.is_view(node)]
 
     def starts(self, index):
         """True when random operation `index` runs for the first time; notes the run."""
@@ -234,7 +281,8 @@ class Applier:
         """Of `gradient_places()`: {operation: [(place, gradient)]}, for the gradients that are ready when that operation has run last.
 
         Nothing reads the storage of such a gradient later, not another gradient either, and it has the layout of its parameter: so
-        autograd need not copy it, which would take memory that the plan does not have.
+        autograd need not copy it, which would take memory that the plan does not have. A gradient that goes to the host meanwhile is
+        ready at the end.
         """
         last = {}  # storage -> place in the schedule, operation: the last that reads or writes it
         runs, writers = collections.Counter(), collections.Counter()
@@ -246,9 +294,10 @@ class Applier:
                 writers.update(operation.outputs)
         early = collections.defaultdict(list)
         sharing = collections.Counter(self.g.storage_of.get(node) for *_, node in places)
+        copied = {storage for kind, storage in self.steps if kind == "offload"}
         for place, tensor, node in places:
             storage = self.g.storage_of.get(node)
-            if storage not in last or writers[storage] != 1 or sharing[storage] != 1:
+            if storage not in last or writers[storage] != 1 or sharing[storage] != 1 or storage in copied:
                 continue
             if layout_of(node.meta["val"]) != layout_of(tensor.meta["val"]):
                 continue
@@ -267,13 +316,13 @@ class Applier:
                 forward.now[node] = _placeholder(forward.graph, node)
         for node in self.g.joint.graph.find_nodes(op="get_attr"):
             forward.now[node] = forward.graph.node_copy(node)
-        if self.gates:
+        if self.gates or self.copies:
             forward.now[self.call] = forward.graph.create_node("call_function", gradients.number_of_call, (), {}, "call")
             forward.now[self.call].meta = {"val": self.fake((1, 0), torch.float32)}
         if self.seeded:
             forward.now[self.seed] = forward.graph.create_node("call_function", rng.draw_seed, (), {}, "step_seed")
             forward.now[self.seed].meta = {"val": self.fake(1, torch.int64)}
-        forward.follow(self.steps[: self.cut])
+        forward.follow(0, self.cut)
         for node in self.g.writes:
             args = tuple(fx.map_arg(node.args, forward.value))
             forward.now[node] = forward.graph.create_node("call_function", node.target, args, {}, node.name)
@@ -302,9 +351,9 @@ class Applier:
         node = next(n for n in self.g.joint.graph.nodes if is_tangent(n))
         tangent = backward.now[node] = _placeholder(backward.graph, node)
         first_tensor = [tangent]
-        if self.gates:
+        if self.gates or self.copies:
             backward.value(self.call)  # the first of what is saved
-        backward.follow(self.steps[self.cut + 1 :])
+        backward.follow(self.cut + 1, len(self.steps))
         given = set(self.gradient_order)
         for place, _, gradient in places:
             if place not in given:
@@ -334,9 +383,10 @@ def apply_schedule(g, steps, compiled=False):
 
 
 def apply_with_gates(g, steps):
-    """Returns (forward, backward) graph modules that run `steps`, and the order in which the gradients become ready.
+    """Returns (forward, backward) graph modules that run `steps`, and their `Gates`.
 
     The backward graph is for `gradients.run_backward`, the step for `gradients.through_gates`.
     """
     applier = Applier(g, steps, gates=True)
-    return *applier.run(), applier.gradient_order
+    modules = applier.run()
+    return *modules, gradients.Gates(applier.gradient_order, applier.host_bytes if applier.copies else None)

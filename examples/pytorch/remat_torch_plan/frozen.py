@@ -28,13 +28,14 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torc
 
 
 class FrozenStep:
-    """`module` (a LossModule) with a plan for each state of its modules. `make_plan` is that of `GuardedStep`."""
+    """`module` (a LossModule) with a plan for each state of its modules. `make_plan` and `host` are those of `GuardedStep`."""
 
-    def __init__(self, module, make_plan, reason):
+    def __init__(self, module, make_plan, host, reason):
         self.plans = []
         self.last = None
         self._module = module
         self._make_plan = make_plan
+        self._host = host
         self._reason = reason
         self._runs = {}
 
@@ -72,7 +73,7 @@ class FrozenStep:
                 )
             graph = build(taken.graph_module, type(self._module.model).__name__, device=taken.device)
             plan = self._make_plan(graph, taken.device, time.perf_counter() - begin)
-            run = compile_with_gates(taken, lambda _: apply_with_gates(graph, plan.schedule.steps))
+            run = compile_with_gates(taken, lambda _: apply_with_gates(graph, plan.schedule.steps), self._host)
         finally:
             rng.restore_python_states(generators)
             taken.close()

@@ -13,29 +13,52 @@ import itertools
 import re
 import threading
 import weakref
+from dataclasses import dataclass, field
 
 import torch
 from torch.fx.node import has_side_effect
 
-from .private import BoxedCodeGen, DisableAutocast
+from .private import BoxedCodeGen, DisableAutocast, keeps_graph
 
 _CALLS = weakref.WeakValueDictionary()  # number -> call; the gates hold the calls
 _NUMBERS = itertools.count()
 _LOCAL = threading.local()
 
 
-class _Call:
-    """One call of a step, of which a backward pass may follow."""
+@dataclass
+class Gates:
+    """What a step with gates needs beside its two graphs."""
 
-    def __init__(self):
+    order: list = field(default_factory=list)  # places of inputs, in the order in which their gradients become ready
+    host_bytes: int | None = None  # for the copies of a call; None: it copies nothing
+
+
+class Call:
+    """One call of a step, of which a backward pass may follow. `copies`: its `Copies`, if it has any."""
+
+    def __init__(self, copies=None):
         self.number = next(_NUMBERS)
+        self.copies = copies
         self._running = None
         self._ready = {}
+        self._missing = 0  # gradients that the backward pass has not given yet
         _CALLS[self.number] = self
 
-    def start(self, running):
+    def run(self, function, *arguments):
+        """`function(*arguments)` as the forward pass of this call."""
+        before, _LOCAL.call = getattr(_LOCAL, "call", None), self
+        try:
+            return function(*arguments)
+        finally:
+            _LOCAL.call = before
+
+    def start(self, running, count):
+        """A backward pass begins, which gives `count` gradients."""
         self._running = running
+        self._missing = count
         self._ready.clear()
+        if self.copies is not None:
+            self.copies.begin_backward(keeps_graph())
 
     def gradient(self, place):
         # As AOTAutograd does for its backward graphs: the casts of autocast are in the graph.
@@ -43,6 +66,10 @@ class _Call:
             while place not in self._ready:
                 box = next(self._running)
                 self._ready[box[0]] = box.pop()
+                self._missing -= 1
+            if self._missing == 0 and self.copies is not None:
+                next(self._running, None)  # what stands behind the last gradient
+                self.copies.end_backward()
         return self._ready.pop(place)
 
 
@@ -58,19 +85,20 @@ class _Gate(torch.autograd.Function):
         return ctx.call.gradient(ctx.place), None, None
 
 
-def through_gates(run, order, arguments):
-    """`run(*arguments)`, where the gradients of the arguments in the places `order` become ready in that order."""
+def through_gates(run, gates, arguments, host):
+    """`run(*arguments)`, where the gradients of the arguments become ready as the `gates` say. `host`: memory for copies."""
     arguments = list(arguments)
-    call = _Call()
+    call = Call(host.copies(gates.host_bytes))
     # Autograd runs the node first that was made last.
-    for place in reversed(order):
+    for place in reversed(gates.order):
         if arguments[place].requires_grad:
             arguments[place] = _Gate.apply(arguments[place], call, place)
-    before, _LOCAL.call = getattr(_LOCAL, "call", None), call
-    try:
-        return run(*arguments)
-    finally:
-        _LOCAL.call = before
+    return call.run(run, *arguments)
+
+
+def call_of(number):
+    """The call with this number, a tensor of `number_of_call`."""
+    return _CALLS[number.shape[0]]
 
 
 def number_of_call():
@@ -108,9 +136,10 @@ def run_backward(module):
     """
     generate = as_generator(module)
     count, place = module.meta["num_gradients"], module.meta["place_of_call"]
+    boxes = sum(node.target is box for node in module.graph.nodes)
 
     def run(arguments):
-        _CALLS[arguments[place].shape[0]].start(generate(arguments))
+        call_of(arguments[place]).start(generate(arguments), boxes)
         return [None] * count
 
     run._boxed_call = True

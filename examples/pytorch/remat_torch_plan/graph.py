@@ -70,6 +70,7 @@ class TrainingGraph:
     writes: list = field(default_factory=list)  # nodes that write a new value into an input: when the forward pass ends
     snapshots: dict = field(default_factory=dict)  # clone of an input that the step changes -> that input
     outputs: list = field(default_factory=list)  # storages that stay: the loss and the gradients
+    held: list = field(default_factory=list)  # of these, the ones that the caller or autograd holds: the loss and its tangent
     storage_by_key: dict = field(default_factory=dict)  # address of a traced storage -> its index
     tangent: int = -1  # the operation that makes the tangent
     num_forward_outputs: int = 0
@@ -80,18 +81,29 @@ class TrainingGraph:
 
     def baseline_peak(self):
         """The peak of `baseline_steps`, in bytes. O(operations + their reads)."""
-        alive, memory, peak = set(), 0, 0
-        for kind, index in self.baseline_steps():
-            if kind == "free":
+        return self.peaks(self.baseline_steps())[0]
+
+    def peaks(self, steps):
+        """The most bytes that a valid schedule takes on the device, and on the host. O(steps + outputs of what they compute)."""
+        alive, memory, peak, host, host_peak = set(), 0, 0, 0, 0
+        for kind, index in steps:
+            workspace = 0
+            if kind == "compute":
+                workspace = self.operations[index].workspace_bytes
+                new = set(self.operations[index].outputs) - alive
+                alive |= new
+                memory += sum(self.storages[s].bytes for s in new)
+            elif kind == "free":
                 alive.remove(index)
                 memory -= self.storages[index].bytes
-                continue
-            for s in self.operations[index].outputs:
-                if s not in alive:
-                    alive.add(s)
-                    memory += self.storages[s].bytes
-            peak = max(peak, memory + self.operations[index].workspace_bytes)
-        return peak
+            elif kind == "prefetch":
+                alive.add(index)
+                memory += self.storages[index].bytes
+            elif kind in ("offload", "drop"):
+                host += self.storages[index].bytes * (1 if kind == "offload" else -1)
+            peak = max(peak, memory + workspace)
+            host_peak = max(host_peak, host)
+        return peak, host_peak
 
     def least_bytes(self):
         """The bytes of the largest operation with what it reads and writes, or of all that stays: no budget can be below."""
@@ -511,6 +523,8 @@ class _Builder:
             if g.storages[s].kind == "saved":
                 g.storages[s].kind = "activation"
         g.outputs = kept
+        losses = {g.storage_of.get(n) for n in self.losses}
+        g.held = [s for s in kept if s in losses or s in tangents]
         for n in self.gradients:
             target = self.qualified.get(getattr(self.descs.get(n), "grad_of", None))
             if target and n in g.storage_of and not g.always_resident(g.storage_of[n]):

@@ -23,7 +23,7 @@ from .distributed import refuse_subclass
 from .eager import as_eager
 from .errors import CaptureError, PlanError
 from .graph import FOLDERS, build, readable_path, tensors_of
-from .gradients import through_gates
+from .gradients import Gates, through_gates
 from .private import (
     CustomPartitionerFn,
     DynamoError,
@@ -74,13 +74,17 @@ class _Symbolic(Exception):
 
 
 class GuardedStep:
-    """`module` (a LossModule) with a plan for each set of guards. `make_plan(graph, device, seconds of tracing)` makes a `Plan`."""
+    """`module` (a LossModule) with a plan for each set of guards.
 
-    def __init__(self, module, make_plan, compiled=False):
+    `make_plan(graph, device, seconds of tracing)` makes a `Plan`; `host` is the `HostMemory` for its copies.
+    """
+
+    def __init__(self, module, make_plan, host, compiled=False):
         self.plans = []
         self.last = None
         self._module = module
         self._make_plan = make_plan
+        self._host = host
         self._compiled = compiled
         self._only_plan = False
         self._functions = {}  # layouts of parameters, where Dynamo does not guard them -> the step as Dynamo runs it
@@ -156,10 +160,10 @@ class GuardedStep:
                 run = compile_fx(module, inputs, config_patches=settings)
             else:
                 with functorch_config.patch(donated_buffer=False):  # only Inductor has a use for them
-                    direct, order = _as_written(partition)(module, inputs), partition.order
+                    direct, gates = _as_written(partition)(module, inputs), partition.gates
 
                 def run(*arguments):
-                    return through_gates(direct, order, arguments)
+                    return through_gates(direct, gates, arguments, me()._host)
 
         if not found:
             raise CaptureError(
@@ -254,7 +258,7 @@ class _Partition(CustomPartitionerFn):
         self._make_plan = make_plan
         self._found = found
         self._compiled = compiled
-        self.order = []  # in which the gradients become ready
+        self.gates = Gates()
         self._uuid = uuid.uuid4().hex  # no two plans share Inductor's cache
 
     def __call__(self, joint, joint_inputs, *, num_fwd_outputs, **_):
@@ -268,7 +272,7 @@ class _Partition(CustomPartitionerFn):
         self._found(plan)
         if self._compiled:
             return apply_schedule(graph, plan.schedule.steps, compiled=True)
-        forward, backward, self.order = apply_with_gates(graph, plan.schedule.steps)
+        forward, backward, self.gates = apply_with_gates(graph, plan.schedule.steps)
         return forward, backward
 
     def __deepcopy__(self, _):  # Inductor copies its options

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from .errors import BudgetError, PlanError
+from .link import Link
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -34,6 +35,18 @@ def parse_budget(budget, baseline):
             return parse_budget(float(match[1]), baseline)
         return int(float(match[1]) * _UNITS[match[2]])
     raise PlanError(f"budget {budget!r}: expected bytes as 8_000_000_000 or '8GiB', or a fraction as 0.5 or '50%'")
+
+
+def parse_host_budget(budget):
+    """Bytes that may lie on the host: an int, or a text as "16GiB"; None is no bound."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", budget) if isinstance(budget, str) else None
+    if match and match[2] in _UNITS:
+        return int(float(match[1]) * _UNITS[match[2]])
+    if isinstance(budget, str) and budget.strip().isdecimal():
+        budget = int(budget)
+    if budget is None or (isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0):
+        return budget
+    raise PlanError(f"host_budget {budget!r}: expected bytes of the host's memory, as 16_000_000_000 or '16GiB'")
 
 
 def is_fraction(budget):
@@ -73,14 +86,44 @@ class Schedule:
     seconds: float
     message: str
     report: str | None  # path of the page in HTML; None if remat-plan writes none
+    link: Link | None = None
+    host_peak_bytes: int = 0
 
 
-def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0, work=None, threads=None, report=None):
+def solve(graph, budget_bytes, *, link=None, host_budget=None, **options):
     """Finds a schedule of `graph` (a TrainingGraph) whose peak is at most `budget_bytes`.
 
-    Shows progress if standard error is a terminal. Raises `BudgetError` if no schedule exists, or none was found
-    within `seconds`.
+    With a `link` (a `Link`) it may copy tensors to the host, at most `host_budget` bytes at a time. Shows progress if standard error
+    is a terminal. Raises `BudgetError` if no schedule exists, or none was found within `seconds`. The other options are those of
+    remat-plan: see `_solve_once`.
     """
+    if link is None or budget_bytes >= graph.baseline_peak():  # then nothing has to leave
+        found = _solve_once(graph, budget_bytes, **options)
+        found.link = link
+        return found
+    # A copy of what the caller or autograd holds would free nothing: such copies are left out, and their bytes planned for.
+    held = sum(graph.storages[s].bytes for s in graph.held)
+    found = _solve_once(graph, max(0, budget_bytes - held), link=link, host_budget=host_budget, **options)
+    found.budget_bytes = budget_bytes
+    found.steps = [(kind, index) for kind, index in found.steps if kind == "compute" or index not in graph.held]
+    found.peak_bytes, found.host_peak_bytes = graph.peaks(found.steps)
+    return found
+
+
+def _solve_once(
+    graph,
+    budget_bytes,
+    *,
+    seconds=3.0,
+    solver="auto",
+    cost=None,
+    seed=0,
+    work=None,
+    threads=None,
+    report=None,
+    link=None,
+    host_budget=None,
+):
     with tempfile.TemporaryDirectory(prefix="remat-torch-plan-") as folder:
         file, out = os.path.join(folder, "graph.json"), os.path.join(folder, "schedule.json")
         with open(file, "w") as f:
@@ -93,6 +136,8 @@ def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0,
         command += ["--threads", str(threads)] if threads else []
         command += ["--cost", cost] if cost else []
         command += ["--report", report] if report else []
+        command += ["--link", str(link)] if link else []
+        command += ["--host-budget", str(host_budget)] if host_budget is not None else []
         begin = time.perf_counter()
         shown = sys.stderr.isatty()
         run = subprocess.run(command, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE, text=True)
@@ -119,4 +164,6 @@ def solve(graph, budget_bytes, *, seconds=3.0, solver="auto", cost=None, seed=0,
             took,
             answer["message"],
             report,
+            link,
+            answer.get("host_peak_bytes") or 0,
         )

@@ -41,12 +41,13 @@ def compile_as_written(capture, partition):
     return run
 
 
-def compile_with_gates(capture, partition):
-    """The same, cut by `partition(joint)` into (forward, backward, order of gradients), as `apply_with_gates` does."""
-    order = []
+def compile_with_gates(capture, partition, host):
+    """The same, cut by `partition(joint)` into (forward, backward, gates), as `apply_with_gates` does. `host`: memory for copies."""
+    found = []
 
     def cut(joint, *_, **__):
-        forward, backward, order[:] = partition(joint)
+        forward, backward, gates = partition(joint)
+        found.append(gates)
         return forward, backward
 
     function = _compile(capture, cut, run_backward_as_written)
@@ -60,7 +61,7 @@ def compile_with_gates(capture, partition):
             inputs, kwargs = pytree.tree_unflatten(arguments[len(held_now) :], spec)
             return function(*arguments[: len(held_now)], *inputs, **kwargs)
 
-        return gradients.through_gates(call, order, [*held_now, *leaves])
+        return gradients.through_gates(call, found[-1], [*held_now, *leaves], host)
 
     return run
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from . import distributed, rng
+from . import copies, distributed, rng
 from .apply import first_runs_in_order, random_operations_that_repeat
 from .capture import LossModule
 from .compare import compare_with_eager
@@ -23,9 +23,10 @@ from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .frozen import FrozenStep
 from .guarded import GuardedStep, Untraced
+from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import measure as measure_operations
 from .measure import signatures
-from .planner import is_fraction, parse_budget, solve
+from .planner import is_fraction, parse_budget, parse_host_budget, solve
 from .private import after_forward, before_forward, storage_key
 
 
@@ -45,6 +46,8 @@ def plan(
     cost=None,
     compile=False,
     compare_every=None,
+    link=None,
+    host_budget=None,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -67,11 +70,26 @@ def plan(
     compile: run under torch.compile (Inductor fuses operations, so its peak is below or near what is promised, not equal).
     compare_every: for debugging: compare every so many steps, the first included, with eager PyTorch, bit for bit, in the time of
         three steps and eager's memory. A difference is a `PlanError`.
+    link: allows copies to the host and back, beside recomputation: the speeds of copies in bytes per second, and the seconds
+        that each takes besides, as {"out": 25e9, "in": 25e9, "latency": 1e-5} (what is left out has these values), as a text
+        "out=25e9,in=25e9,latency=1e-5", or as a `Link`; "measure" times copies of pinned memory on the model's GPU. A wrong link costs
+        time, never memory: what waits for a copy waits until it is done.
+    host_budget: bytes that the copies of one step may take on the host, an int or "16GiB"; without it there is no bound.
 
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
     """
-    options = _Options(budget, solver, seconds, work, seed, threads, measure and not compile, cost, compile, compare_every)
+    link, host_budget = parse_link(link), parse_host_budget(host_budget)
+    if host_budget is not None and link is None:
+        raise PlanError("host_budget: it bounds copies to the host, which need a link, as link='out=25e9,in=25e9,latency=1e-5'")
+    if link is not None:
+        require_seconds(cost)
+    if link is not None and compile:
+        raise PlanError("compile=True: Inductor's code copies nothing to the host; expected a link or compile=True, not both")
+    if link == "measure":
+        require_gpu(torch.device("cuda"))
+    measure = measure and not compile
+    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, compare_every, link, host_budget)
     step = PlannedStep(model, loss, options)
     if inputs is not None:
         step.prepare(*inputs, **(kwargs or {}))
@@ -98,6 +116,8 @@ class _Options:
     cost: str | None
     compile: bool
     compare_every: int | None
+    link: object  # Link, "measure", or None
+    host_budget: int | None
 
 
 @dataclass(eq=False)
@@ -118,6 +138,24 @@ class Plan:
         """What the step is promised to take at most."""
         return self.schedule.peak_bytes + self.reserved_bytes
 
+    @property
+    def host_peak_bytes(self):
+        """The most bytes of copies on the host at one time."""
+        return self.schedule.host_peak_bytes
+
+    @property
+    def bytes_out(self):
+        """What one step copies to the host."""
+        return self._copied("offload")
+
+    @property
+    def bytes_in(self):
+        """What one step copies back."""
+        return self._copied("prefetch")
+
+    def _copied(self, kind):
+        return sum(self.graph.storages[storage].bytes for step, storage in self.schedule.steps if step == kind)
+
 
 class _State:
     """What a step holds beside its parts; in no table of the module."""
@@ -126,6 +164,7 @@ class _State:
         self.module = module  # LossModule
         self.parallel = parallel  # DistributedDataParallel around the model
         self.traced = None  # GuardedStep or FrozenStep
+        self.host = copies.HostMemory()
         self.steps = 0
         self.by_content = {}  # graph as text -> plan
         self.budget_bytes = 0  # the largest so far
@@ -155,7 +194,7 @@ class PlannedStep(nn.Module):
         wrapped = LossModule(model.module if parallel else model, loss)
         distributed.refuse_sharded(wrapped)
         self._state = _State(wrapped, model if parallel else None)
-        self._state.traced = GuardedStep(wrapped, self._plan, options.compile)
+        self._state.traced = GuardedStep(wrapped, self._plan, self._state.host, options.compile)
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         if has_recurrent_layers(wrapped):
@@ -200,7 +239,7 @@ class PlannedStep(nn.Module):
         distributed.refuse_sharded(state.module)
         if state.traced.plans:  # a step that could be traced before
             raise CaptureError(f"the step cannot be traced for these arguments, or as the model is now: {reason}")
-        frozen = FrozenStep(state.module, self._plan, reason)
+        frozen = FrozenStep(state.module, self._plan, state.host, reason)
         try:
             result = call(frozen)
         except CaptureError as error:
@@ -330,7 +369,7 @@ class PlannedStep(nn.Module):
         while True:
             reserve = reserves.pop(0)
             try:
-                schedule = self._schedule(graph, budget - (taken if reserve is None else reserve), share)
+                schedule = self._schedule(graph, device, budget - (taken if reserve is None else reserve), share)
             except BudgetError:
                 if not reserves or reserves[0] is None:
                     raise
@@ -348,7 +387,19 @@ class PlannedStep(nn.Module):
         schedule.budget_bytes = budget
         return Plan(graph, schedule, baseline, taken, 0.0, 0.0, time.perf_counter() - begin, seeded)
 
-    def _schedule(self, graph, budget_bytes, share):
+    def _schedule(self, graph, device, budget_bytes, share):
+        """A schedule whose copies have a place in the bytes that they may take on the host."""
+        allowed = limit = self._options.host_budget
+        for tries_left in (2, 1, 0, 0):
+            schedule = self._solve_once(graph, device, budget_bytes, limit, share)
+            excess = 0 if allowed is None else copies.place_copies(graph, schedule.steps)[1] - allowed
+            if excess <= 0:
+                break
+            # Between the places of copies, bytes stay empty: plan for fewer, at last for none.
+            limit = max(0, limit - excess) if tries_left else 0
+        return schedule
+
+    def _solve_once(self, graph, device, budget_bytes, host_budget, share):
         options = self._options
         return solve(
             graph,
@@ -360,6 +411,8 @@ class PlannedStep(nn.Module):
             work=options.work,
             threads=options.threads,
             report=os.path.join(self._folder, f"plan-{len(self._state.traced.plans)}.html"),
+            link=measure_link(device) if options.link == "measure" else options.link,
+            host_budget=host_budget,
         )
 
 
@@ -388,6 +441,17 @@ def _state_bytes(optimizer, parameters):
     return None
 
 
+def _lines_about_copies(found):
+    schedule = found.schedule
+    link = schedule.link
+    count = sum(kind == "offload" for kind, _ in schedule.steps)
+    return [
+        f"link          {link.out / 1e9:.4g} GB/s out, {link.into / 1e9:.4g} GB/s in, {link.latency * 1e6:.4g} µs a copy",
+        f"copied        {bytes_in_words(found.bytes_out)} out in {count} copies, {bytes_in_words(found.bytes_in)} back",
+        f"host          peak {bytes_in_words(found.host_peak_bytes)}",
+    ]
+
+
 def _summary(module, found, optimizer, device_bytes):
     schedule, graph = found.schedule, found.graph
     parameters = _bytes_of(module.parameters())
@@ -403,6 +467,8 @@ def _summary(module, found, optimizer, device_bytes):
         f"planning      {found.capture_seconds:.2f} s to trace, {found.measure_seconds:.2f} s to measure, "
         f"{found.plan_seconds:.2f} s to plan",
     ]
+    if schedule.link is not None:
+        lines += _lines_about_copies(found)
     if found.seeded:
         lines.append("random        each random operation has a seed of its own: the plan changes their order")
     beside = parameters + buffers + max(0, inputs)

@@ -2,7 +2,7 @@
 """Counts the bytes of tensors that are alive, on any device: what a step really holds in memory.
 
 It sees every storage that an operation returns, from then until PyTorch frees it. It does not see what a kernel allocates
-and frees inside, nor what Inductor's compiled code allocates.
+and frees inside, what Inductor's compiled code allocates, and the copies of a planned step on the host.
 """
 import weakref
 

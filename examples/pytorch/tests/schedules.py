@@ -8,6 +8,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from remat_torch_plan.apply import Applier
 from remat_torch_plan.capture import capture
+from remat_torch_plan.copies import HostMemory
+from remat_torch_plan.gradients import Call
 from remat_torch_plan.graph import build
 from remat_torch_plan.runner import run_as_written
 from remat_torch_plan.tracker import AliveBytes
@@ -24,9 +26,22 @@ def traced(model, loss, inputs, **options):
 
 def simulate(graph, steps):
     """The peak of a schedule in bytes, by the format's rules. Asserts that it is valid."""
-    allocated, runs, memory, peak = set(), [0] * len(graph.operations), 0, 0
+    allocated, hosted, runs, memory, peak = set(), set(), [0] * len(graph.operations), 0, 0
     resident = {s.index for s in graph.storages if graph.always_resident(s.index)}
     for kind, index in steps:
+        if kind == "offload":
+            assert index in allocated - hosted, f"storage {index} goes to the host"
+            hosted.add(index)
+            continue
+        if kind == "drop":
+            hosted.remove(index)
+            continue
+        if kind == "prefetch":
+            assert index in hosted - allocated, f"storage {index} comes back"
+            allocated.add(index)
+            memory += graph.storages[index].bytes
+            peak = max(peak, memory)
+            continue
         if kind == "free":
             assert index in allocated, f"storage {index} is freed, but was not allocated"
             allocated.remove(index)
@@ -65,20 +80,44 @@ def free_after_last_use(graph, steps):
     return result[::-1]
 
 
-def random_schedule(graph, rng, in_order=True, frees=0.3, again=0.1):
-    """A valid schedule with random frees and random recomputations.
+def random_schedule(graph, rng, in_order=True, frees=0.3, again=0.1, copies=0.0):
+    """A valid schedule with random frees, recomputations and copies.
 
     in_order: the operations run first in the listed order, else in a random topological one. frees: how often a storage
-    is freed after a step. again: how often an operation runs again after a step although it need not.
+    is freed after a step. again: how often an operation runs again after a step although it need not. copies: how often a storage
+    goes to the host after a step, and how often it comes back early; one that is needed comes back nine times in ten.
     """
     producer = {s: o.index for o in graph.operations for s in o.outputs}
     resident = {s.index for s in graph.storages if graph.always_resident(s.index)}
-    steps, allocated, done = [], set(), set()
+    steps, allocated, hosted, done = [], set(), set(), set()
+    runs_once = {s for s, index in producer.items() if graph.operations[index].once}
+
+    def drop_some():
+        for s in sorted(hosted):
+            if rng.random() < 0.3 and (s in allocated or s not in runs_once):
+                steps.append(("drop", s))
+                hosted.remove(s)
+
+    def copy_some():
+        for s in sorted(allocated - hosted - set(graph.held)):
+            if rng.random() < copies:
+                steps.append(("offload", s))
+                hosted.add(s)
+        for s in sorted(hosted - allocated):
+            if rng.random() < copies / 2:
+                steps.append(("prefetch", s))
+                allocated.add(s)
+        drop_some()
 
     def compute(index):
         for s in graph.operations[index].inputs:
             if s not in allocated and s not in resident:
-                compute(producer[s])
+                if s in hosted and (s in runs_once or rng.random() < 0.9):
+                    steps.append(("prefetch", s))
+                    allocated.add(s)
+                    drop_some()
+                else:
+                    compute(producer[s])
         steps.append(("compute", index))
         allocated.update(graph.operations[index].outputs)
         done.add(index)
@@ -93,9 +132,9 @@ def random_schedule(graph, rng, in_order=True, frees=0.3, again=0.1):
         compute(index)
         waiting.remove(index)
         # What an operation that runs only once has made stays, and so does the loss, which the caller holds.
-        spare = sorted(
-            s for s in allocated if not graph.operations[producer[s]].once and s not in graph.outputs[:1]
-        )
+        if copies:
+            copy_some()
+        spare = sorted(s for s in allocated if (s not in runs_once or s in hosted) and s not in graph.outputs[:1])
         while spare and rng.random() < frees:
             s = spare.pop(rng.randrange(len(spare)))
             steps.append(("free", s))
@@ -105,9 +144,27 @@ def random_schedule(graph, rng, in_order=True, frees=0.3, again=0.1):
             if repeatable:
                 compute(rng.choice(repeatable))
     for s in graph.outputs:
-        if s not in allocated and s not in resident:
+        if s in hosted and s not in allocated:
+            steps.append(("prefetch", s))
+        elif s not in allocated and s not in resident:
             compute(producer[s])
     return steps
+
+
+def evacuating_schedule(graph):
+    """The listed order, where each storage goes to the host as soon as it is made, and comes back for each operation that reads it."""
+    copied = {s for o in graph.operations for s in o.outputs} - set(graph.held)
+    last = {s: o.index for o in graph.operations for s in o.inputs}
+    steps = []
+    for o in graph.operations:
+        steps += [("prefetch", s) for s in o.inputs if s in copied]
+        steps.append(("compute", o.index))
+        for s in o.outputs:
+            if s in copied:
+                steps.append(("offload", s))
+        steps += [("free", s) for s in sorted({*o.inputs, *o.outputs} & copied)]
+        steps += [("drop", s) for s in o.inputs if s in copied and last[s] == o.index and s not in graph.outputs]
+    return steps + [("prefetch", s) for s in graph.outputs if s in copied]
 
 
 @dataclass
@@ -170,8 +227,10 @@ def run_joint(graph, taken, inputs, seed):
 
 
 def run_schedule(graph, taken, inputs, steps, seed, seeded=None):
-    """The step by a schedule. The peak is measured; parameters, buffers and inputs do not count."""
+    """The step by a schedule. The peak is measured; parameters, buffers, inputs and the host's memory do not count."""
     applier = Applier(graph, steps)
+    host = HostMemory()
+    call = Call(host.copies(applier.host_bytes))
     if seeded is not None:
         applier.seeded = seeded
     forward, backward = (run_as_written(m, None) for m in applier.run())
@@ -179,7 +238,7 @@ def run_schedule(graph, taken, inputs, steps, seed, seeded=None):
     primals = _primals(taken, inputs)
     with torch.no_grad(), AliveBytes() as alive:
         alive.ignore(primals)
-        everything = list(forward(primals))
+        everything = list(call.run(forward, primals))
         tangent = torch.ones_like(everything[graph.num_forward_outputs - 1])
         results, saved = everything[: graph.num_forward_outputs], everything[graph.num_forward_outputs :]
         del everything
@@ -188,7 +247,9 @@ def run_schedule(graph, taken, inputs, steps, seed, seeded=None):
         del results
         arguments = [*saved, tangent]
         del saved
+        call.copies.begin_backward(False)
         gradients = backward(arguments)
+        call.copies.end_backward()
     found.gradients = _outcome(taken, graph, [], gradients).gradients
     found.peak = alive.peak
     found.generator = torch.get_rng_state()

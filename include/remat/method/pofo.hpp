@@ -52,9 +52,10 @@ struct pofo_options {
 /// fastest schedule without copies, from Rotor's table.
 ///
 /// A graph is cut into chains as `rotor` does it. On each chain, the program plans for the budget and for somewhat
-/// larger ones, with the link's speed and with a somewhat lower one, because its counts are cautious: a tensor may be
-/// freed before the end of its stage. Further plans come from the table alone: its schedules for larger budgets, where
-/// whatever does not fit lies on the host. The plans become operations, the copies are placed
+/// larger ones, with the link's speed and with a somewhat higher one, because its counts are cautious: a tensor may be
+/// freed before the end of its stage, and copies go on while stages run again. Further plans come from the table alone:
+/// its schedules for larger budgets, where whatever does not fit lies on the host. The plans become operations, the
+/// copies are placed
 /// (`detail::copy_planner`), and the exact checker says what fits and how long it takes.
 ///
 /// `rotor` runs first. So the answer is never slower than that of `rotor` with the same options, if `rotor` ends within

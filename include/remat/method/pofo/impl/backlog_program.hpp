@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -24,8 +25,9 @@ struct terms {
   std::int64_t budget = 0;       ///< bytes of the device
   std::int64_t host_budget = 0;  ///< bytes of the host
   host_link link{};
-  std::size_t states = 0;                                     ///< the most states of one stage
-  std::size_t plans = 0;                                      ///< the most plans that are kept
+  std::size_t states = 0;  ///< the most states of one stage
+  double charged = 1;      ///< the part of the backlogs that the table's schedules have to fit beside
+  std::size_t plans = 0;   ///< the most plans that are kept
   double max_time = std::numeric_limits<double>::infinity();  ///< plans of more time are left out
 };
 
@@ -61,11 +63,11 @@ class backlog_program {
     std::uint32_t state = 0, stage = 0;  ///< the last state, and the stage before which it stands
     std::int64_t rest = -1;              ///< slots of the table's schedule for the rest; negative: there is no rest
   };
-  /// A range of stages whose forwards make something that goes to the host: what the stages up to `last` make and
-  /// stages behind `last` read. `whole`: and what the backward of stage `last` reads.
+  /// Something that goes to the host, made by the forwards of the stages `first` to `last`: what later stages read, or
+  /// (`rest`) the other tensors that the backward of `last` reads.
   struct host_range {
     std::uint32_t first = 0, last = 0;
-    bool whole = false;
+    bool rest = false;
   };
 
   /// `program` must be filled, and outlive this object.
@@ -127,7 +129,9 @@ class backlog_program {
     std::vector<host_range> out;
     const std::vector<const state*> path = path_to(p);
     for (std::size_t k = 1; k < path.size(); ++k)
-      if (path[k]->copies_input) out.push_back({path[k - 1]->from, path[k]->from - 1, path[k - 1]->whole});
+      if (path[k]->copies_input) out.push_back({path[k - 1]->from, path[k]->from - 1, false});
+    for (const state* s : path)
+      if (s->copies_rest) out.push_back({s->from, s->from, true});
     return out;
   }
 
@@ -141,6 +145,7 @@ class backlog_program {
     std::uint32_t parent = 0;            // the state before stage `from`
     bool whole = false;                  // stage `from` is kept whole
     bool copies_input = false;           // the input of `from` goes to the host
+    bool copies_rest = false;            // what else the backward of `from` reads goes to the host
 
     [[nodiscard]] std::uint32_t stage() const noexcept { return behind; }
   };
@@ -174,24 +179,29 @@ class backlog_program {
   /// The time that the stages from i on take at least.
   [[nodiscard]] double least_from(std::uint32_t i) const { return sums_.least.back() - sums_.least[i - 1]; }
 
-  /// The state in which the copies of the input of stage i are decided, and the time goes on by a forward and a
-  /// backward that need so many bytes beside the rest. False: they do not fit.
+  /// Lets the time of a forward and a backward pass, which need so many bytes more than there are. The input of the
+  /// stage is copied or stays. False: they do not fit.
   [[nodiscard]] bool advance(state& s, bool copies_input, double forward, double forward_over, double backward,
                              double backward_over) const {
     const host_link& link = terms_.link;
     if (forward_over > s.out || backward_over > s.back) return false;
     const double wait_out = std::max(0.0, forward_over), wait_in = std::max(0.0, backward_over);
     s.time += forward + backward + wait_out / link.out + wait_in / link.in;
-    const auto size = static_cast<double>(s.input);
-    const bool copies = copies_input && s.input > 0;
-    s.out = std::max(0.0, s.out + (copies ? size + link.latency * link.out : 0) - forward * link.out - wait_out);
-    s.back = std::max(0.0, s.back - backward * link.in - wait_in) + (copies ? size + link.latency * link.in : 0);
-    if (copies)
-      s.host += s.input;
-    else
-      s.kept += s.input;
-    s.copies_input = copies;
+    s.copies_input = copies_input;
+    s.copies_rest = false;
+    if (copies_input) s.out += copied_out(s.input);
+    s.out = std::max(0.0, s.out - forward * link.out - wait_out);
+    s.back = std::max(0.0, s.back - backward * link.in - wait_in);
+    if (copies_input) s.back += copied_in(s.input);
+    (copies_input ? s.host : s.kept) += s.input;
     return s.host <= terms_.host_budget;
+  }
+  /// The bytes that an engine could copy in the time of a copy.
+  [[nodiscard]] double copied_out(std::int64_t bytes) const {
+    return static_cast<double>(bytes) + terms_.link.latency * terms_.link.out;
+  }
+  [[nodiscard]] double copied_in(std::int64_t bytes) const {
+    return static_cast<double>(bytes) + terms_.link.latency * terms_.link.in;
   }
 
   void keep_whole(std::uint32_t i, std::uint32_t k) {
@@ -199,20 +209,31 @@ class backlog_program {
     const keep_option& o = sizes_.options[stage.first_option];
     const bool last = i == sizes_.length;
     const std::int64_t made = last ? 0 : sums_.made_behind(i + 1, sizes_.length);
-    for (const bool copies : {false, true}) {
-      state next = stages_[i].states[k];
-      if (copies && (i == 1 || next.input == 0)) continue;
-      const double held = static_cast<double>(next.kept + next.input - room_);
-      const double forward_over = held + next.out + static_cast<double>(last ? o.last_forward_need : o.forward_need);
-      const double backward_over = held + next.back + static_cast<double>(o.backward_need + made);
-      const double time = last ? o.last_time : o.time;
-      if (!advance(next, copies, time - stage.backward, forward_over, stage.backward, backward_over)) continue;
-      next.input = sizes_.saved(stage.first_option, sizes_.length);
+    const std::int64_t saved = sizes_.saved(stage.first_option, sizes_.length);
+    const std::int64_t input = last ? 0 : std::min(saved, sizes_.x(i, i) - stage.transient);
+    const state now = stages_[i].states[k];
+    const auto over = static_cast<double>(now.kept + now.input - room_);
+    const double forward_over = over + now.out + static_cast<double>(last ? o.last_forward_need : o.forward_need);
+    const double backward_over = over + now.back + static_cast<double>(o.backward_need + made);
+    const double time = last ? o.last_time : o.time;
+    for (const bool copies_input : {false, true}) {
+      state next = now;
+      if (copies_input && now.input == 0) continue;
+      if (!advance(next, copies_input, time - stage.backward, forward_over, stage.backward, backward_over)) continue;
+      next.input = input;
       next.from = i;
       next.behind = i + 1;
       next.parent = k;
       next.whole = true;
+      state copied = next;
+      next.kept += saved - input;
       offer(i + 1, next);
+      if (saved == input) continue;
+      copied.copies_rest = true;
+      copied.out += copied_out(saved - input);
+      copied.back += copied_in(saved - input);
+      copied.host += saved - input;
+      if (copied.host <= terms_.host_budget) offer(i + 1, copied);
     }
   }
 
@@ -231,13 +252,13 @@ class backlog_program {
       double shown = -1;
       for (const bool waits : {false, true}) {  // for the copies that have to be back, before the backward begins
         if (waits && now.back == 0) continue;
-        const std::int64_t slots = slots_within(waits ? free : free - now.back);
+        const std::int64_t slots = slots_within(waits ? free : free - terms_.charged * now.back);
         const double lost = table_.at(i, j - 1, slots);
         if (lost == std::numeric_limits<double>::infinity() || lost == shown) continue;
         shown = lost;
         for (const bool copies : {false, true}) {
           state next = now;
-          if (copies && (i == 1 || next.input == 0)) continue;
+          if (copies && next.input == 0) continue;
           if (!advance(next, copies, forward, over, least + lost, waits ? now.back : 0)) continue;
           next.input = sizes_.h(i, j - 1);
           next.slots = slots;
@@ -259,7 +280,7 @@ class backlog_program {
     if (lost < std::numeric_limits<double>::infinity()) complete({s.time + least_from(i) + lost, k, i, slots});
   }
   [[nodiscard]] double free_beside_backlog(const state& s) const {
-    return static_cast<double>(room_ - s.kept - s.input) - std::max(s.out, s.back);
+    return static_cast<double>(room_ - s.kept - s.input) - terms_.charged * std::max(s.out, s.back);
   }
 
   void complete(const plan& p) {
@@ -267,6 +288,7 @@ class backlog_program {
     const auto at =
         std::upper_bound(plans_.begin(), plans_.end(), p, [](const plan& a, const plan& b) { return a.time < b.time; });
     if (plans_.size() >= terms_.plans && at == plans_.end()) return;
+    if (at != plans_.begin() && std::prev(at)->time == p.time) return;  // most likely the same choices in another order
     plans_.insert(at, p);
     if (plans_.size() > terms_.plans) plans_.pop_back();
   }
@@ -278,7 +300,7 @@ class backlog_program {
     const double scale = cells / (static_cast<double>(room_) + 1);
     const auto cell = [&](double bytes) { return static_cast<std::uint64_t>(std::min(bytes * scale, 1023.0)); };
     const std::uint64_t key = ((cell(static_cast<double>(s.kept)) * 1024 + cell(s.out)) * 1024 + cell(s.back)) * 1024 +
-                              cell(static_cast<double>(s.input)) * 2 + (s.whole ? 1 : 0);
+                              cell(static_cast<double>(s.input));
     stage_states& to = stages_[i];
     const auto [at, is_new] = to.cells.try_emplace(key, static_cast<std::uint32_t>(to.states.size()));
     if (is_new)

@@ -4,6 +4,7 @@
 #include "remat/method/pofo.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -49,7 +51,7 @@ class chain_copies {
       for (const cut_list& cuts : chains) {
         if (is_over()) break;
         chain_program program(p_.graph(), line, cuts);
-        try_chain(program);
+        try_chain(program, &cuts == chains.data());
       }
     }
     figures& own = best_.statistics.own;
@@ -60,6 +62,24 @@ class chain_copies {
   }
 
  private:
+  /// How the program counts: as multiples of the budget and of the link's speed, and the part of the backlogs beside
+  /// which stages run again.
+  struct count {
+    double room, speed, charged;
+  };
+  /// The program's counts are cautious, so plans for more than there is may still fit. Tuned on the bundled chains.
+  static constexpr std::array<count, 12> counts{{{1, 1, 1},
+                                                 {1.06, 1, 0.5},
+                                                 {1.15, 1, 1},
+                                                 {1.06, 1, 1},
+                                                 {1, 1, 0.5},
+                                                 {1.15, 1, 0.5},
+                                                 {1, 1.15, 1},
+                                                 {1.06, 1.15, 1},
+                                                 {1.15, 1.15, 1},
+                                                 {1, 1.15, 0.5},
+                                                 {1.06, 1.15, 0.5},
+                                                 {1.15, 1.15, 0.5}}};
   static constexpr double rotor_share = 0.4, floor_share = 0.15;
 
   [[nodiscard]] bool is_over() const {
@@ -96,29 +116,29 @@ class chain_copies {
     clock_.watch(best_.time, best_.lower_bound);
   }
 
-  void try_chain(chain_program& program) {
+  void try_chain(chain_program& program, bool is_finest) {
     chain_program_options filling;
     filling.slots = options_.slots;
     filling.table_bytes = options_.table_bytes;
     if (best_.plan) filling.max_lost = (best_.time - p_.graph().needed_time) * 1.3;
     if (program.fill(clock_, filling) != fill_outcome::filled) return;
     ++chains_;
-    for (const double room : {1.0, 1.05, 1.1})
-      for (const double speed : {1.0, 0.85}) {
-        if (is_over()) return;
-        try_backlogs(program, room, speed);
-      }
+    const std::size_t runs = is_finest ? counts.size() : 2;
+    for (std::size_t k = 0; k < runs; ++k) {
+      if (is_over()) return;
+      try_backlogs(program, counts[k]);
+    }
     try_larger_budgets(program);
   }
 
-  /// Plans for a larger budget and a slower link: memory is counted cautiously, and copies never hide completely.
-  void try_backlogs(const chain_program& program, double room, double speed) {
+  void try_backlogs(const chain_program& program, const count& how) {
     terms what;
-    what.budget = static_cast<std::int64_t>(room * static_cast<double>(p_.budget()));
+    what.budget = static_cast<std::int64_t>(how.room * static_cast<double>(p_.budget()));
     what.host_budget = p_.host_budget();
     what.link = *p_.link();
-    what.link.out *= speed;
-    what.link.in *= speed;
+    what.link.out *= how.speed;
+    what.link.in *= how.speed;
+    what.charged = how.charged;
     what.states = options_.states;
     what.plans = options_.candidates;
     if (best_.plan) what.max_time = program.flat_time() + (best_.time - p_.graph().needed_time) * 1.1;
@@ -137,7 +157,7 @@ class chain_copies {
     for (std::uint32_t t = 0; t < p_.graph().num_tensors; ++t) {
       const tensor_use& use = chain.use_of(t);
       if (use.made_in == tensor_use::nowhere || use.made_in < r.first || use.made_in > r.last) continue;
-      if (use.last_read > r.last || (r.whole && use.lowest_backward != tensor_use::nowhere)) marks[t] = 1;
+      if (use.last_read > r.last ? !r.rest : r.rest && use.lowest_backward != tensor_use::nowhere) marks[t] = 1;
     }
   }
 
@@ -156,6 +176,7 @@ class chain_copies {
              std::span<const std::uint8_t> goes_first, double plan_time, std::string_view by) {
     const std::vector<std::uint32_t> computes =
         computes_of(schedule_computes(p_.graph(), program.expand(steps, whole)));
+    if (!placed_.insert(fingerprint(computes, goes_first)).second) return;
     for (const double bytes_exponent : {0.0, 0.5}) {
       if (is_over()) return;
       clock_.work(computes.size() * work_of::visit);
@@ -169,11 +190,22 @@ class chain_copies {
     clock_.report({.stage = "copies"});
   }
 
+  /// Of what is placed, to do so once: plans of several tables often agree. Equal fingerprints of two others only leave
+  /// one of them out.
+  [[nodiscard]] static std::uint64_t fingerprint(std::span<const std::uint32_t> computes,
+                                                 std::span<const std::uint8_t> goes_first) {
+    std::uint64_t h = 0xcbf29ce484222325U;
+    for (const std::uint32_t o : computes) h = (h ^ o) * 0x100000001b3U;
+    for (const std::uint8_t f : goes_first) h = (h ^ f) * 0x100000001b3U;
+    return h;
+  }
+
   const problem& p_;
   const pofo_options& options_;
   run_clock& clock_;
   solution& best_;
   copy_planner planner_;
+  std::unordered_set<std::uint64_t> placed_;
   std::uint64_t chains_ = 0, plans_ = 0;
   figures of_best_{};
 };

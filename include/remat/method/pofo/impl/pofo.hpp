@@ -32,6 +32,15 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::backlog {
 
+/// The options with which `rotor` runs as a part.
+[[nodiscard]] inline rotor_options options_of_rotor(const pofo_options& options) {
+  rotor_options recomputing;
+  recomputing.slots = options.slots;
+  recomputing.max_stages = options.max_stages;
+  recomputing.table_bytes = options.table_bytes;
+  return recomputing;
+}
+
 /// One call of `pofo` on a problem with a link.
 class chain_copies {
  public:
@@ -88,11 +97,7 @@ class chain_copies {
 
   /// Takes the answer of `rotor`, which makes no copies. Its bound does not hold for schedules with copies.
   void recompute_alone() {
-    rotor_options recomputing;
-    recomputing.slots = options_.slots;
-    recomputing.max_stages = options_.max_stages;
-    recomputing.table_bytes = options_.table_bytes;
-    solution s = solve_part(clock_, rotor_share, rotor, p_.without_link(), recomputing);
+    solution s = solve_part(clock_, rotor_share, rotor, p_.without_link(), options_of_rotor(options_));
     if (s.plan) {
       of_best_.set("rotor_time", s.time);
       take_part(best_, s, [&] { accept(p_, best_, *s.plan, by_part(pofo_solver::name, rotor_solver::name)); });
@@ -101,8 +106,10 @@ class chain_copies {
 
   void prove_floor() {
     run_clock part = clock_.part(floor_share, "bound");
+    constexpr std::uint32_t most_branched = 2000;  // operations of a graph for whose bound branching takes little
     offload_bound_options proving;
     proving.want_choice = false;
+    proving.branch_nodes = p_.graph().num_operations > most_branched ? 0 : 100;
     proving.run = part.control();
     const offload_bound_result floor = offload_bound(p_, proving);
     best_.lower_bound =
@@ -224,11 +231,7 @@ REMAT_INLINE solution pofo_solver::operator()(const problem& p, const pofo_optio
       if (p.link()) {
         stopped = detail::backlog::chain_copies(p, options, clock, best).run();
       } else {
-        rotor_options recomputing;
-        recomputing.slots = options.slots;
-        recomputing.max_stages = options.max_stages;
-        recomputing.table_bytes = options.table_bytes;
-        solution s = detail::solve_part(clock, 1, rotor, p, recomputing);
+        solution s = detail::solve_part(clock, 1, rotor, p, detail::backlog::options_of_rotor(options));
         detail::take_bound(best, s);
         if (s.status == solve_status::infeasible) best.status = s.status;
         if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));

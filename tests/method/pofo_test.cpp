@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "remat/chain/chain_graph.hpp"
@@ -13,6 +15,7 @@
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/io/chain_json.hpp"
+#include "remat/method/pofo/detail/backlog_program.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -26,6 +29,9 @@ using namespace remat;
 namespace {
 
 problem problem_of(const chain& c) { return problem(chain_graph(c), measured_cost{}); }
+problem bundled_chain(const std::string& name) {
+  return problem_of(read_chain(std::filesystem::path(REMAT_TEST_DATA) / "chains" / (name + ".json")));
+}
 
 /// A link from slow to fast, in bytes per unit of time of the random chains.
 host_link random_link(std::uint64_t seed) {
@@ -64,14 +70,14 @@ void check_answer(const problem& p, const solution& s) {
 
 TEST_CASE("on small chains, no schedule is faster than the optimum, and most are as fast") {
   std::size_t solved = 0, optimal = 0, with_copies = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const problem whole = problem_of(test::random_chain(seed, 2 + (seed % 10 == 0 ? 1 : 0)));
     for (const double part : {0.9, 0.75}) {
       const problem p = test::within(whole, part).with_link(random_link(seed), seed % 4 == 0 ? 9 : problem::unlimited);
       CAPTURE(seed);
       CAPTURE(part);
       const solution s = pofo(p, few());
-      const test::fastest_result best = test::fastest_with_copies(p, 60'000);
+      const test::fastest_result best = test::fastest_with_copies(p, 30'000);
       if (s.status == solve_status::infeasible) CHECK((!best.complete || !std::isfinite(best.time)));
       if (!s.plan || !best.complete) continue;
       check_answer(p, s);
@@ -90,7 +96,7 @@ TEST_CASE("on small chains, no schedule is faster than the optimum, and most are
 
 TEST_CASE("it is never slower than rotor, keeps the host's budget, and gains with a fast link") {
   std::size_t faster = 0, only_with_copies = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
     const problem whole = problem_of(test::random_chain(1000 + seed, 4 + seed % 14));
     const problem within = test::within(whole, seed % 2 == 0 ? 0.5 : 0.7);
@@ -113,7 +119,7 @@ TEST_CASE("it is never slower than rotor, keeps the host's budget, and gains wit
 
 TEST_CASE("where all copies hide, nothing runs again") {
   // Ten equal stages; the link copies what a stage saves while the next stage runs.
-  const problem whole = problem_of(read_chain(test::chain_file("homog-10")));
+  const problem whole = bundled_chain("homog-10");
   const problem within = test::within(whole, 0.5);
   const problem p = within.with_link({.out = 4e6, .in = 4e6, .latency = 0});
   const solution s = pofo(p);
@@ -133,7 +139,7 @@ TEST_CASE("where all copies hide, nothing runs again") {
 TEST_CASE("the bundled chains: faster than rotor, by plans whose time the program knows") {
   for (const char* name : {"random-25", "blocks-25"}) {
     CAPTURE(name);
-    const problem within = test::within(problem_of(read_chain(test::chain_file(name))), 0.3);
+    const problem within = test::within(bundled_chain(name), 0.3);
     const problem p = within.with_link({.out = 4e6, .in = 4e6, .latency = 0.01});
     const solution s = pofo(p, few());
     check_answer(p, s);
@@ -146,11 +152,11 @@ TEST_CASE("the bundled chains: faster than rotor, by plans whose time the progra
 
 TEST_CASE("every plan of the program runs each backward once, and names what its forwards make") {
   std::size_t plans = 0, with_copies = 0;
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     const bool is_chain = seed % 2 == 0;
-    const problem whole = is_chain ? problem_of(test::random_chain(seed, 3 + seed % 8))
-                                   : test::random_problem(seed, {.operations = 20});
+    const problem whole =
+        is_chain ? problem_of(test::random_chain(seed, 3 + seed % 8)) : test::random_problem(seed, {.operations = 20});
     const problem p = test::within(whole, 0.6);
     const detail::forward_line line = detail::find_forward_line(p.graph());
     detail::chain_program program(p.graph(), line, detail::cut_levels(line, 20).front());

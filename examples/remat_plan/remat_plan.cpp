@@ -87,7 +87,7 @@ void refuse_graph_options(const arguments& args) {
 /// The options of the solvers of training graphs, as the arguments say. The most special argument counts.
 graph_solver_options read_graph_options(const arguments& args) {
   graph_solver_options options(args.preset);
-  if (args.slots) options.rotor.slots = options.rockmate.slots = *args.slots;
+  if (args.slots) options.rotor.slots = options.pofo.slots = options.rockmate.slots = *args.slots;
   if (args.gap) options.automatic.gap = *args.gap;
   if (args.improve)
     options.each([](std::string_view, auto& of_solver) {

@@ -67,6 +67,8 @@ struct pofo_options {
 /// copies that come back is charged all their bytes from its beginning. After the plan, copies are placed tensor by
 /// tensor, by the simulation of the engines.
 ///
+/// Without limits, chains of many stages go first; under limits those of few stages, which are solved at once.
+///
 /// O(L² · states) time for a chain of L stages beside the table of `rotor`. Deterministic for a work limit, with any
 /// number of threads. Work: that of `rotor` and its tables, `work_of::visit` for each state and for each compute whose
 /// copies are placed. Polls as `rotor`, after a thousand states, and before each placing. Throws `bad_argument` for

@@ -55,12 +55,14 @@ class chain_copies {
     recompute_alone();
     if (!is_over()) prove_floor();
     for (const forward_line& line : find_listed_and_narrow_line(p_.graph())) {
+      // Long chains have most choices. Short ones are solved at once, so they go first where limits may end the search.
       std::vector<cut_list> chains = short_ones_first(chains_of_line(line, options_.max_stages));
-      std::reverse(chains.begin(), chains.end());  // long chains have most choices
+      const std::size_t finest = chains.back().size();
+      if (!is_limited()) std::reverse(chains.begin(), chains.end());
       for (const cut_list& cuts : chains) {
         if (is_over()) break;
         chain_program program(p_.graph(), line, cuts);
-        try_chain(program, &cuts == chains.data());
+        try_chain(program, cuts.size() == finest);
       }
     }
     figures& own = best_.statistics.own;
@@ -93,6 +95,10 @@ class chain_copies {
 
   [[nodiscard]] bool is_over() const {
     return best_.status == solve_status::infeasible || best_.is_within(options_.gap) || clock_.should_stop();
+  }
+
+  [[nodiscard]] bool is_limited() const {
+    return options_.run.time_limit != run_control{}.time_limit || options_.run.work_limit != run_control::no_work_limit;
   }
 
   /// Takes the answer of `rotor`, which makes no copies. Its bound does not hold for schedules with copies.
@@ -130,12 +136,13 @@ class chain_copies {
     if (best_.plan) filling.max_lost = (best_.time - p_.graph().needed_time) * 1.3;
     if (program.fill(clock_, filling) != fill_outcome::filled) return;
     ++chains_;
+    if (is_limited()) try_larger_budgets(program);  // the cheaper part first
     const std::size_t runs = is_finest ? counts.size() : 2;
     for (std::size_t k = 0; k < runs; ++k) {
       if (is_over()) return;
       try_backlogs(program, counts[k]);
     }
-    try_larger_budgets(program);
+    if (!is_limited()) try_larger_budgets(program);
   }
 
   void try_backlogs(const chain_program& program, const count& how) {

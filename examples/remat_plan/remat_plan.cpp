@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/chain/chain_graph.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/io/chain_json.hpp"
@@ -65,6 +66,8 @@ struct input {
   std::vector<remat::unknown_key> unknown{};  ///< keys of the file that are ignored
 };
 
+constexpr const char* chain_times = "the chain's own times";  // in place of a cost model
+
 /// Throws for options that have no meaning for a chain.
 void refuse_graph_options(const arguments& args) {
   const auto refuse = [&](const std::string& option, const std::string& why) {
@@ -77,39 +80,14 @@ void refuse_graph_options(const arguments& args) {
     refuse("--intervals " + args.intervals, "and arenas are of training graphs; leave it out");
   if (!args.trace.empty()) refuse("--trace " + args.trace, "and traces are of training graphs; leave it out");
   if (!args.dot.empty()) refuse("--dot " + args.dot, "and pictures are of training graphs; leave it out");
-  if (args.link) refuse("--link", "whose solvers make no copies to the host; leave it out");
   if (args.streams != 0)
     refuse("--streams " + std::to_string(args.streams), "which runs one stage after the other; leave it out");
-}
-
-void read_chain(input& in, const remat::json_document& document, const arguments& args) {
-  refuse_graph_options(args);
-  in.stages.emplace(remat::to_chain(document));
-  const remat::chain& c = in.stages->stages();
-  subject& what = in.what;
-  what.name = c.name();
-  what.cost = "the chain's own times";
-  what.baseline_peak = what.baseline_bytes = c.store_all_peak_bytes();
-  what.baseline_time = what.least_time = c.store_all_time();
-  what.least_bytes = remat::largest_working_set(*in.stages);
-  what.least_reason =
-      "some stage needs " + std::to_string(what.least_bytes) + " bytes by itself, with the input of the chain";
-  if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
-  if (args.improve)
-    throw usage_error("--improve: " + args.graph + " is a chain, whose schedules are not refined; leave it out");
-  auto rotor = remat::preset_options<remat::rotor_options>(args.preset);
-  if (args.slots) {
-    rotor.form = remat::rotor_form::slots;
-    rotor.slots = *args.slots;
-  }
-  option_settings(args.settings).apply(remat::rotor_solver::name, rotor);
-  in.solvers = chain_solvers(*in.stages, rotor);
 }
 
 /// The options of the solvers of training graphs, as the arguments say. The most special argument counts.
 graph_solver_options read_graph_options(const arguments& args) {
   graph_solver_options options(args.preset);
-  if (args.slots) options.rotor.slots = options.rockmate.slots = *args.slots;
+  if (args.slots) options.rotor.slots = options.pofo.slots = options.rockmate.slots = *args.slots;
   if (args.gap) options.automatic.gap = *args.gap;
   if (args.improve)
     options.each([](std::string_view, auto& of_solver) {
@@ -128,17 +106,17 @@ std::string link_text(const remat::host_link& link, std::optional<std::int64_t> 
   return text;
 }
 
-void read_graph(input& in, const remat::json_document& document, const arguments& args) {
-  in.step.emplace(remat::to_training_step(document, args.cost));
+/// Reads what the graph of `in.step` says. `cost` and `unit`: of its times.
+void read_step(input& in, const arguments& args, std::string cost, std::string_view unit) {
   if (args.link) {
-    in.what.link = link_text(*args.link, args.host_budget, std::string(in.step->cost.time_unit()));
+    in.what.link = link_text(*args.link, args.host_budget, std::string(unit));
     in.step->instance = in.step->instance.with_link(*args.link, args.host_budget.value_or(remat::problem::unlimited));
   }
   const remat::problem& p = in.step->instance;
   subject& what = in.what;
   what.name = in.step->graph.name();
-  what.cost = args.cost.empty() ? std::string(in.step->cost.name()) : args.cost;
-  what.time_unit = in.step->cost.time_unit();
+  what.cost = std::move(cost);
+  what.time_unit = unit;
   what.baseline_peak = p.graph().baseline_peak;
   what.baseline_bytes = args.bind_arena ? baseline_arena(p).arena_bytes : what.baseline_peak;
   what.baseline_time = p.graph().baseline_time;
@@ -155,6 +133,45 @@ void read_graph(input& in, const remat::json_document& document, const arguments
   in.solvers = graph_solvers(p, read_graph_options(args));
   if (args.bind_arena)
     for (named_solver& solver : in.solvers) solver = binding_arena(solver, p);
+}
+
+void read_graph(input& in, const remat::json_document& document, const arguments& args) {
+  in.step.emplace(remat::to_training_step(document, args.cost));
+  read_step(in, args, args.cost.empty() ? std::string(in.step->cost.name()) : args.cost, in.step->cost.time_unit());
+}
+
+/// A chain with a link is solved as its graph: the chain's own schedules have no copies.
+void read_chain_graph(input& in, const remat::chain& c, const arguments& args) {
+  remat::training_graph graph = remat::chain_graph(c);
+  remat::problem instance(graph, remat::measured_cost{});
+  in.step.emplace(
+      remat::training_step{std::move(graph), remat::parse_cost(remat::measured_cost::name), std::move(instance), {}});
+  read_step(in, args, chain_times, "");
+}
+
+void read_chain(input& in, const remat::json_document& document, const arguments& args) {
+  refuse_graph_options(args);
+  if (args.link) return read_chain_graph(in, remat::to_chain(document), args);
+  in.stages.emplace(remat::to_chain(document));
+  const remat::chain& c = in.stages->stages();
+  subject& what = in.what;
+  what.name = c.name();
+  what.cost = chain_times;
+  what.baseline_peak = what.baseline_bytes = c.store_all_peak_bytes();
+  what.baseline_time = what.least_time = c.store_all_time();
+  what.least_bytes = remat::largest_working_set(*in.stages);
+  what.least_reason =
+      "some stage needs " + std::to_string(what.least_bytes) + " bytes by itself, with the input of the chain";
+  if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
+  if (args.improve)
+    throw usage_error("--improve: " + args.graph + " is a chain, whose schedules are not refined; leave it out");
+  auto rotor = remat::preset_options<remat::rotor_options>(args.preset);
+  if (args.slots) {
+    rotor.form = remat::rotor_form::slots;
+    rotor.slots = *args.slots;
+  }
+  option_settings(args.settings).apply(remat::rotor_solver::name, rotor);
+  in.solvers = chain_solvers(*in.stages, rotor);
 }
 
 std::unique_ptr<input> read_input(const arguments& args) {
@@ -191,9 +208,9 @@ std::vector<named_solver> choose_solvers(const input& in, const arguments& args)
     }
     const auto found =
         std::find_if(in.solvers.begin(), in.solvers.end(), [&](const auto& s) { return s.name == wanted; });
-    if (found == in.solvers.end() && wanted == remat::offload_solver::name && in.step)
-      throw usage_error(std::string("--solver offload: it copies tensors to the host, which needs a link; for "
-                                    "instance ") +
+    const bool copies = wanted == remat::offload_solver::name || wanted == remat::pofo_solver::name;
+    if (found == in.solvers.end() && copies)
+      throw usage_error("--solver " + wanted + ": it copies tensors to the host, which needs a link; for instance " +
                         reading::example_link);
     if (found == in.solvers.end())
       throw usage_error("--solver " + wanted + ": there is no such solver for " + file + "; expected " + join(names) +

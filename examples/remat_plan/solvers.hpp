@@ -21,6 +21,7 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
+#include "remat/method/pofo.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/method/rotor.hpp"
@@ -110,6 +111,7 @@ struct graph_solver_options {
   remat::hiremate_options hiremate{};
   remat::checkmate_options checkmate{};
   remat::offload_options offload{};
+  remat::pofo_options pofo{};
   remat::automatic_options automatic{};
 
   explicit graph_solver_options(remat::preset values = remat::preset::balanced) {
@@ -140,6 +142,7 @@ struct graph_solver_options {
     action(std::string_view("checkmate"), checkmate);
 #endif
     action(remat::offload_solver::name, offload);
+    action(remat::pofo_solver::name, pofo);
     action(remat::automatic_solver::name, automatic);
   }
 };
@@ -165,7 +168,7 @@ struct graph_solver_options {
 #endif
   if (p.link())
     return {on_graph_by(remat::no_remat_solver::name, p, best_order), on_graph(remat::offload, p, options.offload),
-            automatic};
+            on_graph(remat::pofo, p, options.pofo), automatic};
   return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
           on_graph(remat::chen_greedy, p, options.chen_greedy),

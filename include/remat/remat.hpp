@@ -6,6 +6,7 @@
 /// `remat/solvers.hpp`, and memory plans and executors, which are in `remat/execute.hpp`. Headers of the library
 /// include what they use, never one of these.
 #include "remat/chain/chain.hpp"
+#include "remat/chain/chain_graph.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/option.hpp"

@@ -19,6 +19,7 @@
 #include "remat/method/hiremate.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
+#include "remat/method/pofo.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"

@@ -346,12 +346,15 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "not a number"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--bind", "arena"}, "--bind arena"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--streams", "2"}, "--streams"},
-      {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "evict"}, "no_remat, offload, auto or all"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "evict"}, "no_remat, offload, pofo, auto or all"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--improve"}, "--improve"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--option", "offload.budgets=0"},
        "at least 1"},
       {{toy, "--budget", "0.5", "--solver", "offload"}, "--link"},
-      {{chain_file, "--budget", "0.5", "--link", "in=1e9"}, "--link"},
+      {{toy, "--budget", "0.5", "--solver", "pofo"}, "--link"},
+      {{chain_file, "--budget", "0.5", "--solver", "pofo"}, "--link"},
+      {{chain_file, "--budget", "0.5", "--link", "in=1e9", "--solver", "rotor"},
+       "no_remat, offload, pofo, auto or all"},
       {{toy, "--budget", "0.5", "--cost", "guess"}, "guess"},
       {{toy, "--budget", "0.5", "--cost", "measured"}, "time_us"},
       {{toy, "--budget", "0.5", "--cost", "roofline:flops=0"}, "flops"},
@@ -1021,10 +1024,10 @@ TEST_CASE("with --link, `all` names the solvers that know copies; larger budgets
       {unet, "--budget", "1.0,0.5,0.4", "--link", "out=100e9,in=100e9", "--solver", "all", "--work", "5000", "--json"});
   CHECK(r.status <= 1);
   const auto lines = r.lines();
-  REQUIRE(lines.size() == 9);
+  REQUIRE(lines.size() == 12);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     check_line(lines[i], true);
-    CHECK(lines[i]["solver"] == std::array{"no_remat", "offload", "auto"}[i / 3]);
+    CHECK(lines[i]["solver"] == std::array{"no_remat", "offload", "pofo", "auto"}[i / 3]);
   }
   CHECK(lines[0]["status"] == "optimal");
   CHECK(lines[0]["host_peak_bytes"] == 0);
@@ -1033,6 +1036,19 @@ TEST_CASE("with --link, `all` names the solvers that know copies; larger budgets
     REQUIRE(lines[i + 1]["time"].is_number());
     CHECK(lines[i]["time"] <= lines[i + 1]["time"]);
   }
+}
+
+TEST_CASE("a chain with --link is solved as its graph, by solvers that copy") {
+  if (!built()) return;
+  const result r =
+      run({chain_file, "--budget", "0.5", "--link", "out=4e6,in=4e6,latency=0", "--solver", "pofo", "--json"});
+  REQUIRE(r.status == 0);
+  const nlohmann::json line = r.lines().at(0);
+  check_line(line, true);
+  CHECK(line["solver"] == "pofo");
+  CHECK(line["status"] == "optimal");
+  CHECK(line["overhead"] == 0);
+  CHECK(line["host_peak_bytes"] > 0);
 }
 
 TEST_CASE("--max-overhead with --link: the least memory with copies") {

@@ -14,6 +14,7 @@
 #include "laws/solvers.hpp"
 #include "remat/core/option.hpp"
 #include "remat/method/offload.hpp"
+#include "remat/method/pofo.hpp"
 
 using namespace remat;
 
@@ -97,6 +98,7 @@ TEST_CASE("every scalar option has a record, and the page of options is that of 
   p.add<exact_options>("exact", "exact", "exact_options");
   p.add<refined_options>("refined", "refined", "refined_options");
   p.add<rotor_options>("rotor", "rotor", "rotor_options");
+  p.add<pofo_options>("pofo", "pofo", "pofo_options");
   p.add<rockmate_options>("rockmate", "rockmate", "rockmate_options");
   p.add<twremat_options>("twremat", "twremat", "twremat_options");
   p.add<checkmate_options>("checkmate", "checkmate", "checkmate_options");

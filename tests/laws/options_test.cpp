@@ -73,6 +73,7 @@ TEST_CASE("values out of the ranges of the records are refused, and the message 
   CHECK(check_ranges(exact) == 5);
   CHECK(check_ranges(refined) == 2);
   CHECK(check_ranges(rotor) == 5);
+  CHECK(check_ranges(pofo) == 8);
   CHECK(check_ranges(rockmate) == 5);
   CHECK(check_ranges(twremat) == 1);
   CHECK(check_ranges(checkmate_own) == 8);

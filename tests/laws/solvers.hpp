@@ -17,6 +17,7 @@
 #include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
+#include "remat/method/pofo.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
@@ -65,6 +66,7 @@ inline constexpr auto hiremate_own = hiremate_with(branch_and_bound);
       law_solver_of("refined", refined),
       law_solver_of("offload", offload),
       law_solver_of("rotor", rotor),
+      law_solver_of("pofo", pofo),
       law_solver_of("rotor (improve)", rotor, {.improve = true}),
       law_solver_of("rockmate", rockmate),
       law_solver_of("rockmate (improve)", rockmate, {.improve = true}),

@@ -5,7 +5,7 @@ _remat_plan() {
   local program=$1 current=$2 previous=$3 words= before=
   if [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD - 2]}; fi # --solver=evict is three words
   case $previous in
-    --solver) words="auto all no_remat chen_sqrt chen_greedy revolve evict rotor rockmate twremat hiremate checkmate offload" ;;
+    --solver) words="auto all no_remat chen_sqrt chen_greedy revolve evict rotor rockmate twremat hiremate checkmate offload pofo" ;;
     --bind) words="peak arena" ;;
     --preset) words="fast balanced paper" ;;
     --cost) words="measured roofline flops linear unit" ;;

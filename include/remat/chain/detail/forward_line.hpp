@@ -203,6 +203,16 @@ template <class IsForward>
   return make_forward_line(g, lines::narrow_order(g, listed.operations).find(), listed.rest);
 }
 
+/// The listed line, and the narrow one if it is another one and the graph is not too large for it.
+[[nodiscard]] inline std::vector<forward_line> find_listed_and_narrow_line(const flat_graph& g) {
+  constexpr std::size_t longest_line = 20'000;  // operations
+  std::vector<forward_line> lines{find_forward_line(g)};
+  if (lines[0].operations.size() > longest_line) return lines;
+  forward_line narrow = find_narrow_line(g, lines[0]);
+  if (narrow.operations != lines[0].operations) lines.push_back(std::move(narrow));
+  return lines;
+}
+
 /// Ever coarser lists of cuts of the line. The first level cuts everywhere. The next one keeps the cuts that no more
 /// bytes cross than each neighbour, and so on while a level removes at least an eighth of the cuts. A level of more
 /// than `max_cuts` cuts is thinned to `max_cuts`: of two neighbours, the cut that more bytes cross is removed. No two

@@ -32,13 +32,15 @@ class row_table {
   /// with the same operations in the same order, until the values are equal. O(steps · (stages + options of a stage))
   /// look-ups of a value. Throws `internal_error` if no choice explains a value. Precondition: the table is filled, and
   /// C(1, n, m) is finite.
-  [[nodiscard]] std::vector<chain_step> steps(std::int64_t m) const {
+  [[nodiscard]] std::vector<chain_step> steps(std::int64_t m) const { return steps(1, n_, m); }
+  /// The steps behind C(s, t, m), likewise.
+  [[nodiscard]] std::vector<chain_step> steps(std::uint32_t s, std::uint32_t t, std::int64_t m) const {
     struct range {
       std::uint32_t s, t, option;
       std::int64_t m;
     };
     std::vector<chain_step> out;
-    std::vector<range> left{{1, n_, 0, m}};  // t = 0: the backward of s
+    std::vector<range> left{{s, t, 0, m}};  // t = 0: the backward of s
     while (!left.empty()) {
       const range now = left.back();
       left.pop_back();
@@ -65,6 +67,12 @@ class row_table {
       left.push_back({j, now.t, 0, now.m - c_->h(now.s, j - 1)});
     }
     return out;
+  }
+
+  /// D(s, t, m): infinite if there is no such row, or m is negative. Precondition: the table is filled.
+  [[nodiscard]] double at(std::uint32_t s, std::uint32_t t, std::int64_t m) const {
+    if (m < 0 || !layout_.stored(s, t)) return std::numeric_limits<double>::infinity();
+    return rows_[layout_.place(s, t)].at(static_cast<size>(m));
   }
 
  protected:
@@ -145,12 +153,6 @@ class row_table {
       rows_.resize(std::min(layout_.rows(), rows_.size() + stride));
     }
     return true;
-  }
-
-  /// D(s, t, m): infinite if there is no such row, or m is negative.
-  [[nodiscard]] double at(std::uint32_t s, std::uint32_t t, std::int64_t m) const {
-    if (m < 0 || !layout_.stored(s, t)) return std::numeric_limits<double>::infinity();
-    return rows_[layout_.place(s, t)].at(static_cast<size>(m));
   }
 
   /// The choice behind D(s, t, m): (0, 0) for no forward of t; (s, o) for s kept whole by option o; (j, 0) for the

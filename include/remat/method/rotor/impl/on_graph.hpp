@@ -27,7 +27,7 @@ class graph_search {
 
   /// Returns why the search stopped early.
   stop_reason run() {
-    const std::vector<forward_line> lines = find_lines();
+    const std::vector<forward_line> lines = find_listed_and_narrow_line(p_.graph());
     lines_ = lines.size();
     stop_reason why = stop_reason::none;
     const auto stops = [&](std::size_t line, counting how, std::uint32_t slots) {
@@ -73,16 +73,6 @@ class graph_search {
     std::int64_t peak_bytes = 0;
     schedule plan{};
   };
-
-  /// The listed line, and the narrow one if it is another one and the graph is not too large for it.
-  [[nodiscard]] std::vector<forward_line> find_lines() const {
-    constexpr std::size_t longest_line = 20'000;  // operations
-    std::vector<forward_line> lines{find_forward_line(p_.graph())};
-    if (lines[0].operations.size() > longest_line) return lines;
-    forward_line narrow = find_narrow_line(p_.graph(), lines[0]);
-    if (narrow.operations != lines[0].operations) lines.push_back(std::move(narrow));
-    return lines;
-  }
 
   /// Solves the chains of a line, short ones first, which are solved at once: all levels of cuts, and segments of about
   /// equal bytes with cuts of the two finest levels. Coarse stages run their backward operations in the listed order,

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/pofo.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/offload.hpp"
+#include "remat/chain/detail/chain_program.hpp"
+#include "remat/chain/detail/forward_line.hpp"
+#include "remat/core/detail/linkage.hpp"
+#include "remat/method/detail/own_method.hpp"
+#include "remat/method/pofo/detail/backlog_program.hpp"
+#include "remat/method/rotor.hpp"
+#include "remat/refine/detail/copy_planner.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+
+namespace REMAT_NAMESPACE {
+
+namespace detail::backlog {
+
+/// The options with which `rotor` runs as a part.
+[[nodiscard]] inline rotor_options options_of_rotor(const pofo_options& options) {
+  rotor_options recomputing;
+  recomputing.slots = options.slots;
+  recomputing.max_stages = options.max_stages;
+  recomputing.table_bytes = options.table_bytes;
+  return recomputing;
+}
+
+/// One call of `pofo` on a problem with a link.
+class chain_copies {
+ public:
+  chain_copies(const problem& p, const pofo_options& options, run_clock& clock, solution& best)
+      : p_(p), options_(options), clock_(clock), best_(best), planner_(p) {
+    planner_.must_stop = [this] { return clock_.should_stop(); };
+  }
+  chain_copies(const chain_copies&) = delete;  // the planner refers to it
+  chain_copies& operator=(const chain_copies&) = delete;
+
+  stop_reason run() {
+    recompute_alone();
+    if (!is_over()) prove_floor();
+    for (const forward_line& line : find_listed_and_narrow_line(p_.graph())) {
+      // Long chains have most choices. Short ones are solved at once, so they go first where limits may end the search.
+      std::vector<cut_list> chains = short_ones_first(chains_of_line(line, options_.max_stages));
+      const std::size_t finest = chains.back().size();
+      if (!is_limited()) std::reverse(chains.begin(), chains.end());
+      for (const cut_list& cuts : chains) {
+        if (is_over()) break;
+        chain_program program(p_.graph(), line, cuts);
+        try_chain(program, cuts.size() == finest);
+      }
+    }
+    figures& own = best_.statistics.own;
+    own.set("chains", chains_);
+    own.set("plans", plans_);
+    own.set_all(of_best_);
+    return clock_.poll();
+  }
+
+ private:
+  /// How the program counts: as multiples of the budget and of the link's speed, and the part of the backlogs beside
+  /// which stages run again.
+  struct count {
+    double room, speed, charged;
+  };
+  /// The program's counts are cautious, so plans for more than there is may still fit. Tuned on the bundled chains.
+  static constexpr std::array<count, 12> counts{{{1, 1, 1},
+                                                 {1.06, 1, 0.5},
+                                                 {1.15, 1, 1},
+                                                 {1.06, 1, 1},
+                                                 {1, 1, 0.5},
+                                                 {1.15, 1, 0.5},
+                                                 {1, 1.15, 1},
+                                                 {1.06, 1.15, 1},
+                                                 {1.15, 1.15, 1},
+                                                 {1, 1.15, 0.5},
+                                                 {1.06, 1.15, 0.5},
+                                                 {1.15, 1.15, 0.5}}};
+  static constexpr double rotor_share = 0.4, floor_share = 0.15;
+
+  [[nodiscard]] bool is_over() const {
+    return best_.status == solve_status::infeasible || best_.is_within(options_.gap) || clock_.should_stop();
+  }
+
+  [[nodiscard]] bool is_limited() const {
+    return options_.run.time_limit != run_control{}.time_limit || options_.run.work_limit != run_control::no_work_limit;
+  }
+
+  /// Takes the answer of `rotor`, which makes no copies. Its bound does not hold for schedules with copies.
+  void recompute_alone() {
+    solution s = solve_part(clock_, rotor_share, rotor, p_.without_link(), options_of_rotor(options_));
+    if (s.plan) {
+      of_best_.set("rotor_time", s.time);
+      take_part(best_, s, [&] { accept(p_, best_, *s.plan, by_part(pofo_solver::name, rotor_solver::name)); });
+    }
+  }
+
+  void prove_floor() {
+    run_clock part = clock_.part(floor_share, "bound");
+    constexpr std::uint32_t most_branched = 2000;  // operations of a graph for whose bound branching takes little
+    offload_bound_options proving;
+    proving.want_choice = false;
+    proving.branch_nodes = p_.graph().num_operations > most_branched ? 0 : 100;
+    proving.run = part.control();
+    const offload_bound_result floor = offload_bound(p_, proving);
+    best_.lower_bound =
+        std::max({best_.lower_bound, floor.lower_bound, p_.graph().needed_time, p_.known_bound().value_or(0)});
+    best_.proven = true;
+    if (floor.infeasible) {
+      best_.status = solve_status::infeasible;
+      best_.message = floor.least_memory.message(p_.operation_name(floor.least_memory.operation));
+      best_.obstacle = floor.least_memory.operation;
+    }
+    clock_.watch(best_.time, best_.lower_bound);
+  }
+
+  void try_chain(chain_program& program, bool is_finest) {
+    chain_program_options filling;
+    filling.slots = options_.slots;
+    filling.table_bytes = options_.table_bytes;
+    if (best_.plan) filling.max_lost = (best_.time - p_.graph().needed_time) * 1.3;
+    if (program.fill(clock_, filling) != fill_outcome::filled) return;
+    ++chains_;
+    if (is_limited()) try_larger_budgets(program);  // the cheaper part first
+    const std::size_t runs = is_finest ? counts.size() : 2;
+    for (std::size_t k = 0; k < runs; ++k) {
+      if (is_over()) return;
+      try_backlogs(program, counts[k]);
+    }
+    if (!is_limited()) try_larger_budgets(program);
+  }
+
+  void try_backlogs(const chain_program& program, const count& how) {
+    terms what;
+    what.budget = static_cast<std::int64_t>(how.room * static_cast<double>(p_.budget()));
+    what.host_budget = p_.host_budget();
+    what.link = *p_.link();
+    what.link.out *= how.speed;
+    what.link.in *= how.speed;
+    what.charged = how.charged;
+    what.states = options_.states;
+    what.plans = options_.candidates;
+    if (best_.plan) what.max_time = program.flat_time() + (best_.time - p_.graph().needed_time) * 1.1;
+    backlog_program copies(program, what);
+    for (const backlog_program::plan& plan : copies.solve(clock_)) {
+      if (is_over()) return;
+      std::vector<std::uint8_t> goes_first(p_.graph().num_tensors, 0);
+      for (const backlog_program::host_range& r : copies.on_host(plan)) mark(program.chain(), r, goes_first);
+      const std::vector<chain_step> steps = copies.steps(plan);
+      for (const bool whole : {true, false}) place(program, steps, whole, goes_first, plan.time, "backlog");
+    }
+  }
+
+  /// Marks the tensors that a range of stages makes and keeps.
+  void mark(const stage_chain& chain, const backlog_program::host_range& r, std::vector<std::uint8_t>& marks) const {
+    for (std::uint32_t t = 0; t < p_.graph().num_tensors; ++t) {
+      const tensor_use& use = chain.use_of(t);
+      if (use.made_in == tensor_use::nowhere || use.made_in < r.first || use.made_in > r.last) continue;
+      if (use.last_read > r.last ? !r.rest : r.rest && use.lowest_backward != tensor_use::nowhere) marks[t] = 1;
+    }
+  }
+
+  /// Schedules of the table for larger budgets; what does not fit lies on the host.
+  void try_larger_budgets(const chain_program& program) {
+    constexpr int most = 16;
+    const std::int64_t step = std::max<std::int64_t>((program.flat_bytes() - p_.budget()) / most, 0);
+    for (auto e = program.fastest(); e; e = program.slower_than(*e, step)) {
+      if (is_over() || e->bytes * 10 < p_.budget() * 9) return;
+      const std::vector<chain_step> steps = program.steps(*e);
+      for (const bool whole : {true, false}) place(program, steps, whole, {}, e->time, "table");
+    }
+  }
+
+  void place(const chain_program& program, const std::vector<chain_step>& steps, bool whole,
+             std::span<const std::uint8_t> goes_first, double plan_time, std::string_view by) {
+    const std::vector<std::uint32_t> computes =
+        computes_of(schedule_computes(p_.graph(), program.expand(steps, whole)));
+    if (!placed_.insert(fingerprint(computes, goes_first)).second) return;
+    for (const double bytes_exponent : {0.0, 0.5}) {
+      if (is_over()) return;
+      clock_.work(computes.size() * work_of::visit);
+      ++plans_;
+      std::optional<schedule> copied = planner_.plan(computes, {bytes_exponent, goes_first}, 3);
+      if (!copied) continue;
+      if (!accept(p_, best_, std::move(*copied), by_part(pofo_solver::name, by))) continue;
+      of_best_.set("stages", program.chain().length());
+      of_best_.set("plan_time", plan_time);
+    }
+    clock_.report({.stage = "copies"});
+  }
+
+  /// Of what is placed, to do so once: plans of several tables often agree. Equal fingerprints of two others only leave
+  /// one of them out.
+  [[nodiscard]] static std::uint64_t fingerprint(std::span<const std::uint32_t> computes,
+                                                 std::span<const std::uint8_t> goes_first) {
+    std::uint64_t h = 0xcbf29ce484222325U;
+    for (const std::uint32_t o : computes) h = (h ^ o) * 0x100000001b3U;
+    for (const std::uint8_t f : goes_first) h = (h ^ f) * 0x100000001b3U;
+    return h;
+  }
+
+  const problem& p_;
+  const pofo_options& options_;
+  run_clock& clock_;
+  solution& best_;
+  copy_planner planner_;
+  std::unordered_set<std::uint64_t> placed_;
+  std::uint64_t chains_ = 0, plans_ = 0;
+  figures of_best_{};
+};
+
+}  // namespace detail::backlog
+
+REMAT_INLINE solution pofo_solver::operator()(const problem& p, const pofo_options& options) const {
+  require_valid_options(name, options);
+  run_clock clock(options.run, name);
+  solution best;
+  best.lower_bound = p.graph().needed_time;
+  clock.watch(best.time, best.lower_bound);
+  try {
+    stop_reason stopped = stop_reason::none;
+    if (!settled_by_listed_order(p, best, name) && (stopped = clock.poll()) == stop_reason::none) {
+      if (p.link()) {
+        stopped = detail::backlog::chain_copies(p, options, clock, best).run();
+      } else {
+        solution s = detail::solve_part(clock, 1, rotor, p, detail::backlog::options_of_rotor(options));
+        detail::take_bound(best, s);
+        if (s.status == solve_status::infeasible) best.status = s.status;
+        if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
+        stopped = clock.poll();
+      }
+    }
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
+  }
+  return best;
+}
+
+}  // namespace REMAT_NAMESPACE

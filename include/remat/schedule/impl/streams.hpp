@@ -4,6 +4,7 @@
 #include "remat/schedule/streams.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <string>
@@ -11,6 +12,8 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/schedule/detail/engine_clocks.hpp"
+#include "remat/schedule/engine.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -76,33 +79,93 @@ class device_load {
   levels levels_;
 };
 
+/// The launches of several streams in the order in which they are placed, and for each the launches of other streams
+/// that have ended when it has ended: vector clocks, by which it leaves out waits that follow from others.
+class launch_order {
+ public:
+  /// Writes `steps`, `stream`, `waits` and `awaited` of `out`, which must outlive it. `launches`: about as many as will
+  /// be placed.
+  launch_order(stream_assignment& out, std::uint32_t streams, std::size_t launches)
+      : out_(out), k_(streams), by_stream_(streams) {
+    out_.streams = streams;
+    known_.reserve(launches * k_);
+  }
+
+  /// The number of launches of stream `s` so far.
+  [[nodiscard]] std::uint32_t length(std::uint32_t s) const { return static_cast<std::uint32_t>(by_stream_[s].size()); }
+  /// The last launch of stream `s`. Precondition: it has one.
+  [[nodiscard]] std::uint32_t last(std::uint32_t s) const { return by_stream_[s].back(); }
+  /// The position of a launch in its stream, from 1.
+  [[nodiscard]] std::uint32_t position(std::uint32_t launch) const { return position_[launch]; }
+
+  /// Places the next launch, step `step` of the schedule, on stream `s`, and returns its number. For each stream,
+  /// `deps` is the position of the last launch for which it must wait, 0 for none.
+  std::uint32_t place(std::uint32_t step, std::uint32_t s, std::span<const std::uint32_t> deps) {
+    const auto v = static_cast<std::uint32_t>(out_.steps.size());
+    write_waits(s, deps);
+    out_.steps.push_back(step);
+    out_.stream.push_back(s);
+    out_.awaited.push_back(0);
+    by_stream_[s].push_back(v);
+    position_.push_back(length(s));
+    known_[std::size_t{v} * k_ + s] = position_[v];
+    return v;
+  }
+
+ private:
+  /// Writes the row of `waits` of the next launch, on stream `s`: `deps` without the launches that are known to have
+  /// ended.
+  void write_waits(std::uint32_t s, std::span<const std::uint32_t> deps) {
+    const std::size_t row = known_.size();
+    known_.resize(row + k_, 0);
+    std::uint32_t* const known = known_.data() + row;
+    if (!by_stream_[s].empty()) {
+      const std::uint32_t* const before = known_.data() + std::size_t{by_stream_[s].back()} * k_;
+      std::copy(before, before + k_, known);
+    }
+    candidates_.clear();
+    for (std::uint32_t q = 0; q < k_; ++q)
+      if (q != s && deps[q] > known[q]) candidates_.push_back(by_stream_[q][deps[q] - 1]);
+    for (const std::uint32_t c : candidates_) {
+      const bool follows = std::any_of(candidates_.begin(), candidates_.end(), [&](std::uint32_t d) {
+        return d != c && known_[std::size_t{d} * k_ + out_.stream[c]] >= position_[c];
+      });
+      if (follows) continue;
+      out_.waits.values.push_back(c);
+      out_.awaited[c] = 1;
+    }
+    for (std::uint32_t w = out_.waits.begin.back(); w < out_.waits.values.size(); ++w)
+      for (std::uint32_t q = 0; q < k_; ++q)
+        known[q] = std::max(known[q], known_[std::size_t{out_.waits.values[w]} * k_ + q]);
+    out_.waits.end_row();
+  }
+
+  stream_assignment& out_;
+  std::uint32_t k_;
+  // For a launch: its position in its stream, from 1; for each stream, how many of its launches have ended when this
+  // launch has ended.
+  std::vector<std::uint32_t> position_, known_;
+  std::vector<std::vector<std::uint32_t>> by_stream_;
+  std::vector<std::uint32_t> candidates_;
+};
+
 /// Assigns the launches one by one, in their order. It keeps for each allocation the last launch of each stream that
 /// used it: a launch that waits for this one waits for all earlier launches of the stream, too.
 class list_scheduler {
  public:
   list_scheduler(const problem& p, const lifetimes& lives, std::span<const step> steps, const stream_options& options)
-      : graph_(p.graph()), lives_(lives), options_(options), k_(options.streams), load_(least_share(p, options)) {
-    if (has_copies(steps))
-      throw bad_argument(
-          "the schedule copies tensors to the host, and copies cannot be put on streams yet; "
-          "engine_times_of simulates them beside one stream of computes");
-    if (k_ < 1 || k_ > stream_options::max_streams)
-      throw bad_argument("streams is " + std::to_string(k_) + "; it must be 1 to " +
-                         std::to_string(stream_options::max_streams));
-    if (!options.offsets.empty() && options.offsets.size() != lives.allocations.size())
-      throw bad_argument("there are " + std::to_string(options.offsets.size()) + " offsets; the schedule has " +
-                         std::to_string(lives.allocations.size()) + " allocations");
-    if (lives.num_steps() != steps.size())
-      throw bad_argument("the lifetimes are of " + std::to_string(lives.num_steps()) + " steps; the schedule has " +
-                         std::to_string(steps.size()));
+      : graph_(p.graph()),
+        lives_(lives),
+        options_(options),
+        k_(options.streams),
+        load_(least_share(options)),
+        order_(out, k_, steps.size() / 2) {
     const std::size_t allocations = lives.allocations.size();
     written_.assign(allocations, none);
     reads_.assign(allocations * k_, 0);
     read_end_.assign(allocations, 0);
     read_path_.assign(allocations, 0);
-    by_stream_.resize(k_);
     deps_.resize(k_);
-    known_.reserve(steps.size() / 2 * k_);
     for (std::uint32_t i = 0; i < steps.size(); ++i)
       if (steps[i].is_compute()) add(i, static_cast<std::uint32_t>(index(steps[i].operation())));
   }
@@ -112,26 +175,18 @@ class list_scheduler {
  private:
   static constexpr std::uint32_t none = 0xffffffff;
 
-  /// Returns the least share above 0; 1 if there is none. Throws `bad_argument` if the shares do not fit the problem.
-  static double least_share(const problem& p, const stream_options& options) {
-    if (!options.shares.empty() && options.shares.size() != p.graph().num_operations)
-      throw bad_argument("there are " + std::to_string(options.shares.size()) + " shares; the problem has " +
-                         std::to_string(p.graph().num_operations) + " operations");
+  /// Returns the least share above 0; 1 if there is none.
+  static double least_share(const stream_options& options) {
     double least = 1;
-    for (std::size_t o = 0; o < options.shares.size(); ++o) {
-      const double share = options.shares[o];
-      if (!(share >= 0 && share <= 1))
-        throw bad_argument("the share of operation " + std::to_string(o) + " is " + std::to_string(share) +
-                           "; it must be 0 to 1");
+    for (const double share : options.shares)
       if (share > 0) least = std::min(least, share);
-    }
     return least;
   }
 
   void wait_for_write(std::uint32_t a) {
     const std::uint32_t w = written_[a];
     if (w == none) return;
-    deps_[out.stream[w]] = std::max(deps_[out.stream[w]], position_[w]);
+    deps_[out.stream[w]] = std::max(deps_[out.stream[w]], order_.position(w));
     ready_ = std::max(ready_, end_[w]);
     path_ = std::max(path_, path_end_[w]);
   }
@@ -154,18 +209,11 @@ class list_scheduler {
     }
     if (lives_.workspace[i] != lifetimes::no_allocation) take_over(lives_.workspace[i]);
 
-    const auto v = static_cast<std::uint32_t>(out.steps.size());
     const std::uint32_t s = choose(o);
     const double start = start_on(s, o);
     if (!options_.shares.empty()) load_.add(start, start + graph_.time[o], options_.shares[o]);
-    write_waits(s);
-    out.steps.push_back(i);
-    out.stream.push_back(s);
+    const std::uint32_t v = order_.place(i, s, deps_);
     out.start.push_back(start);
-    out.awaited.push_back(0);
-    by_stream_[s].push_back(v);
-    position_.push_back(static_cast<std::uint32_t>(by_stream_[s].size()));
-    known_[std::size_t{v} * k_ + s] = position_[v];
     end_.push_back(start + graph_.time[o]);
     path_end_.push_back(path_ + graph_.time[o]);
     out.makespan = std::max(out.makespan, end_[v]);
@@ -173,7 +221,7 @@ class list_scheduler {
     out.work += graph_.time[o];
 
     for (const std::uint32_t a : lives_.inputs[i]) {
-      reads_[std::size_t{a} * k_ + s] = position_[v];
+      reads_[std::size_t{a} * k_ + s] = order_.position(v);
       read_end_[a] = std::max(read_end_[a], end_[v]);
       read_path_[a] = std::max(read_path_[a], path_end_[v]);
     }
@@ -198,7 +246,9 @@ class list_scheduler {
     read_end_[a] = read_path_[a] = 0;
   }
 
-  [[nodiscard]] double free_at(std::uint32_t s) const { return by_stream_[s].empty() ? 0 : end_[by_stream_[s].back()]; }
+  [[nodiscard]] double free_at(std::uint32_t s) const { return order_.length(s) == 0 ? 0 : end_[order_.last(s)]; }
+  /// The next launch waits for the last one of stream `s`.
+  [[nodiscard]] bool follows(std::uint32_t s) const { return order_.length(s) != 0 && deps_[s] == order_.length(s); }
 
   /// Returns the time when a launch of operation `o` can begin on stream `s`.
   [[nodiscard]] double start_on(std::uint32_t s, std::uint32_t o) const {
@@ -218,38 +268,10 @@ class list_scheduler {
         there = std::min(here, there);
         continue;
       }
-      const bool follows = !by_stream_[s].empty() && deps_[s] == by_stream_[s].size();
-      const bool best_follows = !by_stream_[best].empty() && deps_[best] == by_stream_[best].size();
-      if (follows != best_follows ? follows : free_at(s) > free_at(best)) best = s;
+      const bool here_follows = follows(s);
+      if (here_follows != follows(best) ? here_follows : free_at(s) > free_at(best)) best = s;
     }
     return best;
-  }
-
-  /// Writes the row of `waits` of the next launch, on stream `s`: `deps_` without the launches that are known to have
-  /// ended.
-  void write_waits(std::uint32_t s) {
-    const std::size_t row = known_.size();
-    known_.resize(row + k_, 0);
-    std::uint32_t* const known = known_.data() + row;
-    if (!by_stream_[s].empty()) {
-      const std::uint32_t* const before = known_.data() + std::size_t{by_stream_[s].back()} * k_;
-      std::copy(before, before + k_, known);
-    }
-    candidates_.clear();
-    for (std::uint32_t q = 0; q < k_; ++q)
-      if (q != s && deps_[q] > known[q]) candidates_.push_back(by_stream_[q][deps_[q] - 1]);
-    for (const std::uint32_t c : candidates_) {
-      const bool follows = std::any_of(candidates_.begin(), candidates_.end(), [&](std::uint32_t d) {
-        return d != c && known_[std::size_t{d} * k_ + out.stream[c]] >= position_[c];
-      });
-      if (follows) continue;
-      out.waits.values.push_back(c);
-      out.awaited[c] = 1;
-    }
-    for (std::uint32_t w = out.waits.begin.back(); w < out.waits.values.size(); ++w)
-      for (std::uint32_t q = 0; q < k_; ++q)
-        known[q] = std::max(known[q], known_[std::size_t{out.waits.values[w]} * k_ + q]);
-    out.waits.end_row();
   }
 
   const flat_graph& graph_;
@@ -259,31 +281,164 @@ class list_scheduler {
   std::map<std::int64_t, std::uint32_t>
       occupants_;  // from this byte of the arena on → the allocation that used it last
   device_load load_;
+  launch_order order_;
 
   // For an allocation: the last launch that wrote it; the position of the last reader since then in each stream (from
   // 1; 0 for none); the time when the last of these readers ends.
   std::vector<std::uint32_t> written_, reads_;
   std::vector<double> read_end_, read_path_;
 
-  // For a launch: its position in its stream, from 1; for each stream, how many of its launches have ended when this
-  // launch has ended.
-  std::vector<std::uint32_t> position_, known_;
-  std::vector<double> end_, path_end_;
-  std::vector<std::vector<std::uint32_t>> by_stream_;
+  std::vector<double> end_, path_end_;  // of each launch
 
   // For the present launch: the position of the last launch in each stream for which it waits; the time when these have
   // ended.
-  std::vector<std::uint32_t> deps_, candidates_;
+  std::vector<std::uint32_t> deps_;
   double ready_ = 0, path_ = 0;
 };
+
+/// Puts the computes on stream 0, the copies out on stream 1 and the copies in on stream 2: each engine has a stream.
+/// What a launch waits for is what `engine_clocks` makes it wait for, with positions in streams in place of times.
+class engine_scheduler {
+ public:
+  engine_scheduler(const problem& p, std::span<const step> steps)
+      : graph_(p.graph()),
+        clocks_(p.graph(), *p.link()),
+        order_(out, num_engines, steps.size()),
+        copies_(p.graph().num_tensors),
+        allocated_(p.graph().num_tensors, 0) {
+    for (std::uint32_t i = 0; i < steps.size(); ++i) {
+      const step x = steps[i];
+      if (x.is_compute())
+        compute(i, static_cast<std::uint32_t>(index(x.operation())));
+      else
+        act(i, x.kind(), static_cast<std::uint32_t>(index(x.tensor())));
+    }
+    out.makespan = out.critical_path = clocks_.end();
+  }
+
+  stream_assignment out;
+
+ private:
+  /// For each engine, the position of the last launch for which something waits; 0 for none.
+  struct positions {
+    std::array<std::uint32_t, num_engines> of{};
+    std::uint32_t& operator[](engine e) { return of[static_cast<std::size_t>(e)]; }
+    void wait_for(engine e, std::uint32_t position) { (*this)[e] = std::max((*this)[e], position); }
+    void wait_for(const positions& other) {
+      for (std::size_t e = 0; e < num_engines; ++e) of[e] = std::max(of[e], other.of[e]);
+    }
+  };
+  /// Copies of a tensor, by their positions.
+  struct copies {
+    std::uint32_t on_host = 0;  // out, of the copy on the host
+    std::uint32_t coming = 0;   // in, of the allocation on the device
+    std::uint32_t leaving = 0;  // the last one out of this allocation
+  };
+
+  void compute(std::uint32_t i, std::uint32_t o) {
+    positions& now = waits_of(engine::compute);
+    for (const std::uint32_t t : graph_.outputs[o])
+      if (allocated_[t] == 0) {
+        allocated_[t] = 1;
+        copies_[t].coming = copies_[t].leaving = 0;
+        clocks_.allocate(t);
+      }
+    for (const std::uint32_t t : graph_.inputs[o]) now.wait_for(engine::copy_in, copies_[t].coming);
+    for (const std::uint32_t t : graph_.outputs[o]) wait_for_copies(t);
+    (void)place(i, engine::compute, now, clocks_.compute(o));
+  }
+
+  void act(std::uint32_t i, step_kind kind, std::uint32_t t) {
+    copies& c = copies_[t];
+    switch (kind) {
+      case step_kind::free:
+        allocated_[t] = 0;
+        wait_for_copies(t);
+        (void)clocks_.free(t);
+        break;
+      case step_kind::offload:
+        c.on_host = c.leaving = copy(i, engine::copy_out, engine::copy_in, c.coming, clocks_.offload(t));
+        break;
+      case step_kind::prefetch:
+        allocated_[t] = 1;
+        c.coming = copy(i, engine::copy_in, engine::copy_out, c.on_host, clocks_.prefetch(t));
+        c.leaving = 0;
+        break;
+      case step_kind::drop:
+        waits_of(engine::copy_out).wait_for(engine::copy_in, c.coming);
+        (void)clocks_.drop(t);
+        break;
+      case step_kind::compute:
+        break;
+    }
+  }
+
+  /// The next compute, and so every copy after it, waits for the copies of tensor `t` on the device.
+  void wait_for_copies(std::uint32_t t) {
+    waits_of(engine::compute).wait_for(engine::copy_in, copies_[t].coming);
+    waits_of(engine::compute).wait_for(engine::copy_out, copies_[t].leaving);
+  }
+
+  /// Places a copy, whose source is whole when launch `ready` of engine `from` has ended. Returns its position.
+  std::uint32_t copy(std::uint32_t i, engine e, engine from, std::uint32_t ready, const step_times& when) {
+    positions& now = waits_of(e);
+    now.wait_for(waits_of(engine::compute));
+    now.wait_for(engine::compute, order_.length(stream_of(engine::compute)));
+    now.wait_for(from, ready);
+    return place(i, e, now, when);
+  }
+
+  /// Returns the position of the launch.
+  std::uint32_t place(std::uint32_t i, engine e, const positions& waits, const step_times& when) {
+    const std::uint32_t v = order_.place(i, stream_of(e), waits.of);
+    out.start.push_back(when.begin);
+    out.work += when.end - when.begin;
+    return order_.position(v);
+  }
+
+  static constexpr std::uint32_t stream_of(engine e) { return static_cast<std::uint32_t>(e); }
+  positions& waits_of(engine e) { return waits_[static_cast<std::size_t>(e)]; }
+
+  const flat_graph& graph_;
+  engine_clocks clocks_;
+  launch_order order_;
+  std::array<positions, num_engines> waits_{};  // of each engine: what all that it is given from now on waits for
+  std::vector<copies> copies_;                  // of each tensor
+  std::vector<std::uint8_t> allocated_;         // of each tensor
+};
+
+/// Throws `bad_argument` if the options or the lifetimes do not fit the problem and the schedule.
+inline void require_fitting(const problem& p, const lifetimes& lives, std::span<const step> steps,
+                            const stream_options& options) {
+  if (options.streams < 1 || options.streams > stream_options::max_streams)
+    throw bad_argument("streams is " + std::to_string(options.streams) + "; it must be 1 to " +
+                       std::to_string(stream_options::max_streams));
+  if (!options.offsets.empty() && options.offsets.size() != lives.allocations.size())
+    throw bad_argument("there are " + std::to_string(options.offsets.size()) + " offsets; the schedule has " +
+                       std::to_string(lives.allocations.size()) + " allocations");
+  if (lives.num_steps() != steps.size())
+    throw bad_argument("the lifetimes are of " + std::to_string(lives.num_steps()) + " steps; the schedule has " +
+                       std::to_string(steps.size()));
+  if (!options.shares.empty() && options.shares.size() != p.graph().num_operations)
+    throw bad_argument("there are " + std::to_string(options.shares.size()) + " shares; the problem has " +
+                       std::to_string(p.graph().num_operations) + " operations");
+  for (std::size_t o = 0; o < options.shares.size(); ++o)
+    if (!(options.shares[o] >= 0 && options.shares[o] <= 1))
+      throw bad_argument("the share of operation " + std::to_string(o) + " is " + std::to_string(options.shares[o]) +
+                         "; it must be 0 to 1");
+}
 
 }  // namespace detail::streams
 
 REMAT_INLINE stream_assignment assign_streams(const problem& p, const lifetimes& lives, std::span<const step> steps,
                                               const stream_options& options) {
-  detail::streams::list_scheduler scheduler(p, lives, steps, options);
-  scheduler.out.streams = options.streams;
-  return std::move(scheduler.out);
+  detail::streams::require_fitting(p, lives, steps, options);
+  if (!has_copies(steps)) return std::move(detail::streams::list_scheduler(p, lives, steps, options).out);
+  if (!p.link()) throw bad_argument("the schedule copies tensors to the host, and the problem has no link to the host");
+  if (options.streams != 1)
+    throw bad_argument("streams is " + std::to_string(options.streams) +
+                       "; a schedule that copies tensors to the host runs its computes on one stream");
+  return std::move(detail::streams::engine_scheduler(p, steps).out);
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -330,7 +330,6 @@ class engine_scheduler {
   };
   /// Copies of a tensor, by their positions.
   struct copies {
-    std::uint32_t on_host = 0;  // out, of the copy on the host
     std::uint32_t coming = 0;   // in, of the allocation on the device
     std::uint32_t leaving = 0;  // the last one out of this allocation
   };
@@ -357,11 +356,11 @@ class engine_scheduler {
         (void)clocks_.free(t);
         break;
       case step_kind::offload:
-        c.on_host = c.leaving = copy(i, engine::copy_out, engine::copy_in, c.coming, clocks_.offload(t));
+        c.leaving = copy(i, engine::copy_out, clocks_.offload(t));
         break;
       case step_kind::prefetch:
         allocated_[t] = 1;
-        c.coming = copy(i, engine::copy_in, engine::copy_out, c.on_host, clocks_.prefetch(t));
+        c.coming = copy(i, engine::copy_in, clocks_.prefetch(t));
         c.leaving = 0;
         break;
       case step_kind::drop:
@@ -379,12 +378,12 @@ class engine_scheduler {
     waits_of(engine::compute).wait_for(engine::copy_out, copies_[t].leaving);
   }
 
-  /// Places a copy, whose source is whole when launch `ready` of engine `from` has ended. Returns its position.
-  std::uint32_t copy(std::uint32_t i, engine e, engine from, std::uint32_t ready, const step_times& when) {
+  /// Places a copy, and returns its position. Its source is whole by then: between a copy of a tensor and the next one
+  /// of it in the other direction, there is a `free` or a `drop`, which waits.
+  std::uint32_t copy(std::uint32_t i, engine e, const step_times& when) {
     positions& now = waits_of(e);
     now.wait_for(waits_of(engine::compute));
     now.wait_for(engine::compute, order_.length(stream_of(engine::compute)));
-    now.wait_for(from, ready);
     return place(i, e, now, when);
   }
 

@@ -328,8 +328,8 @@ class launch_plan {
                                                  const char* advice);
   [[nodiscard]] std::vector<std::int64_t> addresses() const;
   void make_launches(const flat_graph& g, std::span<const step> steps);
-  void add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, launch& l);
-  void add_copied(const flat_graph& g, std::span<const std::uint32_t> now, step x, launch& l);
+  void add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, std::span<const std::uint32_t> inputs,
+                     std::span<const std::uint32_t> outputs, launch& l);
   void add_argument(const flat_graph& g, std::span<const std::uint32_t> now, std::uint32_t t);
 
   detail::graph_arguments graph_;

@@ -300,18 +300,21 @@ void make_copy(Kernels& kernels, const copy_call<Stream>& call) {
   }
 }
 
-/// Issues the launches numbered `which`, in that order: waits, kernel or copy, event. Looks at `stop()` before each
-/// launch. Returns the number of launches issued, which is less than `which.size()` only if `stop()` was true.
-///
-/// The loop of all executors. Throws `execution_error` if a kernel, a copy, the device or a hook throws: it names the
-/// operation or the tensor, and nests what was thrown. The launches before it have been issued.
-template <class Stream, launch_device Device, kernels_for<Stream> Kernels, class Stop, class Hooks = no_hooks>
-std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::span<const std::uint32_t> which,
-                  std::uint64_t step_seed, Device& device, Kernels& kernels, Stop&& stop, Hooks&& hooks = {}) {
+/// `issue`, for plans with or without copies: those without have no test for them in the loop.
+template <bool Copies, class Stream, class Device, class Kernels, class Stop, class Hooks>
+std::size_t issue_launches(const launch_plan& plan, launch_calls<Stream>& calls, std::span<const std::uint32_t> which,
+                           std::uint64_t step_seed, Device& device, Kernels& kernels, Stop& stop, Hooks& hooks) {
   const launch* const launches = plan.launches().data();
   const char* now = nullptr;  // null: waits for `event`
   std::size_t n = 0;
   std::uint32_t event = 0;
+  const auto copies = [&](std::uint32_t i) {
+    if constexpr (!Copies) return false;
+    if (!launches[i].is_copy()) return false;
+    now = "copying";
+    make_copy(kernels, calls.copy(i));
+    return true;
+  };
   try {
     for (; n < which.size(); ++n) {
       const std::uint32_t i = which[n];
@@ -321,10 +324,7 @@ std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::spa
       if (stop()) return n;
       now = "a check of it";
       hooks.before(i);
-      if (l.is_copy()) {
-        now = "copying";
-        make_copy(kernels, calls.copy(i));
-      } else {
+      if (!copies(i)) {
         now = "its kernel";
         kernel_call<Stream>& call = calls[i];
         call.seed = kernel_seed(step_seed, l.operation);
@@ -342,6 +342,18 @@ std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::spa
                           now != nullptr ? now : "waiting for " + plan.label(launches[plan.events()[event]]));
   }
   return n;
+}
+
+/// Issues the launches numbered `which`, in that order: waits, kernel or copy, event. Looks at `stop()` before each
+/// launch. Returns the number of launches issued, which is less than `which.size()` only if `stop()` was true.
+///
+/// The loop of all executors. Throws `execution_error` if a kernel, a copy, the device or a hook throws: it names the
+/// operation or the tensor, and nests what was thrown. The launches before it have been issued.
+template <class Stream, launch_device Device, kernels_for<Stream> Kernels, class Stop, class Hooks = no_hooks>
+std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::span<const std::uint32_t> which,
+                  std::uint64_t step_seed, Device& device, Kernels& kernels, Stop&& stop, Hooks&& hooks = {}) {
+  return plan.lives().host.empty() ? issue_launches<false>(plan, calls, which, step_seed, device, kernels, stop, hooks)
+                                   : issue_launches<true>(plan, calls, which, step_seed, device, kernels, stop, hooks);
 }
 
 /// Holds an executor for one call, from construction to destruction. A second call at the same time is refused, not

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/engine.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -32,7 +32,8 @@ REMAT_INLINE launch_plan::launch_plan(detail::graph_arguments&& graph, const pro
                                {.streams = options.streams, .offsets = addresses(), .shares = options.occupancy});
   make_launches(g, steps);
   const check_report report = check(p, steps, [&](std::size_t i, std::int64_t bytes) {
-    if (engine_of(steps[i].kind())) memory_.push_back(bytes);
+    const step x = steps[i];
+    if (x.is_compute() || (x.is_copy() && x.kind() != step_kind::drop)) memory_.push_back(bytes);
   });
   peak_bytes_ = report.peak_bytes;
 }
@@ -182,18 +183,19 @@ REMAT_INLINE void launch_plan::make_launches(const flat_graph& g, std::span<cons
   std::vector<std::uint32_t> now(g.num_tensors, launch_argument::bound);  // tensor → its allocation
   std::vector<std::uint32_t> on_host(lives_.host.empty() ? 0 : g.num_tensors, lifetimes::no_allocation);
   std::uint32_t copies = 0;  // on the host, so far
+  std::uint32_t copied = 0;  // the tensor of the present copy
   std::vector<std::uint32_t> event_of(assignment_.size(), launch::no_event);
   by_stream_.resize(assignment_.streams);
   launches_.reserve(assignment_.size());
   for (std::uint32_t i = 0; i < steps.size(); ++i) {
     const step x = steps[i];
-    if (x.kind() == step_kind::drop) continue;
     if (x.is_free()) {
       const std::size_t t = index(x.tensor());
       if (place_[t] == place::arena) frees_.values.push_back(now[t]);
       now[t] = launch_argument::bound;
       continue;
     }
+    if (x.is_copy() && x.kind() == step_kind::drop) continue;
     const auto v = static_cast<std::uint32_t>(launches_.size());
     if (v != 0) frees_.end_row();
     launch l;
@@ -206,40 +208,45 @@ REMAT_INLINE void launch_plan::make_launches(const flat_graph& g, std::span<cons
     for (const std::uint32_t w : assignment_.waits[v]) waits_.values.push_back(event_of[w]);
     waits_.end_row();
     for (const std::uint32_t a : lives_.outputs[i]) now[lives_.allocations[a].tensor] = a;
+    std::span<const std::uint32_t> inputs, outputs;
     if (x.is_compute()) {
       l.operation = x.operation();
-      add_arguments(g, now, l);
+      inputs = graph_.inputs[index(l.operation)];
+      outputs = graph_.outputs[index(l.operation)];
     } else {
-      const std::size_t t = index(x.tensor());
-      if (x.kind() == step_kind::offload) on_host[t] = copies++;
-      l.host = on_host[t];
-      add_copied(g, now, x, l);
+      copied = static_cast<std::uint32_t>(index(x.tensor()));
+      if (x.kind() == step_kind::offload) on_host[copied] = copies++;
+      l.host = on_host[copied];
+      (x.kind() == step_kind::offload ? inputs : outputs) = {&copied, 1};
     }
+    add_arguments(g, now, inputs, outputs, l);
     begins_.end_row();
     by_stream_[l.stream].push_back(v);
-    in_order_.push_back(v);
     launches_.push_back(l);
   }
   if (!launches_.empty()) frees_.end_row();
+  in_order_.resize(launches_.size());
+  std::iota(in_order_.begin(), in_order_.end(), 0U);
   output_allocation_.assign(g.num_tensors, launch_argument::bound);
   for (const std::uint32_t t : g.final_outputs)
     if (place_[t] == place::arena) output_allocation_[t] = now[t];
 }
 
 /// Adds the inputs, outputs and workspace of launch `l`. `now` holds the allocation of each tensor.
-REMAT_INLINE void launch_plan::add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, launch& l) {
-  const std::size_t o = index(l.operation);
+REMAT_INLINE void launch_plan::add_arguments(const flat_graph& g, std::span<const std::uint32_t> now,
+                                             std::span<const std::uint32_t> inputs,
+                                             std::span<const std::uint32_t> outputs, launch& l) {
   l.first_input = static_cast<std::uint32_t>(arguments_.size());
-  for (const std::uint32_t t : graph_.inputs[o]) add_argument(g, now, t);
+  for (const std::uint32_t t : inputs) add_argument(g, now, t);
   l.first_output = static_cast<std::uint32_t>(arguments_.size());
-  for (const std::uint32_t t : graph_.outputs[o]) {
+  for (const std::uint32_t t : outputs) {
     add_argument(g, now, t);
     launch_argument& x = arguments_.back();
     if (is_resident(x.tensor))
       throw bad_argument("the graph is not the problem's: the graph's operation writes " + label(x.tensor) +
                          ", which is always resident");
     const bool fresh = lives_.allocations[now[t]].first == l.step;
-    x.adds = is_accumulated(x.tensor) || (!fresh && g.producers[t].size() > 1);
+    x.adds = !l.is_copy() && (is_accumulated(x.tensor) || (!fresh && g.producers[t].size() > 1));
     if (fresh && x.allocation != launch_argument::bound) begins_.values.push_back(x.allocation);
   }
   if (arguments_.size() >= std::numeric_limits<std::uint32_t>::max())
@@ -249,17 +256,6 @@ REMAT_INLINE void launch_plan::add_arguments(const flat_graph& g, std::span<cons
     l.workspace_offset = device_.offsets[a];
     l.workspace_bytes = lives_.allocations[a].bytes;
   }
-}
-
-/// Adds the tensor that launch `l` copies: its input or its output.
-REMAT_INLINE void launch_plan::add_copied(const flat_graph& g, std::span<const std::uint32_t> now, step x, launch& l) {
-  l.first_input = l.first_output = static_cast<std::uint32_t>(arguments_.size());
-  add_argument(g, now, static_cast<std::uint32_t>(index(x.tensor())));
-  l.end = static_cast<std::uint32_t>(arguments_.size());
-  if (x.kind() == step_kind::offload)
-    l.first_output = l.end;
-  else if (const std::uint32_t a = arguments_.back().allocation; a != launch_argument::bound)
-    begins_.values.push_back(a);
 }
 
 REMAT_INLINE void launch_plan::add_argument(const flat_graph& g, std::span<const std::uint32_t> now, std::uint32_t t) {

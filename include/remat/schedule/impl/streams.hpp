@@ -79,45 +79,54 @@ class device_load {
   levels levels_;
 };
 
-/// The launches of several streams in the order in which they are placed, and for each the launches of other streams
-/// that have ended when it has ended: vector clocks, by which it leaves out waits that follow from others.
-class launch_order {
+/// What schedulers have in common: the launches of several streams in the order in which they are placed, and for each
+/// the launches of other streams that have ended when it has ended (vector clocks), by which waits that follow from
+/// others are left out.
+class stream_clocks {
  public:
-  /// Writes `steps`, `stream`, `waits` and `awaited` of `out`, which must outlive it. `launches`: about as many as will
-  /// be placed.
-  launch_order(stream_assignment& out, std::uint32_t streams, std::size_t launches)
-      : out_(out), k_(streams), by_stream_(streams) {
-    out_.streams = streams;
-    known_.reserve(launches * k_);
+  stream_assignment out;
+
+ protected:
+  /// `launches`: about as many as will be placed.
+  stream_clocks(std::uint32_t streams, std::size_t launches) : k_(streams) {
+    out.streams = streams;
+    by_stream_.resize(k_);
+    deps_.resize(k_);
+    known_.assign(launches * k_, 0);
   }
+  stream_clocks(const stream_clocks&) = delete;
+  stream_clocks& operator=(const stream_clocks&) = delete;
+  ~stream_clocks() = default;
 
-  /// The number of launches of stream `s` so far.
-  [[nodiscard]] std::uint32_t length(std::uint32_t s) const { return static_cast<std::uint32_t>(by_stream_[s].size()); }
-  /// The last launch of stream `s`. Precondition: it has one.
-  [[nodiscard]] std::uint32_t last(std::uint32_t s) const { return by_stream_[s].back(); }
-  /// The position of a launch in its stream, from 1.
-  [[nodiscard]] std::uint32_t position(std::uint32_t launch) const { return position_[launch]; }
-
-  /// Places the next launch, step `step` of the schedule, on stream `s`, and returns its number. For each stream,
-  /// `deps` is the position of the last launch for which it must wait, 0 for none.
-  std::uint32_t place(std::uint32_t step, std::uint32_t s, std::span<const std::uint32_t> deps) {
-    const auto v = static_cast<std::uint32_t>(out_.steps.size());
-    write_waits(s, deps);
-    out_.steps.push_back(step);
-    out_.stream.push_back(s);
-    out_.awaited.push_back(0);
+  /// Places the next launch, step `i` of the schedule, on stream `s`, where it begins at `start` and waits for `deps_`.
+  /// Returns its number.
+  std::uint32_t place(std::uint32_t i, std::uint32_t s, double start) {
+    const auto v = static_cast<std::uint32_t>(out.steps.size());
+    write_waits(s);
+    out.steps.push_back(i);
+    out.stream.push_back(s);
+    out.start.push_back(start);
+    out.awaited.push_back(0);
     by_stream_[s].push_back(v);
-    position_.push_back(length(s));
+    position_.push_back(static_cast<std::uint32_t>(by_stream_[s].size()));
     known_[std::size_t{v} * k_ + s] = position_[v];
     return v;
   }
 
+  std::uint32_t k_;
+  // For a launch: its position in its stream, from 1; for each stream, how many of its launches have ended when this
+  // launch has ended.
+  std::vector<std::uint32_t> position_, known_;
+  std::vector<std::vector<std::uint32_t>> by_stream_;
+  // For the next launch: the position of the last launch in each stream for which it waits, 0 for none.
+  std::vector<std::uint32_t> deps_;
+
  private:
-  /// Writes the row of `waits` of the next launch, on stream `s`: `deps` without the launches that are known to have
+  /// Writes the row of `waits` of the next launch, on stream `s`: `deps_` without the launches that are known to have
   /// ended.
-  void write_waits(std::uint32_t s, std::span<const std::uint32_t> deps) {
-    const std::size_t row = known_.size();
-    known_.resize(row + k_, 0);
+  void write_waits(std::uint32_t s) {
+    const std::size_t row = out.steps.size() * k_;
+    if (known_.size() < row + k_) known_.resize(2 * (row + k_), 0);
     std::uint32_t* const known = known_.data() + row;
     if (!by_stream_[s].empty()) {
       const std::uint32_t* const before = known_.data() + std::size_t{by_stream_[s].back()} * k_;
@@ -125,52 +134,42 @@ class launch_order {
     }
     candidates_.clear();
     for (std::uint32_t q = 0; q < k_; ++q)
-      if (q != s && deps[q] > known[q]) candidates_.push_back(by_stream_[q][deps[q] - 1]);
+      if (q != s && deps_[q] > known[q]) candidates_.push_back(by_stream_[q][deps_[q] - 1]);
     for (const std::uint32_t c : candidates_) {
       const bool follows = std::any_of(candidates_.begin(), candidates_.end(), [&](std::uint32_t d) {
-        return d != c && known_[std::size_t{d} * k_ + out_.stream[c]] >= position_[c];
+        return d != c && known_[std::size_t{d} * k_ + out.stream[c]] >= position_[c];
       });
       if (follows) continue;
-      out_.waits.values.push_back(c);
-      out_.awaited[c] = 1;
+      out.waits.values.push_back(c);
+      out.awaited[c] = 1;
     }
-    for (std::uint32_t w = out_.waits.begin.back(); w < out_.waits.values.size(); ++w)
+    for (std::uint32_t w = out.waits.begin.back(); w < out.waits.values.size(); ++w)
       for (std::uint32_t q = 0; q < k_; ++q)
-        known[q] = std::max(known[q], known_[std::size_t{out_.waits.values[w]} * k_ + q]);
-    out_.waits.end_row();
+        known[q] = std::max(known[q], known_[std::size_t{out.waits.values[w]} * k_ + q]);
+    out.waits.end_row();
   }
 
-  stream_assignment& out_;
-  std::uint32_t k_;
-  // For a launch: its position in its stream, from 1; for each stream, how many of its launches have ended when this
-  // launch has ended.
-  std::vector<std::uint32_t> position_, known_;
-  std::vector<std::vector<std::uint32_t>> by_stream_;
   std::vector<std::uint32_t> candidates_;
 };
 
 /// Assigns the launches one by one, in their order. It keeps for each allocation the last launch of each stream that
 /// used it: a launch that waits for this one waits for all earlier launches of the stream, too.
-class list_scheduler {
+class list_scheduler : public stream_clocks {
  public:
   list_scheduler(const problem& p, const lifetimes& lives, std::span<const step> steps, const stream_options& options)
-      : graph_(p.graph()),
+      : stream_clocks(options.streams, steps.size() / 2),
+        graph_(p.graph()),
         lives_(lives),
         options_(options),
-        k_(options.streams),
-        load_(least_share(options)),
-        order_(out, k_, steps.size() / 2) {
+        load_(least_share(options)) {
     const std::size_t allocations = lives.allocations.size();
     written_.assign(allocations, none);
     reads_.assign(allocations * k_, 0);
     read_end_.assign(allocations, 0);
     read_path_.assign(allocations, 0);
-    deps_.resize(k_);
     for (std::uint32_t i = 0; i < steps.size(); ++i)
       if (steps[i].is_compute()) add(i, static_cast<std::uint32_t>(index(steps[i].operation())));
   }
-
-  stream_assignment out;
 
  private:
   static constexpr std::uint32_t none = 0xffffffff;
@@ -186,7 +185,7 @@ class list_scheduler {
   void wait_for_write(std::uint32_t a) {
     const std::uint32_t w = written_[a];
     if (w == none) return;
-    deps_[out.stream[w]] = std::max(deps_[out.stream[w]], order_.position(w));
+    deps_[out.stream[w]] = std::max(deps_[out.stream[w]], position_[w]);
     ready_ = std::max(ready_, end_[w]);
     path_ = std::max(path_, path_end_[w]);
   }
@@ -212,8 +211,7 @@ class list_scheduler {
     const std::uint32_t s = choose(o);
     const double start = start_on(s, o);
     if (!options_.shares.empty()) load_.add(start, start + graph_.time[o], options_.shares[o]);
-    const std::uint32_t v = order_.place(i, s, deps_);
-    out.start.push_back(start);
+    const std::uint32_t v = place(i, s, start);
     end_.push_back(start + graph_.time[o]);
     path_end_.push_back(path_ + graph_.time[o]);
     out.makespan = std::max(out.makespan, end_[v]);
@@ -221,7 +219,7 @@ class list_scheduler {
     out.work += graph_.time[o];
 
     for (const std::uint32_t a : lives_.inputs[i]) {
-      reads_[std::size_t{a} * k_ + s] = order_.position(v);
+      reads_[std::size_t{a} * k_ + s] = position_[v];
       read_end_[a] = std::max(read_end_[a], end_[v]);
       read_path_[a] = std::max(read_path_[a], path_end_[v]);
     }
@@ -246,9 +244,7 @@ class list_scheduler {
     read_end_[a] = read_path_[a] = 0;
   }
 
-  [[nodiscard]] double free_at(std::uint32_t s) const { return order_.length(s) == 0 ? 0 : end_[order_.last(s)]; }
-  /// The next launch waits for the last one of stream `s`.
-  [[nodiscard]] bool follows(std::uint32_t s) const { return order_.length(s) != 0 && deps_[s] == order_.length(s); }
+  [[nodiscard]] double free_at(std::uint32_t s) const { return by_stream_[s].empty() ? 0 : end_[by_stream_[s].back()]; }
 
   /// Returns the time when a launch of operation `o` can begin on stream `s`.
   [[nodiscard]] double start_on(std::uint32_t s, std::uint32_t o) const {
@@ -268,8 +264,9 @@ class list_scheduler {
         there = std::min(here, there);
         continue;
       }
-      const bool here_follows = follows(s);
-      if (here_follows != follows(best) ? here_follows : free_at(s) > free_at(best)) best = s;
+      const bool follows = !by_stream_[s].empty() && deps_[s] == by_stream_[s].size();
+      const bool best_follows = !by_stream_[best].empty() && deps_[best] == by_stream_[best].size();
+      if (follows != best_follows ? follows : free_at(s) > free_at(best)) best = s;
     }
     return best;
   }
@@ -277,11 +274,9 @@ class list_scheduler {
   const flat_graph& graph_;
   const lifetimes& lives_;
   const stream_options& options_;
-  std::uint32_t k_;
   std::map<std::int64_t, std::uint32_t>
       occupants_;  // from this byte of the arena on → the allocation that used it last
   device_load load_;
-  launch_order order_;
 
   // For an allocation: the last launch that wrote it; the position of the last reader since then in each stream (from
   // 1; 0 for none); the time when the last of these readers ends.
@@ -290,20 +285,18 @@ class list_scheduler {
 
   std::vector<double> end_, path_end_;  // of each launch
 
-  // For the present launch: the position of the last launch in each stream for which it waits; the time when these have
-  // ended.
-  std::vector<std::uint32_t> deps_;
+  // For the present launch: the time when those have ended for which it waits.
   double ready_ = 0, path_ = 0;
 };
 
 /// Puts the computes on stream 0, the copies out on stream 1 and the copies in on stream 2: each engine has a stream.
 /// What a launch waits for is what `engine_clocks` makes it wait for, with positions in streams in place of times.
-class engine_scheduler {
+class engine_scheduler : public stream_clocks {
  public:
   engine_scheduler(const problem& p, std::span<const step> steps)
-      : graph_(p.graph()),
+      : stream_clocks(num_engines, steps.size()),
+        graph_(p.graph()),
         clocks_(p.graph(), *p.link()),
-        order_(out, num_engines, steps.size()),
         copies_(p.graph().num_tensors),
         allocated_(p.graph().num_tensors, 0) {
     for (std::uint32_t i = 0; i < steps.size(); ++i) {
@@ -315,8 +308,6 @@ class engine_scheduler {
     }
     out.makespan = out.critical_path = clocks_.end();
   }
-
-  stream_assignment out;
 
  private:
   /// For each engine, the position of the last launch for which something waits; 0 for none.
@@ -344,7 +335,7 @@ class engine_scheduler {
       }
     for (const std::uint32_t t : graph_.inputs[o]) now.wait_for(engine::copy_in, copies_[t].coming);
     for (const std::uint32_t t : graph_.outputs[o]) wait_for_copies(t);
-    (void)place(i, engine::compute, now, clocks_.compute(o));
+    (void)add(i, engine::compute, now, clocks_.compute(o));
   }
 
   void act(std::uint32_t i, step_kind kind, std::uint32_t t) {
@@ -383,16 +374,15 @@ class engine_scheduler {
   std::uint32_t copy(std::uint32_t i, engine e, const step_times& when) {
     positions& now = waits_of(e);
     now.wait_for(waits_of(engine::compute));
-    now.wait_for(engine::compute, order_.length(stream_of(engine::compute)));
-    return place(i, e, now, when);
+    now.wait_for(engine::compute, static_cast<std::uint32_t>(by_stream_[stream_of(engine::compute)].size()));
+    return add(i, e, now, when);
   }
 
   /// Returns the position of the launch.
-  std::uint32_t place(std::uint32_t i, engine e, const positions& waits, const step_times& when) {
-    const std::uint32_t v = order_.place(i, stream_of(e), waits.of);
-    out.start.push_back(when.begin);
+  std::uint32_t add(std::uint32_t i, engine e, const positions& waits, const step_times& when) {
+    deps_.assign(waits.of.begin(), waits.of.end());
     out.work += when.end - when.begin;
-    return order_.position(v);
+    return position_[place(i, stream_of(e), when.begin)];
   }
 
   static constexpr std::uint32_t stream_of(engine e) { return static_cast<std::uint32_t>(e); }
@@ -400,7 +390,6 @@ class engine_scheduler {
 
   const flat_graph& graph_;
   engine_clocks clocks_;
-  launch_order order_;
   std::array<positions, num_engines> waits_{};  // of each engine: what all that it is given from now on waits for
   std::vector<copies> copies_;                  // of each tensor
   std::vector<std::uint8_t> allocated_;         // of each tensor

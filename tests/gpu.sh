@@ -5,7 +5,7 @@
 #   bash tests/gpu.sh build         on a machine with the CUDA Toolkit: builds the programs into build/gpu-programs
 #   bash tests/gpu.sh plan          the parts below, the most important first, their minutes, and what is done already
 #   bash tests/gpu.sh smoke         on the machine with the GPU: the tests with the label gpu, a short training run
-#   bash tests/gpu.sh figures       training within several budgets, replayed and eager; launches beside a hand-written loop
+#   bash tests/gpu.sh figures       training within several budgets, replayed and eager; launches beside a hand-written loop; the link
 #   bash tests/gpu.sh torch         the same training step in PyTorch, and remat_torch_plan on the GPU
 #   bash tests/gpu.sh sanitize      the tests and a training run under compute-sanitizer
 #   bash tests/gpu.sh more          a thousand replays; budgets in bytes; two streams; PyTorch's own means
@@ -80,7 +80,7 @@ build() {
   mkdir -p "$programs/tests"
   cp "$made"/tests/gpu.*_test "$programs/tests" 2>/dev/null
   [ -n "$(ls "$programs/tests")" ] || stop "no test program was built: is doctest installed?"
-  cp "$made"/examples/{train-gpt-gpu,cuda-minimal,remat-plan} "$made/bench/cuda_bench" "$programs" || exit 1
+  cp "$made"/examples/{train-gpt-gpu,cuda-minimal,measure-link,remat-plan} "$made/bench/cuda_bench" "$programs" || exit 1
   cp examples/cuda_minimal.expected "$programs/cuda-minimal.expected" || exit 1
   add_sanitizer "$work/compute-sanitizer"
   if [ -x "$work/compute-sanitizer/compute-sanitizer" ]; then
@@ -337,6 +337,7 @@ figures() {
   training_rows "training, replayed" --graph
   training_rows "training, eager"
   run "launches" 100 "$programs/cuda_bench" --csv "$(rows launches launches)"
+  run "the link" 20 "$programs/measure-link" --json
 }
 
 # True if Python has a PyTorch that sees a GPU.

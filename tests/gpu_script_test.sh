@@ -23,7 +23,7 @@ fresh() {  # every program passes
   rm -rf "$work/programs" "$work/out" "$work/kept" "$work/calls" "$work/own"
   touch "$work/calls"
   local name
-  for name in tests/gpu.a_test tests/gpu.b_fault_test tests/gpu.c_regions_test cuda-minimal remat-plan; do
+  for name in tests/gpu.a_test tests/gpu.b_fault_test tests/gpu.c_regions_test cuda-minimal measure-link remat-plan; do
     fake "$PROGRAMS/$name" 'echo fine'
   done
   for name in train-gpt-gpu cuda_bench; do fake "$PROGRAMS/$name" "$writes"; done

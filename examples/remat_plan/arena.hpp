@@ -34,11 +34,11 @@ namespace remat_plan {
   return plan;
 }
 
-/// Plans the arena of an outcome's schedule, at the default alignment, and, with a link, that of its copies on the
-/// host.
+/// Plans the arena of an outcome's schedule, at the default alignment, unless it has one; with a link, also that of its
+/// copies on the host.
 inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_plan_options& options) {
   const remat::lifetimes lives = remat::lifetimes_of(p.with_budget(remat::problem::unlimited), *o.plan);
-  o.memory = checked_plan(remat::intervals_of(lives), options);
+  if (!o.memory) o.memory = checked_plan(remat::intervals_of(lives), options);
   if (p.link()) o.host_memory = checked_plan(remat::host_intervals_of(lives), options);
 }
 

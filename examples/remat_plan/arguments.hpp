@@ -3,8 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -19,6 +17,7 @@
 #include <vector>
 
 #include "budget.hpp"
+#include "link.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
@@ -69,19 +68,6 @@ struct arguments {
 
 namespace reading {
 
-[[nodiscard]] inline std::vector<std::string> split(const std::string& option, const std::string& list) {
-  std::vector<std::string> items;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t comma = std::min(list.find(',', at), list.size());
-    items.push_back(list.substr(at, comma - at));
-    if (items.back().empty())
-      throw usage_error(option + " " + list + ": item " + std::to_string(items.size()) +
-                        " of the list is empty; expected items separated by single commas");
-    at = comma + 1;
-  }
-  return items;
-}
-
 /// Throws for budgets such as "0,5", which a decimal comma has cut in two.
 inline void refuse_decimal_comma(const std::string& list, const std::vector<std::string>& budgets) {
   constexpr const char* digits = "0123456789";
@@ -118,47 +104,6 @@ inline void check_writable(const std::string& option, const std::string& path) {
     if (std::find(solvers.begin(), solvers.end(), name) == solvers.end()) solvers.push_back(std::move(name));
   }
   return solvers;
-}
-
-/// A part of `--link`.
-struct link_part {
-  std::string_view name{};
-  double remat::host_link::*value = nullptr;
-  const char* expected = nullptr;
-};
-inline constexpr const char* expected_speed = "a speed above 0, in bytes per unit of time, such as 25e9";
-inline constexpr std::array<link_part, 3> link_parts{
-    {{"out", &remat::host_link::out, expected_speed},
-     {"in", &remat::host_link::in, expected_speed},
-     {"latency", &remat::host_link::latency, "a time from 0, such as 1e-5"}}};
-inline constexpr const char* example_link = "--link out=25e9,in=25e9,latency=1e-5";
-
-/// The link that `list` describes, NAME=NUMBER for each part; a part that is left out has its default.
-[[nodiscard]] inline remat::host_link read_link(const std::string& option, const std::string& list) {
-  if (list.empty()) throw usage_error(option + ": the speeds are missing; for instance " + example_link);
-  remat::host_link link;
-  std::vector<std::string_view> seen;
-  for (const std::string& item : split(option, list)) {
-    const std::size_t equals = std::min(item.find('='), item.size());
-    const std::string_view name = std::string_view(item).substr(0, equals);
-    const auto* const part =
-        std::find_if(link_parts.begin(), link_parts.end(), [&](const link_part& p) { return p.name == name; });
-    if (part == link_parts.end() || equals == item.size())
-      throw usage_error(option + " " + item + ": expected out=SPEED, in=SPEED or latency=TIME");
-    if (std::find(seen.begin(), seen.end(), part->name) != seen.end())
-      throw usage_error(option + " " + list + ": " + std::string(part->name) + " is given twice; expected it once");
-    seen.push_back(part->name);
-    const char* const end = item.data() + item.size();
-    const auto read = std::from_chars(item.data() + equals + 1, end, link.*part->value);
-    bool is_valid = read.ec == std::errc{} && read.ptr == end;
-    try {
-      require_valid(link);
-    } catch (const remat::bad_argument&) {
-      is_valid = false;
-    }
-    if (!is_valid) throw usage_error(option + " " + item + ": expected " + part->expected);
-  }
-  return link;
 }
 
 /// Defines the options; each reads its own text into `out`.
@@ -230,11 +175,7 @@ inline void define_options(CLI::App& app, arguments& out) {
          "roofline), and the time that each takes besides (by default 25e9, 25e9 and 1e-5)",
          [&](text name, text value) { out.link = read_link(name, value); });
   option("--host-budget", "BYTES", "With --link: what may lie on the host (123456, 12GiB, 12GB); by default no bound",
-         [&](text name, text value) {
-           const parsed_budget budget = parse_bytes(value);
-           if (!budget.wrong.empty()) throw usage_error(name + " " + value + ": " + budget.wrong);
-           out.host_budget = budget.bytes;
-         });
+         [&](text name, text value) { out.host_budget = read_host_budget(name, value); });
   option("--preset", "fast|balanced|paper",
          "Options of all solvers: less effort, the defaults, or each method as its paper has it (--list-options)",
          [&](text name, text value) {
@@ -293,8 +234,6 @@ inline void check_together(const arguments& args) {
   if (args.host_budget && !args.link)
     throw usage_error(std::string("--host-budget: it bounds copies to the host, which need a link; for instance ") +
                       example_link);
-  if (args.link && args.bind_arena)
-    throw usage_error("--bind arena: with --link the budget binds the peak alone; expected peak");
   if (args.link && args.streams != 0)
     throw usage_error("--streams " + std::to_string(args.streams) +
                       ": schedules with copies run their computes on one stream; leave out --streams or --link");

@@ -325,7 +325,7 @@ void require_one_solve(const arguments& args, std::size_t solvers, std::size_t b
 /// Plans the arena of a schedule, and its streams with --streams.
 void plan_execution(const input& in, const arguments& args, const std::stop_token& stop, outcome& o) {
   if (!in.step || !o.plan) return;
-  if (!o.memory) {
+  if (!o.memory || in.step->instance.link()) {
     remat::memory_plan_options planning;
     planning.run.stop = stop;
     planning.run.seed = args.seed;

@@ -7,7 +7,7 @@
 //
 // Stand-in kernels compute hashes alone, and notice every mistake of the executor. Only the pages of the arena that are
 // touched take memory. Exit status: 0 the outputs are equal; 1 they are not, or no schedule was found; 2 unusable
-// arguments or input.
+// arguments or input. With --link, copies to the host run on threads of their own.
 
 #include <unistd.h>
 
@@ -18,17 +18,21 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/execute/profile.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
+#include "remat/schedule/engine.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/budget.hpp"
+#include "remat_plan/link.hpp"
 #include "remat_plan/solvers.hpp"
 #include "remat_run/stand_in_run.hpp"
 #include "shared/program.hpp"
@@ -39,6 +43,8 @@ using shared::usage_error;
 
 struct arguments {
   std::string graph{}, budget{}, solver = "auto", cost{};
+  std::optional<remat::host_link> link{};
+  std::optional<std::int64_t> host_budget{};
   double seconds = 10, burn = 0;
   std::uint32_t threads = 1;
   std::uint64_t steps = 1, seed = 0;
@@ -58,6 +64,17 @@ std::optional<arguments> parse(int argc, char** argv) {
       ->required();
   app.add_option("--solver", out.solver, "As of remat-plan; auto by default")->type_name("NAME");
   app.add_option("--cost", out.cost, "As of remat-plan")->type_name("SPEC");
+  app.add_option_function<std::string>(
+         "--link", [&](const std::string& text) { out.link = remat_plan::reading::read_link("--link", text); },
+         "Allow copies to the host, as of remat-plan; copies run beside the operations")
+      ->type_name("out=S,in=S,latency=T");
+  app.add_option_function<std::string>(
+         "--host-budget",
+         [&](const std::string& text) {
+           out.host_budget = remat_plan::reading::read_host_budget("--host-budget", text);
+         },
+         "With --link: what may lie on the host; by default no bound")
+      ->type_name("BYTES");
   using shared::add_number;
   add_number(app, "--seconds", out.seconds, "Wall clock of the solve, 10 by default", 0.0, 1e6)->type_name("S");
   add_number(app, "--threads", out.threads, "Operations that may run at a time, 1 by default", 1U,
@@ -69,12 +86,20 @@ std::optional<arguments> parse(int argc, char** argv) {
              std::uint64_t{1'000'000'000});
   add_number(app, "--seed", out.seed, "Of the solver's random choices, and of what parameters and inputs hold");
   if (!app.read(argc, argv)) return std::nullopt;
+  if (out.host_budget && !out.link)
+    throw usage_error(std::string("--host-budget: it bounds copies to the host, which need a link; for instance ") +
+                      remat_plan::reading::example_link);
+  if (out.link && out.threads != 1)
+    throw usage_error("--threads " + std::to_string(out.threads) +
+                      ": beside copies to the host, the operations run on one thread; leave out --threads or --link");
   return out;
 }
 
 int run(const arguments& args) {
   const remat::training_step step = remat::read_training_step(args.graph, args.cost);
-  const remat::problem& p = step.instance;
+  const remat::problem p =
+      args.link ? step.instance.with_link(*args.link, args.host_budget.value_or(remat::problem::unlimited))
+                : step.instance;
   const std::string_view unit = step.cost.time_unit();
   const remat_plan::parsed_budget budget = remat_plan::parse_budget(args.budget, p.graph().baseline_peak);
   if (!budget.wrong.empty()) throw usage_error("--budget " + args.budget + ": " + budget.wrong);
@@ -106,22 +131,29 @@ int run(const arguments& args) {
   options.steps = args.steps;
   options.seed = args.seed;
   options.kernels.burn = args.burn;
-  options.kernels.sleep = args.threads > std::thread::hardware_concurrency();
+  options.kernels.sleep = (args.link ? remat::num_engines : args.threads) > std::thread::hardware_concurrency();
   using remat::text_table;
-  text_table table({{"schedule"},
-                    {"peak", text_table::align::right},
-                    {"arena", text_table::align::right},
-                    {"operations run", text_table::align::right},
-                    {"again", text_table::align::right},
-                    {"planned time", text_table::align::right},
-                    {"makespan", text_table::align::right},
-                    {"critical path", text_table::align::right},
-                    {"waits", text_table::align::right},
-                    {"a step took", text_table::align::right}});
+  constexpr auto right = text_table::align::right;
+  std::vector<text_table::column> columns{{"schedule"}, {"peak", right}, {"arena", right}};
+  if (args.link) columns.insert(columns.end(), {{"host peak", right}, {"host arena", right}, {"copies", right}});
+  columns.insert(columns.end(), {{"operations run", right},
+                                 {"again", right},
+                                 {"planned time", right},
+                                 {"makespan", right},
+                                 {"critical path", right},
+                                 {"waits", right},
+                                 {"a step took", right}});
+  text_table table(std::move(columns));
   const auto row = [&](const std::string& name, const remat_run::run_result& r) {
-    table.row({name, remat::format_bytes(r.peak_bytes), remat::format_bytes(r.arena_bytes), std::to_string(r.launches),
-               std::to_string(r.recomputes), remat::format_time(r.time, unit), remat::format_time(r.makespan, unit),
-               remat::format_time(r.critical_path, unit), std::to_string(r.waits), remat::format_seconds(r.seconds)});
+    std::vector<std::string> cells{name, remat::format_bytes(r.peak_bytes), remat::format_bytes(r.arena_bytes)};
+    if (args.link)
+      cells.insert(cells.end(), {remat::format_bytes(r.host_peak_bytes), remat::format_bytes(r.host_arena_bytes),
+                                 std::to_string(r.copies)});
+    cells.insert(cells.end(),
+                 {std::to_string(r.launches - r.copies), std::to_string(r.recomputes), remat::format_time(r.time, unit),
+                  remat::format_time(r.makespan, unit), remat::format_time(r.critical_path, unit),
+                  std::to_string(r.waits), remat::format_seconds(r.seconds)});
+    table.row(std::move(cells));
   };
   const remat_run::run_result listed = remat_run::run_stand_ins(step.graph, p, remat::listed_order(p), options);
   row("listed order", listed);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
+#include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -30,14 +32,15 @@ struct run_options {
   std::uint64_t seed = 1;   ///< of the first training step, and of the content of parameters and inputs
   remat::stand_in_options kernels{};
   remat::memory_plan_options memory{};
+  std::optional<remat::host_link> link{};  ///< whose time the copies take; empty: that of the problem's
 };
 
 /// The result of some training steps under one schedule; outputs and effects are those of the last one.
 struct run_result {
-  std::int64_t peak_bytes = 0, arena_bytes = 0;
-  std::uint64_t launches = 0, recomputes = 0, waits = 0;
-  double time = 0, makespan = 0, critical_path = 0;  ///< simulated, the cost model's unit
-  double seconds = 0;                                ///< wall clock of the fastest training step
+  std::int64_t peak_bytes = 0, arena_bytes = 0, host_peak_bytes = 0, host_arena_bytes = 0;
+  std::uint64_t launches = 0, recomputes = 0, copies = 0, waits = 0;  ///< launches: the copies among them
+  double time = 0, makespan = 0, critical_path = 0;                   ///< simulated, the cost model's unit
+  double seconds = 0;                                                 ///< wall clock of the fastest training step
   /// The verified bytes of each final output; if the output is sampled, its value alone.
   std::map<std::uint32_t, std::vector<std::byte>> outputs{};
   std::vector<std::uint64_t> effects{};
@@ -58,15 +61,26 @@ struct virtual_block {
   ~virtual_block() { from.deallocate(bytes.data(), bytes.size(), alignof(std::max_align_t)); }
 };
 
-/// Runs `plan` with stand-in kernels. Only the touched pages of the arena and the parameters take memory.
+/// Runs `plan` with stand-in kernels: with copies, on one thread for the computes and one for each direction. Only the
+/// touched pages of the arenas and the parameters take memory.
 /// Throws `remat::execution_error` or `remat::error` if a kernel finds a mistake.
 [[nodiscard]] inline run_result run_stand_ins(const remat::training_graph& graph, const remat::problem& p,
                                               const remat::schedule& plan, const run_options& options = {}) {
-  const remat::problem within = p.with_budget(remat::problem::unlimited);
+  const auto unlimited = [&](const std::optional<remat::host_link>& link) {
+    const remat::problem all = p.with_budget(remat::problem::unlimited);
+    return link ? all.with_link(*link) : all;
+  };
+  const remat::problem within = unlimited(p.link());
   run_result out;
   const remat::check_report report = remat::check(within, plan);
-  remat::stand_in_kernels kernels(graph, within, options.kernels);
-  remat::launch_plan launches(graph, within, plan, {options.threads, options.memory});
+  remat::stand_in_kernels kernels(graph, unlimited(options.link ? options.link : p.link()), options.kernels);
+  remat::launch_options how;
+  how.streams = plan.has_copies() ? 1 : options.threads;
+  how.memory = options.memory;
+  remat::launch_plan launches(graph, within, plan, how);
+  out.host_peak_bytes = report.host_peak_bytes;
+  out.host_arena_bytes = launches.host_arena_bytes();
+  out.copies = report.copies;
   out.peak_bytes = report.peak_bytes;
   out.recomputes = report.recomputes;
   out.time = report.time;

@@ -19,7 +19,6 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -28,14 +27,9 @@
 #include "remat/core/error.hpp"
 #include "remat/render/table.hpp"
 #include "remat/version.hpp"
+#include "shared/usage_error.hpp"
 
 namespace shared {
-
-/// Unusable arguments: the program prints one line and ends with status 2.
-class usage_error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// The number of columns for lines that are written to `file`, a descriptor: what the variable COLUMNS says, or the
 /// width of the terminal; without a terminal, no limit.

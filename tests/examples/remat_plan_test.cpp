@@ -344,7 +344,6 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "1.0"}, "whole number of bytes"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "50%"}, "12GiB"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "not a number"},
-      {{toy, "--budget", "0.5", "--link", "in=1e9", "--bind", "arena"}, "--bind arena"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--streams", "2"}, "--streams"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "evict"}, "no_remat, offload, pofo, auto or all"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--improve"}, "--improve"},
@@ -1016,6 +1015,18 @@ TEST_CASE("where nothing may lie on the host, nothing is copied, and the schedul
   const nlohmann::json file = nlohmann::json::parse(slurp(folder.file("s.json")));
   CHECK(file["version"] == 1);
   CHECK_FALSE(file.contains("link"));
+}
+
+TEST_CASE("--bind arena with --link: the arena of the device is within the budget") {
+  if (!built()) return;
+  const result r = run({unet, "--budget", "0.5", "--link", "out=100e9,in=100e9", "--solver", "offload", "--work",
+                        "5000", "--bind", "arena", "--json"});
+  REQUIRE(r.status == 0);
+  const nlohmann::json line = r.lines().at(0);
+  check_line(line, true);
+  CHECK(line["arena_bytes"] <= line["budget_bytes"]);
+  CHECK(line["host_arena_bytes"] >= line["host_peak_bytes"]);
+  CHECK(line["host_peak_bytes"] > 0);
 }
 
 TEST_CASE("with --link, `all` names the solvers that know copies; larger budgets are never slower") {

@@ -63,6 +63,21 @@ TEST_CASE("both runs of a step leave the same behind") {
   CHECK(effects.says("0 outputs and "));
 }
 
+TEST_CASE("steps with copies leave the same behind, and the table shows the host") {
+  if (!built()) return;
+  const result r = run(graphs + "unet5-b16-256.json --budget 0.5 --solver offload --seconds 0.5 --steps 2 " +
+                       "--link out=64e9,in=64e9 --host-budget 8GiB");
+  INFO(r.text);
+  CHECK(r.status == 0);
+  CHECK(r.says("host arena"));
+  CHECK(r.says("effects of step 2: the same"));
+  const result threads = run(graphs + "unet5-b16-256.json --budget 0.5 --link in=64e9 --threads 2");
+  CHECK(threads.status == 2);
+  CHECK(threads.says("--threads 2: beside copies to the host, the operations run on one thread"));
+  CHECK(run(graphs + "unet5-b16-256.json --budget 0.5 --link in=0").says("a speed above 0"));
+  CHECK(run(graphs + "unet5-b16-256.json --budget 0.5 --host-budget 1GiB").says("need a link"));
+}
+
 TEST_CASE("no schedule is status 1, unusable arguments or input are status 2, each with one line that says why") {
   if (!built()) return;
   const std::string toy = graphs + "toy-skip-3.json ";

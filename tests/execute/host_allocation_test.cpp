@@ -18,6 +18,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "support/copy_executions.hpp"
 #include "support/executions.hpp"
 #include "support/outputs_elsewhere.hpp"
 #include "support/random_graph.hpp"
@@ -90,6 +91,18 @@ TEST_CASE("a run and a binding allocate nothing, with any number of threads, wit
       }
   }
   CHECK(steps > 3000);
+  // Nor do copies to the host and back, and what is noted of them.
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    test::copying_execution e(seed, 16);
+    launch_plan launches = e.launches();
+    const test::resident_memory memory(e.p, launches, e.kernels, seed);
+    host_executor run(std::move(launches), std::ref(e.kernels), {.timing = seed % 2 == 0});
+    memory.bind_all(run);
+    run.run(0);
+    const std::size_t before = allocations;
+    for (std::uint64_t i = 1; i <= 20; ++i) run.run(i);
+    CHECK(allocations == before);
+  }
   const std::size_t before = allocations;
   ::operator delete(::operator new(1));
   CHECK(allocations == before + 1);

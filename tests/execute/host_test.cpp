@@ -476,7 +476,7 @@ TEST_CASE("memory written to after its tensor was freed is noticed, with names")
   CHECK(contains(
       error(reused),
       "operation 3 (fourth) in step 5: a check of it failed: before it began, some operation wrote to byte 5 of "
-      "the arena, which was byte 5 of tensor 1 (a) until step 2 freed it; the last operation before was "
+      "the arena, which was byte 5 of tensor 1 (a) until step 2 freed it; the launch before was "
       "operation 2 (third)"));
 }
 

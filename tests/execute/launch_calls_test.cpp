@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -23,6 +24,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "support/copy_executions.hpp"
 #include "support/executions.hpp"
 #include "support/outputs_elsewhere.hpp"
 #include "support/random_graph.hpp"
@@ -133,16 +135,11 @@ TEST_CASE("issuing in order waits for recorded events only, each recorded once, 
 namespace {
 
 /// Runs the launches on the calling thread in a random order that streams and waits permit; `without` names a wait
-/// (counted over all launches) that is not kept, and whose launch is then run as early as it may. Returns whether the
-/// step left behind what it should.
-bool right_in_any_order(random_execution& e, const launch_plan& plan, std::uint64_t seed, std::size_t without) {
-  arena_memory arena(plan);
-  launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
-  const test::resident_memory memory(e.p, plan, e.kernels, seed);
-  memory.bind_all(calls);
-  test::own_outputs own(plan);
-  own.bind_all(calls);
-  e.kernels.forget_effects();
+/// (counted over all launches) that is not kept, and whose launch is then run as early as it may. Returns false if a
+/// kernel noticed a mistake.
+template <class Kernels>
+bool runs_in_any_order(const launch_plan& plan, launch_calls<host_stream>& calls, Kernels& kernels, std::uint64_t seed,
+                       std::size_t without) {
   std::vector<std::vector<std::uint32_t>> waits(plan.size());
   std::vector<std::uint8_t> hurried(plan.size(), 0);
   std::size_t n = 0;
@@ -178,26 +175,59 @@ bool right_in_any_order(random_execution& e, const launch_plan& plan, std::uint6
         if (hurried[i] || !hurry) ready.push_back(i);
       }
       const std::uint32_t i = ready[engine() % ready.size()];
-      issue(plan, calls, std::span(&i, 1), seed, device, e.kernels, never);
+      issue(plan, calls, std::span(&i, 1), seed, device, kernels, never);
       done[i] = 1;
       ++next[plan.launches()[i].stream];
     }
   } catch (const execution_error&) {
     return false;
   }
-  const stand_in_values expected = e.kernels.expected(seed, seed);
-  for (const std::uint32_t t : e.p.graph().final_outputs) {
+  return true;
+}
+
+/// Returns whether a training step has left behind what it should.
+bool is_right(const problem& p, const stand_in_kernels& kernels, const launch_calls<host_stream>& calls,
+              std::uint64_t seed) {
+  const stand_in_values expected = kernels.expected(seed, seed);
+  for (const std::uint32_t t : p.graph().final_outputs) {
     const auto bytes = calls.output(static_cast<tensor_id>(t));
     try {
-      e.kernels.verify(static_cast<tensor_id>(t), bytes);
+      kernels.verify(static_cast<tensor_id>(t), bytes);
     } catch (const error&) {
       return false;
     }
     if (stand_in_kernels::value(bytes) != expected.tensors[t]) return false;
   }
-  for (std::uint32_t o = 0; o < e.p.graph().num_operations; ++o)
-    if (e.p.graph().has_effect(o) && e.kernels.effects()[o] != expected.effects[o]) return false;
+  for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
+    if (p.graph().has_effect(o) && kernels.effects()[o] != expected.effects[o]) return false;
   return true;
+}
+
+/// `runs_in_any_order` with stand-in kernels, whose results are looked at.
+bool right_in_any_order(random_execution& e, const launch_plan& plan, std::uint64_t seed, std::size_t without) {
+  arena_memory arena(plan);
+  launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan));
+  const test::resident_memory memory(e.p, plan, e.kernels, seed);
+  memory.bind_all(calls);
+  test::own_outputs own(plan);
+  own.bind_all(calls);
+  e.kernels.forget_effects();
+  return runs_in_any_order(plan, calls, e.kernels, seed, without) && is_right(e.p, e.kernels, calls, seed);
+}
+
+/// Likewise for a schedule with copies; memory that holds nothing is overwritten.
+bool right_in_any_order(test::copying_execution& e, const launch_plan& plan, std::uint64_t seed, std::size_t without) {
+  arena_memory arena(plan);
+  std::vector<std::uint64_t> host(static_cast<std::size_t>(plan.host_arena_bytes()) / 8 + 1);
+  launch_calls<host_stream> calls(plan, arena.bytes(), streams_of(plan), std::as_writable_bytes(std::span(host)));
+  const test::resident_memory memory(e.p, plan, e.kernels, seed);
+  memory.bind_all(calls);
+  test::own_outputs own(plan);
+  own.bind_all(calls);
+  e.kernels.forget_effects();
+  test::poisoning_kernels kernels(e.kernels, plan, false);
+  kernels.begin(calls.arena(), calls.host_arena());
+  return runs_in_any_order(plan, calls, kernels, seed, without) && is_right(e.p, e.kernels, calls, seed);
 }
 
 }  // namespace
@@ -226,6 +256,37 @@ TEST_CASE("every order that the waits permit computes the same; left-out waits a
   CHECK(left_out > 500);
   // Not noticed: that a tensor without bytes, or workspace, which holds nothing, comes too late or too early.
   CHECK(noticed * 10 > left_out * 6);
+}
+
+TEST_CASE("every order that the waits of copies permit computes the same; left-out waits of each kind are noticed") {
+  struct count {
+    std::size_t left_out = 0, noticed = 0;
+  };
+  std::array<std::array<count, 3>, 3> of;  // stream of the launch that is awaited → stream of the one that waits
+  std::size_t orders = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    CAPTURE(seed);
+    test::copying_execution e(seed, 4 + static_cast<std::uint32_t>(seed % 9), seed % 2 != 0);
+    const launch_plan plan = e.launches();
+    for (std::uint64_t round = 0; round < 8; ++round, ++orders)
+      CHECK(right_in_any_order(e, plan, seed * 16 + round, static_cast<std::size_t>(-1)));
+    std::size_t w = 0;
+    for (const launch& l : plan.launches())
+      for (const std::uint32_t event : plan.waits(static_cast<std::size_t>(&l - plan.launches().data()))) {
+        count& c = of[plan.launches()[plan.events()[event]].stream][l.stream];
+        ++c.left_out;
+        c.noticed += !right_in_any_order(e, plan, seed, w++);
+      }
+  }
+  CHECK(orders == 4800);
+  for (std::size_t from = 0; from < 3; ++from)
+    for (std::size_t to = 0; to < 3; ++to) {
+      if (from == to) continue;
+      const count& c = of[from][to];
+      INFO("stream ", from, " → stream ", to, ": ", c.noticed, " of ", c.left_out, " left-out waits noticed");
+      CHECK(c.left_out > 10);
+      CHECK(c.noticed * 4 > c.left_out);
+    }
 }
 
 TEST_CASE("a fault at any call of the device is an error with the operation's name, and the next run is right") {

@@ -60,7 +60,7 @@ class cuda_list:
     libraries = ["-ldl"]
     tests = {name: f"execute/cuda_{name}_test.cpp" for name in
              ["fake", "streams", "arena", "debug", "waits", "outputs", "kernels", "profile", "per_thread", "child_graph",
-              "runtime"]}
+              "runtime", "copies"]}
 
     @staticmethod
     def definitions():

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,10 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/engine.hpp"
+#include "remat/schedule/engine_times.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "support/copy_schedules.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
@@ -329,10 +333,117 @@ TEST_CASE("options that do not fit are refused") {
   CHECK_THROWS_AS((void)assign_streams(p, wrong), bad_argument);
   schedule copied = plan;
   copied.offload(static_cast<tensor_id>(p.graph().final_outputs.at(0)));
-  CHECK_THROWS_WITH_AS((void)assign_streams(p.with_link({}), copied),
-                       "the schedule copies tensors to the host, and copies cannot be put on streams yet; "
-                       "engine_times_of simulates them beside one stream of computes",
+  const problem linked = p.with_link({});
+  CHECK(assign_streams(linked, copied).streams == num_engines);
+  CHECK_THROWS_WITH_AS((void)assign_streams(linked, copied, {.streams = 2}),
+                       "streams is 2; a schedule that copies tensors to the host runs its computes on one stream",
                        bad_argument);
+  CHECK_THROWS_AS((void)assign_streams(p, lifetimes_of(linked, copied), copied), bad_argument);
+}
+
+namespace {
+
+/// Which launches must be in order, straight from the rules of docs/offload.md, rule by rule.
+matrix ruled(const problem& p, const schedule& plan, const stream_assignment& a) {
+  const flat_graph& g = p.graph();
+  const std::size_t n = a.size();
+  matrix out(n, std::vector<std::uint8_t>(n, 0));
+  const auto has = [](const auto& row, std::uint32_t t) { return std::find(row.begin(), row.end(), t) != row.end(); };
+  const auto of = [](step x) {
+    return static_cast<std::uint32_t>(x.is_compute() ? index(x.operation()) : index(x.tensor()));
+  };
+  for (std::size_t v = 0; v < n; ++v)
+    for (std::size_t u = 0; u < v; ++u) {
+      const step first = plan.steps[a.steps[u]], second = plan.steps[a.steps[v]];
+      std::uint8_t& must = out[u][v];
+      must = engine_of(first.kind()) == engine_of(second.kind()) ||  // in the order of the list
+             (first.is_compute() && second.is_copy());               // rule 1
+      if (first.is_compute()) continue;
+      const std::uint32_t t = of(first);
+      if (first.kind() == step_kind::prefetch && second.kind() == step_kind::offload && of(second) == t) must = 1;
+      if (first.kind() == step_kind::offload && second.kind() == step_kind::prefetch && of(second) == t) must = 1;
+      if (second.is_compute()) {  // rule 3
+        const bool reads = has(g.inputs[of(second)], t), writes = has(g.outputs[of(second)], t);
+        if (writes || (reads && first.kind() == step_kind::prefetch)) must = 1;
+      }
+      for (std::uint32_t i = a.steps[u] + 1; i < a.steps[v]; ++i) {
+        if (plan.steps[i] == step::free(static_cast<tensor_id>(t))) must = 1;  // rule 4
+        if (plan.steps[i] == step::drop(static_cast<tensor_id>(t)) && first.kind() == step_kind::prefetch &&
+            second.kind() == step_kind::offload)
+          must = 1;  // rule 5
+      }
+    }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("copies wait exactly as the engines do, which keeps all uses of both arenas in order") {
+  std::size_t waits = 0, copies = 0, met_on_host = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    CAPTURE(seed);
+    const problem plain = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 12)});
+    const problem p = plain.with_link(test::random_link(plain, seed));
+    const schedule plan = test::random_copy_schedule(p, seed).plan;
+    const lifetimes lives = lifetimes_of(p, plan);
+    const stream_assignment a = assign_streams(p, lives, plan.steps);
+    const matrix must_all = closure(ruled(p, plan, a)), does_all = closure(kept(a));
+    if (!plan.has_copies()) continue;
+    REQUIRE(must_all == does_all);
+    const engine_times times = engine_times_of(p, plan);
+    CHECK(a.makespan == times.makespan);
+    CHECK(a.critical_path == times.makespan);
+
+    // Each launch begins as early as its stream and its waits allow.
+    std::vector<double> stream_free(a.streams, 0), end(a.size(), 0);
+    for (std::size_t v = 0; v < a.size(); ++v) {
+      const step_times now = times.steps[a.steps[v]];
+      double ready = stream_free[a.stream[v]];
+      for (const std::uint32_t u : a.waits[v]) {
+        ++waits;
+        ready = std::max(ready, end[u]);
+        CHECK(a.awaited[u] == 1);
+        bool other = false;
+        for (std::size_t w = u + 1; w < v; ++w) other = other || (does_all[u][w] && does_all[w][v]);
+        if (other) FAIL("the wait of ", v, " for ", u, " follows from others");
+      }
+      copies += plan.steps[a.steps[v]].is_copy();
+      CHECK(a.start[v] == ready);
+      CHECK(now.begin == ready);
+      stream_free[a.stream[v]] = end[v] = now.end;
+      CHECK(a.stream[v] == static_cast<std::uint32_t>(*engine_of(plan.steps[a.steps[v]].kind())));
+    }
+
+    // Launches that use the same bytes of an arena are in order, if one of them writes.
+    const test::placed device = test::random_layout(lives, 1, seed);
+    const test::placed host = test::random_layout(std::span(lives.host), 1, seed);
+    const matrix meet = conflicts(lives, a, device.offsets);
+    struct use {
+      std::size_t launch, copy;
+    };
+    std::vector<use> uses;  // of the host's arena
+    std::vector<std::size_t> now(p.graph().num_tensors, 0);
+    for (std::size_t v = 0, made = 0; v < a.size(); ++v) {
+      const step x = plan.steps[a.steps[v]];
+      if (!x.is_copy()) continue;
+      if (x.kind() == step_kind::offload) now[index(x.tensor())] = made++;
+      uses.push_back({v, now[index(x.tensor())]});
+    }
+    for (std::size_t v = 0; v < a.size(); ++v)
+      for (std::size_t u = 0; u < v; ++u)
+        if (meet[u][v]) CHECK(does_all[u][v]);
+    for (const use& x : uses)
+      for (const use& y : uses) {
+        if (x.launch >= y.launch || (a.stream[x.launch] == 2 && a.stream[y.launch] == 2)) continue;
+        const std::int64_t bx = host.offsets[x.copy], by = host.offsets[y.copy];
+        if (std::max(bx, by) >= std::min(bx + lives.host[x.copy].bytes, by + lives.host[y.copy].bytes)) continue;
+        met_on_host += x.copy != y.copy;
+        CHECK(does_all[x.launch][y.launch]);
+      }
+  }
+  CHECK(waits > 2000);
+  CHECK(copies > 2000);
+  CHECK(met_on_host > 100);
 }
 
 TEST_CASE("10^5 steps on 8 streams take a moment, tensors with many readers among them") {

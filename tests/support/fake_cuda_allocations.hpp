@@ -138,7 +138,11 @@ inline cudaError_t free_in_order(void* p, cudaStream_t stream) {
 
 /// Where a copy's end lies: the device's memory, or the host's.
 inline bool is_direction(cudaMemcpyKind kind, const void* to, const void* from) {
-  const bool to_device = allocation_of(to) != nullptr, from_device = allocation_of(from) != nullptr;
+  const auto is_device = [](const void* p) {
+    const allocation* a = allocation_of(p);
+    return a != nullptr && !a->pinned;
+  };
+  const bool to_device = is_device(to), from_device = is_device(from);
   switch (kind) {
     case cudaMemcpyDefault:
       return true;
@@ -207,6 +211,27 @@ cudaError_t CUDARTAPI cudaFree(void* p) {
     note_free_by_host(a->second);
   return free_now(p);
 }
+cudaError_t CUDARTAPI cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaHostAlloc");
+  if (in.code != cudaSuccess) return in.code;
+  if (const cudaError_t e = unsafe_call(); e != cudaSuccess) return e;
+  const cudaError_t e = allocate(p, bytes, nullptr, current());
+  if (e != cudaSuccess || bytes == 0) return e;
+  allocation& a = the().memory[*p];
+  a.pinned = true;
+  mprotect(a.mapping, a.mapped, PROT_READ | PROT_WRITE);
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaFreeHost(void* p) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaFreeHost", false);
+  if (const cudaError_t e = unsafe_call(); e != cudaSuccess) return e;
+  const auto a = the().memory.find(p);
+  if (p != nullptr && (a == the().memory.end() || !a->second.pinned)) return give(cudaErrorInvalidValue);
+  if (p != nullptr && the().sticky == cudaSuccess) note_free_by_host(a->second);
+  return free_now(p);
+}
 cudaError_t CUDARTAPI cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t s) {
   using namespace remat::test::fake_cuda;
   const call in("cudaMallocAsync");
@@ -261,7 +286,7 @@ cudaError_t CUDARTAPI cudaPointerGetAttributes(cudaPointerAttributes* out, const
   if (in.code != cudaSuccess) return in.code;
   *out = cudaPointerAttributes{};
   if (const allocation* a = allocation_of(p)) {
-    out->type = cudaMemoryTypeDevice;
+    out->type = a->pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
     out->device = a->device;
     out->devicePointer = const_cast<void*>(p);
   } else {

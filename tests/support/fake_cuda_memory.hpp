@@ -29,7 +29,8 @@ class unprotected {
   unprotected& operator=(const unprotected&) = delete;
   ~unprotected() { set(PROT_NONE); }
   static void set(int how) {
-    for (const auto& [data, a] : the().memory) mprotect(a.mapping, a.mapped, how);
+    for (const auto& [data, a] : the().memory)
+      if (!a.pinned) mprotect(a.mapping, a.mapped, how);
     for (const allocation& a : the().freed) mprotect(a.mapping, a.mapped, how);
   }
 };
@@ -160,7 +161,7 @@ inline void note_uses(std::size_t i) {
     }
     if (!m->there) report(name_of(i) + " uses memory of a graph that is not allocated");
     if (a.at + a.bytes > m->data + m->bytes) report(name_of(i) + " runs over the end of an allocation");
-    if (m->device != work->device && !copies)
+    if (m->device != work->device && !copies && !m->pinned)
       report(name_of(i) + " runs on device " + std::to_string(work->device) + " and uses memory of device " +
              std::to_string(m->device));
     if (m->pool && !m->begin.before(past))
@@ -187,7 +188,7 @@ inline void note_free(std::size_t i, const allocation& a) {
 inline void note_free_by_host(const allocation& a) {
   const auto check = [&](const moment& m, const char* did) {
     if (!m.before(the().host))
-      report("cudaFree may not wait: " + name_of(m.item) + " " + did +
+      report((a.pinned ? "cudaFreeHost" : "cudaFree") + std::string(" may not wait: ") + name_of(m.item) + " " + did +
              " the memory, and the host has not waited for it");
   };
   const auto first = reinterpret_cast<std::uintptr_t>(a.data);

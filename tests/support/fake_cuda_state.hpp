@@ -157,7 +157,8 @@ struct allocation {
   std::size_t bytes = 0;
   int device = 0;
   bool pool = false;
-  bool graph = false;  // of a graph's node: it stays where it is, whether it is `there` or not
+  bool graph = false;   // of a graph's node: it stays where it is, whether it is `there` or not
+  bool pinned = false;  // of the host, which may touch it
   bool there = true;
   moment begin{};  // of memory of a pool: nobody may use it earlier
   void* mapping = nullptr;

@@ -21,6 +21,7 @@
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/copy_schedules.hpp"
 #include "support/fake_cuda.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
@@ -153,6 +154,23 @@ struct random_step {
           for (const auto x : from) to.insert(to.end(), x.begin(), x.end());
         },
         std::move(used), "fetch");
+  }
+};
+
+/// A random step with a link to the host, a random schedule with copies, and addresses that reuse memory on both sides.
+struct copying_step : random_step {
+  placed on_host;
+
+  explicit copying_step(std::uint64_t seed, std::uint32_t operations = 12) : random_step(seed, operations) {
+    p = p.with_link(random_link(p, seed));
+    plan = random_copy_schedule(p, seed).plan;
+    lives = lifetimes_of(p, plan);
+    where = random_layout(lives, 1, seed);
+    on_host = random_layout(lives.host, 1, seed);
+  }
+  [[nodiscard]] launch_plan launches(launch_options options = {}) const {
+    options.host_layout = arena_layout(on_host.offsets, on_host.arena_bytes, 1);
+    return random_step::launches(options);
   }
 };
 

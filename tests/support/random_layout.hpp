@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,16 +31,17 @@ struct placed {
 
 /// Random addresses that reuse much memory: each allocation goes to the begin or the end of a random gap that is large
 /// enough. O(n²) time.
-[[nodiscard]] inline placed random_layout(const lifetimes& lives, std::int64_t alignment, std::uint64_t seed) {
+[[nodiscard]] inline placed random_layout(std::span<const allocation> allocations, std::int64_t alignment,
+                                          std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   placed out;
-  out.offsets.assign(lives.allocations.size(), 0);
-  for (std::size_t a = 0; a < lives.allocations.size(); ++a) {
-    const allocation& x = lives.allocations[a];
+  out.offsets.assign(allocations.size(), 0);
+  for (std::size_t a = 0; a < allocations.size(); ++a) {
+    const allocation& x = allocations[a];
     const std::int64_t bytes = (x.bytes + alignment - 1) / alignment * alignment;
     std::vector<std::pair<std::int64_t, std::int64_t>> used;
     for (std::size_t b = 0; b < a; ++b)
-      if (const allocation& y = lives.allocations[b]; y.last > x.first && y.bytes > 0)
+      if (const allocation& y = allocations[b]; y.last > x.first && y.bytes > 0)
         used.emplace_back(out.offsets[b], out.offsets[b] + (y.bytes + alignment - 1) / alignment * alignment);
     std::sort(used.begin(), used.end());
     std::vector<std::int64_t> choices;
@@ -56,6 +58,11 @@ struct placed {
     out.arena_bytes = std::max(out.arena_bytes, out.offsets[a] + bytes);
   }
   return out;
+}
+
+/// \overload
+[[nodiscard]] inline placed random_layout(const lifetimes& lives, std::int64_t alignment, std::uint64_t seed) {
+  return random_layout(std::span(lives.allocations), alignment, seed);
 }
 
 }  // namespace remat::test

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -58,20 +59,26 @@ class bad_file : public error {
   std::string file_, where_;
 };
 
-/// A kernel or its device failed. The message names the operation and the reason. If the kernel threw an exception, it
-/// is nested (`std::rethrow_if_nested`).
+/// A kernel, a copy to or from the host, or their device failed. The message names the operation or the tensor, and the
+/// reason. If the kernel or the copy threw an exception, it is nested (`std::rethrow_if_nested`).
 class execution_error : public error {
  public:
   /// `operation` has failed, at position `step` of the schedule.
   execution_error(op_id operation, std::size_t step, const std::string& message)
       : error(message), operation_(operation), step_(step) {}
-  /// Returns the operation that failed.
+  /// The copy of `tensor` has failed, at position `step` of the schedule.
+  execution_error(tensor_id tensor, std::size_t step, const std::string& message)
+      : error(message), tensor_(tensor), step_(step) {}
+  /// Returns the operation that failed. Precondition: `tensor()` is empty.
   [[nodiscard]] op_id operation() const noexcept { return operation_; }
+  /// Returns the tensor whose copy failed; empty if an operation failed.
+  [[nodiscard]] std::optional<tensor_id> tensor() const noexcept { return tensor_; }
   /// Returns the position of the failed step in the schedule.
   [[nodiscard]] std::size_t step() const noexcept { return step_; }
 
  private:
-  op_id operation_;
+  op_id operation_{};
+  std::optional<tensor_id> tensor_{};
   std::size_t step_;
 };
 

@@ -37,8 +37,12 @@ struct cuda_options {
   /// overwrites the whole arena.
   cuda_memory arena{};
   std::int64_t arena_budget = problem::unlimited;  ///< bytes, at least 0: a plan with a larger arena is refused
-  /// The plan's streams 1, 2, …, which the caller owns: created with any flags, priorities or green contexts, and alive
-  /// as long as the executor. Empty: the executor makes them, with cudaStreamNonBlocking.
+  /// If the plan copies tensors to the host: the arena for these copies, the caller's pinned memory
+  /// (`cuda_host_memory(span)`). If empty, the executor calls cudaHostAlloc once, for the plan's bytes.
+  cuda_host_memory host_arena{};
+  std::int64_t host_arena_budget = problem::unlimited;  ///< bytes, at least 0, for that arena
+  /// The plan's streams 1, 2, …, those for copies among them, which the caller owns: created with any flags, priorities
+  /// or green contexts, and alive as long as the executor. Empty: the executor makes them, with cudaStreamNonBlocking.
   std::vector<cudaStream_t> streams{};
   /// Of the streams that the executor makes; the stream of `capture()` is always one of them. Smaller numbers are more
   /// urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
@@ -63,7 +67,7 @@ struct cuda_options {
 /// The time of one launch on the device, in milliseconds.
 struct cuda_launch_time {
   float start = 0;     ///< from the start of the training step
-  float duration = 0;  ///< of its kernel
+  float duration = 0;  ///< of its kernel or its copy
 };
 
 /// A training step as a CUDA graph that can be replayed, or become a part of graphs of the caller. It uses the
@@ -150,6 +154,10 @@ class cuda_captured_step {
 /// given next. The executor makes all events when it is made, without timing: the plan's, and those for that begin and
 /// end; a plan of one stream needs none. A run allocates nothing on host or device.
 ///
+/// If the plan copies tensors to the host, two streams make the copies beside the computes: cudaMemcpyAsync between the
+/// arena and a pinned arena on the host, which is allocated when the executor is made and lives as long as it does. The
+/// kernels may make the copies themselves (`copies_for`). Captures and replays contain the copies.
+///
 ///     cuda_executor run(launch_plan(graph, p, plan.steps, layout, 2), kernels);
 ///     run.bind(x, batch);
 ///     run.run(stream, step);
@@ -169,7 +177,7 @@ class cuda_captured_step {
 template <cuda_kernels Kernels>
 class cuda_executor {
  public:
-  /// Throws `bad_argument` if the plan's arena exceeds `arena_budget`, if the arena does not fit the plan, or if
+  /// Throws `bad_argument` if an arena of the plan exceeds its budget, if an arena does not fit the plan, or if
   /// `options.streams` are not one for each of the plan's streams but stream 0, all different, of the current device
   /// and no default streams; `cuda_error` if the device gives no memory, streams or events.
   cuda_executor(launch_plan plan, Kernels kernels, cuda_options options = {})
@@ -178,10 +186,12 @@ class cuda_executor {
         options_(std::move(options)),
         device_(detail::cuda::current_device()),
         arena_(std::move(options_.arena), static_cast<std::size_t>(plan_.arena_bytes_within(options_.arena_budget)),
-               static_cast<std::size_t>(plan_.alignment())),
+               static_cast<std::size_t>(plan_.alignment()), std::move(options_.host_arena),
+               static_cast<std::size_t>(plan_.host_arena_bytes_within(options_.host_arena_budget)),
+               static_cast<std::size_t>(plan_.host_alignment())),
         own_(make_streams(plan_, options_, device_)),
         streams_(all_streams(plan_, options_, own_)),
-        calls_(plan_, arena_.bytes(), std::span<const cudaStream_t>(streams_)),
+        calls_(plan_, arena_.bytes(), std::span<const cudaStream_t>(streams_), arena_.host_bytes()),
         joints_(detail::cuda::forks_and_joins(plan_)) {
     for (std::uint32_t e = 0; e < plan_.num_events(); ++e) events_.push_back(make_cuda_event());
     if (!joints_.forks.empty()) begun_ = make_cuda_event();
@@ -195,8 +205,11 @@ class cuda_executor {
     if (options_.regions) regions_.emplace(plan_, arena_.bytes());
     if (options_.debug == cuda_debug::check_writes) writes_.emplace(plan_, arena_.bytes());
     if (options_.timing) make_clocks();
-    if (options_.ranges)
+    if (options_.ranges) {
       for (std::size_t o = 0; o < plan_.num_operations(); ++o) labels_.push_back(plan_.label(static_cast<op_id>(o)));
+      for (std::size_t t = 0; t < plan_.num_tensors(); ++t)
+        copy_labels_.push_back("copy of " + plan_.label(static_cast<tensor_id>(t)));
+    }
     for (std::uint32_t i = 0; i < plan_.size(); ++i)
       if (plan_.launches()[i].stream == 0) on_callers_.push_back(i);
   }
@@ -317,7 +330,7 @@ class cuda_executor {
     for (std::size_t i = 0; i < out.size(); ++i) {
       out[i].start = between(2 * plan_.size(), 2 * i);
       out[i].duration = between(2 * i, 2 * i + 1);
-      if (!timed_repeats_.empty())
+      if (!timed_repeats_.empty() && !plan_.launches()[i].is_copy())
         out[i].duration /= static_cast<float>(timed_repeats_[index(plan_.launches()[i].operation)]);
     }
     return out;
@@ -333,6 +346,8 @@ class cuda_executor {
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
   /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
+  /// The arena of the copies on the host, in pinned memory; empty if the plan has none.
+  [[nodiscard]] std::span<std::byte> host_arena() const noexcept { return arena_.host_bytes(); }
   /// The arena, in device memory.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_.bytes(); }
   /// True when the executor notes the times of launches.
@@ -373,6 +388,24 @@ class cuda_executor {
           self.kernels_(call);
       }
       throw_on_cuda_error(cudaPeekAtLastError(), "enqueuing it");
+    }
+    void copy(const cuda_copy& call) const {
+      const detail::cuda::nvtx_range named(self.copy_labels_.empty() ? nullptr
+                                                                     : self.copy_labels_[index(call.tensor)].c_str());
+      if constexpr (copies_for<Kernels, cudaStream_t>) {
+        auto& kernels = static_cast<std::unwrap_reference_t<Kernels>&>(self.kernels_);
+        if constexpr (std::same_as<decltype(kernels.copy(call)), cudaError_t>)
+          throw_on_cuda_error(kernels.copy(call), "enqueuing it");
+        else
+          kernels.copy(call);
+        throw_on_cuda_error(cudaPeekAtLastError(), "enqueuing it");
+      } else if (!call.from.empty()) {
+        throw_on_cuda_error(
+            cudaMemcpyAsync(call.to.data(), call.from.data(), call.from.size(),
+                            call.kind == step_kind::offload ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                            call.stream),
+            "enqueuing it");
+      }
     }
   };
   /// Notes times, waits and poisons memory, as the options say.
@@ -486,7 +519,7 @@ class cuda_executor {
       throw bad_argument("the debug modes wait for each launch, which a capture forbids; capture with cuda_debug::off");
     if (options_.seed != nullptr) return;
     for (const launch& l : plan_.launches())
-      if (plan_.is_random(l.operation))
+      if (!l.is_copy() && plan_.is_random(l.operation))
         throw bad_argument(plan_.label(l.operation) +
                            " is random, and every replay would repeat the seed of the capture; set cuda_options::seed "
                            "to a cuda_seed, which the kernel reads");
@@ -593,6 +626,7 @@ class cuda_executor {
   std::vector<cuda_event> ends_;              // of the joined streams whose last launch has no event
   std::vector<cuda_event> clocks_;            // begin and end of each launch, then of the step
   std::vector<std::string> labels_;           // of each operation
+  std::vector<std::string> copy_labels_;      // of each tensor
   std::vector<std::uint32_t> on_callers_;     // the launches of stream 0
   std::vector<std::uint32_t> repeats_;        // of each operation; empty: 1
   std::vector<std::uint32_t> timed_repeats_;  // of the last step that was enqueued

@@ -15,6 +15,8 @@ namespace REMAT_NAMESPACE {
 
 /// The argument of a CUDA kernel callable: device memory, and the stream on which it enqueues its work.
 using cuda_call = kernel_call<cudaStream_t>;
+/// The argument of a copy between the device and pinned memory of the host, which is enqueued on a stream.
+using cuda_copy = copy_call<cudaStream_t>;
 
 /// The kernels of a graph on CUDA, as one callable.
 ///

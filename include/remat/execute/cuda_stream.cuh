@@ -189,4 +189,46 @@ class cuda_memory {
   cudaStream_t stream_{};
 };
 
+/// Pinned memory of the host, to and from which copies run beside kernels: allocated and owned, or the caller's.
+class cuda_host_memory {
+ public:
+  /// No memory.
+  cuda_host_memory() = default;
+  /// cudaHostAlloc; cudaFreeHost at the end: work that uses the memory must have ended. Throws `cuda_error`.
+  explicit cuda_host_memory(std::size_t bytes) {
+    void* p = nullptr;
+    if (bytes != 0)
+      throw_on_cuda_error(cudaHostAlloc(&p, bytes, cudaHostAllocDefault),
+                          "allocating " + std::to_string(bytes) + " bytes of pinned memory");
+    own_ = handle(p);
+    bytes_ = {static_cast<std::byte*>(p), bytes};
+  }
+  /// Refers to the caller's memory, and does not free it. It must be pinned (cudaHostAlloc, cudaHostRegister): the
+  /// runtime copies pageable memory while the host waits, which a capture forbids.
+  explicit cuda_host_memory(std::span<std::byte> memory) noexcept : bytes_(memory) {}
+
+  /// Takes over the memory of `other`, which has none afterwards.
+  cuda_host_memory(cuda_host_memory&& other) noexcept
+      : own_(std::move(other.own_)), bytes_(std::exchange(other.bytes_, {})) {}
+  /// Frees the own memory and takes over that of `other`, which has none afterwards.
+  cuda_host_memory& operator=(cuda_host_memory&& other) noexcept {
+    own_ = std::move(other.own_);
+    bytes_ = std::exchange(other.bytes_, {});
+    return *this;
+  }
+  ~cuda_host_memory() = default;
+
+  /// The memory; empty if there is none.
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+  /// The number of bytes.
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
+  /// True when the memory was allocated here, and is freed at the end.
+  [[nodiscard]] bool is_owned() const noexcept { return static_cast<bool>(own_); }
+
+ private:
+  using handle = cuda_handle<void*, &cudaFreeHost>;
+  handle own_{};
+  std::span<std::byte> bytes_{};
+};
+
 }  // namespace REMAT_NAMESPACE

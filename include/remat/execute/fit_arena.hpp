@@ -25,6 +25,11 @@ namespace REMAT_NAMESPACE {
 /// problem. So a budget that is proven infeasible here is infeasible for arenas, and a lower bound on the time that is
 /// proven here holds for all schedules whose arena is within the budget.
 ///
+/// A link to the host and its budget stay; the latency is less by the time of `alignment` bytes, but not negative, so
+/// that a copy of rounded bytes takes no longer than the copy of the true ones, and bounds hold as before. Under a
+/// smaller latency they need not, and `fit_arena` then reports none. The budget of the host binds the load of the
+/// host's arena.
+///
 /// O(operations + reads and writes). Throws `bad_argument` for an alignment below 1, for an id in `elsewhere` that is
 /// no tensor, and for sizes that exceed 2^63 − 1 bytes when rounded.
 [[nodiscard]] problem arena_problem(const problem& p, std::int64_t alignment = memory_plan_options{}.alignment,
@@ -59,7 +64,8 @@ struct arena_solution : solution {
   std::uint32_t solves = 0;         ///< the number of solves that were made
 };
 
-/// A fast schedule whose arena is within a budget, by a solver that bounds the peak.
+/// A fast schedule whose arena is within a budget, by a solver that bounds the peak. If the problem has a link to the
+/// host, that is the device's arena; `plan_memory` of `host_intervals_of` gives the other one.
 ///
 /// `solve(problem, run)` makes one solve and returns a `solution`. It gets `arena_problem` with a budget for the peak.
 /// Method:

@@ -21,7 +21,10 @@ struct host_options {
   /// the outputs there of other executors. Outputs that `launch_options` puts into the caller's memory stay.
   std::span<std::byte> arena{};
   std::int64_t arena_budget = problem::unlimited;  ///< bytes, at least 0: a plan with a larger arena is refused
-  host_debug debug = host_debug::off;              ///< if not off, all launches run on the calling thread
+  /// If the plan copies tensors to the host: the arena for these copies, likewise. If empty, `memory` gives it, too.
+  std::span<std::byte> host_arena{};
+  std::int64_t host_arena_budget = problem::unlimited;  ///< bytes, at least 0, for that arena
+  host_debug debug = host_debug::off;                   ///< if not off, all launches run on the calling thread
   bool check_inputs = false;  ///< a kernel that changes its inputs is an error; as `debug`, one thread
   bool timing = false;        ///< note when each launch began and how long it took
 };
@@ -42,7 +45,10 @@ struct host_report {
 
 /// Runs a schedule on the CPU, over the user's kernels, in one arena: one training step after the other.
 ///
-/// It has one thread for each stream of the plan; the calling thread is the first. Everything is allocated when the
+/// It has one thread for each stream of the plan; the calling thread is the first. If the plan copies tensors to the
+/// host, that is one thread for the computes, one for the copies to the host, and one for those back: the arena stands
+/// for the device's memory, and a second arena for the host's. The kernels make the copies if they can (`copies_for`);
+/// otherwise they are those of std::memcpy. Everything is allocated when the
 /// executor is made: a run allocates nothing. It is neither copied nor moved. One call of `run` at a time: to run steps
 /// at the same time, make several executors.
 ///
@@ -53,15 +59,19 @@ struct host_report {
 template <kernels_for<host_stream> Kernels>
 class host_executor {
  public:
-  /// Throws `bad_argument` if the plan's arena exceeds `arena_budget`, if the memory resource gives no arena, or if the
+  /// Throws `bad_argument` if an arena of the plan exceeds its budget, if the memory resource gives no arena, or if an
   /// arena does not fit the plan.
   host_executor(launch_plan plan, Kernels kernels, const host_options& options = {})
       : plan_(std::move(plan)),
         kernels_(std::move(kernels)),
         arena_(detail::host::allocate_arena(options.memory, options.arena,
-                                            plan_.arena_bytes_within(options.arena_budget), plan_.alignment())),
-        calls_(plan_, arena_ ? std::span(arena_.get(), static_cast<std::size_t>(plan_.arena_bytes())) : options.arena,
-               streams_of(plan_)),
+                                            plan_.arena_bytes_within(options.arena_budget), plan_.alignment(),
+                                            "the arena")),
+        host_arena_(detail::host::allocate_arena(options.memory, options.host_arena,
+                                                 plan_.host_arena_bytes_within(options.host_arena_budget),
+                                                 plan_.host_alignment(), "the host's arena")),
+        calls_(plan_, memory_of(arena_, plan_.arena_bytes(), options.arena), streams_of(plan_),
+               memory_of(host_arena_, plan_.host_arena_bytes(), options.host_arena)),
         guard_(plan_, calls_, options.debug, options.check_inputs),
         watched_(options.debug != host_debug::off || options.check_inputs),
         times_(options.timing ? plan_.size() : 0),
@@ -90,9 +100,9 @@ class host_executor {
   ///
   /// Throws `bad_argument`, before anything runs, if a tensor is not bound, if a bound output shares bytes with another
   /// bound tensor, or if another call of `run` has not ended: that one goes on undisturbed. Throws `execution_error` if
-  /// a kernel throws: it names the operation and nests what the kernel threw. If several kernels throw, the one that is
-  /// earliest in the schedule counts. The other threads then stop before their next launch, and the next run begins
-  /// anew.
+  /// a kernel or a copy throws: it names the operation or the tensor, and nests what was thrown. If several throw, the
+  /// one that is earliest in the schedule counts. The other threads then stop before their next launch, and the next
+  /// run begins anew.
   host_report run(std::uint64_t step_seed = 0, const std::stop_token& stop = {}) {
     const detail::exclusive_use use(in_use_);
     calls_.require_bound();
@@ -119,6 +129,8 @@ class host_executor {
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   /// The arena, in host memory.
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return calls_.arena(); }
+  /// The arena of the copies on the host; empty if the plan has none.
+  [[nodiscard]] std::span<std::byte> host_arena() const noexcept { return calls_.host_arena(); }
   /// The executor's kernels.
   [[nodiscard]] Kernels& kernels() noexcept { return kernels_; }
 
@@ -145,6 +157,10 @@ class host_executor {
     }
   };
 
+  static std::span<std::byte> memory_of(const std::shared_ptr<std::byte>& own, std::int64_t bytes,
+                                        std::span<std::byte> given) {
+    return own ? std::span(own.get(), static_cast<std::size_t>(bytes)) : given;
+  }
   static std::vector<host_stream> streams_of(const launch_plan& plan) {
     std::vector<host_stream> out(plan.num_streams());
     for (std::uint32_t s = 0; s < out.size(); ++s) out[s].index = s;
@@ -193,7 +209,7 @@ class host_executor {
 
   launch_plan plan_;
   Kernels kernels_;
-  std::shared_ptr<std::byte> arena_;  // null: the memory is the caller's
+  std::shared_ptr<std::byte> arena_, host_arena_;  // null: the memory is the caller's
   detail::launch_calls<host_stream> calls_;
   detail::host::memory_guard guard_;
   bool watched_;

@@ -6,12 +6,14 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
+#include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -61,6 +63,23 @@ struct host_stream {
 /// The argument of a kernel callable on the CPU.
 using host_call = kernel_call<host_stream>;
 
+/// The arguments of one copy of a tensor between the device and the host.
+///
+/// `Stream` is that of `kernel_call`. On CUDA, the device's side is device memory, the host's side is pinned memory,
+/// and the copy is only enqueued on `stream`.
+template <class Stream>
+struct copy_call {
+  using stream_type = Stream;  ///< the type of `stream`
+
+  step_kind kind = step_kind::offload;  ///< `offload`: from the device to the host; `prefetch`: back
+  tensor_id tensor{};                   ///< the tensor that is copied
+  std::span<const std::byte> from{};    ///< where it lies
+  std::span<std::byte> to{};            ///< where it will lie; as many bytes
+  Stream stream{};                      ///< the stream on which the copy runs
+};
+/// The argument of a copy on the CPU.
+using host_copy = copy_call<host_stream>;
+
 /// The kernels of a graph, as one callable.
 ///
 /// Semantics: `k(call)` runs operation `call.operation` on `call.stream`. It reads `inputs`, and writes to `outputs`
@@ -70,6 +89,16 @@ using host_call = kernel_call<host_stream>;
 template <class K, class Stream>
 concept kernels_for = requires(K& kernels, const kernel_call<Stream>& call) {
   kernels(call);
+};
+
+/// Kernels, or a reference to kernels (`std::ref`), that also make the copies between the device and the host.
+///
+/// Semantics: `k.copy(call)` makes `call.to` equal to `call.from`, on `call.stream`. An exception that it throws leaves
+/// the executor's run as `execution_error`, which names the tensor. Executors make the copies of other kernels
+/// themselves. Model: `stand_in_kernels`.
+template <class K, class Stream>
+concept copies_for = requires(std::unwrap_reference_t<K>& kernels, const copy_call<Stream>& call) {
+  kernels.copy(call);
 };
 
 /// A table with one callable for each operation: a model of `kernels_for` that is filled operation by operation.

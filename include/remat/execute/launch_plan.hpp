@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/schedule.hpp"
 #include "remat/schedule/streams.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -37,8 +44,12 @@ struct arena_layout {
 /// each operation that writes to it must run exactly once in the schedule; `problem::producing_once` makes solvers keep
 /// to that.
 struct launch_options {
-  std::uint32_t streams = 1;     ///< the number of streams, at least 1
-  memory_plan_options memory{};  ///< for the memory plan that the launch plan makes; not used with a given layout
+  /// The number of streams for the computes, at least 1; 1 if the schedule copies tensors to the host.
+  std::uint32_t streams = 1;
+  memory_plan_options memory{};  ///< for the memory plans that the launch plan makes; not used with given layouts
+  /// The addresses of the copies on the host, `lifetimes::host`, in an arena there: those of a `memory_plan` of
+  /// `host_intervals_of`. Empty: the launch plan makes a memory plan.
+  std::optional<arena_layout> host_layout{};
   std::vector<tensor_id> bound_outputs{};        ///< final outputs in memory of the caller, written anew in each step
   std::vector<tensor_id> accumulated_outputs{};  ///< final outputs in memory of the caller, added to in each step
   /// Operations may read accumulated outputs. They read the sum over all steps since the caller has set it to zero,
@@ -46,6 +57,7 @@ struct launch_options {
   bool sums_may_be_read = false;
   /// Bytes, at least 0: a larger arena is refused.
   std::int64_t arena_budget = problem::unlimited;
+  std::int64_t host_arena_budget = problem::unlimited;  ///< likewise, of the arena on the host
   /// Of each operation, the share of the device that its kernel occupies, 0 … 1: see `stream_options::shares`. For the
   /// simulated times and the choice of the streams. Empty: kernels of all streams may run at the same time.
   std::vector<double> occupancy{};
@@ -72,19 +84,29 @@ struct launch_argument {
   std::uint8_t adds = 0;
 };
 
-/// One compute of the schedule, ready to be issued to a stream.
+/// One compute or one copy of the schedule, ready to be issued to a stream. A copy has one argument: a copy to the host
+/// reads its tensor on the device, and a copy from the host writes it.
 struct launch {
   static constexpr std::uint32_t no_event = 0xffffffff;  ///< the `event` of a launch that none waits for
 
-  op_id operation{};                  ///< the operation that is run
-  std::uint32_t step = 0;             ///< of the schedule
-  std::uint32_t stream = 0;           ///< the stream to which the launch is issued
-  std::uint32_t event = no_event;     ///< recorded after the launch, because another stream waits for it
-  std::uint32_t first_input = 0;      ///< the place of its inputs in `launch_plan::arguments()`; its outputs follow
-  std::uint32_t first_output = 0;     ///< the place of its outputs there
-  std::uint32_t end = 0;              ///< one past its last output there
+  op_id operation{};               ///< the operation that is run; without a meaning for a copy
+  std::uint32_t step = 0;          ///< of the schedule
+  std::uint32_t stream = 0;        ///< the stream to which the launch is issued
+  std::uint32_t event = no_event;  ///< recorded after the launch, because another stream waits for it
+  std::uint32_t first_input = 0;   ///< the place of its inputs in `launch_plan::arguments()`; its outputs follow
+  std::uint32_t first_output = 0;  ///< the place of its outputs there
+  std::uint32_t end = 0;           ///< one past its last output there
+  /// Of a copy: the copy on the host that it writes or reads, of `lifetimes::host`; else `no_allocation`.
+  std::uint32_t host = lifetimes::no_allocation;
   std::int64_t workspace_offset = 0;  ///< bytes, in the arena; 0 without workspace
   std::int64_t workspace_bytes = 0;   ///< the size of its workspace
+
+  /// True for a copy, false for a compute.
+  [[nodiscard]] bool is_copy() const noexcept { return host != lifetimes::no_allocation; }
+  /// `compute`, `offload` or `prefetch`.
+  [[nodiscard]] step_kind kind() const noexcept {
+    return !is_copy() ? step_kind::compute : first_output == end ? step_kind::offload : step_kind::prefetch;
+  }
 };
 
 namespace detail {
@@ -149,6 +171,9 @@ template <data_flow_graph G>
 /// All that an executor needs of a schedule, made once: the launches in the schedule's order with their streams,
 /// events, arguments in the graph's order, and addresses.
 ///
+/// If the schedule copies tensors to the host, the plan has an arena there, too, and `num_engines` streams: stream 0
+/// for the computes, stream 1 for the copies to the host, stream 2 for those back.
+///
 /// Neither the graph nor the problem need outlive it. O(operations + tensors + steps + the steps' reads and writes)
 /// memory; time as `assign_streams`.
 class launch_plan {
@@ -166,7 +191,8 @@ class launch_plan {
   ///
   /// The offsets of allocations of bound and accumulated outputs are ignored. Throws `bad_argument` also if a tensor of
   /// `options` is no final output, always resident, or named twice; if an operation that writes to an accumulated
-  /// output runs more than once, or one reads it without `sums_may_be_read`; and if the arena exceeds `arena_budget`.
+  /// output runs more than once, or one reads it without `sums_may_be_read`; if an arena exceeds its budget; and for
+  /// several streams beside copies to the host.
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, std::span<const step> steps, const arena_layout& layout,
               const launch_options& options)
@@ -179,7 +205,7 @@ class launch_plan {
 
   /// In the schedule's order; elsewhere, launch i is `launches()[i]`.
   [[nodiscard]] std::span<const launch> launches() const noexcept { return launches_; }
-  /// The number of launches: the computes of the schedule.
+  /// The number of launches: the computes of the schedule, and its copies between device and host.
   [[nodiscard]] std::size_t size() const noexcept { return launches_.size(); }
   /// The inputs of a launch of this plan, in the graph's order.
   [[nodiscard]] std::span<const launch_argument> inputs(const launch& l) const noexcept {
@@ -222,13 +248,21 @@ class launch_plan {
     return x.is_workspace() || place_[x.tensor] == place::arena;
   }
   /// Bytes in the arena, of each allocation of `lives()`; 0 for one that is not in the arena.
-  [[nodiscard]] std::span<const std::int64_t> offsets() const noexcept { return offsets_; }
+  [[nodiscard]] std::span<const std::int64_t> offsets() const noexcept { return device_.offsets; }
   /// The bytes that the arena needs.
-  [[nodiscard]] std::int64_t arena_bytes() const noexcept { return arena_bytes_; }
+  [[nodiscard]] std::int64_t arena_bytes() const noexcept { return device_.bytes; }
   /// The same. Throws `bad_argument` if the arena exceeds `budget` bytes, or if `budget` is negative.
   [[nodiscard]] std::int64_t arena_bytes_within(std::int64_t budget) const;
   /// The alignment in bytes of the arena's first byte and of all offsets.
-  [[nodiscard]] std::int64_t alignment() const noexcept { return alignment_; }
+  [[nodiscard]] std::int64_t alignment() const noexcept { return device_.alignment; }
+  /// Bytes in the host's arena, of each copy of `lives().host`.
+  [[nodiscard]] std::span<const std::int64_t> host_offsets() const noexcept { return host_.offsets; }
+  /// The bytes that the host's arena needs; 0 if nothing is copied there.
+  [[nodiscard]] std::int64_t host_arena_bytes() const noexcept { return host_.bytes; }
+  /// The same. Throws `bad_argument` if the arena exceeds `budget` bytes, or if `budget` is negative.
+  [[nodiscard]] std::int64_t host_arena_bytes_within(std::int64_t budget) const;
+  /// The alignment in bytes of the first byte of the host's arena and of all offsets there.
+  [[nodiscard]] std::int64_t host_alignment() const noexcept { return host_.alignment; }
   /// Simulated times of the launches, the makespan and the critical path.
   [[nodiscard]] const stream_assignment& assignment() const noexcept { return assignment_; }
 
@@ -264,10 +298,19 @@ class launch_plan {
   [[nodiscard]] std::string label(op_id o) const { return graph_.label(o); }
   /// For messages: "tensor 4 (x)".
   [[nodiscard]] std::string label(tensor_id t) const { return graph_.label(t); }
+  /// For messages: the operation of a launch of this plan, or "the copy of tensor 4 (x) to the host".
+  [[nodiscard]] std::string label(const launch& l) const;
+  /// The tensor that a launch of this plan copies. Precondition: the launch is a copy.
+  [[nodiscard]] tensor_id copied(const launch& l) const noexcept { return arguments_[l.first_input].tensor; }
 
  private:
   /// Where a tensor lies.
   enum class place : std::uint8_t { arena, resident, bound_output, accumulated_output };
+  /// Addresses in an arena.
+  struct addresses_in_arena {
+    std::vector<std::int64_t> offsets{};
+    std::int64_t bytes = 0, alignment = 1;
+  };
 
   /// `layout` may be null: then the plan plans its own memory.
   launch_plan(detail::graph_arguments&& graph, const problem& p, std::span<const step> steps, lifetimes&& lives,
@@ -277,15 +320,22 @@ class launch_plan {
   void place_output(tensor_id t, place where, const flat_graph& g);
   void require_sums_right(const flat_graph& g, std::span<const step> steps, bool may_be_read) const;
   void set_layout(const arena_layout& layout, std::span<const interval> intervals);
+  void set_host_layout(const arena_layout& layout, std::span<const interval> intervals);
+  template <class Name>
+  static void require_apart(const arena_layout& layout, std::span<const std::int64_t> offsets,
+                            std::span<const interval> intervals, const char* holders, const Name& name);
+  [[nodiscard]] static std::int64_t bytes_within(std::int64_t bytes, std::int64_t budget, const std::string& whose,
+                                                 const char* advice);
   [[nodiscard]] std::vector<std::int64_t> addresses() const;
   void make_launches(const flat_graph& g, std::span<const step> steps);
-  void add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, launch& l);
+  void add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, std::span<const std::uint32_t> inputs,
+                     std::span<const std::uint32_t> outputs, launch& l);
   void add_argument(const flat_graph& g, std::span<const std::uint32_t> now, std::uint32_t t);
 
   detail::graph_arguments graph_;
   lifetimes lives_;
-  std::vector<std::int64_t> offsets_;
-  std::int64_t arena_bytes_ = 0, alignment_ = 1, peak_bytes_ = 0;
+  addresses_in_arena device_, host_;
+  std::int64_t peak_bytes_ = 0;
   stream_assignment assignment_;
   std::vector<launch> launches_;
   std::vector<launch_argument> arguments_;

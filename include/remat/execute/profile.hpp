@@ -142,6 +142,7 @@ template <timed_executor E>
                          std::to_string(plan.size()) + " launches; it needs the option `timing`");
     double inside = 0;
     for (std::size_t l = 0; l < plan.size(); ++l) {
+      if (plan.launches()[l].is_copy()) continue;  // they run beside the kernels
       const double s = std::chrono::duration<double>(report.times[l].duration).count();
       times.add(plan.launches()[l].operation, s);
       inside += s;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory_resource>
+#include <optional>
 
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
@@ -15,8 +16,9 @@ struct stand_in_options {
   /// Bytes, a power of two, at least 8. Of larger tensors the kernels write and verify the first word, the last word,
   /// and each word whose address is a multiple of `grid`.
   std::int64_t grid = 1024 * 1024;
-  double burn = 0;  ///< duration of a kernel, in seconds for each unit of the problem's times; 0: as short as possible
-  bool sleep = false;  ///< kernels sleep for that duration instead of computing: for more threads than processors
+  /// Duration of a kernel or a copy, in seconds for each unit of the problem's times; 0: as short as possible.
+  double burn = 0;
+  bool sleep = false;  ///< they sleep for that duration instead of computing: for more threads than processors
 };
 
 /// The values that stand-in kernels leave behind, found by arithmetic alone.
@@ -33,6 +35,9 @@ struct stand_in_values {
 /// buffer, a missing or repeated contribution changes them. Each tensor can also be verified by itself: a kernel
 /// verifies its inputs before and after it runs, and its outputs and workspace when it ends, and throws `error` with
 /// the tensor's name. Operations without outputs add their hash to `effects`.
+///
+/// Copies between device and host are verified likewise, at both ends. With `burn`, they take the time of the problem's
+/// link.
 ///
 /// Tensors larger than `whole` are sampled, so that arenas of many GB need few pages (`virtual_memory`). Words at
 /// multiples of `grid` are the same for all tensors, so two tensors that share `grid` bytes or more are noticed.
@@ -53,6 +58,9 @@ class stand_in_kernels {
 
   /// Runs the operation. Throws `error` if an argument is wrong.
   void operator()(const host_call& c);
+
+  /// Makes a copy between the device and the host. Throws `error` if an argument or the tensor's content is wrong.
+  void copy(const host_copy& c) const;
 
   /// Fills a parameter or an input with content that depends on `seed`, before it is bound.
   void fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed) const;
@@ -91,6 +99,7 @@ class stand_in_kernels {
   std::vector<std::int64_t> bytes_, workspace_;
   std::vector<std::uint8_t> resident_;
   std::vector<double> time_;
+  std::optional<host_link> link_;
   std::vector<std::uint64_t> effects_;
 };
 

@@ -143,25 +143,24 @@ struct fork_and_join {
   return out;
 }
 
-/// The arena of a `cuda_executor`: its memory, and the order of this memory among the streams that use it.
+/// The arenas of a `cuda_executor`, on the device and for copies on the host: their memory, and the order of this
+/// memory among the streams that use it.
 ///
 /// Memory of a pool is allocated and freed in the order of one stream, its *home*. Work on another stream must begin
 /// behind the allocation, and the free must come behind all work. Two events order both; the host does not wait. Memory
 /// from cudaMalloc is there at once, but cudaFree need not wait for the device: one event notes the last use, for which
-/// the host waits before the free. Memory of the caller needs no events.
+/// the host waits before the free. So does pinned memory of the host. Memory of the caller needs no events.
 class cuda_arena {
  public:
-  /// Takes over `memory`. If that is empty, calls cudaMalloc once, for `bytes` bytes at a multiple of `alignment`.
-  /// Throws `cuda_error`.
-  cuda_arena(cuda_memory memory, std::size_t bytes, std::size_t alignment) : memory_(std::move(memory)) {
-    bytes_ = memory_.bytes();
-    if (memory_.size() == 0 && bytes != 0) {
-      constexpr std::size_t given = 256;  // cudaMalloc's alignment
-      memory_ = cuda_memory(bytes + (alignment > given ? alignment - given : 0));
-      const std::size_t behind = reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment;
-      bytes_ = memory_.bytes().subspan(behind == 0 ? 0 : alignment - behind, bytes);
-    }
-    if (memory_.is_owned()) used_ = make_cuda_event();
+  /// Takes over `memory` and `host`. Of those that are empty, allocates each once, for `bytes` or `host_bytes` bytes at
+  /// a multiple of its alignment: cudaMalloc, cudaHostAlloc. Throws `cuda_error`.
+  cuda_arena(cuda_memory memory, std::size_t bytes, std::size_t alignment, cuda_host_memory host = {},
+             std::size_t host_bytes = 0, std::size_t host_alignment = 1)
+      : memory_(std::move(memory)),
+        host_(std::move(host)),
+        bytes_(allocate(memory_, bytes, alignment)),
+        host_bytes_(allocate(host_, host_bytes, host_alignment)) {
+    if (memory_.is_owned() || host_.is_owned()) used_ = make_cuda_event();
     if (!memory_.in_stream_order()) return;
     allocated_ = make_cuda_event();
     throw_on_cuda_error(cudaEventRecord(allocated_.get(), memory_.stream()), "recording the allocation of the arena");
@@ -177,11 +176,13 @@ class cuda_arena {
     if (in_use_ || lent_) static_cast<void>(cudaDeviceSynchronize());
     if (!released_ && !elsewhere) return;
     const cudaEvent_t last = released_ ? used_.get() : allocated_.get();
-    if (allocated_ && cudaStreamWaitEvent(memory_.stream(), last, 0) == cudaSuccess) return;
+    const bool ordered = allocated_ && cudaStreamWaitEvent(memory_.stream(), last, 0) == cudaSuccess;
+    if (ordered && !host_.is_owned()) return;
     if (cudaEventSynchronize(last) != cudaSuccess) static_cast<void>(cudaDeviceSynchronize());
   }
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::span<std::byte> host_bytes() const noexcept { return host_bytes_; }
   [[nodiscard]] std::size_t num_events() const noexcept { return (allocated_ ? 1 : 0) + (used_ ? 1 : 0); }
 
   /// Work that is given to `stream` from now on may use the memory. Throws `cuda_error`.
@@ -203,16 +204,26 @@ class cuda_arena {
   void lend() const noexcept { lent_ = static_cast<bool>(used_); }
 
  private:
+  /// The caller's memory, or, if that is empty, `bytes` bytes at a multiple of `alignment` of memory that is allocated.
+  template <class Memory>
+  static std::span<std::byte> allocate(Memory& memory, std::size_t bytes, std::size_t alignment) {
+    if (memory.size() != 0 || bytes == 0) return memory.bytes();
+    constexpr std::size_t given = 256;  // the alignment of cudaMalloc; pages of the host have more
+    memory = Memory(bytes + (alignment > given ? alignment - given : 0));
+    const std::size_t behind = reinterpret_cast<std::uintptr_t>(memory.bytes().data()) % alignment;
+    return memory.bytes().subspan(behind == 0 ? 0 : alignment - behind, bytes);
+  }
   /// True if events must note the use: the order of the pool's stream does not suffice. The per-thread stream is
   /// another one on each thread.
   [[nodiscard]] bool is_noted(cudaStream_t stream) const noexcept {
-    return used_ && (!allocated_ || stream != memory_.stream() || is_per_thread(stream));
+    return used_ && (host_.is_owned() || !allocated_ || stream != memory_.stream() || is_per_thread(stream));
   }
 
   cuda_memory memory_;
-  std::span<std::byte> bytes_;
+  cuda_host_memory host_;
+  std::span<std::byte> bytes_, host_bytes_;
   cuda_event allocated_;           // of memory of a pool
-  cuda_event used_;                // of memory that is freed here
+  cuda_event used_;                // of memory that is freed here, on the device or the host
   mutable bool released_ = false;  // `used_` has been recorded
   mutable bool in_use_ = false;    // work has been given the memory since
   mutable bool lent_ = false;      // graphs of the caller use the memory

@@ -121,19 +121,20 @@ class host_events {
 
 // ---- memory
 
-/// The arena of one executor: one allocation of the resource; null if the caller gives memory, or if it has 0 bytes.
-/// Throws `bad_argument` if the resource gives no memory.
+/// An arena of one executor: one allocation of the resource; null if the caller gives memory, or if it has 0 bytes.
+/// Throws `bad_argument` if the resource gives no memory; `name` is the arena's.
 [[nodiscard]] inline std::shared_ptr<std::byte> allocate_arena(std::pmr::memory_resource* resource,
                                                                std::span<const std::byte> given, std::int64_t bytes,
-                                                               std::int64_t alignment) {
+                                                               std::int64_t alignment, const char* name) {
   if (given.data() != nullptr || bytes == 0) return nullptr;
   const auto size = static_cast<std::size_t>(bytes), align = static_cast<std::size_t>(alignment);
   try {
     return {static_cast<std::byte*>(resource->allocate(size, align)),
             [=](std::byte* p) { resource->deallocate(p, size, align); }};
   } catch (const std::exception& e) {
-    std::throw_with_nested(bad_argument("the memory resource does not give the arena, " + std::to_string(bytes) +
-                                        " bytes aligned to " + std::to_string(alignment) + ": " + e.what()));
+    std::throw_with_nested(bad_argument(std::string("the memory resource does not give ") + name + ", " +
+                                        std::to_string(bytes) + " bytes aligned to " + std::to_string(alignment) +
+                                        ": " + e.what()));
   }
 }
 
@@ -243,7 +244,7 @@ class memory_guard {
               " until step " + std::to_string(x.last) + " freed it";
     }
     if (debug_ == host_debug::poison && launches_begun > 0)
-      text += "; the last operation before was " + plan_.label(plan_.launches()[launches_begun - 1].operation);
+      text += "; the launch before was " + plan_.label(plan_.launches()[launches_begun - 1]);
     throw error(text);
   }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <exception>
+#include <type_traits>
 
 #include "remat/core/error.hpp"
 #include "remat/execute/kernels.hpp"
@@ -26,27 +28,23 @@ template <class Byte>
                        static_cast<std::size_t>(plan.lives().allocations[a].bytes));
 }
 
-/// The memory of a launch plan's arguments: in one arena, and in what the caller has bound.
+/// The memory of a launch plan's arguments: in the arenas of the device and of the host, and in what the caller has
+/// bound.
 ///
 /// The plan must outlive it. Moving keeps all spans valid.
 class launch_memory {
  public:
-  /// Throws `bad_argument` if the arena is smaller than the plan's, or not aligned as the plan needs it.
-  launch_memory(const launch_plan& plan, std::span<std::byte> arena)
+  /// Throws `bad_argument` if an arena is smaller than the plan's, or not aligned as the plan needs it.
+  launch_memory(const launch_plan& plan, std::span<std::byte> arena, std::span<std::byte> host_arena)
       : plan_(&plan),
         arena_(arena),
+        host_arena_(host_arena),
         uses_(plan.num_tensors()),
         bound_(plan.num_tensors()),
         unbound_(plan.num_tensors(), 0),
         is_changed_(plan.num_tensors(), 0) {
-    const auto bytes = static_cast<std::uint64_t>(plan.arena_bytes());
-    if (arena.size() < bytes)
-      throw bad_argument("the arena has " + std::to_string(arena.size()) + " bytes; the memory plan needs " +
-                         std::to_string(bytes));
-    if (bytes != 0 &&
-        reinterpret_cast<std::uintptr_t>(arena.data()) % static_cast<std::uint64_t>(plan.alignment()) != 0)
-      throw bad_argument("the arena is not aligned to " + std::to_string(plan.alignment()) +
-                         " bytes, as the memory plan needs it");
+    require_arena(arena, plan.arena_bytes(), plan.alignment(), "the arena");
+    require_arena(host_arena, plan.host_arena_bytes(), plan.host_alignment(), "the host's arena");
     for (const launch_argument& x : plan.arguments()) {
       const bool bound = x.allocation == launch_argument::bound;
       if (bound) uses_[index(x.tensor)].push_back(static_cast<std::uint32_t>(adds_.size()));
@@ -89,8 +87,9 @@ class launch_memory {
                          "accumulated_outputs to bind it, which final outputs alone can be");
     require_length(t, memory.size());
     const std::span<std::byte> used = memory.first(static_cast<std::size_t>(plan_->bytes(t)));
-    if (overlap(used, arena_))
-      throw bad_argument(plan_->label(t) + " is bound to memory that shares bytes with the arena");
+    if (overlap(used, arena_) || overlap(used, host_arena_))
+      throw bad_argument(plan_->label(t) + " is bound to memory that shares bytes with the arena" +
+                         (overlap(used, arena_) ? "" : " on the host"));
     note_bound(t, used);
     for (const std::uint32_t i : uses_[index(t)]) reads_[i] = writes_[i] = used;
   }
@@ -118,10 +117,17 @@ class launch_memory {
   }
 
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return arena_; }
+  [[nodiscard]] std::span<std::byte> host_arena() const noexcept { return host_arena_; }
 
  protected:
   [[nodiscard]] std::span<std::byte> range(std::int64_t offset, std::int64_t length) const noexcept {
     return arena_.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length));
+  }
+
+  /// The bytes of the copy on the host that launch `l`, a copy, writes or reads.
+  [[nodiscard]] std::span<std::byte> on_host(const launch& l) const noexcept {
+    return host_arena_.subspan(static_cast<std::size_t>(plan_->host_offsets()[l.host]),
+                               static_cast<std::size_t>(plan_->lives().host[l.host].bytes));
   }
 
   const launch_plan* plan_;
@@ -145,6 +151,16 @@ class launch_memory {
     changed_.reserve(bindable_.size());
   }
 
+  static void require_arena(std::span<const std::byte> memory, std::int64_t needed, std::int64_t alignment,
+                            const char* name) {
+    const auto bytes = static_cast<std::uint64_t>(needed);
+    if (memory.size() < bytes)
+      throw bad_argument(std::string(name) + " has " + std::to_string(memory.size()) +
+                         " bytes; the memory plan needs " + std::to_string(bytes));
+    if (bytes != 0 && reinterpret_cast<std::uintptr_t>(memory.data()) % static_cast<std::uint64_t>(alignment) != 0)
+      throw bad_argument(std::string(name) + " is not aligned to " + std::to_string(alignment) +
+                         " bytes, as the memory plan needs it");
+  }
   void require_tensor(tensor_id t) const {
     if (index(t) >= plan_->num_tensors())
       throw bad_argument("there is no tensor " + std::to_string(index(t)) + "; there are " +
@@ -176,7 +192,7 @@ class launch_memory {
     changed_.push_back(t);
   }
 
-  std::span<std::byte> arena_;
+  std::span<std::byte> arena_, host_arena_;
   std::vector<std::vector<std::uint32_t>> uses_;   // tensor in the caller's memory → its arguments
   std::vector<std::span<const std::byte>> bound_;  // of each tensor
   std::vector<std::uint8_t> unbound_;              // of each tensor: it must be bound and is not
@@ -194,8 +210,9 @@ class launch_calls : public launch_memory {
  public:
   /// `streams`: the value that kernels are given for each stream of the plan. Throws `bad_argument` if their number is
   /// not the plan's, and as `launch_memory`.
-  launch_calls(const launch_plan& plan, std::span<std::byte> arena, std::span<const Stream> streams)
-      : launch_memory(plan, arena) {
+  launch_calls(const launch_plan& plan, std::span<std::byte> arena, std::span<const Stream> streams,
+               std::span<std::byte> host_arena = {})
+      : launch_memory(plan, arena, host_arena) {
     if (streams.size() != plan.num_streams())
       throw bad_argument(std::to_string(streams.size()) + " streams are given; the plan is for " +
                          std::to_string(plan.num_streams()));
@@ -216,6 +233,16 @@ class launch_calls : public launch_memory {
   /// The call of a launch. An executor may set its stream and its seed.
   [[nodiscard]] kernel_call<Stream>& operator[](std::size_t launch) noexcept { return calls_[launch]; }
   [[nodiscard]] const kernel_call<Stream>& operator[](std::size_t launch) const noexcept { return calls_[launch]; }
+  /// The arguments of launch `i`, which is a copy.
+  [[nodiscard]] copy_call<Stream> copy(std::size_t i) const noexcept {
+    const launch& l = plan_->launches()[i];
+    const bool out = l.kind() == step_kind::offload;
+    return {.kind = l.kind(),
+            .tensor = plan_->copied(l),
+            .from = out ? reads_[l.first_input] : std::span<const std::byte>(on_host(l)),
+            .to = out ? on_host(l) : writes_[l.first_output],
+            .stream = calls_[i].stream};
+  }
   /// Calls `visit(bytes)` for each output in the caller's memory of which the launch must write all bytes.
   template <class Visit>
   void for_each_fresh_output(std::size_t launch, Visit&& visit) const {
@@ -249,28 +276,45 @@ struct no_hooks {
 
 /// Throws `execution_error` for a launch, with the exception that is being handled nested in it.
 [[noreturn]] inline void throw_execution_error(const launch_plan& plan, const launch& l, const std::string& failure) {
-  const std::string text = plan.label(l.operation) + " in step " + std::to_string(l.step) + ": " + failure + " failed";
+  const std::string text = plan.label(l) + " in step " + std::to_string(l.step) + ": " + failure + " failed";
+  const auto failed = [&](const std::string& words) {
+    return l.is_copy() ? execution_error(plan.copied(l), l.step, words) : execution_error(l.operation, l.step, words);
+  };
   try {
     throw;
   } catch (const std::exception& e) {
-    std::throw_with_nested(execution_error(l.operation, l.step, text + ": " + e.what()));
+    std::throw_with_nested(failed(text + ": " + e.what()));
   } catch (...) {
-    std::throw_with_nested(execution_error(l.operation, l.step, text));
+    std::throw_with_nested(failed(text));
   }
 }
 
-/// Issues the launches numbered `which`, in that order: waits, kernel, event. Looks at `stop()` before each launch.
-/// Returns the number of launches issued, which is less than `which.size()` only if `stop()` was true.
-///
-/// The loop of all executors. Throws `execution_error` if a kernel, the device or a hook throws: it names the operation
-/// and nests what was thrown. The launches before it have been issued.
-template <class Stream, launch_device Device, kernels_for<Stream> Kernels, class Stop, class Hooks = no_hooks>
-std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::span<const std::uint32_t> which,
-                  std::uint64_t step_seed, Device& device, Kernels& kernels, Stop&& stop, Hooks&& hooks = {}) {
+/// Makes a copy: by the kernels, if they make copies. On the CPU, other kernels need not.
+template <class Kernels, class Stream>
+void make_copy(Kernels& kernels, const copy_call<Stream>& call) {
+  if constexpr (copies_for<Kernels, Stream>) {
+    static_cast<std::unwrap_reference_t<Kernels>&>(kernels).copy(call);
+  } else {
+    static_assert(std::is_same_v<Stream, host_stream>, "only on the CPU is a copy one of memory that is at hand");
+    if (!call.from.empty()) std::memcpy(call.to.data(), call.from.data(), call.from.size());
+  }
+}
+
+/// `issue`, for plans with or without copies: those without have no test for them in the loop.
+template <bool Copies, class Stream, class Device, class Kernels, class Stop, class Hooks>
+std::size_t issue_launches(const launch_plan& plan, launch_calls<Stream>& calls, std::span<const std::uint32_t> which,
+                           std::uint64_t step_seed, Device& device, Kernels& kernels, Stop& stop, Hooks& hooks) {
   const launch* const launches = plan.launches().data();
   const char* now = nullptr;  // null: waits for `event`
   std::size_t n = 0;
   std::uint32_t event = 0;
+  const auto copies = [&](std::uint32_t i) {
+    if constexpr (!Copies) return false;
+    if (!launches[i].is_copy()) return false;
+    now = "copying";
+    make_copy(kernels, calls.copy(i));
+    return true;
+  };
   try {
     for (; n < which.size(); ++n) {
       const std::uint32_t i = which[n];
@@ -280,10 +324,12 @@ std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::spa
       if (stop()) return n;
       now = "a check of it";
       hooks.before(i);
-      now = "its kernel";
-      kernel_call<Stream>& call = calls[i];
-      call.seed = kernel_seed(step_seed, l.operation);
-      kernels(static_cast<const kernel_call<Stream>&>(call));
+      if (!copies(i)) {
+        now = "its kernel";
+        kernel_call<Stream>& call = calls[i];
+        call.seed = kernel_seed(step_seed, l.operation);
+        kernels(static_cast<const kernel_call<Stream>&>(call));
+      }
       now = "a check of it";
       hooks.after(i);
       if (l.event != launch::no_event) {
@@ -293,9 +339,21 @@ std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::spa
     }
   } catch (...) {
     throw_execution_error(plan, launches[which[n]],
-                          now != nullptr ? now : "waiting for " + plan.label(launches[plan.events()[event]].operation));
+                          now != nullptr ? now : "waiting for " + plan.label(launches[plan.events()[event]]));
   }
   return n;
+}
+
+/// Issues the launches numbered `which`, in that order: waits, kernel or copy, event. Looks at `stop()` before each
+/// launch. Returns the number of launches issued, which is less than `which.size()` only if `stop()` was true.
+///
+/// The loop of all executors. Throws `execution_error` if a kernel, a copy, the device or a hook throws: it names the
+/// operation or the tensor, and nests what was thrown. The launches before it have been issued.
+template <class Stream, launch_device Device, kernels_for<Stream> Kernels, class Stop, class Hooks = no_hooks>
+std::size_t issue(const launch_plan& plan, launch_calls<Stream>& calls, std::span<const std::uint32_t> which,
+                  std::uint64_t step_seed, Device& device, Kernels& kernels, Stop&& stop, Hooks&& hooks = {}) {
+  return plan.lives().host.empty() ? issue_launches<false>(plan, calls, which, step_seed, device, kernels, stop, hooks)
+                                   : issue_launches<true>(plan, calls, which, step_seed, device, kernels, stop, hooks);
 }
 
 /// Holds an executor for one call, from construction to destruction. A second call at the same time is refused, not

@@ -10,6 +10,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/problem/host_link.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
 
@@ -27,6 +28,11 @@ namespace detail::fit_arena {
   return bytes + (alignment - rest);
 }
 
+/// At most so long takes a copy of `alignment` bytes, without the latency: no rounding adds more to the time of a copy.
+[[nodiscard]] inline double rounding_time(const host_link& link, std::int64_t alignment) {
+  return static_cast<double>(alignment) / std::min(link.out, link.in);
+}
+
 /// One call of `fit_arena_by`: the solves and packings, and what is known of peak budgets.
 class arena_search {
  public:
@@ -40,12 +46,8 @@ class arena_search {
         clock_(options.run),
         alignment_(options.memory.alignment),
         max_arena_(options.budget == problem::unlimited ? problem::unlimited
-                                                        : options.budget / alignment_ * alignment_) {
-    if (p.link())
-      throw bad_argument(
-          "fit_arena: the problem has a link to the host, but copies have no arena yet; solve "
-          "problem::without_link()");
-  }
+                                                        : options.budget / alignment_ * alignment_),
+        bounds_hold_(!p.link() || p.link()->latency >= rounding_time(*p.link(), alignment_)) {}
 
   [[nodiscard]] arena_solution run() {
     for (std::optional<std::int64_t> budget = max_arena_; budget;) {
@@ -108,7 +110,7 @@ class arena_search {
 
   /// What an answer for the whole budget proves holds for every schedule whose arena fits.
   void note_proofs(const solution& answer) {
-    best_.lower_bound = std::max(best_.lower_bound, answer.lower_bound);
+    if (bounds_hold_) best_.lower_bound = std::max(best_.lower_bound, answer.lower_bound);
     best_.proven = best_.proven || answer.proven;
     if (best_.memory) return;
     best_.status = answer.status;
@@ -224,6 +226,7 @@ class arena_search {
   run_clock clock_;
   const std::int64_t alignment_;
   const std::int64_t max_arena_;  // bytes: the budget, rounded down to the alignment
+  const bool bounds_hold_;        // a bound on the time in `rounded_` is one in `plain_`
 
   arena_solution best_{};
   bool cut_ = false;            // a limit ended the last solve
@@ -251,7 +254,11 @@ REMAT_INLINE problem arena_problem(const problem& p, std::int64_t alignment, std
   for (std::int64_t& bytes : g.bytes) bytes = detail::fit_arena::rounded_up(bytes, alignment);
   for (std::int64_t& bytes : g.workspace) bytes = detail::fit_arena::rounded_up(bytes, alignment);
   try {
-    return problem::from_flat(std::move(g));
+    const problem rounded = problem::from_flat(std::move(g));
+    if (!p.link()) return rounded;
+    host_link link = *p.link();
+    link.latency = std::max(0.0, link.latency - detail::fit_arena::rounding_time(link, alignment));
+    return rounded.with_link(link, p.host_budget());
   } catch (const bad_cost& e) {
     throw bad_argument(std::string(e.what()) + ", rounded up to multiples of " + std::to_string(alignment));
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
@@ -16,10 +17,6 @@ namespace REMAT_NAMESPACE {
 REMAT_INLINE launch_plan::launch_plan(detail::graph_arguments&& graph, const problem& p, std::span<const step> steps,
                                       lifetimes&& lives, const arena_layout* layout, const launch_options& options)
     : graph_(std::move(graph)), lives_(std::move(lives)) {
-  if (has_copies(steps))
-    throw bad_argument(
-        "the schedule copies tensors to the host, which executors cannot do yet; solve "
-        "problem::without_link()");
   const flat_graph& g = p.graph();
   read_tensors(g);
   for (const tensor_id t : options.bound_outputs) place_output(t, place::bound_output, g);
@@ -28,11 +25,15 @@ REMAT_INLINE launch_plan::launch_plan(detail::graph_arguments&& graph, const pro
   const std::vector<interval> intervals = intervals_of(lives_, options.outputs_elsewhere());
   set_layout(layout != nullptr ? *layout : plan_memory(intervals, options.memory), intervals);
   (void)arena_bytes_within(options.arena_budget);
+  const std::vector<interval> on_host = host_intervals_of(lives_);
+  set_host_layout(options.host_layout ? *options.host_layout : plan_memory(on_host, options.memory), on_host);
+  (void)host_arena_bytes_within(options.host_arena_budget);
   assignment_ = assign_streams(p, lives_, steps,
                                {.streams = options.streams, .offsets = addresses(), .shares = options.occupancy});
   make_launches(g, steps);
   const check_report report = check(p, steps, [&](std::size_t i, std::int64_t bytes) {
-    if (steps[i].is_compute()) memory_.push_back(bytes);
+    const step x = steps[i];
+    if (x.is_compute() || (x.is_copy() && x.kind() != step_kind::drop)) memory_.push_back(bytes);
   });
   peak_bytes_ = report.peak_bytes;
 }
@@ -75,7 +76,7 @@ REMAT_INLINE void launch_plan::require_sums_right(const flat_graph& g, std::span
   constexpr std::uint32_t not_run = 0xffffffff;
   std::vector<std::uint32_t> run_at(g.num_operations, not_run);
   for (std::uint32_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].is_free()) continue;
+    if (!steps[i].is_compute()) continue;
     const op_id o = steps[i].operation();
     std::uint32_t& first = run_at[index(o)];
     for (const std::uint32_t t : g.outputs[index(o)])
@@ -92,50 +93,81 @@ REMAT_INLINE void launch_plan::require_sums_right(const flat_graph& g, std::span
   }
 }
 
-/// Takes over the addresses, and checks them. `intervals` are those of the allocations; their size is 0 outside of the
-/// arena, where offsets have no meaning.
-REMAT_INLINE void launch_plan::set_layout(const arena_layout& layout, std::span<const interval> intervals) {
-  offsets_.assign(layout.offsets.begin(), layout.offsets.end());
-  arena_bytes_ = layout.arena_bytes;
-  alignment_ = layout.alignment;
-  if (alignment_ < 1 || (alignment_ & (alignment_ - 1)) != 0)
-    throw bad_argument("the alignment is " + std::to_string(alignment_) + "; it must be a power of two");
-  if (offsets_.size() != intervals.size())
-    throw bad_argument("there are " + std::to_string(offsets_.size()) + " offsets; the schedule has " +
-                       std::to_string(intervals.size()) + " allocations");
-  for (std::uint32_t a = 0; a < offsets_.size(); ++a)
-    if (!is_in_arena(a)) offsets_[a] = 0;
-  const auto name = [&](std::size_t a) {
-    const allocation& x = lives_.allocations[a];
-    return (x.is_workspace() ? "the workspace of operation " + std::to_string(x.operation)
-                             : "tensor " + std::to_string(x.tensor)) +
-           " from step " + std::to_string(x.first);
-  };
-  const memory_check_report report = check_memory(intervals, offsets_, arena_bytes_, alignment_);
+/// Throws `bad_argument` unless the addresses of `layout` keep all intervals apart. `name(i)` names interval i,
+/// `holders` all of them.
+template <class Name>
+void launch_plan::require_apart(const arena_layout& layout, std::span<const std::int64_t> offsets,
+                                std::span<const interval> intervals, const char* holders, const Name& name) {
+  if (layout.alignment < 1 || (layout.alignment & (layout.alignment - 1)) != 0)
+    throw bad_argument("the alignment is " + std::to_string(layout.alignment) + "; it must be a power of two");
+  if (offsets.size() != intervals.size())
+    throw bad_argument("there are " + std::to_string(offsets.size()) + " offsets; the schedule has " +
+                       std::to_string(intervals.size()) + " " + holders);
+  const memory_check_report report = check_memory(intervals, offsets, layout.arena_bytes, layout.alignment);
   if (report.valid()) return;
   if (report.what == memory_violation::overlap)
     throw bad_argument(name(report.at) + " shares bytes with " + name(report.other));
   if (report.what == memory_violation::misaligned || report.what == memory_violation::out_of_arena)
-    throw bad_argument(name(report.at) + " has offset " + std::to_string(offsets_[report.at]) +
-                       "; it must be a multiple of " + std::to_string(alignment_) + " with its " +
-                       std::to_string(lives_.allocations[report.at].bytes) + " bytes in the arena of " +
-                       std::to_string(arena_bytes_));
+    throw bad_argument(name(report.at) + " has offset " + std::to_string(offsets[report.at]) +
+                       "; it must be a multiple of " + std::to_string(layout.alignment) + " with its " +
+                       std::to_string(intervals[report.at].size) + " bytes in the arena of " +
+                       std::to_string(layout.arena_bytes));
   throw bad_argument("the memory plan does not fit the schedule: " + report.message());
 }
 
-REMAT_INLINE std::int64_t launch_plan::arena_bytes_within(std::int64_t budget) const {
+/// Throws `bad_argument` if an arena of `bytes` exceeds its budget, or if that is negative. `whose` names the arena,
+/// `advice` ends the message.
+REMAT_INLINE std::int64_t launch_plan::bytes_within(std::int64_t bytes, std::int64_t budget, const std::string& whose,
+                                                    const char* advice) {
   if (budget < 0)
-    throw bad_argument("the arena's budget is " + std::to_string(budget) + " bytes; it must not be negative");
-  if (arena_bytes_ > budget)
-    throw bad_argument("the arena has " + std::to_string(arena_bytes_) + " bytes; its budget is " +
-                       std::to_string(budget) + "; fit_arena finds schedules whose arena fits");
-  return arena_bytes_;
+    throw bad_argument(whose + "'s budget is " + std::to_string(budget) + " bytes; it must not be negative");
+  if (bytes > budget)
+    throw bad_argument(whose + " has " + std::to_string(bytes) + " bytes; its budget is " + std::to_string(budget) +
+                       advice);
+  return bytes;
+}
+
+/// Takes over the addresses, and checks them. `intervals` are those of the allocations; their size is 0 outside of the
+/// arena, where offsets have no meaning.
+REMAT_INLINE void launch_plan::set_layout(const arena_layout& layout, std::span<const interval> intervals) {
+  device_ = {{layout.offsets.begin(), layout.offsets.end()}, layout.arena_bytes, layout.alignment};
+  const std::size_t known = std::min(device_.offsets.size(), intervals.size());
+  for (std::uint32_t a = 0; a < known; ++a)
+    if (!is_in_arena(a)) device_.offsets[a] = 0;
+  require_apart(layout, device_.offsets, intervals, "allocations", [&](std::size_t a) {
+    const allocation& x = lives_.allocations[a];
+    return (x.is_workspace() ? "the workspace of operation " + std::to_string(x.operation)
+                             : "tensor " + std::to_string(x.tensor)) +
+           " from step " + std::to_string(x.first);
+  });
+}
+
+/// Likewise for the copies on the host.
+REMAT_INLINE void launch_plan::set_host_layout(const arena_layout& layout, std::span<const interval> intervals) {
+  host_ = {{layout.offsets.begin(), layout.offsets.end()}, layout.arena_bytes, layout.alignment};
+  require_apart(layout, host_.offsets, intervals, "copies on the host", [&](std::size_t a) {
+    const allocation& x = lives_.host[a];
+    return "on the host, tensor " + std::to_string(x.tensor) + " from step " + std::to_string(x.first);
+  });
+}
+
+REMAT_INLINE std::int64_t launch_plan::arena_bytes_within(std::int64_t budget) const {
+  return bytes_within(device_.bytes, budget, "the arena", "; fit_arena finds schedules whose arena fits");
+}
+
+REMAT_INLINE std::int64_t launch_plan::host_arena_bytes_within(std::int64_t budget) const {
+  return bytes_within(host_.bytes, budget, "the host's arena", "");
+}
+
+REMAT_INLINE std::string launch_plan::label(const launch& l) const {
+  if (!l.is_copy()) return label(l.operation);
+  return "the copy of " + label(copied(l)) + (l.kind() == step_kind::offload ? " to the host" : " from the host");
 }
 
 /// Addresses by which launches are ordered: offsets in the arena, and below 0 a range for each output in the caller's
 /// memory, which all allocations of that output share.
 REMAT_INLINE std::vector<std::int64_t> launch_plan::addresses() const {
-  std::vector<std::int64_t> out(offsets_);
+  std::vector<std::int64_t> out(device_.offsets);
   std::vector<std::int64_t> of_tensor(place_.size(), 0);
   std::int64_t lowest = 0;  // no overflow: all tensors together have at most 2^63 − 1 bytes
   for (std::uint32_t a = 0; a < out.size(); ++a) {
@@ -149,20 +181,24 @@ REMAT_INLINE std::vector<std::int64_t> launch_plan::addresses() const {
 
 REMAT_INLINE void launch_plan::make_launches(const flat_graph& g, std::span<const step> steps) {
   std::vector<std::uint32_t> now(g.num_tensors, launch_argument::bound);  // tensor → its allocation
+  std::vector<std::uint32_t> on_host(lives_.host.empty() ? 0 : g.num_tensors, lifetimes::no_allocation);
+  std::uint32_t copies = 0;  // on the host, so far
+  std::uint32_t copied = 0;  // the tensor of the present copy
   std::vector<std::uint32_t> event_of(assignment_.size(), launch::no_event);
   by_stream_.resize(assignment_.streams);
   launches_.reserve(assignment_.size());
   for (std::uint32_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].is_free()) {
-      const std::size_t t = index(steps[i].tensor());
+    const step x = steps[i];
+    if (x.is_free()) {
+      const std::size_t t = index(x.tensor());
       if (place_[t] == place::arena) frees_.values.push_back(now[t]);
       now[t] = launch_argument::bound;
       continue;
     }
+    if (x.is_copy() && x.kind() == step_kind::drop) continue;
     const auto v = static_cast<std::uint32_t>(launches_.size());
     if (v != 0) frees_.end_row();
     launch l;
-    l.operation = steps[i].operation();
     l.step = i;
     l.stream = assignment_.stream[v];
     if (assignment_.awaited[v]) {
@@ -172,39 +208,52 @@ REMAT_INLINE void launch_plan::make_launches(const flat_graph& g, std::span<cons
     for (const std::uint32_t w : assignment_.waits[v]) waits_.values.push_back(event_of[w]);
     waits_.end_row();
     for (const std::uint32_t a : lives_.outputs[i]) now[lives_.allocations[a].tensor] = a;
-    add_arguments(g, now, l);
+    std::span<const std::uint32_t> inputs, outputs;
+    if (x.is_compute()) {
+      l.operation = x.operation();
+      inputs = graph_.inputs[index(l.operation)];
+      outputs = graph_.outputs[index(l.operation)];
+    } else {
+      copied = static_cast<std::uint32_t>(index(x.tensor()));
+      if (x.kind() == step_kind::offload) on_host[copied] = copies++;
+      l.host = on_host[copied];
+      (x.kind() == step_kind::offload ? inputs : outputs) = {&copied, 1};
+    }
+    add_arguments(g, now, inputs, outputs, l);
+    begins_.end_row();
     by_stream_[l.stream].push_back(v);
-    in_order_.push_back(v);
     launches_.push_back(l);
   }
   if (!launches_.empty()) frees_.end_row();
+  in_order_.resize(launches_.size());
+  std::iota(in_order_.begin(), in_order_.end(), 0U);
   output_allocation_.assign(g.num_tensors, launch_argument::bound);
   for (const std::uint32_t t : g.final_outputs)
     if (place_[t] == place::arena) output_allocation_[t] = now[t];
 }
 
 /// Adds the inputs, outputs and workspace of launch `l`. `now` holds the allocation of each tensor.
-REMAT_INLINE void launch_plan::add_arguments(const flat_graph& g, std::span<const std::uint32_t> now, launch& l) {
-  const std::size_t o = index(l.operation);
+REMAT_INLINE void launch_plan::add_arguments(const flat_graph& g, std::span<const std::uint32_t> now,
+                                             std::span<const std::uint32_t> inputs,
+                                             std::span<const std::uint32_t> outputs, launch& l) {
   l.first_input = static_cast<std::uint32_t>(arguments_.size());
-  for (const std::uint32_t t : graph_.inputs[o]) add_argument(g, now, t);
+  for (const std::uint32_t t : inputs) add_argument(g, now, t);
   l.first_output = static_cast<std::uint32_t>(arguments_.size());
-  for (const std::uint32_t t : graph_.outputs[o]) {
+  for (const std::uint32_t t : outputs) {
     add_argument(g, now, t);
     launch_argument& x = arguments_.back();
     if (is_resident(x.tensor))
       throw bad_argument("the graph is not the problem's: the graph's operation writes " + label(x.tensor) +
                          ", which is always resident");
     const bool fresh = lives_.allocations[now[t]].first == l.step;
-    x.adds = is_accumulated(x.tensor) || (!fresh && g.producers[t].size() > 1);
+    x.adds = !l.is_copy() && (is_accumulated(x.tensor) || (!fresh && g.producers[t].size() > 1));
     if (fresh && x.allocation != launch_argument::bound) begins_.values.push_back(x.allocation);
   }
-  begins_.end_row();
   if (arguments_.size() >= std::numeric_limits<std::uint32_t>::max())
     throw bad_argument("the schedule's launches have 2^32 − 1 or more arguments");
   l.end = static_cast<std::uint32_t>(arguments_.size());
   if (const std::uint32_t a = lives_.workspace[l.step]; a != lifetimes::no_allocation) {
-    l.workspace_offset = offsets_[a];
+    l.workspace_offset = device_.offsets[a];
     l.workspace_bytes = lives_.allocations[a].bytes;
   }
 }
@@ -220,7 +269,7 @@ REMAT_INLINE void launch_plan::add_argument(const flat_graph& g, std::span<const
                        ", which has no memory at that step");
   } else if (place_[t] == place::arena) {
     x.allocation = now[t];
-    x.offset = offsets_[x.allocation];
+    x.offset = device_.offsets[x.allocation];
   }
   arguments_.push_back(x);
 }

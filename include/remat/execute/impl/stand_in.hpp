@@ -75,6 +75,7 @@ REMAT_INLINE stand_in_kernels::stand_in_kernels(detail::graph_arguments&& graph,
   bytes_ = graph_.sizes(g);
   resident_ = g.always_resident;
   time_ = g.time;
+  link_ = p.link();
   workspace_ = g.workspace;
   effects_.assign(g.num_operations, 0);
 }
@@ -100,6 +101,22 @@ REMAT_INLINE void stand_in_kernels::operator()(const host_call& c) {
   if (!c.workspace.empty() && (value(c.workspace) != detail::stand_in::low(detail::splitmix64(h), c.workspace.size()) ||
                                first_wrong(c.workspace) != none_wrong))
     throw error("while it ran, another kernel wrote to its workspace");
+}
+
+REMAT_INLINE void stand_in_kernels::copy(const host_copy& c) const {
+  using clock = std::chrono::steady_clock;
+  const clock::time_point begun = options_.burn > 0 ? clock::now() : clock::time_point{};
+  const std::size_t t = index(c.tensor);
+  if (t >= bytes_.size() || c.from.size() != static_cast<std::size_t>(bytes_[t]) || c.to.size() != c.from.size())
+    throw error("the copy of tensor " + std::to_string(t) + " has other bytes than the problem says");
+  verify(c.tensor, c.from, "what is copied of ");
+  // Not by std::memcpy: which words of a large tensor are sampled depends on its address.
+  write(c.to, value(c.from), false);
+  if (options_.burn > 0 && link_)
+    burn(begun,
+         (c.kind == step_kind::offload ? link_->time_out(bytes_[t]) : link_->time_in(bytes_[t])) * options_.burn);
+  verify(c.tensor, c.from, "while it was copied, a kernel or a copy wrote to ");
+  verify(c.tensor, c.to, "while it was copied, a kernel or a copy wrote to the copy of ");
 }
 
 REMAT_INLINE void stand_in_kernels::fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed) const {

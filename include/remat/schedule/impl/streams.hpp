@@ -4,6 +4,7 @@
 #include "remat/schedule/streams.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <string>
@@ -11,6 +12,8 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/schedule/detail/engine_clocks.hpp"
+#include "remat/schedule/engine.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -76,55 +79,106 @@ class device_load {
   levels levels_;
 };
 
+/// What schedulers have in common: the launches of several streams in the order in which they are placed, and for each
+/// the launches of other streams that have ended when it has ended (vector clocks), by which waits that follow from
+/// others are left out.
+class stream_clocks {
+ public:
+  stream_assignment out;
+
+ protected:
+  /// `launches`: about as many as will be placed.
+  stream_clocks(std::uint32_t streams, std::size_t launches) : k_(streams) {
+    out.streams = streams;
+    by_stream_.resize(k_);
+    deps_.resize(k_);
+    known_.assign(launches * k_, 0);
+  }
+  stream_clocks(const stream_clocks&) = delete;
+  stream_clocks& operator=(const stream_clocks&) = delete;
+  ~stream_clocks() = default;
+
+  /// Places the next launch, step `i` of the schedule, on stream `s`, where it begins at `start` and waits for `deps_`.
+  /// Returns its number.
+  std::uint32_t place(std::uint32_t i, std::uint32_t s, double start) {
+    const auto v = static_cast<std::uint32_t>(out.steps.size());
+    write_waits(s);
+    out.steps.push_back(i);
+    out.stream.push_back(s);
+    out.start.push_back(start);
+    out.awaited.push_back(0);
+    by_stream_[s].push_back(v);
+    position_.push_back(static_cast<std::uint32_t>(by_stream_[s].size()));
+    known_[std::size_t{v} * k_ + s] = position_[v];
+    return v;
+  }
+
+  std::uint32_t k_;
+  // For a launch: its position in its stream, from 1; for each stream, how many of its launches have ended when this
+  // launch has ended.
+  std::vector<std::uint32_t> position_, known_;
+  std::vector<std::vector<std::uint32_t>> by_stream_;
+  // For the next launch: the position of the last launch in each stream for which it waits, 0 for none.
+  std::vector<std::uint32_t> deps_;
+
+ private:
+  /// Writes the row of `waits` of the next launch, on stream `s`: `deps_` without the launches that are known to have
+  /// ended.
+  void write_waits(std::uint32_t s) {
+    const std::size_t row = out.steps.size() * k_;
+    if (known_.size() < row + k_) known_.resize(2 * (row + k_), 0);
+    std::uint32_t* const known = known_.data() + row;
+    if (!by_stream_[s].empty()) {
+      const std::uint32_t* const before = known_.data() + std::size_t{by_stream_[s].back()} * k_;
+      std::copy(before, before + k_, known);
+    }
+    candidates_.clear();
+    for (std::uint32_t q = 0; q < k_; ++q)
+      if (q != s && deps_[q] > known[q]) candidates_.push_back(by_stream_[q][deps_[q] - 1]);
+    for (const std::uint32_t c : candidates_) {
+      const bool follows = std::any_of(candidates_.begin(), candidates_.end(), [&](std::uint32_t d) {
+        return d != c && known_[std::size_t{d} * k_ + out.stream[c]] >= position_[c];
+      });
+      if (follows) continue;
+      out.waits.values.push_back(c);
+      out.awaited[c] = 1;
+    }
+    for (std::uint32_t w = out.waits.begin.back(); w < out.waits.values.size(); ++w)
+      for (std::uint32_t q = 0; q < k_; ++q)
+        known[q] = std::max(known[q], known_[std::size_t{out.waits.values[w]} * k_ + q]);
+    out.waits.end_row();
+  }
+
+  std::vector<std::uint32_t> candidates_;
+};
+
 /// Assigns the launches one by one, in their order. It keeps for each allocation the last launch of each stream that
 /// used it: a launch that waits for this one waits for all earlier launches of the stream, too.
-class list_scheduler {
+class list_scheduler : public stream_clocks {
  public:
   list_scheduler(const problem& p, const lifetimes& lives, std::span<const step> steps, const stream_options& options)
-      : graph_(p.graph()), lives_(lives), options_(options), k_(options.streams), load_(least_share(p, options)) {
-    if (has_copies(steps))
-      throw bad_argument(
-          "the schedule copies tensors to the host, and copies cannot be put on streams yet; "
-          "engine_times_of simulates them beside one stream of computes");
-    if (k_ < 1 || k_ > stream_options::max_streams)
-      throw bad_argument("streams is " + std::to_string(k_) + "; it must be 1 to " +
-                         std::to_string(stream_options::max_streams));
-    if (!options.offsets.empty() && options.offsets.size() != lives.allocations.size())
-      throw bad_argument("there are " + std::to_string(options.offsets.size()) + " offsets; the schedule has " +
-                         std::to_string(lives.allocations.size()) + " allocations");
-    if (lives.num_steps() != steps.size())
-      throw bad_argument("the lifetimes are of " + std::to_string(lives.num_steps()) + " steps; the schedule has " +
-                         std::to_string(steps.size()));
+      : stream_clocks(options.streams, steps.size() / 2),
+        graph_(p.graph()),
+        lives_(lives),
+        options_(options),
+        load_(least_share(options)) {
     const std::size_t allocations = lives.allocations.size();
     written_.assign(allocations, none);
     reads_.assign(allocations * k_, 0);
     read_end_.assign(allocations, 0);
     read_path_.assign(allocations, 0);
-    by_stream_.resize(k_);
-    deps_.resize(k_);
-    known_.reserve(steps.size() / 2 * k_);
     for (std::uint32_t i = 0; i < steps.size(); ++i)
       if (steps[i].is_compute()) add(i, static_cast<std::uint32_t>(index(steps[i].operation())));
   }
 
-  stream_assignment out;
-
  private:
   static constexpr std::uint32_t none = 0xffffffff;
 
-  /// Returns the least share above 0; 1 if there is none. Throws `bad_argument` if the shares do not fit the problem.
-  static double least_share(const problem& p, const stream_options& options) {
-    if (!options.shares.empty() && options.shares.size() != p.graph().num_operations)
-      throw bad_argument("there are " + std::to_string(options.shares.size()) + " shares; the problem has " +
-                         std::to_string(p.graph().num_operations) + " operations");
+  /// Returns the least share above 0; 1 if there is none.
+  static double least_share(const stream_options& options) {
     double least = 1;
-    for (std::size_t o = 0; o < options.shares.size(); ++o) {
-      const double share = options.shares[o];
-      if (!(share >= 0 && share <= 1))
-        throw bad_argument("the share of operation " + std::to_string(o) + " is " + std::to_string(share) +
-                           "; it must be 0 to 1");
+    for (const double share : options.shares)
       if (share > 0) least = std::min(least, share);
-    }
     return least;
   }
 
@@ -154,18 +208,10 @@ class list_scheduler {
     }
     if (lives_.workspace[i] != lifetimes::no_allocation) take_over(lives_.workspace[i]);
 
-    const auto v = static_cast<std::uint32_t>(out.steps.size());
     const std::uint32_t s = choose(o);
     const double start = start_on(s, o);
     if (!options_.shares.empty()) load_.add(start, start + graph_.time[o], options_.shares[o]);
-    write_waits(s);
-    out.steps.push_back(i);
-    out.stream.push_back(s);
-    out.start.push_back(start);
-    out.awaited.push_back(0);
-    by_stream_[s].push_back(v);
-    position_.push_back(static_cast<std::uint32_t>(by_stream_[s].size()));
-    known_[std::size_t{v} * k_ + s] = position_[v];
+    const std::uint32_t v = place(i, s, start);
     end_.push_back(start + graph_.time[o]);
     path_end_.push_back(path_ + graph_.time[o]);
     out.makespan = std::max(out.makespan, end_[v]);
@@ -225,37 +271,9 @@ class list_scheduler {
     return best;
   }
 
-  /// Writes the row of `waits` of the next launch, on stream `s`: `deps_` without the launches that are known to have
-  /// ended.
-  void write_waits(std::uint32_t s) {
-    const std::size_t row = known_.size();
-    known_.resize(row + k_, 0);
-    std::uint32_t* const known = known_.data() + row;
-    if (!by_stream_[s].empty()) {
-      const std::uint32_t* const before = known_.data() + std::size_t{by_stream_[s].back()} * k_;
-      std::copy(before, before + k_, known);
-    }
-    candidates_.clear();
-    for (std::uint32_t q = 0; q < k_; ++q)
-      if (q != s && deps_[q] > known[q]) candidates_.push_back(by_stream_[q][deps_[q] - 1]);
-    for (const std::uint32_t c : candidates_) {
-      const bool follows = std::any_of(candidates_.begin(), candidates_.end(), [&](std::uint32_t d) {
-        return d != c && known_[std::size_t{d} * k_ + out.stream[c]] >= position_[c];
-      });
-      if (follows) continue;
-      out.waits.values.push_back(c);
-      out.awaited[c] = 1;
-    }
-    for (std::uint32_t w = out.waits.begin.back(); w < out.waits.values.size(); ++w)
-      for (std::uint32_t q = 0; q < k_; ++q)
-        known[q] = std::max(known[q], known_[std::size_t{out.waits.values[w]} * k_ + q]);
-    out.waits.end_row();
-  }
-
   const flat_graph& graph_;
   const lifetimes& lives_;
   const stream_options& options_;
-  std::uint32_t k_;
   std::map<std::int64_t, std::uint32_t>
       occupants_;  // from this byte of the arena on → the allocation that used it last
   device_load load_;
@@ -265,25 +283,150 @@ class list_scheduler {
   std::vector<std::uint32_t> written_, reads_;
   std::vector<double> read_end_, read_path_;
 
-  // For a launch: its position in its stream, from 1; for each stream, how many of its launches have ended when this
-  // launch has ended.
-  std::vector<std::uint32_t> position_, known_;
-  std::vector<double> end_, path_end_;
-  std::vector<std::vector<std::uint32_t>> by_stream_;
+  std::vector<double> end_, path_end_;  // of each launch
 
-  // For the present launch: the position of the last launch in each stream for which it waits; the time when these have
-  // ended.
-  std::vector<std::uint32_t> deps_, candidates_;
+  // For the present launch: the time when those have ended for which it waits.
   double ready_ = 0, path_ = 0;
 };
+
+/// Puts the computes on stream 0, the copies out on stream 1 and the copies in on stream 2: each engine has a stream.
+/// What a launch waits for is what `engine_clocks` makes it wait for, with positions in streams in place of times.
+class engine_scheduler : public stream_clocks {
+ public:
+  engine_scheduler(const problem& p, std::span<const step> steps)
+      : stream_clocks(num_engines, steps.size()),
+        graph_(p.graph()),
+        clocks_(p.graph(), *p.link()),
+        copies_(p.graph().num_tensors),
+        allocated_(p.graph().num_tensors, 0) {
+    for (std::uint32_t i = 0; i < steps.size(); ++i) {
+      const step x = steps[i];
+      if (x.is_compute())
+        compute(i, static_cast<std::uint32_t>(index(x.operation())));
+      else
+        act(i, x.kind(), static_cast<std::uint32_t>(index(x.tensor())));
+    }
+    out.makespan = out.critical_path = clocks_.end();
+  }
+
+ private:
+  /// For each engine, the position of the last launch for which something waits; 0 for none.
+  struct positions {
+    std::array<std::uint32_t, num_engines> of{};
+    std::uint32_t& operator[](engine e) { return of[static_cast<std::size_t>(e)]; }
+    void wait_for(engine e, std::uint32_t position) { (*this)[e] = std::max((*this)[e], position); }
+    void wait_for(const positions& other) {
+      for (std::size_t e = 0; e < num_engines; ++e) of[e] = std::max(of[e], other.of[e]);
+    }
+  };
+  /// Copies of a tensor, by their positions.
+  struct copies {
+    std::uint32_t coming = 0;   // in, of the allocation on the device
+    std::uint32_t leaving = 0;  // the last one out of this allocation
+  };
+
+  void compute(std::uint32_t i, std::uint32_t o) {
+    positions& now = waits_of(engine::compute);
+    for (const std::uint32_t t : graph_.outputs[o])
+      if (allocated_[t] == 0) {
+        allocated_[t] = 1;
+        copies_[t].coming = copies_[t].leaving = 0;
+        clocks_.allocate(t);
+      }
+    for (const std::uint32_t t : graph_.inputs[o]) now.wait_for(engine::copy_in, copies_[t].coming);
+    for (const std::uint32_t t : graph_.outputs[o]) wait_for_copies(t);
+    (void)add(i, engine::compute, now, clocks_.compute(o));
+  }
+
+  void act(std::uint32_t i, step_kind kind, std::uint32_t t) {
+    copies& c = copies_[t];
+    switch (kind) {
+      case step_kind::free:
+        allocated_[t] = 0;
+        wait_for_copies(t);
+        (void)clocks_.free(t);
+        break;
+      case step_kind::offload:
+        c.leaving = copy(i, engine::copy_out, clocks_.offload(t));
+        break;
+      case step_kind::prefetch:
+        allocated_[t] = 1;
+        c.coming = copy(i, engine::copy_in, clocks_.prefetch(t));
+        c.leaving = 0;
+        break;
+      case step_kind::drop:
+        waits_of(engine::copy_out).wait_for(engine::copy_in, c.coming);
+        (void)clocks_.drop(t);
+        break;
+      case step_kind::compute:
+        break;
+    }
+  }
+
+  /// The next compute, and so every copy after it, waits for the copies of tensor `t` on the device.
+  void wait_for_copies(std::uint32_t t) {
+    waits_of(engine::compute).wait_for(engine::copy_in, copies_[t].coming);
+    waits_of(engine::compute).wait_for(engine::copy_out, copies_[t].leaving);
+  }
+
+  /// Places a copy, and returns its position. Its source is whole by then: between a copy of a tensor and the next one
+  /// of it in the other direction, there is a `free` or a `drop`, which waits.
+  std::uint32_t copy(std::uint32_t i, engine e, const step_times& when) {
+    positions& now = waits_of(e);
+    now.wait_for(waits_of(engine::compute));
+    now.wait_for(engine::compute, static_cast<std::uint32_t>(by_stream_[stream_of(engine::compute)].size()));
+    return add(i, e, now, when);
+  }
+
+  /// Returns the position of the launch.
+  std::uint32_t add(std::uint32_t i, engine e, const positions& waits, const step_times& when) {
+    deps_.assign(waits.of.begin(), waits.of.end());
+    out.work += when.end - when.begin;
+    return position_[place(i, stream_of(e), when.begin)];
+  }
+
+  static constexpr std::uint32_t stream_of(engine e) { return static_cast<std::uint32_t>(e); }
+  positions& waits_of(engine e) { return waits_[static_cast<std::size_t>(e)]; }
+
+  const flat_graph& graph_;
+  engine_clocks clocks_;
+  std::array<positions, num_engines> waits_{};  // of each engine: what all that it is given from now on waits for
+  std::vector<copies> copies_;                  // of each tensor
+  std::vector<std::uint8_t> allocated_;         // of each tensor
+};
+
+/// Throws `bad_argument` if the options or the lifetimes do not fit the problem and the schedule.
+inline void require_fitting(const problem& p, const lifetimes& lives, std::span<const step> steps,
+                            const stream_options& options) {
+  if (options.streams < 1 || options.streams > stream_options::max_streams)
+    throw bad_argument("streams is " + std::to_string(options.streams) + "; it must be 1 to " +
+                       std::to_string(stream_options::max_streams));
+  if (!options.offsets.empty() && options.offsets.size() != lives.allocations.size())
+    throw bad_argument("there are " + std::to_string(options.offsets.size()) + " offsets; the schedule has " +
+                       std::to_string(lives.allocations.size()) + " allocations");
+  if (lives.num_steps() != steps.size())
+    throw bad_argument("the lifetimes are of " + std::to_string(lives.num_steps()) + " steps; the schedule has " +
+                       std::to_string(steps.size()));
+  if (!options.shares.empty() && options.shares.size() != p.graph().num_operations)
+    throw bad_argument("there are " + std::to_string(options.shares.size()) + " shares; the problem has " +
+                       std::to_string(p.graph().num_operations) + " operations");
+  for (std::size_t o = 0; o < options.shares.size(); ++o)
+    if (!(options.shares[o] >= 0 && options.shares[o] <= 1))
+      throw bad_argument("the share of operation " + std::to_string(o) + " is " + std::to_string(options.shares[o]) +
+                         "; it must be 0 to 1");
+}
 
 }  // namespace detail::streams
 
 REMAT_INLINE stream_assignment assign_streams(const problem& p, const lifetimes& lives, std::span<const step> steps,
                                               const stream_options& options) {
-  detail::streams::list_scheduler scheduler(p, lives, steps, options);
-  scheduler.out.streams = options.streams;
-  return std::move(scheduler.out);
+  detail::streams::require_fitting(p, lives, steps, options);
+  if (!has_copies(steps)) return std::move(detail::streams::list_scheduler(p, lives, steps, options).out);
+  if (!p.link()) throw bad_argument("the schedule copies tensors to the host, and the problem has no link to the host");
+  if (options.streams != 1)
+    throw bad_argument("streams is " + std::to_string(options.streams) +
+                       "; a schedule that copies tensors to the host runs its computes on one stream");
+  return std::move(detail::streams::engine_scheduler(p, steps).out);
 }
 
 }  // namespace REMAT_NAMESPACE

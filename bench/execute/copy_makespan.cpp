@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSL-1.0
+// Does a step with copies take the time that was simulated? Schedules of `offload` run on the host executor, with
+// stand-in kernels that take the planned times, scaled, and copies that take those of the link. Once more with a link
+// that is twice as slow as planned. One line of CSV for each graph, budget and link.
+//
+//   copy_makespan [--seconds S] [--step S] [--steps N] [--fractions F,F,…] [--speeds GB/S,…] GRAPH.json…
+//
+// `--seconds` (1 by default) bounds each solve, `--step` (2) is the time to which a step is scaled; the fastest of
+// `--steps` (2) counts. `error` and `slow_error` are measured / simulated − 1. `host_load` is the most bytes on the
+// host at one time, sizes rounded up to the alignment. Kernels sleep, so that the machine may have fewer than three
+// processors. Exit status 1 if a step leaves other outputs behind than the listed order, or if the slow link changes
+// the memory.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "remat/io/training_graph_json.hpp"
+#include "remat/memory/plan.hpp"
+#include "remat/method/offload.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat_run/stand_in_run.hpp"
+
+namespace {
+
+using namespace remat;  // NOLINT: a program
+
+struct settings {
+  double seconds = 1, step = 2;
+  std::uint64_t steps = 2;
+  std::vector<double> fractions{0.6, 0.4}, speeds{25, 64};
+  std::vector<std::filesystem::path> graphs{};
+};
+
+std::vector<double> numbers(const std::string& list) {
+  std::vector<double> out;
+  for (std::size_t at = 0; at < list.size();) {
+    std::size_t read = 0;
+    out.push_back(std::stod(list.substr(at), &read));
+    at += read + 1;
+  }
+  return out;
+}
+
+settings read_settings(int argc, char** argv) {
+  settings out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string key = argv[i];
+    if (key.rfind("--", 0) != 0) {
+      out.graphs.emplace_back(key);
+      continue;
+    }
+    if (i + 1 == argc) throw bad_argument(key + ": its value is missing");
+    const std::string value = argv[++i];
+    if (key == "--seconds")
+      out.seconds = std::stod(value);
+    else if (key == "--step")
+      out.step = std::stod(value);
+    else if (key == "--steps")
+      out.steps = std::stoull(value);
+    else if (key == "--fractions")
+      out.fractions = numbers(value);
+    else if (key == "--speeds")
+      out.speeds = numbers(value);
+    else
+      throw bad_argument(key + ": there is no such option");
+  }
+  return out;
+}
+
+struct worst {
+  double planned = 0, slow = 0, host = 1;
+  bool wrong = false;
+};
+
+/// Measures one schedule, and prints its line.
+void measure(const training_step& in, const problem& p, const schedule& plan, double fraction, double speed,
+             const settings& how, worst& all) {
+  host_link slow = *p.link();
+  slow.out /= 2;
+  slow.in /= 2;
+  slow.latency *= 2;
+  const check_report planned = check(p, plan), later = check(p.with_link(slow, p.host_budget()), plan);
+  const memory_plan host = plan_memory(host_intervals_of(lifetimes_of(p, plan)));
+  remat_run::run_options options;
+  options.steps = how.steps;
+  options.kernels.burn = how.step / planned.time;
+  options.kernels.sleep = true;
+  const remat_run::run_result run = remat_run::run_stand_ins(in.graph, p, plan, options);
+  options.link = slow;
+  const remat_run::run_result slower = remat_run::run_stand_ins(in.graph, p, plan, options);
+  remat_run::run_options plain;
+  plain.seed = options.seed;
+  plain.steps = options.steps;
+  const remat_run::run_result listed = remat_run::run_stand_ins(in.graph, p, listed_order(p), plain);
+  all.wrong = all.wrong || !run.same_results(listed) || !slower.same_results(listed) ||
+              later.peak_bytes != planned.peak_bytes || later.host_peak_bytes != planned.host_peak_bytes ||
+              run.arena_bytes != slower.arena_bytes || run.host_arena_bytes != slower.host_arena_bytes;
+  const double error = run.seconds / options.kernels.burn / planned.time - 1;
+  const double slow_error = slower.seconds / options.kernels.burn / later.time - 1;
+  all.planned = std::max(all.planned, std::abs(error));
+  all.slow = std::max(all.slow, std::abs(slow_error));
+  if (host.lower_bound > 0)
+    all.host = std::max(all.host, static_cast<double>(host.arena_bytes) / static_cast<double>(host.lower_bound));
+  std::printf("%s,%g,%g,%llu,%llu,%llu,%.6g,%.6g,%.4f,%.6g,%.6g,%.4f,%lld,%lld,%lld\n", in.graph.name().data(),
+              fraction, speed, static_cast<unsigned long long>(run.launches - run.copies),
+              static_cast<unsigned long long>(run.copies), static_cast<unsigned long long>(run.waits), planned.time,
+              run.seconds / options.kernels.burn, error, later.time, slower.seconds / options.kernels.burn, slow_error,
+              static_cast<long long>(run.arena_bytes), static_cast<long long>(host.lower_bound),
+              static_cast<long long>(host.arena_bytes));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const settings how = read_settings(argc, argv);
+    std::printf(
+        "graph,budget,GB/s,computes,copies,waits,simulated,measured,error,slow_simulated,slow_measured,slow_error,"
+        "arena,host_load,host_arena\n");
+    worst all;
+    for (const std::filesystem::path& file : how.graphs) {
+      const training_step in = read_training_step(file);
+      for (const double speed : how.speeds)
+        for (const double fraction : how.fractions) {
+          const auto budget =
+              static_cast<std::int64_t>(static_cast<double>(in.instance.graph().baseline_peak) * fraction);
+          const problem p =
+              in.instance.with_budget(budget).with_link({.out = speed * 1e9, .in = speed * 1e9, .latency = 1e-5});
+          offload_options options;
+          options.run.time_limit = std::chrono::nanoseconds(std::llround(how.seconds * 1e9));
+          const solution s = offload(p, options);
+          if (s.plan) measure(in, p, *s.plan, fraction, speed, how, all);
+        }
+    }
+    std::fprintf(stderr,
+                 "worst: %.2f %% from the simulated time, %.2f %% with the slow link; host arena %.4f of its load\n",
+                 all.planned * 100, all.slow * 100, all.host);
+    if (all.wrong) std::fprintf(stderr, "NOT the same outputs or memory\n");
+    return all.wrong ? 1 : 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "copy_makespan: %s\n", e.what());
+    return 2;
+  }
+}

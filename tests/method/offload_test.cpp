@@ -10,12 +10,15 @@
 #include <limits>
 #include <vector>
 
+#include "remat/bound/least_memory.hpp"
+#include "remat/core/error.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive_copies.hpp"
+#include "support/large_steps.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;
@@ -149,4 +152,42 @@ TEST_CASE("a budget below a working set is infeasible, with the operation") {
   const solution s = offload(whole.with_budget(1).with_link({}));
   CHECK(s.status == solve_status::infeasible);
   CHECK(!s.message.empty());
+}
+
+TEST_CASE("copies reach budgets that recomputation alone does not, even with little work") {
+  for (const char* name : {"unet5-b16-256", "vgg16-b64-224"}) {
+    const problem whole = test::bundled_problem(name);
+    const problem alone = whole.with_budget(largest_working_set(whole.with_link({})).bytes);
+    const problem p = alone.with_link({.out = 450e9, .in = 450e9});
+    CAPTURE(name);
+    const solution s = offload(p, with_work(2'000));
+    REQUIRE(s.plan);
+    CHECK(check(p, *s.plan).valid());
+    CHECK(!evict(alone).plan);
+  }
+}
+
+TEST_CASE("it is no slower than the schedules to begin with, and refuses illegal ones") {
+  const problem alone = test::within(test::bundled_problem("unet5-b16-256"), 0.5);
+  const problem p = alone.with_link({.out = 1e9, .in = 1e9});
+  refined_options refining;
+  refining.run.work_limit = 200'000;
+  const solution recomputed = refined(alone, refining);
+  REQUIRE(recomputed.plan);
+  offload_options options = with_work(20'000);
+  options.starts.push_back(*recomputed.plan);
+  CHECK(offload(p, options).time <= recomputed.time);
+  options.starts.push_back(schedule{{step::free(static_cast<tensor_id>(0))}});
+  CHECK_THROWS_AS((void)offload(p, options), bad_argument);
+}
+
+TEST_CASE("stopped at any moment, it returns a legal schedule or none") {
+  const problem whole = test::large_step(test::step_family::decoder, 20'000);
+  const problem p = test::within(whole, 0.5).with_link({});
+  for (const int ms : {1, 5, 20, 50, 100, 200, 400}) {
+    offload_options options;
+    options.run.time_limit = std::chrono::milliseconds(ms);
+    const solution s = offload(p, options);
+    if (s.plan) CHECK(check(p, *s.plan).valid());
+  }
 }

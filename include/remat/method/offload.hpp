@@ -4,16 +4,21 @@
 #include <cstdint>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
 
 /// Options of `offload`.
 struct offload_options {
+  /// Legal schedules to begin with: what they recompute is taken, and copies are placed anew. They may exceed the
+  /// budget.
+  std::vector<schedule> starts{};
   /// \name Settings (`records` says what they are)
   /// @{
   std::uint32_t budgets = 20;
@@ -41,22 +46,27 @@ struct offload_options {
 ///
 /// A *candidate* says what copies do, and leaves the rest to solvers that only recompute:
 ///
-/// - A budget between the true one and the peak: `evict` plans recomputation within it. Where the schedule still needs
-///   more than the true budget, the tensors whose next use is farthest away lie on the host until then.
+/// - Copies alone: the listed order, where what does not fit lies on the host.
+/// - The schedules of `starts`, and those of `evict` for the true budget and for larger ones up to the peak. Where a
+///   schedule needs more than the true budget, the tensors whose next use is farthest away lie on the host until then.
 /// - The tensors that the choice of `offload_bound` has on the host, also for smaller budgets and slower links, because
 ///   copies never hide completely. A copy is an operation of no time then; `evict` plans the rest within the budget.
 ///
 /// For each candidate the copies are placed: each copy out as early as its engine is free, each copy back as late as it
-/// hides behind computes, as far as memory allows; the simulation of the engines gives the time. The best candidates
-/// are refined (`refined`) in slices that grow, and their copies are placed again after each. If all of them are solved
-/// and time is left, budgets between the ones before follow.
+/// hides behind computes, as far as memory allows; the simulation of the engines gives the time. The recomputation of
+/// the best candidates is refined (`refined`). Then simulated annealing changes recomputation and copies together: a
+/// move removes a recomputation, makes a tensor again in place of a copy, copies another tensor, begins copies back
+/// earlier or later, or moves a compute; all copies are placed again, and the engines simulated. Several searches run
+/// on all threads.
 ///
-/// The first schedule of all is the one of recomputation alone. A problem without a link is left to `refined`. The
-/// lower bound is that of `offload_bound`. Heuristic: it may find no schedule under a tight budget, which proves
-/// nothing. Deterministic for a seed and a work limit. Cancellation: polls between its parts, and as `evict` and
-/// `refined` do within them. Work: that of its parts, `work_of::visit` for each compute whose copies are placed.
+/// A problem without a link is left to `refined`. The lower bound is that of `offload_bound`. Heuristic: it may find no
+/// schedule under a tight budget, which proves nothing. Deterministic for a seed and a work limit, for any number of
+/// threads. Throws `bad_argument` for a schedule of `starts` that is not legal. Cancellation: polls between its parts
+/// and moves, as `evict` and `refined` do within them, and every 65,536 computes while copies are placed. Work: that of
+/// its parts, `work_of::visit` for each compute whose copies are placed.
 ///
-/// `solution::by`: "offload/evict" or "offload/refined", after the solver that planned the recomputation.
+/// `solution::by`: "offload/listed" for copies alone, "offload/start", "offload/evict" and "offload/refined" after the
+/// solver that planned the recomputation, "offload/copies" for the search over both.
 ///
 ///     const problem p = problem(graph, roofline_cost{}, budget).with_link({.out = 25e9, .in = 25e9});
 ///     const solution s = offload(p);

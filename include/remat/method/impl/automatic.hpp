@@ -472,7 +472,7 @@ class frontier_search {
   solution best;
   best.lower_bound = p.graph().needed_time;
   figures::group_list parts;
-  const auto take = [&](solution& s, const std::string& by) {
+  const auto take = [&](const solution& s, const std::string& by) {
     if (const auto* list = s.statistics.own.find<figures::group_list>("parts"))
       parts.insert(parts.end(), list->begin(), list->end());
     if (s.plan) accept(p, best, *s.plan, by);
@@ -490,6 +490,7 @@ class frontier_search {
       take(s, s.by);
       offload_options copying;
       copying.gap = options.gap;
+      if (s.plan) copying.starts.push_back(std::move(*s.plan));
       s = solve_part(clock, 1, offload, p, copying);
       take_bound(best, s);
       if (s.status == solve_status::infeasible) best.status = s.status;

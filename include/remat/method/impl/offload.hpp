@@ -4,13 +4,14 @@
 #include "remat/method/offload.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,11 +19,15 @@
 
 #include "remat/bound/offload.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/team.hpp"
+#include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/refine/detail/copy_operations.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
+#include "remat/refine/detail/copy_refinement.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -42,12 +47,14 @@ class copy_search {
   copy_search& operator=(const copy_search&) = delete;
 
   stop_reason run() {
-    if (!prove_floor())
-      for (std::uint32_t level = 0; level < finest_level && !is_over(); ++level) {
-        scan_budgets(level);
-        if (level == 0 && !is_over()) scan_choices();
-        refine_candidates();
-      }
+    try_all_copies();
+    if (!prove_floor() && !is_over()) {
+      take_starts();
+      scan_budgets();
+      if (!is_over()) scan_choices();
+      refine_candidates();
+      refine_copies();
+    }
     return stopped_ == stop_reason::none ? clock_.poll() : stopped_;
   }
 
@@ -55,14 +62,20 @@ class copy_search {
   /// A way to divide the work between recomputation and copies.
   struct candidate {
     std::unique_ptr<copy_operations> instance;              // its budget bounds the schedules without times of copies
-    std::vector<std::uint8_t> on_host;                      // of a tensor: it leaves the device first
     std::vector<schedule> starts;                           // of the instance
-    double time = std::numeric_limits<double>::infinity();  // of the best schedule with copies
+    copy_refinement::state state;                           // of the best schedule with copies
+    double time = std::numeric_limits<double>::infinity();  // … and its time
     bool ended = false;                                     // refinement does no more for it
   };
-  static constexpr std::uint32_t finest_level = 4;
   static constexpr std::uint32_t most_branched = 2000;  // operations of a graph for whose bound branching takes little
-  static constexpr double floor_share = 0.15, scan_share = 0.4, one_share = 0.25;
+  static constexpr double floor_share = 0.15, scan_share = 0.25, one_share = 0.25, refined_share = 0.4;
+  static constexpr float before_all_others = 1000;  // factor of a tensor that leaves the device before others
+  static constexpr std::string_view listed_order_name = "listed", start_name = "start";
+  static constexpr std::size_t num_searches = 4;
+  static constexpr std::uint32_t most_searched = 1U << 16;  // operations for more than one search
+  static constexpr double heats[] = {0.2, 0.5, 0.1, 1.0};
+  static constexpr double longer = 4;  // each cycle than the one before
+  static constexpr double moves_without_limit = 2000;
 
   [[nodiscard]] bool is_over() {
     if (best_.status == solve_status::infeasible || best_.is_within(options_.gap)) return true;
@@ -97,23 +110,40 @@ class copy_search {
     return offload_bound(p, proving);
   }
 
-  /// Recomputation for the budget itself, and for larger ones. Each level takes those between the ones before.
-  void scan_budgets(std::uint32_t level) {
-    run_clock part = clock_.part(scan_share, evict_solver::name);
+  /// A candidate whose instance is the problem under another budget, without copies.
+  [[nodiscard]] candidate with_budget(std::int64_t budget) const {
+    candidate c;
     const std::vector<std::uint8_t> none(p_.graph().num_tensors, 0);
+    c.instance = std::make_unique<copy_operations>(p_.with_budget(budget), none, 0);
+    return c;
+  }
+
+  /// No recomputation: the listed order, with copies of what does not fit.
+  void try_all_copies() {
+    candidate c = with_budget(p_.graph().baseline_peak);
+    c.ended = true;
+    try_schedule(c, listed_order(c.instance->instance), listed_order_name);
+    keep(std::move(c));
+  }
+
+  /// The caller's schedules.
+  void take_starts() {
+    for (const schedule& s : options_.starts) {
+      candidate c = with_budget(p_.budget());
+      try_schedule(c, s, start_name);
+      c.starts.push_back(schedule_computes(p_, computes_of(s)));
+      keep(std::move(c));
+    }
+  }
+
+  /// Recomputation for the budget itself, and for larger ones.
+  void scan_budgets() {
+    run_clock part = clock_.part(scan_share, evict_solver::name);
     const auto peak = static_cast<double>(p_.graph().baseline_peak), least = static_cast<double>(p_.budget());
-    const std::uint32_t count = options_.budgets << level, step = level == 0 ? 1 : 2;
-    for (std::uint32_t i = step - 1; i <= count && !best_.is_within(options_.gap) && !part.should_stop(); i += step) {
-      const double f = static_cast<double>(i) / count;
+    for (std::uint32_t i = 0; i < options_.budgets && !best_.is_within(options_.gap) && !part.should_stop(); ++i) {
+      const double f = static_cast<double>(i) / options_.budgets;
       const double budget = least + std::max(0.0, peak - least) * f * f;
-      candidate c;
-      c.on_host = none;
-      c.instance = std::make_unique<copy_operations>(p_.with_budget(static_cast<std::int64_t>(budget)), none, 0);
-      if (i == count) {
-        try_schedule(c, listed_order(c.instance->instance), evict_solver::name);  // nothing to refine
-      } else {
-        run_eviction(std::move(c), part, {}, i == 0);
-      }
+      run_eviction(with_budget(static_cast<std::int64_t>(budget)), part, {}, i == 0);
     }
   }
 
@@ -140,9 +170,13 @@ class copy_search {
           for (const bool holds : {false, true}) {
             if (part.should_stop()) return;
             candidate c;
-            c.on_host.assign(p_.graph().num_tensors, 0);
-            for (const tensor_id t : choice.offloaded) c.on_host[index(t)] = 1;
-            c.instance = std::make_unique<copy_operations>(p_.with_budget(part_of_budget(budget)), c.on_host,
+            std::vector<std::uint8_t> on_host(p_.graph().num_tensors, 0);
+            c.state.factor.assign(p_.graph().num_tensors, 1.0F);
+            for (const tensor_id t : choice.offloaded) {
+              on_host[index(t)] = 1;
+              c.state.factor[index(t)] = before_all_others;
+            }
+            c.instance = std::make_unique<copy_operations>(p_.with_budget(part_of_budget(budget)), on_host,
                                                            static_cast<std::uint32_t>(index(choice.moment)));
             run_eviction(std::move(c), part, holds ? choice.saved : std::vector<tensor_id>{}, false);
           }
@@ -164,12 +198,17 @@ class copy_search {
   void try_schedule(candidate& c, const schedule& plan, std::string_view by) {
     const std::vector<std::uint32_t> computes = c.instance->computes(plan);
     for (const double bytes_exponent : {0.0, 0.5}) {
-      if (clock_.should_stop()) return;
-      clock_.work(computes.size() * work_of::visit);
-      std::optional<schedule> copied = planner_.plan(computes, {bytes_exponent, c.on_host}, 3);
-      if (!copied) continue;
-      const acceptance taken = accept(p_, best_, std::move(*copied), by_part(offload_solver::name, by));
-      if (taken.report.valid()) c.time = std::min(c.time, taken.report.time);
+      for (const double lead : {0.0, 2.0}) {
+        if (clock_.should_stop()) return;
+        clock_.work(computes.size() * work_of::visit);
+        const double time = planner_.place(computes, {bytes_exponent, lead, c.state.factor}, 3, c.time);
+        if (!(time < c.time)) continue;
+        c.time = time;
+        c.state.computes = planner_.computes();
+        c.state.bytes_exponent = bytes_exponent;
+        c.state.lead = lead;
+        if (time < best_.time) accept(p_, best_, planner_.steps(), by_part(offload_solver::name, by));
+      }
     }
     clock_.report({.stage = "copies"});
   }
@@ -181,23 +220,25 @@ class copy_search {
     if (candidates_.size() > options_.refined_candidates) candidates_.pop_back();
   }
 
-  /// Refines candidates in slices: all of them, then the better half of those that can still gain, and so on.
+  /// Refines recomputation in slices: of all candidates, then of the better half of those that can gain, and so on.
   void refine_candidates() {
+    run_clock whole = clock_.part(refined_share, refined_solver::name);
     std::size_t width = candidates_.size();
-    for (std::uint64_t round = 0; !candidates_.empty() && !is_over(); ++round) {
-      const std::size_t n = std::min(width, candidates_.size());
-      for (std::size_t i = 0; i < n && !is_over(); ++i)
-        refine_candidate(candidates_[i], n > 1 ? 0.4 / static_cast<double>(n - i) : 1, round);
-      std::erase_if(candidates_, [](const candidate& c) { return c.ended; });
+    for (std::uint64_t round = 0; width > 0 && !is_over() && !whole.should_stop(); ++round) {
+      std::vector<candidate*> open;
+      for (candidate& c : candidates_)
+        if (!c.ended && open.size() < width) open.push_back(&c);
+      for (std::size_t i = 0; i < open.size() && !is_over() && !whole.should_stop(); ++i)
+        refine_candidate(*open[i], whole, open.size() > 1 ? 0.4 / static_cast<double>(open.size() - i) : 1, round);
       sort_candidates();
-      width = (n + 1) / 2;
+      width = open.size() / 2;
     }
   }
 
-  void refine_candidate(candidate& c, double share, std::uint64_t round) {
+  void refine_candidate(candidate& c, run_clock& whole, double share, std::uint64_t round) {
     refined_options refining;
     refining.starts = c.starts;
-    run_clock part = clock_.part(share, refined_solver::name);
+    run_clock part = whole.part(share, refined_solver::name);
     refining.run = part.limits();
     refining.run.seed += round;
     solution s = solve_within_memory(part, [&] { return refined(c.instance->instance, refining); });
@@ -207,6 +248,89 @@ class copy_search {
     try_schedule(c, *s.plan, refined_solver::name);
     c.starts.insert(c.starts.begin(), std::move(*s.plan));
     if (c.starts.size() > 4) c.starts.pop_back();
+  }
+
+  /// Refines recomputation and copies together (`copy_refinement`) with what is left of the limits: searches from the
+  /// best candidates, of several temperatures, in cycles of which each is some times as long as the one before.
+  void refine_copies() {
+    if (candidates_.empty() || is_over()) return;
+    const std::size_t count = p_.graph().num_operations > most_searched ? 1 : num_searches;
+    for (std::size_t i = 0; i < count; ++i) {
+      searches_.push_back(std::make_unique<copy_refinement>(p_, clock_.control().seed * 1000003 + i));
+      states_.push_back(candidates_[i % candidates_.size()].state);
+    }
+    candidates_.clear();
+    double left = 1 + longer + longer * longer;
+    for (double length = 1; left > 0 && !is_over(); length *= longer) {
+      run_clock cycle = clock_.part(std::min(1.0, length / left), "copies");
+      left -= length;
+      run_cycle(cycle);
+      for (const auto& search : searches_)
+        if (search->best_time() < best_.time)
+          accept(p_, best_, search->best(), by_part(offload_solver::name, "copies"));
+      exchange();
+    }
+  }
+
+  /// Lets each search anneal once, on all threads. A search depends on nothing that another one does.
+  void run_cycle(run_clock& cycle) {
+    const std::size_t count = searches_.size();
+    const std::size_t threads = std::min<std::size_t>(clock_.control().thread_count(), count);
+    const std::uint64_t work = share_of(cycle.work_left(), 1.0 / static_cast<double>(count));
+    std::vector<std::uint64_t> done(count, 0);
+    run_team(threads, [&](std::size_t thread) {
+      for (std::size_t i = thread; i < count; i += threads) {
+        run_control limits = cycle.limits(1.0 / static_cast<double>((count - i + threads - 1) / threads));
+        limits.work_limit = work;
+        run_clock own(limits);
+        anneal(*searches_[i], states_[i], heats[i % std::size(heats)], own, thread == 0);
+        done[i] = own.work_done();
+      }
+    });
+    for (const std::uint64_t units : done) cycle.work(units);
+  }
+
+  /// One search: the temperature falls to 0 while the limits of `own` are spent.
+  void anneal(copy_refinement& search, copy_refinement::state from, double heat, run_clock& own, bool reports) {
+    search.planner.must_stop = [&own] { return own.should_stop(); };
+    if (search.start(std::move(from))) {
+      const double beyond = search.time() - p_.graph().needed_time;
+      const double scale = heat * beyond / static_cast<double>(1 + search.num_choices());
+      for (std::uint64_t move = 0; !is_within_gap(search.best_time(), best_.lower_bound, options_.gap); ++move) {
+        const double f = spent(own, move);
+        if (f >= 1 || own.should_stop()) break;
+        search.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
+        own.work(search.size() * work_of::visit);
+        search.random_move();
+        if (reports) clock_.report({.stage = "copies", .best_objective = search.best_time()});
+      }
+    }
+    search.planner.must_stop = nullptr;
+  }
+  /// How much of the limits of a search is spent, from 0 to 1.
+  [[nodiscard]] static double spent(const run_clock& own, std::uint64_t moves) {
+    const run_control& limits = own.control();
+    const bool has_work = limits.work_limit != run_control::no_work_limit;
+    const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
+    double out = has_work || has_time ? 0 : static_cast<double>(moves) / moves_without_limit;
+    if (has_work)
+      out = static_cast<double>(own.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));
+    if (has_time)
+      out = std::max(out, own.seconds() / std::max(1e-9, std::chrono::duration<double>(limits.time_limit).count()));
+    return out;
+  }
+
+  /// The worst search goes on from the best schedule, the others from their own best. One that was stopped before it
+  /// had a schedule begins again.
+  void exchange() {
+    const auto is_faster = [](const auto& a, const auto& b) { return a->best_time() < b->best_time(); };
+    const auto worst = std::max_element(searches_.begin(), searches_.end(), is_faster);
+    const auto best = std::min_element(searches_.begin(), searches_.end(), is_faster);
+    for (auto search = searches_.begin(); search != searches_.end(); ++search) {
+      const copy_refinement& from = search == worst ? **best : **search;
+      if (std::isfinite(from.best_time()))
+        states_[static_cast<std::size_t>(search - searches_.begin())] = from.best_state();
+    }
   }
 
   void sort_candidates() {
@@ -221,13 +345,24 @@ class copy_search {
   copy_planner planner_;
   offload_bound_result floor_;
   std::vector<candidate> candidates_;  // the fastest first
+  std::vector<std::unique_ptr<copy_refinement>> searches_;
+  std::vector<copy_refinement::state> states_;  // from which each goes on
   stop_reason stopped_ = stop_reason::none;
 };
+
+inline void require_legal(const problem& p, const std::vector<schedule>& starts) {
+  problem unlimited = p.with_budget(problem::unlimited);
+  if (p.link()) unlimited = unlimited.with_link(*p.link());
+  for (const schedule& s : starts)
+    if (const check_report r = check(unlimited, s); !r.valid())
+      throw bad_argument("offload: a schedule to start from is not usable: " + r.message());
+}
 
 }  // namespace detail::offload_solve
 
 REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload_options& options) const {
   require_valid_options(name, options);
+  detail::offload_solve::require_legal(p, options.starts);
   run_clock clock(options.run, name);
   solution best;
   best.lower_bound = p.graph().needed_time;
@@ -238,7 +373,7 @@ REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload
       if (p.link()) {
         stopped = detail::offload_solve::copy_search(p, options, clock, best).run();
       } else {
-        solution s = detail::solve_part(clock, 1, refined, p, {});
+        solution s = detail::solve_part(clock, 1, refined, p, {.starts = options.starts});
         detail::take_bound(best, s);
         if (s.status == solve_status::infeasible) best.status = s.status;
         if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "remat/core/id.hpp"
 #include "remat/problem/flat_graph.hpp"
 #include "remat/problem/host_link.hpp"
 #include "remat/schedule/engine.hpp"
+#include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -85,6 +87,47 @@ class engine_clocks {
   host_link link_;
   std::array<double, num_engines> through_{};  // when each engine has done what it was given
   std::vector<moments> copies_;                // of a tensor
+};
+
+/// Runs the steps of a legal schedule on the clocks, one by one.
+class engine_replay {
+ public:
+  /// No step has run. The graph must outlive this object.
+  engine_replay(const flat_graph& g, const host_link& link)
+      : graph_(g), clocks_(g, link), allocated_(g.num_tensors, 0) {}
+
+  /// Runs the next step, and returns when it runs.
+  step_times run(step x) {
+    const auto id = static_cast<std::uint32_t>(x.is_compute() ? index(x.operation()) : index(x.tensor()));
+    switch (x.kind()) {
+      case step_kind::compute:
+        for (const std::uint32_t t : graph_.outputs[id])
+          if (allocated_[t] == 0) {
+            allocated_[t] = 1;
+            clocks_.allocate(t);
+          }
+        return clocks_.compute(id);
+      case step_kind::free:
+        allocated_[id] = 0;
+        return clocks_.free(id);
+      case step_kind::offload:
+        return clocks_.offload(id);
+      case step_kind::prefetch:
+        allocated_[id] = 1;
+        return clocks_.prefetch(id);
+      case step_kind::drop:
+        break;
+    }
+    return clocks_.drop(id);
+  }
+
+  /// Returns the time when the last engine ends.
+  [[nodiscard]] double end() const { return clocks_.end(); }
+
+ private:
+  const flat_graph& graph_;
+  engine_clocks clocks_;
+  std::vector<std::uint8_t> allocated_;  // of a tensor, on the device
 };
 
 }  // namespace REMAT_NAMESPACE::detail

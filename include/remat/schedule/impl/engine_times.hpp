@@ -17,37 +17,13 @@ REMAT_INLINE engine_times engine_times_of(const problem& p, std::span<const step
   engine_times out;
   out.steps.reserve(steps.size());
   // Without a link nothing is copied, and any link gives the same times.
-  detail::engine_clocks clocks(g, p.link().value_or(host_link{}));
-  std::vector<std::uint8_t> allocated(g.num_tensors, 0);
-  const auto run = [&](step x) {
-    const auto id = static_cast<std::uint32_t>(x.is_compute() ? index(x.operation()) : index(x.tensor()));
-    switch (x.kind()) {
-      case step_kind::compute:
-        for (const std::uint32_t t : g.outputs[id])
-          if (allocated[t] == 0) {
-            allocated[t] = 1;
-            clocks.allocate(t);
-          }
-        return clocks.compute(id);
-      case step_kind::free:
-        allocated[id] = 0;
-        return clocks.free(id);
-      case step_kind::offload:
-        return clocks.offload(id);
-      case step_kind::prefetch:
-        allocated[id] = 1;
-        return clocks.prefetch(id);
-      case step_kind::drop:
-        break;
-    }
-    return clocks.drop(id);
-  };
+  detail::engine_replay replay(g, p.link().value_or(host_link{}));
   for (const step x : steps) {
-    const step_times now = run(x);
+    const step_times now = replay.run(x);
     out.steps.push_back(now);
     if (const auto e = engine_of(x.kind())) out.busy[static_cast<std::size_t>(*e)] += now.end - now.begin;
   }
-  out.makespan = clocks.end();
+  out.makespan = replay.end();
   return out;
 }
 

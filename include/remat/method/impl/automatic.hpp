@@ -32,6 +32,7 @@
 #include "remat/method/impl/refinement_steps.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
+#include "remat/method/pofo.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
@@ -466,7 +467,9 @@ class frontier_search {
   std::vector<budget_solve> solves_;   // of each
 };
 
-/// With a link: recomputation alone, by all parts, then `offload` for the rest of the limits.
+inline constexpr std::uint32_t most_for_pofo = 500;  // operations: a tenth of usual limits is enough there
+
+/// With a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest of the limits.
 [[nodiscard]] inline solution solve_with_link(std::optional<mip_backend_ref> backend, const problem& p,
                                               const automatic_options& options, run_clock& clock) {
   solution best;
@@ -491,6 +494,12 @@ class frontier_search {
       offload_options copying;
       copying.gap = options.gap;
       if (s.plan) copying.starts.push_back(std::move(*s.plan));
+      if (p.graph().num_operations <= most_for_pofo) {
+        s = solve_part(clock, 0.1, pofo, p, {});
+        take_bound(best, s);
+        take(s, by_part(automatic_solver::name, s.by));
+        if (s.plan) copying.starts.push_back(std::move(*s.plan));
+      }
       s = solve_part(clock, 1, offload, p, copying);
       take_bound(best, s);
       if (s.status == solve_status::infeasible) best.status = s.status;

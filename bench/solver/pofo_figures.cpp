@@ -12,12 +12,12 @@
 // Fe_i (a forward that keeps its input, nothing, everything), B_i, L (the loss), Off_i and OffwBar_i (the input of
 // stage i goes to the host; with all that stage i − 1 saves), stages from 0. The steps are run on the graph within the
 // budget, copies are placed by `copy_planner`, what the plan copies first, and the exact checker judges.
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,7 +80,7 @@ void measure(const std::string& name, const std::string& fraction, const std::st
 double time_of(const problem& p, const std::vector<std::string>& ops) {
   const auto stages = (p.graph().num_operations - 1) / 2;
   std::vector<std::uint32_t> computes;
-  std::vector<std::uint8_t> goes_first(p.graph().num_tensors, 0);
+  std::vector<float> factor(p.graph().num_tensors, 1);
   for (const std::string& op : ops) {
     const std::size_t bar = op.find('_');
     const std::string what = op.substr(0, bar);
@@ -90,16 +90,15 @@ double time_of(const problem& p, const std::vector<std::string>& ops) {
     if (what == "CF" || what == "Fn" || what == "Fe") computes.push_back(i);
     if (i > 0 && (what == "Off" || what == "OffwBar")) {
       const auto made = p.graph().outputs[i - 1];  // the output, and the rest of what is saved
-      for (std::size_t k = 0; k < (what == "Off" ? 1 : made.size()); ++k) goes_first[made[k]] = 1;
+      for (std::size_t k = 0; k < (what == "Off" ? 1 : made.size()); ++k) factor[made[k]] = 1e20F;  // before all others
     }
   }
   double best = std::numeric_limits<double>::infinity();
   detail::copy_planner planner(p);
   for (const double bytes_exponent : {0.0, 0.5}) {
     const std::vector<std::uint32_t> order = computes_of(schedule_computes(p.graph(), computes));
-    const std::optional<schedule> plan = planner.plan(order, {bytes_exponent, goes_first}, 3);
-    if (!plan) continue;
-    const check_report report = check(p, *plan);
+    if (!std::isfinite(planner.place(order, {.bytes_exponent = bytes_exponent, .factor = factor}, 3))) continue;
+    const check_report report = check(p, planner.steps());
     if (report.valid()) best = std::min(best, report.time);
   }
   return best;

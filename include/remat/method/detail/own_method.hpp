@@ -146,6 +146,39 @@ template <class Method>
   return best;
 }
 
+/// The frame of a solver that makes copies, for a problem with or without a link.
+///
+/// With a link, `with_copies(clock, best)` runs its method and returns why it stopped; it is not run if the listed
+/// order settles the problem, or if a limit is spent already. A problem without a link is left to `otherwise`. If
+/// memory runs out, see `solve_by_own_method`.
+template <class Method, class Solver>
+[[nodiscard]] solution solve_with_copies(const problem& p, std::string_view solver, const run_control& run,
+                                         Method&& with_copies, const Solver& otherwise,
+                                         typename Solver::options_type options) {
+  run_clock clock(run, solver);
+  solution best;
+  best.lower_bound = p.graph().needed_time;
+  clock.watch(best.time, best.lower_bound);
+  try {
+    stop_reason stopped = stop_reason::none;
+    if (!settled_by_listed_order(p, best, solver) && (stopped = clock.poll()) == stop_reason::none) {
+      if (p.link()) {
+        stopped = with_copies(clock, best);
+      } else {
+        solution s = solve_part(clock, 1, otherwise, p, std::move(options));
+        take_bound(best, s);
+        if (s.status == solve_status::infeasible) best.status = s.status;
+        if (s.plan) accept(p, best, std::move(*s.plan), by_part(solver, s.by));
+        stopped = clock.poll();
+      }
+    }
+    conclude(p, best, clock, stopped);
+  } catch (const std::bad_alloc&) {
+    conclude_out_of_memory(best, clock);
+  }
+  return best;
+}
+
 }  // namespace REMAT_NAMESPACE::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION

@@ -11,7 +11,6 @@
 #include <iterator>
 #include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -363,28 +362,11 @@ inline void require_legal(const problem& p, const std::vector<schedule>& starts)
 REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload_options& options) const {
   require_valid_options(name, options);
   detail::offload_solve::require_legal(p, options.starts);
-  run_clock clock(options.run, name);
-  solution best;
-  best.lower_bound = p.graph().needed_time;
-  clock.watch(best.time, best.lower_bound);
-  try {
-    stop_reason stopped = stop_reason::none;
-    if (!settled_by_listed_order(p, best, name) && (stopped = clock.poll()) == stop_reason::none) {
-      if (p.link()) {
-        stopped = detail::offload_solve::copy_search(p, options, clock, best).run();
-      } else {
-        solution s = detail::solve_part(clock, 1, refined, p, {.starts = options.starts});
-        detail::take_bound(best, s);
-        if (s.status == solve_status::infeasible) best.status = s.status;
-        if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
-        stopped = clock.poll();
-      }
-    }
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
-  return best;
+  return detail::solve_with_copies(p, name, options.run,
+                                   [&](run_clock& clock, solution& best) {
+                                     return detail::offload_solve::copy_search(p, options, clock, best).run();
+                                   },
+                                   refined, {.starts = options.starts});
 }
 
 }  // namespace REMAT_NAMESPACE

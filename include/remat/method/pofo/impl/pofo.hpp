@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <new>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_set>
@@ -159,19 +157,20 @@ class chain_copies {
     backlog_program copies(program, what);
     for (const backlog_program::plan& plan : copies.solve(clock_)) {
       if (is_over()) return;
-      std::vector<std::uint8_t> goes_first(p_.graph().num_tensors, 0);
-      for (const backlog_program::host_range& r : copies.on_host(plan)) mark(program.chain(), r, goes_first);
+      std::vector<float> factor(p_.graph().num_tensors, 1);
+      for (const backlog_program::host_range& r : copies.on_host(plan)) mark(program.chain(), r, factor);
       const std::vector<chain_step> steps = copies.steps(plan);
-      for (const bool whole : {true, false}) place(program, steps, whole, goes_first, plan.time, "backlog");
+      for (const bool whole : {true, false}) place(program, steps, whole, factor, plan.time, "backlog");
     }
   }
 
-  /// Marks the tensors that a range of stages makes and keeps.
-  void mark(const stage_chain& chain, const backlog_program::host_range& r, std::vector<std::uint8_t>& marks) const {
+  /// The tensors that a range of stages makes and keeps go to the host before all others.
+  void mark(const stage_chain& chain, const backlog_program::host_range& r, std::vector<float>& factor) const {
     for (std::uint32_t t = 0; t < p_.graph().num_tensors; ++t) {
       const tensor_use& use = chain.use_of(t);
       if (use.made_in == tensor_use::nowhere || use.made_in < r.first || use.made_in > r.last) continue;
-      if (use.last_read > r.last ? !r.rest : r.rest && use.lowest_backward != tensor_use::nowhere) marks[t] = 1;
+      if (use.last_read > r.last ? !r.rest : r.rest && use.lowest_backward != tensor_use::nowhere)
+        factor[t] = goes_first;
     }
   }
 
@@ -187,17 +186,16 @@ class chain_copies {
   }
 
   void place(const chain_program& program, const std::vector<chain_step>& steps, bool whole,
-             std::span<const std::uint8_t> goes_first, double plan_time, std::string_view by) {
+             std::span<const float> factor, double plan_time, std::string_view by) {
     const std::vector<std::uint32_t> computes =
         computes_of(schedule_computes(p_.graph(), program.expand(steps, whole)));
-    if (!placed_.insert(fingerprint(computes, goes_first)).second) return;
+    if (!placed_.insert(fingerprint(computes, factor)).second) return;
     for (const double bytes_exponent : {0.0, 0.5}) {
       if (is_over()) return;
       clock_.work(computes.size() * work_of::visit);
       ++plans_;
-      std::optional<schedule> copied = planner_.plan(computes, {bytes_exponent, goes_first}, 3);
-      if (!copied) continue;
-      if (!accept(p_, best_, std::move(*copied), by_part(pofo_solver::name, by))) continue;
+      if (!(planner_.place(computes, {.bytes_exponent = bytes_exponent, .factor = factor}, 3) < best_.time)) continue;
+      if (!accept(p_, best_, planner_.steps(), by_part(pofo_solver::name, by))) continue;
       of_best_.set("stages", program.chain().length());
       of_best_.set("plan_time", plan_time);
     }
@@ -207,12 +205,14 @@ class chain_copies {
   /// Of what is placed, to do so once: plans of several tables often agree. Equal fingerprints of two others only leave
   /// one of them out.
   [[nodiscard]] static std::uint64_t fingerprint(std::span<const std::uint32_t> computes,
-                                                 std::span<const std::uint8_t> goes_first) {
+                                                 std::span<const float> factor) {
     std::uint64_t h = 0xcbf29ce484222325U;
     for (const std::uint32_t o : computes) h = (h ^ o) * 0x100000001b3U;
-    for (const std::uint8_t f : goes_first) h = (h ^ f) * 0x100000001b3U;
+    for (const float f : factor) h = (h ^ (f > 1 ? 1U : 0U)) * 0x100000001b3U;
     return h;
   }
+
+  static constexpr float goes_first = 1e20F;  // above all products of times and bytes
 
   const problem& p_;
   const pofo_options& options_;
@@ -228,28 +228,10 @@ class chain_copies {
 
 REMAT_INLINE solution pofo_solver::operator()(const problem& p, const pofo_options& options) const {
   require_valid_options(name, options);
-  run_clock clock(options.run, name);
-  solution best;
-  best.lower_bound = p.graph().needed_time;
-  clock.watch(best.time, best.lower_bound);
-  try {
-    stop_reason stopped = stop_reason::none;
-    if (!settled_by_listed_order(p, best, name) && (stopped = clock.poll()) == stop_reason::none) {
-      if (p.link()) {
-        stopped = detail::backlog::chain_copies(p, options, clock, best).run();
-      } else {
-        solution s = detail::solve_part(clock, 1, rotor, p, detail::backlog::options_of_rotor(options));
-        detail::take_bound(best, s);
-        if (s.status == solve_status::infeasible) best.status = s.status;
-        if (s.plan) accept(p, best, std::move(*s.plan), by_part(name, s.by));
-        stopped = clock.poll();
-      }
-    }
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
-  return best;
+  return detail::solve_with_copies(
+      p, name, options.run,
+      [&](run_clock& clock, solution& best) { return detail::backlog::chain_copies(p, options, clock, best).run(); },
+      rotor, detail::backlog::options_of_rotor(options));
 }
 
 }  // namespace REMAT_NAMESPACE

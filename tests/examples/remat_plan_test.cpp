@@ -1020,7 +1020,7 @@ TEST_CASE("where nothing may lie on the host, nothing is copied, and the schedul
 TEST_CASE("--bind arena with --link: the arena of the device is within the budget") {
   if (!built()) return;
   const result r = run({unet, "--budget", "0.5", "--link", "out=100e9,in=100e9", "--solver", "offload", "--work",
-                        "5000", "--bind", "arena", "--json"});
+                        "50000", "--bind", "arena", "--json"});
   REQUIRE(r.status == 0);
   const nlohmann::json line = r.lines().at(0);
   check_line(line, true);

@@ -39,10 +39,10 @@ struct evict_options {
 /// use. DTR \cite kirisame2021dtr does the same online.
 ///
 /// Unlike DTR, a pass knows the next uses, frees a tensor right after its last use, and competes with passes of other
-/// weights. If no pass finds a schedule, further passes recompute first what needs the most memory \cite sethi1970. If
-/// they fail, a schedule for a larger budget is repaired until it fits (`refine_moves::repair`); then passes are
-/// repeated with more weight on the tensors that they had no memory to recompute; then the pass that came furthest is
-/// changed at random, until one reaches the end. Random passes may run the operations in another order, on graphs of at
+/// weights. If no pass finds a schedule, one for a larger budget is repaired until it fits (`refine_moves::repair`). If
+/// that fails, passes recompute first what needs the most memory \cite sethi1970; then passes are repeated with more
+/// weight on the tensors that they had no memory to recompute; then the pass that came furthest is changed at random,
+/// until one reaches the end. Random passes may run the operations in another order, on graphs of at
 /// most 20,000 operations: near the least memory the order of the first runs decides what fits. At the end, recomputed
 /// tensors are held instead if memory is left for them.
 ///

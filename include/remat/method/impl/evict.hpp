@@ -53,8 +53,8 @@ class eviction_search {
 
   void run() {
     run_fixed_passes(p_.budget(), best_);
-    if (!best_.plan && options_.insist && !stopped()) run_deep_passes();
     if (!best_.plan && options_.insist && !stopped()) squeeze();
+    if (!best_.plan && options_.insist && !stopped()) run_deep_passes();
     if (!best_.plan && options_.insist && !stopped()) repeat_failed_passes();
     if (!best_.plan && options_.insist && !stopped()) climb();
     run_random_passes();
@@ -151,7 +151,7 @@ class eviction_search {
       }
   }
 
-  /// Changes the pass that came furthest at random, until one reaches the end.
+  /// Changes the pass that came furthest at random, until one reaches the end; its order only where random passes may.
   void climb() {
     const flat_graph& graph = p_.graph();
     random_source random(options_.run.seed);
@@ -178,7 +178,8 @@ class eviction_search {
           for (const std::uint32_t t : wanted) factor_[t] *= 2;
       }
       std::unique_ptr<reordered_passes> other_order;
-      if (random.below(3) == 0) other_order = another_order(best_order->problem_in_order.order(), random);
+      if (options_.random_passes != 0 && random.below(3) == 0)
+        other_order = another_order(best_order->problem_in_order.order(), random);
       reordered_passes& order = other_order ? *other_order : *best_order;
       run_pass(p_.budget(), weights, best_, &order);
       if (order.pass.progress() < progress) continue;

@@ -42,9 +42,9 @@ struct evict_options {
 /// weights. If no pass finds a schedule, one for a larger budget is repaired until it fits (`refine_moves::repair`). If
 /// that fails, passes recompute first what needs the most memory \cite sethi1970; then passes are repeated with more
 /// weight on the tensors that they had no memory to recompute; then the pass that came furthest is changed at random,
-/// until one reaches the end. Random passes may run the operations in another order, on graphs of at
-/// most 20,000 operations: near the least memory the order of the first runs decides what fits. At the end, recomputed
-/// tensors are held instead if memory is left for them.
+/// until one reaches the end. Random passes may run the operations in another order, on graphs of at most 20,000
+/// operations: near the least memory the order of the first runs decides what fits. At the end, recomputed tensors are
+/// held instead if memory is left for them.
 ///
 /// Heuristic: it may find no schedule under a tight budget, which proves nothing. The status `optimal` comes from the
 /// turnaround bound alone. Deterministic for a seed and a work limit. Time: each pass about

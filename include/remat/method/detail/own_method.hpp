@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/bound/offload.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -114,16 +115,33 @@ inline void take_bound(solution& best, const solution& part) {
   best.obstacle = part.obstacle;
 }
 
-/// The frame of every named solver: the limits of its own method, the method, improvement, and the proofs.
+/// Nodes of `offload_bound_options::branch_nodes` for the bound of a solve: none on large graphs, where they take long.
+[[nodiscard]] inline std::uint32_t floor_branch_nodes(const problem& p) noexcept {
+  return p.graph().num_operations > 2000 ? 0 : 100;
+}
+
+/// Takes the bound on schedules with copies into the answer of a solve. Returns true if it proves that nothing fits.
+inline bool take_floor(const problem& p, const offload_bound_result& floor, run_clock& clock, solution& best) {
+  best.lower_bound =
+      std::max({best.lower_bound, floor.lower_bound, p.graph().needed_time, p.known_bound().value_or(0)});
+  best.proven = true;
+  if (floor.infeasible) {
+    best.status = solve_status::infeasible;
+    best.message = floor.least_memory.message(p.operation_name(floor.least_memory.operation));
+    best.obstacle = floor.least_memory.operation;
+  }
+  clock.watch(best.time, best.lower_bound);
+  return floor.infeasible;
+}
+
+/// The frame of a solve: its clock, the listed order, `body`, and the proofs.
 ///
-/// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. It is not run
-/// if the listed order settles the problem (unless `opens_with_listed_order` is false), or if a limit is spent already.
-/// `improves`: the schedule is improved afterwards (`improve`). If memory runs out, the answer is the best schedule so
-/// far; without one, `std::bad_alloc` leaves the function. Throws `bad_argument` for a problem with a link.
-template <class Method>
-[[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
-                                           bool improves, bool opens_with_listed_order, Method&& method) {
-  require_no_link(p, solver);
+/// `body(clock, best)` returns why the solve stopped early. It is not run if the listed order settles the problem
+/// (unless `opens_with_listed_order` is false), or if a limit is spent already. If memory runs out, the answer is the
+/// best schedule so far; without one, `std::bad_alloc` leaves the function.
+template <class Body>
+[[nodiscard]] solution solve_in_frame(const problem& p, std::string_view solver, const run_control& run,
+                                      bool opens_with_listed_order, Body&& body) {
   run_clock clock(run, solver);
   solution best;
   best.lower_bound = p.graph().needed_time;
@@ -131,14 +149,8 @@ template <class Method>
   try {
     stop_reason stopped = stop_reason::none;
     if (!(opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
-        (stopped = clock.poll()) == stop_reason::none) {
-      method_end end;
-      {
-        run_clock own = clock.part(improves ? share_of_own_method : 1.0);
-        end = method(own, best);
-      }
-      stopped = improves ? improve(p, best, std::move(end.starts), clock, solver) : end.stopped;
-    }
+        (stopped = clock.poll()) == stop_reason::none)
+      stopped = body(clock, best);
     conclude(p, best, clock, stopped);
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);
@@ -146,37 +158,38 @@ template <class Method>
   return best;
 }
 
-/// The frame of a solver that makes copies, for a problem with or without a link.
+/// The frame of every named solver (`solve_in_frame`): the limits of its own method, the method, and improvement.
 ///
-/// With a link, `with_copies(clock, best)` runs its method and returns why it stopped; it is not run if the listed
-/// order settles the problem, or if a limit is spent already. A problem without a link is left to `otherwise`. If
-/// memory runs out, see `solve_by_own_method`.
+/// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. `improves`:
+/// the schedule is improved afterwards (`improve`). Throws `bad_argument` for a problem with a link.
+template <class Method>
+[[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
+                                           bool improves, bool opens_with_listed_order, Method&& method) {
+  require_no_link(p, solver);
+  return solve_in_frame(p, solver, run, opens_with_listed_order, [&](run_clock& clock, solution& best) {
+    method_end end;
+    {
+      run_clock own = clock.part(improves ? share_of_own_method : 1.0);
+      end = method(own, best);
+    }
+    return improves ? improve(p, best, std::move(end.starts), clock, solver) : end.stopped;
+  });
+}
+
+/// The frame of a solver that makes copies (`solve_in_frame`). With a link, `with_copies(clock, best)` runs its method
+/// and returns why it stopped. A problem without a link is left to `otherwise`.
 template <class Method, class Solver>
 [[nodiscard]] solution solve_with_copies(const problem& p, std::string_view solver, const run_control& run,
                                          Method&& with_copies, const Solver& otherwise,
                                          typename Solver::options_type options) {
-  run_clock clock(run, solver);
-  solution best;
-  best.lower_bound = p.graph().needed_time;
-  clock.watch(best.time, best.lower_bound);
-  try {
-    stop_reason stopped = stop_reason::none;
-    if (!settled_by_listed_order(p, best, solver) && (stopped = clock.poll()) == stop_reason::none) {
-      if (p.link()) {
-        stopped = with_copies(clock, best);
-      } else {
-        solution s = solve_part(clock, 1, otherwise, p, std::move(options));
-        take_bound(best, s);
-        if (s.status == solve_status::infeasible) best.status = s.status;
-        if (s.plan) accept(p, best, std::move(*s.plan), by_part(solver, s.by));
-        stopped = clock.poll();
-      }
-    }
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
-  return best;
+  return solve_in_frame(p, solver, run, true, [&](run_clock& clock, solution& best) -> stop_reason {
+    if (p.link()) return with_copies(clock, best);
+    solution s = solve_part(clock, 1, otherwise, p, std::move(options));
+    take_bound(best, s);
+    if (s.status == solve_status::infeasible) best.status = s.status;
+    if (s.plan) accept(p, best, std::move(*s.plan), by_part(solver, s.by));
+    return clock.poll();
+  });
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -66,7 +66,6 @@ class copy_search {
     double time = std::numeric_limits<double>::infinity();  // … and its time
     bool ended = false;                                     // refinement does no more for it
   };
-  static constexpr std::uint32_t most_branched = 2000;  // operations of a graph for whose bound branching takes little
   static constexpr double floor_share = 0.15, scan_share = 0.25, one_share = 0.25, refined_share = 0.4;
   static constexpr float before_all_others = 1000;  // factor of a tensor that leaves the device before others
   static constexpr std::string_view listed_order_name = "listed", start_name = "start";
@@ -88,18 +87,8 @@ class copy_search {
 
   /// The bound, whose choice guides the search. True: no schedule is within the budgets.
   bool prove_floor() {
-    const bool is_large = p_.graph().num_operations > most_branched;
-    floor_ = bound_of(p_, floor_share, is_large ? 0 : 100);
-    best_.lower_bound =
-        std::max({best_.lower_bound, floor_.lower_bound, p_.graph().needed_time, p_.known_bound().value_or(0)});
-    best_.proven = true;
-    if (floor_.infeasible) {
-      best_.status = solve_status::infeasible;
-      best_.message = floor_.least_memory.message(p_.operation_name(floor_.least_memory.operation));
-      best_.obstacle = floor_.least_memory.operation;
-    }
-    clock_.watch(best_.time, best_.lower_bound);
-    return floor_.infeasible;
+    floor_ = bound_of(p_, floor_share, floor_branch_nodes(p_));
+    return take_floor(p_, floor_, clock_, best_);
   }
   [[nodiscard]] offload_bound_result bound_of(const problem& p, double share, std::uint32_t branch_nodes) {
     run_clock part = clock_.part(share, "bound");

@@ -110,21 +110,11 @@ class chain_copies {
 
   void prove_floor() {
     run_clock part = clock_.part(floor_share, "bound");
-    constexpr std::uint32_t most_branched = 2000;  // operations of a graph for whose bound branching takes little
     offload_bound_options proving;
     proving.want_choice = false;
-    proving.branch_nodes = p_.graph().num_operations > most_branched ? 0 : 100;
+    proving.branch_nodes = floor_branch_nodes(p_);
     proving.run = part.control();
-    const offload_bound_result floor = offload_bound(p_, proving);
-    best_.lower_bound =
-        std::max({best_.lower_bound, floor.lower_bound, p_.graph().needed_time, p_.known_bound().value_or(0)});
-    best_.proven = true;
-    if (floor.infeasible) {
-      best_.status = solve_status::infeasible;
-      best_.message = floor.least_memory.message(p_.operation_name(floor.least_memory.operation));
-      best_.obstacle = floor.least_memory.operation;
-    }
-    clock_.watch(best_.time, best_.lower_bound);
+    take_floor(p_, offload_bound(p_, proving), clock_, best_);
   }
 
   void try_chain(chain_program& program, bool is_finest) {

@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "../support/random_chain.hpp"
 #include "remat/chain/chain.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rotor.hpp"
+#include "support/random_chain.hpp"
 
 namespace {
 

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "../support/answer.hpp"
-#include "../support/random_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/answer.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

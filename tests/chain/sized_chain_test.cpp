@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "../support/random_chain.hpp"
-#include "../support/random_graph.hpp"
 #include "remat/chain/chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/rotor.hpp"
+#include "support/random_chain.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <random>
 #include <vector>
 
-#include "../support/answer.hpp"
-#include "../support/random_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/answer.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

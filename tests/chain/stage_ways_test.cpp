@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "../support/random_graph.hpp"
 #include "remat/chain/detail/slot_table.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
@@ -20,6 +19,7 @@
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

@@ -62,7 +62,7 @@ TEST_CASE("little work is enough if a part of it is enough for eviction alone") 
   int found = 0;
   for (const char* name : {"rk/fno1d", "resnet50-b64-224", "fno2d-b32-256"})
     for (const double part : {0.7, 0.5, 0.4, 0.3})
-      for (std::uint64_t work = 3700; work < 50'000; work += work / 2) {
+      for (std::uint64_t work = 3700; work < 50'000; work *= 2) {
         const problem p = within(read(name), part);
         evict_options alone;
         alone.run.work_limit = work / 5;

@@ -9,13 +9,13 @@
 #include <limits>
 #include <vector>
 
-#include "../support/exhaustive.hpp"
-#include "../support/random_graph.hpp"
 #include "remat/bound/least_memory.hpp"
 #include "remat/refine/detail/least_peak.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/concepts.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "../support/answer.hpp"
-#include "../support/csv.hpp"
-#include "../support/exhaustive.hpp"
-#include "../support/random_chain.hpp"
-#include "../support/random_graph.hpp"
 #include "remat/io/chain_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/solver/concepts.hpp"
+#include "support/answer.hpp"
+#include "support/csv.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_chain.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

@@ -14,11 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "../support/answer.hpp"
-#include "../support/csv.hpp"
-#include "../support/exhaustive.hpp"
-#include "../support/random_chain.hpp"
-#include "../support/random_graph.hpp"
 #include "remat/chain/chain.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
@@ -33,6 +28,11 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/concepts.hpp"
+#include "support/answer.hpp"
+#include "support/csv.hpp"
+#include "support/exhaustive.hpp"
+#include "support/random_chain.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

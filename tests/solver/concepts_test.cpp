@@ -11,14 +11,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "../support/random_chain.hpp"
-#include "../support/random_graph.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
+#include "support/random_chain.hpp"
+#include "support/random_graph.hpp"
 
 namespace {
 

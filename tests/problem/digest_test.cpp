@@ -157,7 +157,7 @@ TEST_CASE("every single change of a random graph changes its digest, and names t
       REQUIRE(found.has_value() == first.has_value());
       const std::string text = describe_difference(p.graph(), q.graph());
       if (!first) {
-        CHECK(text == "tensors that no operation writes");
+        CHECK(text == "the tensors that no operation writes differ");
         continue;
       }
       CHECK(index(*found) == *first);

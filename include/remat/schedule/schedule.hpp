@@ -73,6 +73,8 @@ class step {
   /// Returns the four bytes of the step: equal for equal steps. Of a tensor's step: the bytes of `free` of tensor 0,
   /// with two bits for the kind above the tensor's 29 bits, which are 0 for `free`.
   [[nodiscard]] constexpr std::uint32_t code() const noexcept { return code_; }
+  /// Returns the step with these four bytes. Every number is the code of one step.
+  [[nodiscard]] static constexpr step from_code(std::uint32_t code) noexcept { return step(code); }
 
   /// Compares kind and id.
   friend constexpr bool operator==(step, step) noexcept = default;

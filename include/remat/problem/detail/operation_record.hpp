@@ -197,7 +197,7 @@ class difference_list {
   if (a && b) return out + ": " + difference(*a, *b, parts, there);
   if (a) return out + " does not exist " + std::string(there);
   if (b) return out + " exists " + std::string(there) + " alone";
-  return "tensors that no operation writes";
+  return "the tensors that no operation writes differ";
 }
 
 }  // namespace REMAT_NAMESPACE::detail

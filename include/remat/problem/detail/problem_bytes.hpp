@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "remat/core/detail/byte_stream.hpp"
@@ -13,9 +14,8 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Appends a problem: the primary arrays of its graph, its budgets, its link and its known bound.
-inline void put(byte_writer& out, const problem& p) {
-  const flat_graph& g = p.graph();
+/// Appends the primary arrays of a graph.
+inline void put(byte_writer& out, const flat_graph& g) {
   out.put(g.num_operations);
   out.put(g.num_tensors);
   out.put(g.inputs);
@@ -29,19 +29,10 @@ inline void put(byte_writer& out, const problem& p) {
   out.put(g.time);
   out.put<std::uint64_t>(g.operation_names.size());
   for (const std::string& name : g.operation_names) out.put(name);
-  out.put(p.budget());
-  out.put(p.link().has_value());
-  if (p.link()) {
-    out.put(p.link()->out);
-    out.put(p.link()->in);
-    out.put(p.link()->latency);
-    out.put(p.host_budget());
-  }
-  out.put(p.known_bound());
 }
 
-/// Reads the problem that `put` wrote. Everything that a solver sees of it is the same.
-[[nodiscard]] inline problem get_problem(byte_reader& in) {
+/// Reads the primary arrays that `put` wrote; `problem::from_flat` completes them.
+[[nodiscard]] inline flat_graph get_flat_graph(byte_reader& in) {
   flat_graph g;
   in.get(g.num_operations);
   in.get(g.num_tensors);
@@ -56,6 +47,26 @@ inline void put(byte_writer& out, const problem& p) {
   in.get(g.time);
   g.operation_names.resize(in.length(1));
   for (std::string& name : g.operation_names) in.get(name);
+  return g;
+}
+
+/// Appends a problem: its graph, its budgets, its link and its known bound.
+inline void put(byte_writer& out, const problem& p) {
+  put(out, p.graph());
+  out.put(p.budget());
+  out.put(p.link().has_value());
+  if (p.link()) {
+    out.put(p.link()->out);
+    out.put(p.link()->in);
+    out.put(p.link()->latency);
+    out.put(p.host_budget());
+  }
+  out.put(p.known_bound());
+}
+
+/// Reads the problem that `put` wrote. Everything that a solver sees of it is the same.
+[[nodiscard]] inline problem get_problem(byte_reader& in) {
+  flat_graph g = get_flat_graph(in);
   const auto budget = in.get<std::int64_t>();
   problem p = problem::from_flat(std::move(g), budget);
   if (in.get<bool>()) {

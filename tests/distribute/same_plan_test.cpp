@@ -15,15 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/detail/byte_code.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
 #include "remat/distribute/communicator.hpp"
-#include "remat/distribute/detail/solution_code.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/solver/detail/solution_bytes.hpp"
 #include "support/random_graph.hpp"
 #include "support/ranks.hpp"
 
@@ -52,8 +52,8 @@ bool is_the_same(const communicator& ranks, std::vector<std::byte> bytes) {
 
 bool is_the_same(const communicator& ranks, const std::string& text) {
   detail::byte_writer out;
-  out.text(text);
-  return is_the_same(ranks, out.bytes());
+  out.put(text);
+  return is_the_same(ranks, out.take());
 }
 
 /// The answer of `call` on this rank: what it throws.
@@ -108,8 +108,8 @@ TEST_CASE("rank 0 alone plans, and every rank has its answer to the last bit") {
         });
         CHECK(calls == (ranks.rank() == 0 ? 1 : 0));
         detail::byte_writer all;
-        detail::write(all, s);
-        CHECK(is_the_same(ranks, all.bytes()));
+        detail::put(all, s);
+        CHECK(is_the_same(ranks, all.take()));
         const solution alone = evict(p, {.run = {.work_limit = 10'000, .seed = seed}});
         CHECK(s.plan == alone.plan);
         CHECK(s.status == alone.status);

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/detail/byte_code.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/operation_record.hpp"
 #include "remat/problem/problem.hpp"
@@ -246,14 +246,15 @@ TEST_CASE("a record is read as it was written") {
     for (std::size_t o = 0; o < p.graph().num_operations; ++o) {
       const detail::operation_record record = detail::record_of(p.graph(), o);
       detail::byte_writer out;
-      detail::write(out, record);
-      detail::byte_reader in(out.bytes());
-      const detail::operation_record copy = detail::read_operation_record(in);
-      CHECK(in.at_end());
+      detail::put(out, record);
+      const std::vector<std::byte> bytes = out.take();
+      detail::byte_reader in(bytes);
+      const detail::operation_record copy = detail::get_operation_record(in);
+      CHECK(in.rest().empty());
       CHECK(detail::difference(record, copy, {}, "there").empty());
       detail::byte_writer again;
-      detail::write(again, copy);
-      CHECK(again.bytes() == out.bytes());
+      detail::put(again, copy);
+      CHECK(again.take() == bytes);
     }
   }
 }

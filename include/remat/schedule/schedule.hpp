@@ -53,6 +53,9 @@ class step {
   /// Returns the step that releases the copy of tensor `t` on the host.
   [[nodiscard]] static constexpr step drop(tensor_id t) noexcept { return of_tensor(step_kind::drop, t); }
 
+  /// Returns the step with this `code()`. Precondition: it is the code of a step.
+  [[nodiscard]] static constexpr step from_code(std::uint32_t code) noexcept { return step(code); }
+
   /// Returns what the step does.
   [[nodiscard]] constexpr step_kind kind() const noexcept {
     return is_compute() ? step_kind::compute : static_cast<step_kind>((code_ >> tensor_bits) - 3);
@@ -73,8 +76,6 @@ class step {
   /// Returns the four bytes of the step: equal for equal steps. Of a tensor's step: the bytes of `free` of tensor 0,
   /// with two bits for the kind above the tensor's 29 bits, which are 0 for `free`.
   [[nodiscard]] constexpr std::uint32_t code() const noexcept { return code_; }
-  /// Returns the step with these four bytes. Every number is the code of one step.
-  [[nodiscard]] static constexpr step from_code(std::uint32_t code) noexcept { return step(code); }
 
   /// Compares kind and id.
   friend constexpr bool operator==(step, step) noexcept = default;

@@ -16,16 +16,16 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/detail/byte_code.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/option.hpp"
 #include "remat/distribute/communicator.hpp"
-#include "remat/distribute/detail/solution_code.hpp"
 #include "remat/problem/detail/operation_record.hpp"
 #include "remat/problem/digest.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/solver/detail/solution_bytes.hpp"
 #include "remat/solver/solution.hpp"
 
 /// The messages of `same_plan`. All functions that take the communicator are collective. They throw nothing but
@@ -48,25 +48,22 @@ struct outcome {
 
 [[nodiscard]] inline bytes encode(const outcome& x) {
   byte_writer out;
-  out.number(static_cast<std::uint8_t>(x.what));
-  out.number(static_cast<std::uint32_t>(x.rank));
-  out.number(static_cast<std::uint8_t>(x.operation.has_value()));
-  out.number(static_cast<std::uint32_t>(x.operation.value_or(op_id{})));
-  out.text(x.text);
-  out.number(static_cast<std::uint8_t>(x.needs_details));
-  return std::move(out.bytes());
+  out.put(x.what);
+  out.put(x.rank);
+  out.put(x.operation);
+  out.put(x.text);
+  out.put(x.needs_details);
+  return out.take();
 }
 
 [[nodiscard]] inline outcome decode_outcome(std::span<const std::byte> from) {
   byte_reader in(from);
   outcome x;
-  x.what = static_cast<kind>(in.number<std::uint8_t>());
-  x.rank = static_cast<int>(in.number<std::uint32_t>());
-  const bool has_operation = in.number<std::uint8_t>() != 0;
-  const auto operation = static_cast<op_id>(in.number<std::uint32_t>());
-  if (has_operation) x.operation = operation;
-  x.text = in.text();
-  x.needs_details = in.number<std::uint8_t>() != 0;
+  in.get(x.what);
+  in.get(x.rank);
+  in.get(x.operation);
+  in.get(x.text);
+  in.get(x.needs_details);
   return x;
 }
 
@@ -130,14 +127,18 @@ struct outcome {
                                              const digest_options& compare, const digest& own) {
   byte_reader in(sent);
   outcome out{.rank = rank};
-  for (const auto& [name, value] : settings_of(p, compare))
-    if (const std::string there = in.text(); there != value && out.what == kind::agreement) {
-      out.what = kind::mismatch;
-      out.text = "rank " + std::to_string(rank) + " has another problem than rank 0: " + name + " " + value +
-                 ", on rank 0 " + there;
-    }
-  const auto high = in.number<std::uint64_t>(), low = in.number<std::uint64_t>();
-  if (out.what == kind::agreement && own != digest{high, low}) {
+  for (const auto& [name, value] : settings_of(p, compare)) {
+    std::string there;
+    in.get(there);
+    if (there == value || out.what == kind::mismatch) continue;
+    out.what = kind::mismatch;
+    out.text = "rank " + std::to_string(rank) + " has another problem than rank 0: " + name + " " + value +
+               ", on rank 0 " + there;
+  }
+  digest there;
+  in.get(there.high);
+  in.get(there.low);
+  if (out.what == kind::agreement && own != there) {
     out.what = kind::mismatch;
     out.needs_details = true;
   }
@@ -149,19 +150,16 @@ struct outcome {
                                                  const graph_digest& own) {
   byte_reader in(sent);
   graph_digest there;
-  there.operations.resize(in.count(16));
+  there.operations.resize(in.length(16));
   for (digest& d : there.operations) {
-    d.high = in.number<std::uint64_t>();
-    d.low = in.number<std::uint64_t>();
+    in.get(d.high);
+    in.get(d.low);
   }
   const std::optional<op_id> first = first_difference(own, there);
   byte_writer out;
-  out.number(static_cast<std::uint8_t>(first.has_value()));
-  if (first) {
-    out.number(static_cast<std::uint32_t>(*first));
-    if (index(*first) < p.graph().num_operations) write(out, record_of(p.graph(), index(*first)));
-  }
-  return std::move(out.bytes());
+  out.put(first);
+  if (first && index(*first) < p.graph().num_operations) put(out, record_of(p.graph(), index(*first)));
+  return out.take();
 }
 
 /// The outcome on rank 0 from the reply of rank `differing` (`first_difference_from`). `rest` ends the message.
@@ -170,9 +168,9 @@ struct outcome {
   byte_reader in(reply);
   outcome out{.what = kind::mismatch, .rank = differing};
   std::optional<operation_record> there, here;
-  if (in.number<std::uint8_t>() != 0) {
-    out.operation = static_cast<op_id>(in.number<std::uint32_t>());
-    if (!in.at_end()) there = read_operation_record(in);
+  in.get(out.operation);
+  if (out.operation) {
+    if (!in.rest().empty()) there = get_operation_record(in);
     if (index(*out.operation) < p.graph().num_operations) here = record_of(p.graph(), index(*out.operation));
   }
   out.text =
@@ -193,10 +191,10 @@ struct outcome {
     mine = digest_of(p.graph(), options);
     if (rank == 0) {
       byte_writer out;
-      for (const auto& setting : settings_of(p, options)) out.text(setting.second);
-      out.number(mine.whole.high);
-      out.number(mine.whole.low);
-      sent = std::move(out.bytes());
+      for (const auto& setting : settings_of(p, options)) out.put(setting.second);
+      out.put(mine.whole.high);
+      out.put(mine.whole.low);
+      sent = out.take();
     }
   } catch (...) {
     own = thrown_on(rank, doing);
@@ -215,12 +213,12 @@ struct outcome {
   sent.clear();
   if (rank == 0) try {
       byte_writer out;
-      out.number(std::uint64_t{mine.operations.size()});
+      out.put<std::uint64_t>(mine.operations.size());
       for (const digest& d : mine.operations) {
-        out.number(d.high);
-        out.number(d.low);
+        out.put(d.high);
+        out.put(d.low);
       }
-      sent = std::move(out.bytes());
+      sent = out.take();
     } catch (...) {
       own = thrown_on(rank, doing);
     }
@@ -271,8 +269,8 @@ inline void sleep_until_all_are_here(const communicator& ranks) {
         answer.time = report.time;
       }
       byte_writer out;
-      write(out, answer);
-      sent = std::move(out.bytes());
+      put(out, answer);
+      sent = out.take();
     } catch (...) {
       own = thrown_on(rank, "could not plan");
     }
@@ -280,7 +278,7 @@ inline void sleep_until_all_are_here(const communicator& ranks) {
   ranks.broadcast(sent);
   if (rank != 0 && !sent.empty()) try {
       byte_reader in(sent);
-      answer = read_solution(in);
+      answer = get_solution(in);
       if (answer.plan) {
         const check_report report = check(p, *answer.plan);
         if (!report.valid() || report.peak_bytes != answer.peak_bytes ||

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/core/detail/byte_code.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
@@ -58,37 +58,35 @@ struct record_parts {
 }
 
 /// Appends the bytes of a record: equal ones for records that are equal in the given parts.
-inline void write(byte_writer& to, const operation_record& record, record_parts parts = {}) {
-  if (parts.names) to.text(record.name);
-  if (parts.times) to.number(record.time);
-  to.number(static_cast<std::uint8_t>(record.phase));
-  to.number(static_cast<std::uint8_t>(record.once));
-  to.number(record.workspace);
-  to.number(std::uint64_t{record.inputs.size()});
-  for (const std::uint32_t t : record.inputs) to.number(t);
-  to.number(std::uint64_t{record.outputs.size()});
+inline void put(byte_writer& out, const operation_record& record, record_parts parts = {}) {
+  if (parts.names) out.put(record.name);
+  if (parts.times) out.put(record.time);
+  out.put(record.phase);
+  out.put(record.once);
+  out.put(record.workspace);
+  out.put(record.inputs);
+  out.put<std::uint64_t>(record.outputs.size());
   for (const operation_record::output& x : record.outputs) {
-    to.number(x.tensor);
-    to.number(x.bytes);
-    to.number(static_cast<std::uint8_t>(x.is_final));
+    out.put(x.tensor);
+    out.put(x.bytes);
+    out.put(x.is_final);
   }
 }
 
 /// Reads a record that was written with all parts.
-[[nodiscard]] inline operation_record read_operation_record(byte_reader& from) {
+[[nodiscard]] inline operation_record get_operation_record(byte_reader& in) {
   operation_record out;
-  out.name = from.text();
-  out.time = from.number<double>();
-  out.phase = static_cast<op_phase>(from.number<std::uint8_t>());
-  out.once = from.number<std::uint8_t>() != 0;
-  out.workspace = from.number<std::int64_t>();
-  out.inputs.resize(from.count(sizeof(std::uint32_t)));
-  for (std::uint32_t& t : out.inputs) t = from.number<std::uint32_t>();
-  out.outputs.resize(from.count(sizeof(std::uint32_t)));
+  in.get(out.name);
+  in.get(out.time);
+  in.get(out.phase);
+  in.get(out.once);
+  in.get(out.workspace);
+  in.get(out.inputs);
+  out.outputs.resize(in.length(sizeof(std::uint32_t)));
   for (operation_record::output& x : out.outputs) {
-    x.tensor = from.number<std::uint32_t>();
-    x.bytes = from.number<std::int64_t>();
-    x.is_final = from.number<std::uint8_t>() != 0;
+    in.get(x.tensor);
+    in.get(x.bytes);
+    in.get(x.is_final);
   }
   return out;
 }

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "remat/core/detail/byte_code.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/problem/detail/operation_record.hpp"
@@ -45,23 +45,22 @@ REMAT_INLINE graph_digest digest_of(const flat_graph& g, const digest_options& o
   graph_digest out;
   out.operations.reserve(g.num_operations);
   detail::byte_writer all, one;
-  all.number(static_cast<std::uint8_t>(options.names));
-  all.number(static_cast<std::uint8_t>(options.times));
-  all.number(g.num_operations);
-  all.number(g.num_tensors);
+  all.put(options.names);
+  all.put(options.times);
+  all.put(g.num_operations);
+  all.put(g.num_tensors);
   for (std::size_t o = 0; o < g.num_operations; ++o) {
-    one.bytes().clear();
-    detail::write(one, detail::record_of(g, o), {options.names, options.times});
-    out.operations.push_back(detail::digests::digest_of(one.bytes()));
-    all.number(out.operations.back().high);
-    all.number(out.operations.back().low);
+    detail::put(one, detail::record_of(g, o), {options.names, options.times});
+    out.operations.push_back(detail::digests::digest_of(one.take()));
+    all.put(out.operations.back().high);
+    all.put(out.operations.back().low);
   }
   for (std::size_t t = 0; t < g.num_tensors; ++t)  // those that no operation's digest covers
     if (g.producers[t].empty()) {
-      all.number(static_cast<std::uint8_t>(g.always_resident[t] != 0));
-      all.number(g.bytes[t]);
+      all.put(g.always_resident[t] != 0);
+      all.put(g.bytes[t]);
     }
-  out.whole = detail::digests::digest_of(all.bytes());
+  out.whole = detail::digests::digest_of(all.take());
   return out;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/distribute/detail/solution_code.hpp"
+#include "remat/solver/detail/solution_bytes.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/detail/byte_code.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
@@ -22,14 +22,14 @@ namespace {
 
 std::vector<std::byte> encoded(const solution& s) {
   byte_writer out;
-  write(out, s);
-  return out.bytes();
+  put(out, s);
+  return out.take();
 }
 
 solution decoded(std::span<const std::byte> bytes) {
   byte_reader in(bytes);
-  solution s = read_solution(in);
-  CHECK(in.at_end());
+  solution s = get_solution(in);
+  CHECK(in.rest().empty());
   return s;
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("bytes that end too early are refused") {
   const std::vector<std::byte> bytes = encoded(full_solution());
   const auto read = [](std::span<const std::byte> part) {
     byte_reader in(part);
-    (void)read_solution(in);
+    (void)get_solution(in);
   };
   CHECK_NOTHROW(read(bytes));
   for (std::size_t size = 0; size < bytes.size(); ++size)

@@ -263,10 +263,10 @@ TEST_CASE("an exception on rank 0 reaches every rank, and nobody waits") {
       });
       CHECK(f.type == "exception");
       CHECK(f.rank == 0);
-      CHECK(f.message == "rank 0 could not plan: no disk");
+      CHECK(f.message == "rank 0: could not plan: no disk");
       CHECK(f.nested == own);
       f = failure_of(ranks, [&] { (void)same_plan(ranks, p, [](const problem&) -> solution { throw 7; }); });
-      CHECK(f.message == "rank 0 could not plan: an exception that is no std::exception");
+      CHECK(f.message == "rank 0: could not plan: an exception that is no std::exception");
       f = failure_of(ranks, [&] {
         (void)same_plan(ranks, p, [](const problem& q) {
           solution s = no_remat(q);
@@ -275,7 +275,7 @@ TEST_CASE("an exception on rank 0 reaches every rank, and nobody waits") {
           return s;
         });
       });
-      CHECK(f.message.starts_with("rank 0 could not plan: the schedule is not valid: "));
+      CHECK(f.message.starts_with("rank 0: could not plan: the schedule is not valid: "));
       CHECK(same_plan(ranks, p, no_remat).plan == no_remat(p).plan);
     });
 }
@@ -294,6 +294,6 @@ TEST_CASE("a schedule that does not fit the graph of one rank is an error on eve
     const exchange::outcome all = exchange::agree(ranks, own);
     CHECK(all.what == exchange::kind::exception);
     CHECK(all.rank == 2);
-    CHECK(all.text.starts_with("rank 2 could not take the plan: "));
+    CHECK(all.text.starts_with("could not take the plan: "));
   });
 }

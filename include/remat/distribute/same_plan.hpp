@@ -41,19 +41,6 @@ class plan_mismatch : public error {
   std::optional<op_id> operation_;
 };
 
-/// An exception on one rank, thrown on every rank. On the rank itself the exception is nested
-/// (`std::rethrow_if_nested`).
-class rank_error : public error {
- public:
-  /// Rank `rank` has thrown an exception.
-  rank_error(int rank, const std::string& message) : error(message), rank_(rank) {}
-  /// Returns the rank.
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-
- private:
-  int rank_;
-};
-
 /// Gives every rank the same answer for the same problem: rank 0 plans, and the others take its solution, to the last
 /// bit.
 ///
@@ -62,8 +49,9 @@ class rank_error : public error {
 /// throws `plan_mismatch`, whose message names the rank, the first operation that differs, and what differs there. Then
 /// rank 0 calls `plan(p)`. Every rank checks the schedule on its own graph with the exact checker; peaks and time of
 /// the solution are the checker's. A solution without a schedule is an answer, too. If `plan` throws, or anything else
-/// on a rank, every rank throws `rank_error`. So either all ranks return or all throw, and none waits for ever, unless
-/// MPI itself fails or a rank is killed. The other ranks sleep while rank 0 plans.
+/// on a rank, every rank throws `rank_error`; on that rank, the exception is nested (`std::rethrow_if_nested`). So
+/// either all ranks return or all throw, and none waits for ever, unless MPI itself fails or a rank is killed. The
+/// other ranks sleep while rank 0 plans.
 ///
 /// O(operations + reads and writes + steps) time besides `plan`.
 ///

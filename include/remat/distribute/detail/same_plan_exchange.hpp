@@ -3,8 +3,6 @@
 
 #include <mpi.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -21,6 +19,7 @@
 #include "remat/core/id.hpp"
 #include "remat/core/option.hpp"
 #include "remat/distribute/communicator.hpp"
+#include "remat/distribute/detail/polling_interval.hpp"
 #include "remat/problem/detail/operation_record.hpp"
 #include "remat/problem/digest.hpp"
 #include "remat/problem/problem.hpp"
@@ -70,7 +69,7 @@ struct outcome {
 /// The exception that is being handled, as the outcome of `rank`. `doing` says what failed.
 [[nodiscard]] inline outcome thrown_on(int rank, const std::string& doing) {
   outcome x{.what = kind::exception, .rank = rank, .thrown = std::current_exception()};
-  x.text = "rank " + std::to_string(rank) + " " + doing + ": ";
+  x.text = doing + ": ";
   try {
     throw;
   } catch (const std::exception& e) {
@@ -243,12 +242,12 @@ struct outcome {
 inline void sleep_until_all_are_here(const communicator& ranks) {
   MPI_Request all = MPI_REQUEST_NULL;
   if (const int code = MPI_Ibarrier(ranks.get(), &all); code != MPI_SUCCESS) throw mpi_error("MPI_Ibarrier", code);
-  for (auto pause = std::chrono::microseconds(1);; pause = std::min(2 * pause, std::chrono::microseconds(2000))) {
+  for (polling_interval interval;;) {
     int here = 0;
     if (const int code = MPI_Test(&all, &here, MPI_STATUS_IGNORE); code != MPI_SUCCESS)
       throw mpi_error("MPI_Test", code);
     if (here != 0) return;
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(interval.next());
   }
 }
 

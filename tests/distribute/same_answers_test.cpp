@@ -146,7 +146,7 @@ TEST_CASE("the groups of a hierarchy within one solve, by every method") {
           return std::vector<solution>{
               hiremate_with(branch_and_bound)(p.with_budget(p.graph().baseline_peak / 2), options)};
         },
-        300'000);
+        100'000);
 }
 
 TEST_CASE("a deadline, memory that runs out and a wrong answer on another rank") {

@@ -44,6 +44,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/treewidth/decompose.hpp"
 
 namespace REMAT_NAMESPACE {
 namespace detail::automatic_solve {
@@ -550,7 +551,7 @@ REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> 
 }  // namespace detail::automatic_solve
 
 REMAT_INLINE std::vector<piece_kind> solver_pieces(mip_backend_ref backend) {
-  return {detail::portable_ways(), detail::portable_group_ways(backend)};
+  return {detail::portable_ways(), detail::portable_group_ways(backend), decompose_pieces()};
 }
 REMAT_INLINE std::vector<piece_kind> solver_pieces() { return solver_pieces(branch_and_bound); }
 

@@ -26,6 +26,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/chain/chain_graph.hpp"
+#include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/io/chain_json.hpp"
@@ -43,8 +44,10 @@
 #include "remat_plan/command_text.hpp"
 #include "remat_plan/interrupt.hpp"
 #include "remat_plan/outcome.hpp"
+#include "remat_plan/program_ranks.hpp"
 #include "remat_plan/progress_line.hpp"
 #include "remat_plan/search.hpp"
+#include "remat_plan/solve_on_ranks.hpp"
 #include "remat_plan/solver_options.hpp"
 #include "remat_plan/solvers.hpp"
 #include "shared/program.hpp"
@@ -174,11 +177,10 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   in.solvers = chain_solvers(*in.stages, rotor);
 }
 
-std::unique_ptr<input> read_input(const arguments& args) {
+std::unique_ptr<input> read_input(const arguments& args, const program_ranks& ranks) {
   auto in = std::make_unique<input>();
   in->what.streams = args.streams;
-  const remat::json_document document = args.graph == "-" ? remat::json_document::read(std::cin, "standard input")
-                                                          : remat::json_document::read(args.graph);
+  const remat::json_document document = ranks.read(args.graph);
   in->what.file = document.file();
   in->unknown = remat::unknown_keys(document);
   try {
@@ -337,26 +339,52 @@ void plan_execution(const input& in, const arguments& args, const std::stop_toke
   o.streams = overlap{a.makespan, a.critical_path};
 }
 
+/// The pieces that other ranks run: solves, and parts of one.
+std::vector<remat::piece_kind> rank_pieces(const input& in, const arguments& args,
+                                           const std::vector<named_solver>& solvers) {
+#ifdef REMAT_HAVE_CBC
+  static constexpr remat::cbc_backend backend{};
+  std::vector<remat::piece_kind> kinds = remat::solver_pieces(backend);
+#else
+  std::vector<remat::piece_kind> kinds = remat::solver_pieces();
+#endif
+  kinds.push_back(solve_pieces(in.what, solvers,
+                               [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); }));
+  return kinds;
+}
+
 /// All solves, each printed as a line of JSON with --json.
 std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
-                               const std::vector<named_solver>& solvers, const interrupt& on_interrupt) {
+                               const std::vector<named_solver>& solvers, const interrupt& on_interrupt,
+                               remat::crew* crew) {
   progress_line line(in.what.baseline_time, on_interrupt.token());
   solving common{&in.what, {}, &line};
   common.run.stop = on_interrupt.token();
   common.run.time_limit = args.time_limit;
   common.run.work_limit = args.work_limit;
   common.run.seed = args.seed;
-  common.run.threads = args.threads;
+  // One rank for each processor is the usual start.
+  common.run.threads = args.threads == 0 && crew != nullptr ? 1 : args.threads;
 
   std::vector<outcome> all;
   if (!args.json) print_head(in);
   std::cout.flush();
-  for (const named_solver& solver : solvers) {
+  // Ranks share the solves, or, if there is one alone, the parts of it.
+  std::vector<std::vector<outcome>> on_ranks;
+  if (crew != nullptr && !args.max_overhead && solvers.size() * budgets.size() > 1)
+    on_ranks = solve_on_ranks(
+        common, solvers, budgets, [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); },
+        *crew);
+  else
+    common.run.crew = crew;
+  for (std::size_t s = 0; s < solvers.size(); ++s) {
     std::vector<outcome> some;
-    if (args.max_overhead)
-      some.push_back(solve_for_memory(common, solver, *args.max_overhead));
+    if (!on_ranks.empty())
+      some = std::move(on_ranks[s]);
+    else if (args.max_overhead)
+      some.push_back(solve_for_memory(common, solvers[s], *args.max_overhead));
     else
-      some = solve_budgets(common, solver, budgets);
+      some = solve_budgets(common, solvers[s], budgets);
     for (outcome& o : some) {
       plan_execution(in, args, common.run.stop, o);
       if (args.json) std::cout << to_json(in.what, o).dump() << '\n';
@@ -408,29 +436,20 @@ void print_notes(const input& in, const arguments& args) {
   for (const remat::unknown_key& unknown : in.unknown) note(unknown.message(in.what.file));
 }
 
-/// Runs the program and returns its exit status. `command` is its command line, for the report.
-int run(const arguments& args, const std::string& command) {
-  if (args.list_options) {
-    option_table table;
-    graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });
-    table.table().write(std::cout, shared::line_width(STDOUT_FILENO), 1);
-    return 0;
-  }
-  const std::unique_ptr<input> in = read_input(args);
-  const std::vector<std::int64_t> budgets = read_budgets(*in, args);
-  const std::vector<named_solver> solvers = choose_solvers(*in, args);
-  require_used_options(args, solvers);
-  require_one_solve(args, solvers.size(), budgets.size());
-  print_notes(*in, args);
+/// Solves, prints and writes, and returns the exit status. `command` is the command line, for the report.
+int solve_and_print(const input& in, const arguments& args, const std::string& command,
+                    const std::vector<std::int64_t>& budgets, const std::vector<named_solver>& solvers,
+                    remat::crew* crew) {
+  print_notes(in, args);
   std::vector<outcome> all;
   int signal = 0;
   {
     const interrupt on_interrupt;
-    all = solve_all(*in, args, budgets, solvers, on_interrupt);
+    all = solve_all(in, args, budgets, solvers, on_interrupt, crew);
     signal = on_interrupt.signal();
   }
   if (!args.json) {
-    to_table(in->what, all).write(std::cout, shared::line_width(STDOUT_FILENO), 2);
+    to_table(in.what, all).write(std::cout, shared::line_width(STDOUT_FILENO), 2);
     std::cout.flush();
   }
   int status = 0;
@@ -440,15 +459,38 @@ int run(const arguments& args, const std::string& command) {
     if (o.status == remat::solve_status::error)
       std::cerr << "remat-plan: " << o.solver << " within " << o.budget << " bytes: " << o.message << '\n';
   }
-  if (!write_files(*in, args, command, all)) status = 1;
+  if (!write_files(in, args, command, all)) status = 1;
   return signal == 0 ? status : 128 + signal;
+}
+
+/// Runs the program and returns its exit status.
+int run(const arguments& args, const std::string& command, const program_ranks& ranks) {
+  if (args.list_options) {
+    option_table table;
+    graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });
+    table.table().write(std::cout, shared::line_width(STDOUT_FILENO), 1);
+    return 0;
+  }
+  std::unique_ptr<input> in;
+  std::vector<std::int64_t> budgets;
+  std::vector<named_solver> solvers;
+  ranks.agree([&] {
+    in = read_input(args, ranks);
+    budgets = read_budgets(*in, args);
+    solvers = choose_solvers(*in, args);
+    require_used_options(args, solvers);
+    require_one_solve(args, solvers.size(), budgets.size());
+  });
+  return ranks.work(rank_pieces(*in, args, solvers),
+                    [&](remat::crew* crew) { return solve_and_print(*in, args, command, budgets, solvers, crew); });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return shared::run_program("remat-plan", [&] {
+  const program_ranks ranks(argc, argv);
+  return ranks.finish(shared::run_program("remat-plan", [&] {
     const std::optional<arguments> args = parse_arguments(argc, argv);
-    return args ? run(*args, command_text(argc, argv)) : 0;
-  });
+    return args ? run(*args, command_text(argc, argv), ranks) : 0;
+  }));
 }

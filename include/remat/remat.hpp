@@ -7,6 +7,7 @@
 /// include what they use, never one of these.
 #include "remat/chain/chain.hpp"
 #include "remat/chain/chain_graph.hpp"
+#include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/option.hpp"

@@ -9,6 +9,7 @@
 #include "remat/bound/impl/turnaround.hpp"
 #include "remat/chain/impl/chain.hpp"
 #include "remat/chain/impl/chain_graph.hpp"
+#include "remat/core/impl/crew.hpp"
 #include "remat/cost/impl/models.hpp"
 #include "remat/execute/impl/fit_arena.hpp"
 #include "remat/execute/impl/launch_plan.hpp"

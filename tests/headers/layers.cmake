@@ -27,6 +27,7 @@ endforeach()
 set(may_include_memory core problem schedule memory)
 set(may_include_execute core graph cost problem schedule solver memory execute)
 set(may_include_render core graph cost problem schedule hierarchy render)
+set(may_include_distribute core graph cost problem schedule hierarchy solver distribute)
 set(may_include_io core graph cost problem schedule chain treewidth memory io)
 
 # room_of(HEADER RESULT): empty for the umbrellas.

@@ -54,7 +54,7 @@ class Remat(ConanFile):
             toolchain.cache_variables[option] = False
         # What the machine happens to have must not change the package.
         missing = [cmake for option, (_, cmake) in PACKAGES.items() if not self.options.get_safe(option)]
-        for cmake in [*missing, "PkgConfig", "CUDAToolkit"]:
+        for cmake in [*missing, "PkgConfig", "CUDAToolkit", "MPI"]:
             toolchain.cache_variables[f"CMAKE_DISABLE_FIND_PACKAGE_{cmake}"] = True
         toolchain.cache_variables["REMAT_CHART_JS"] = ""
         toolchain.generate()

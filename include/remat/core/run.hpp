@@ -45,6 +45,8 @@ struct work_of {
   static constexpr std::uint64_t move = 16;      ///< a move of a search around a schedule; 4,096 steps of a repair
 };
 
+class crew;
+
 /// A report of a long solve to its caller.
 struct progress {
   std::string_view solver{};  ///< name of the solver
@@ -77,6 +79,9 @@ struct run_control {
   unsigned threads = 1;                      ///< 0: one for each processor
   /// Called now and then with the state of the solve. May be empty.
   std::function<void(const progress&)> on_progress{};
+  /// Who runs the independent pieces of the solve (`core/crew.hpp`). Null: `threads` of this process. It must outlive
+  /// the solve, and does not change the answer under a limit of work.
+  remat::crew* crew = nullptr;
 
   /// Returns the number of threads, at least 1.
   [[nodiscard]] unsigned thread_count() const noexcept {

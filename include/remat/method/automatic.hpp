@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/concepts.hpp"
@@ -95,6 +96,15 @@ struct automatic_solver {
 };
 /// The solver as a function object: `automatic(p, options)`.
 inline constexpr automatic_solver automatic{};
+
+/// The kinds of pieces in which solvers divide one solve: what a crew of other processes needs to take part in it.
+/// These are the ways to run the distinct parts of a hierarchy or a chain, in `rockmate`, `hiremate` and `automatic`,
+/// and the searches for a tree decomposition within a limit of time, in `twremat`.
+///
+/// All processes give the same backend, that of the solver. It must outlive the kinds.
+[[nodiscard]] std::vector<piece_kind> solver_pieces(mip_backend_ref backend);
+/// The same with the library's own branch and bound.
+[[nodiscard]] std::vector<piece_kind> solver_pieces();
 
 namespace detail::automatic_solve {
 

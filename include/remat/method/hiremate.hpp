@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
@@ -185,6 +186,9 @@ namespace detail {
 
 /// The body of `hiremate_solver`, for a backend of any type.
 [[nodiscard]] solution solve_hiremate(mip_backend_ref backend, const problem& p, const hiremate_options& options);
+
+/// How other processes find ways of groups. `backend`, which must outlive it, solves the integer programs.
+[[nodiscard]] piece_kind portable_group_ways(mip_backend_ref backend);
 
 }  // namespace detail
 

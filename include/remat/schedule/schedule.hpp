@@ -53,6 +53,9 @@ class step {
   /// Returns the step that releases the copy of tensor `t` on the host.
   [[nodiscard]] static constexpr step drop(tensor_id t) noexcept { return of_tensor(step_kind::drop, t); }
 
+  /// Returns the step with this `code()`. Precondition: it is the code of a step.
+  [[nodiscard]] static constexpr step from_code(std::uint32_t code) noexcept { return step(code); }
+
   /// Returns what the step does.
   [[nodiscard]] constexpr step_kind kind() const noexcept {
     return is_compute() ? step_kind::compute : static_cast<step_kind>((code_ >> tensor_bits) - 3);

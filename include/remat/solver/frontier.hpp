@@ -9,8 +9,10 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
@@ -24,19 +26,25 @@ namespace REMAT_NAMESPACE {
 
 // ---- the frontier ------------------------------------------------------------------------------------------------
 
-/// Solves for each budget, the smallest first, and returns the answers in the order of `budgets`.
-///
-/// `solve(budget, position)` returns an `Answer`; `position` counts from 0 in ascending order of budgets. Equal budgets
-/// are solved once. A schedule for a smaller budget is legal within a larger one: if the best answer `before` for a
-/// smaller budget is better than the new one (`is_better(before, now)`), `carry_over(before, now)` puts it in its
-/// place.
-template <class Answer, class Solve, class IsBetter, class CarryOver>
-[[nodiscard]] std::vector<Answer> solve_budgets(std::span<const std::int64_t> budgets, Solve&& solve,
-                                                IsBetter&& is_better, CarryOver&& carry_over) {
+namespace detail {
+
+/// The positions of budgets, the smallest budget first.
+[[nodiscard]] inline std::vector<std::size_t> ascending(std::span<const std::int64_t> budgets) {
   std::vector<std::size_t> order(budgets.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return budgets[a] < budgets[b]; });
-  std::vector<Answer> answers(budgets.size());
+  return order;
+}
+
+}  // namespace detail
+
+/// A schedule for a smaller budget is legal within a larger one: if the best answer `before` for a smaller budget is
+/// better than the one for a larger budget (`is_better(before, now)`), `carry_over(before, now)` puts it in its place.
+/// Of equal budgets, the first one's answer counts for all.
+template <class Answer, class IsBetter, class CarryOver>
+void carry_over_budgets(std::span<const std::int64_t> budgets, std::vector<Answer>& answers, IsBetter&& is_better,
+                        CarryOver&& carry_over) {
+  const std::vector<std::size_t> order = detail::ascending(budgets);
   const Answer* before = nullptr;
   for (std::size_t k = 0; k < order.size(); ++k) {
     Answer& now = answers[order[k]];
@@ -44,22 +52,44 @@ template <class Answer, class Solve, class IsBetter, class CarryOver>
       now = answers[order[k - 1]];
       continue;
     }
-    now = solve(budgets[order[k]], k);
     if (before != nullptr && is_better(*before, now)) carry_over(*before, now);
     if (before == nullptr || !is_better(*before, now)) before = &now;
   }
+}
+
+/// Solves for each budget, the smallest first, and returns the answers in the order of `budgets`.
+///
+/// `solve(budget, position)` returns an `Answer`; `position` counts from 0 in ascending order of budgets. Equal budgets
+/// are solved once. Answers for smaller budgets are carried over to larger ones (`carry_over_budgets`).
+template <class Answer, class Solve, class IsBetter, class CarryOver>
+[[nodiscard]] std::vector<Answer> solve_budgets(std::span<const std::int64_t> budgets, Solve&& solve,
+                                                IsBetter&& is_better, CarryOver&& carry_over) {
+  const std::vector<std::size_t> order = detail::ascending(budgets);
+  std::vector<Answer> answers(budgets.size());
+  for (std::size_t k = 0; k < order.size(); ++k)
+    if (k == 0 || budgets[order[k]] != budgets[order[k - 1]]) answers[order[k]] = solve(budgets[order[k]], k);
+  carry_over_budgets(budgets, answers, is_better, carry_over);
   return answers;
 }
 
+/// A function that solves a problem within limits.
+using problem_solver = std::function<solution(const problem&, const run_control&)>;
+
 /// All trade-offs in one call: the answer of `solve` for each budget, in the order of `budgets`. More memory never
-/// takes more time: a faster schedule for a smaller budget answers for the larger one, too (`solve_budgets`).
+/// takes more time: a faster schedule for a smaller budget answers for the larger one, too (`carry_over_budgets`).
 ///
-/// `solve(problem, run)` returns a `solution`. Each solve gets an equal share of what is left of the limits. Throws
-/// `bad_argument` for a negative budget. Deterministic for a seed and a limit of work, if the solver is. Cancellation:
-/// as `solve`.
-[[nodiscard]] std::vector<solution> frontier_by(
-    const problem& p, std::span<const std::int64_t> budgets,
-    const std::function<solution(const problem&, const run_control&)>& solve, const run_control& run = {});
+/// `solve(problem, run)` returns a `solution`. The budgets are independent pieces (`core/crew.hpp`): `run.threads` of
+/// them are solved at the same time, so that `solve` is called by several threads at once, or as many as `run.crew` has
+/// members. Other processes solve budgets if `solver` is not empty and their crew has the kind
+/// `frontier_points(solver, …)` with the same function. Each budget gets an equal share of the limit of work, and its
+/// share of the time that is left when it begins. Throws `bad_argument` for a negative budget. Deterministic for a seed
+/// and a limit of work, if the solver is: the same answers for any threads and crew. Cancellation: as `solve`.
+[[nodiscard]] std::vector<solution> frontier_by(const problem& p, std::span<const std::int64_t> budgets,
+                                                const problem_solver& solve, const run_control& run = {},
+                                                std::string_view solver = {});
+
+/// How other processes solve budgets of `frontier_by`; `solver` is the name given there.
+[[nodiscard]] piece_kind frontier_points(std::string_view solver, problem_solver solve);
 
 // ---- the dual problem --------------------------------------------------------------------------------------------
 
@@ -107,7 +137,14 @@ requires solver_for<Solver, problem>
 [[nodiscard]] std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
                                              const Solver& solver, const run_control& run = {},
                                              const typename Solver::options_type& solving = {}) {
-  return frontier_by(p, budgets, detail::solve_with(solver, solving), run);
+  return frontier_by(p, budgets, detail::solve_with(solver, solving), run, Solver::name);
+}
+
+/// How other processes solve budgets of `frontier` with this solver. Its options must be the same everywhere.
+template <class Solver>
+requires solver_for<Solver, problem>
+[[nodiscard]] piece_kind frontier_points(const Solver& solver, const typename Solver::options_type& solving = {}) {
+  return frontier_points(Solver::name, detail::solve_with(solver, solving));
 }
 
 /// `least_memory_by` with a solver, and its options but for `run`.

@@ -11,7 +11,8 @@ vcpkg_check_features(OUT_FEATURE_OPTIONS disabled_packages INVERTED_FEATURES
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}"
   OPTIONS ${disabled_packages}
     # What the machine happens to have must not change the port.
-    -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON -DREMAT_CHART_JS=
+    -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
+    -DREMAT_CHART_JS=
     -DREMAT_BUILD_TESTS=OFF -DREMAT_BUILD_EXAMPLES=OFF)
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup()

@@ -13,17 +13,21 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/core/detail/team.hpp"
+#include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
+#include "remat/hierarchy/detail/way_bytes.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/detail/schedule_bytes.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -57,6 +61,20 @@ concept sub_solver_set = requires(const S& s, const problem& p, std::span<const 
   { s.has_tight() } -> std::same_as<bool>;
   { s.tight(p, run) } -> std::same_as<sub_solution>;
   { s.starts(i, runs, bytes, bytes, clock) } -> std::same_as<std::vector<schedule>>;
+};
+
+/// What else a `sub_solver_set` offers if other processes may find ways by it (`find_way_elsewhere`).
+///
+/// - `s.kind()` is the name of the `piece_kind`; empty: they may not.
+/// - `s.put_shared(out)` and `s.put(i, out)` append what they need for all sub-graphs, and for sub-graph i.
+/// - `s.take(in)` reads what they have appended to a result.
+template <class S>
+concept portable_sub_solver_set = sub_solver_set<S> &&
+    requires(const S& s, std::size_t i, byte_writer& out, byte_reader& in) {
+  { s.kind() } -> std::same_as<std::string_view>;
+  s.put_shared(out);
+  s.put(i, out);
+  s.take(in);
 };
 
 /// How ways are searched for.
@@ -98,6 +116,36 @@ struct finding {
   std::uint64_t work = 0;
   bool whole = true;  ///< no limit but `way_search::moves` had a say
 };
+
+/// Appends a finding.
+inline void put(byte_writer& out, const finding& f) {
+  out.put<std::uint64_t>(f.answers.size());
+  for (const finding::answer& a : f.answers) {
+    out.put(a.held);
+    put(out, a.plan);
+    put(out, a.way);
+  }
+  out.put<std::uint64_t>(f.solves);
+  out.put<std::uint64_t>(f.proven);
+  out.put(f.work);
+  out.put(f.whole);
+}
+
+/// Reads the finding that `put` wrote.
+[[nodiscard]] inline finding get_finding(byte_reader& in) {
+  finding f;
+  f.answers.resize(in.length(1));
+  for (finding::answer& a : f.answers) {
+    in.get(a.held);
+    a.plan = get_schedule(in);
+    a.way = get_way(in);
+  }
+  f.solves = static_cast<std::size_t>(in.get<std::uint64_t>());
+  f.proven = static_cast<std::size_t>(in.get<std::uint64_t>());
+  in.get(f.work);
+  in.get(f.whole);
+  return f;
+}
 
 /// The staircase of save budgets of one sub-graph under one peak budget: from the bytes of everything, each save budget
 /// just below what the last answer held.
@@ -267,43 +315,63 @@ class finder {
     }
   }
 
-  /// The peak budget of this level for every class. A class gets work by its operations, whatever the others do: so the
-  /// answer is the same for any number of threads.
+  /// The peak budget of this level for every class, each a piece. A class gets work by its operations, whatever the
+  /// others do: so the answer is the same for any number of threads and any crew.
   void solve_level(std::uint32_t level) {
     const std::uint64_t work = share_of(clock_.work_left(), 1.0 / (search_.peaks + 1 - level));
-    std::atomic<std::size_t> next{0};
-    const auto take_turns = [&](bool calling) {
-      for (std::size_t k; (k = next.fetch_add(1)) < to_solve_.size();) {
-        if (out_of_time()) {
-          cut_short_ = true;
-          break;
-        }
-        solve_class(to_solve_[k], level, work);
-        const std::size_t finished = done_.fetch_add(1) + 1;
-        if (calling) report(finished);
-      }
+    const auto operations = [&](std::size_t k) {
+      return static_cast<double>(sub_graphs_[classes_.representative[to_solve_[k]]].operations.size());
     };
-    const std::size_t threads =
-        std::clamp<std::size_t>(clock_.control().thread_count(), 1, std::max<std::size_t>(to_solve_.size(), 1));
-    run_team(threads, [&](std::size_t k) {
-      try {
-        take_turns(k == 0);
-      } catch (...) {
-        next = to_solve_.size();
-        throw;
-      }
-    });
+    piece_list pieces;
+    pieces.count = to_solve_.size();
+    pieces.size = operations;
+    pieces.limits = [&](std::size_t k, std::size_t) {
+      run_control limits = clock_.limits();
+      limits.work_limit = share_of(work, operations(k) / static_cast<double>(operations_));
+      return limits;
+    };
+    pieces.run = [&](std::size_t k, const run_control& limits) { solve_class(to_solve_[k], level, limits); };
+    pieces.report = [&](std::size_t finished) { report(level * to_solve_.size() + finished); };
+    if constexpr (portable_sub_solver_set<Solvers>) {
+      pieces.kind = solvers_.kind();
+      pieces.shared = [&] {
+        byte_writer out;
+        solvers_.put_shared(out);
+        return out.take();
+      };
+      pieces.encode = [&](std::size_t k) {
+        const std::uint32_t c = to_solve_[k], i = classes_.representative[c];
+        byte_writer out;
+        out.put(level);
+        out.put(search_.peaks);
+        out.put<std::uint64_t>(search_.max_budgets);
+        out.put(search_.moves);
+        put(out, sub_graphs_[i]);
+        put(out, level == 0 ? finding{} : found_[c][level - 1]);
+        solvers_.put(i, out);
+        return out.take();
+      };
+      pieces.take = [&](std::size_t k, std::span<const std::byte> result) {
+        byte_reader in(result);
+        found_[to_solve_[k]][level] = get_finding(in);
+        solvers_.take(in);
+        if (out_of_time()) cut_short_ = true;
+      };
+    }
+    run_control control = clock_.control();
+    control.on_progress = nullptr;  // the objectives of sub-graphs are others
+    run_pieces(pieces, control);
     for (const std::uint32_t c : to_solve_) clock_.work(found_[c][level].work);
   }
 
-  void solve_class(std::uint32_t c, std::uint32_t level, std::uint64_t work) {
-    static const finding nothing;
+  void solve_class(std::uint32_t c, std::uint32_t level, const run_control& limits) {
+    if (out_of_time()) {
+      cut_short_ = true;
+      return;
+    }
     const std::uint32_t i = classes_.representative[c];
-    run_control limits = clock_.limits();
-    limits.work_limit =
-        share_of(work, static_cast<double>(sub_graphs_[i].operations.size()) / static_cast<double>(operations_));
     staircase stairs(runs_[i], i, search_, solvers_, limits);
-    found_[c][level] = stairs.climb_down(level, level == 0 ? nothing : found_[c][level - 1]);
+    found_[c][level] = stairs.climb_down(level, level == 0 ? finding{} : found_[c][level - 1]);
     if (out_of_time()) cut_short_ = true;
   }
 
@@ -348,19 +416,45 @@ class finder {
   std::vector<std::uint32_t> to_solve_;      // classes
   std::size_t operations_ = 0;               // of the representatives of these
   std::atomic<bool> cut_short_{false};
-  std::atomic<std::size_t> done_{0};
   way_table out_{};
 };
 
 }  // namespace finding_ways
 
+/// Runs a piece of `find_ways` in another process, and returns its result.
+///
+/// `with_solvers(in, sub_graph, run, search, out)` reads what `Solvers::put` wrote, makes the solvers, calls
+/// `search(solvers)` once, and appends to `out` what `Solvers::take` reads.
+template <class WithSolvers>
+[[nodiscard]] byte_row find_way_elsewhere(std::span<const std::byte> piece, const run_control& run,
+                                          WithSolvers&& with_solvers) {
+  byte_reader in(piece);
+  const auto level = in.get<std::uint32_t>();
+  way_search search;
+  in.get(search.peaks);
+  search.max_budgets = static_cast<std::size_t>(in.get<std::uint64_t>());
+  in.get(search.moves);
+  const sub_graph g = get_sub_graph(in);
+  const finding_ways::finding before = finding_ways::get_finding(in);
+  const sub_graph_runs runs(g);
+  byte_writer out;
+  with_solvers(
+      in, g, run,
+      [&](const auto& solvers) {
+        finding_ways::staircase stairs(runs, 0, search, solvers, run);
+        put(out, stairs.climb_down(level, before));
+      },
+      out);
+  return out.take();
+}
+
 /// Pareto-optimal ways to run each of `sub_graphs`: keeping everything, and for each of a few peak budgets the fastest
 /// ways for ever smaller save budgets, each by the thorough solver (if that ends far from its bound, also from the
 /// tight solver's answer) on the sub-graph as a problem of its own. \cite zhao2023rockmate \cite gusak2025hiremate
 ///
-/// Sub-graphs that are equal up to renaming and times are solved once, on the threads of `clock`; the answer is the
-/// same for any number of them. Limits are those of `clock`: a peak budget gets an equal share of the work that is
-/// left, a sub-graph one by its operations, a save budget an equal share of what its sub-graph has left, and at most
+/// Sub-graphs that are equal up to renaming and times are solved once, by the crew or on the threads of `clock`; the
+/// answer is the same for any of them. Limits are those of `clock`: a peak budget gets an equal share of the work that
+/// is left, a sub-graph one by its operations, a save budget an equal share of what its sub-graph has left, and at most
 /// `moves`. A sub-graph whose work is spent has fewer ways. Polls before each problem; the sub-solvers keep the time
 /// limit and the stop token themselves.
 template <sub_solver_set Solvers>

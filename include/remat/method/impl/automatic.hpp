@@ -36,6 +36,7 @@
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
+#include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
@@ -43,6 +44,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/treewidth/decompose.hpp"
 
 namespace REMAT_NAMESPACE {
 namespace detail::automatic_solve {
@@ -553,6 +555,11 @@ REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> 
 }
 
 }  // namespace detail::automatic_solve
+
+REMAT_INLINE std::vector<piece_kind> solver_pieces(mip_backend_ref backend) {
+  return {detail::portable_ways(), detail::portable_group_ways(backend), decompose_pieces()};
+}
+REMAT_INLINE std::vector<piece_kind> solver_pieces() { return solver_pieces(branch_and_bound); }
 
 REMAT_INLINE solution automatic_solver::operator()(const problem& p, const automatic_options& options) const {
   return detail::automatic_solve::solve({}, p, options);

@@ -3,6 +3,7 @@
 
 #include "remat/solver/frontier.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 #include <stop_token>
@@ -10,27 +11,85 @@
 #include <utility>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/problem/detail/problem_bytes.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/solution_bytes.hpp"
 
 namespace REMAT_NAMESPACE {
 
-REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const std::int64_t> budgets,
-                                               const std::function<solution(const problem&, const run_control&)>& solve,
-                                               const run_control& run) {
-  run_clock clock(run);
-  const auto solve_one = [&](std::int64_t budget, std::size_t position) {
-    run_clock part = clock.part(1.0 / static_cast<double>(budgets.size() - position));
+namespace detail::frontier {
+
+/// The kind of the points of a solver.
+inline std::string kind_of(std::string_view solver) { return "frontier/" + std::string(solver); }
+
+/// The answer within one budget. That memory runs out is an answer: the other budgets' answers stay.
+inline solution solve_point(const problem& p, const problem_solver& solve, const run_control& run) {
+  try {
+    return solve(p, run);
+  } catch (const std::bad_alloc&) {
     solution answer;
-    try {
-      answer = solve(p.with_budget(budget), part.control());
-    } catch (const std::bad_alloc&) {  // the other budgets' answers stay
-      answer.out_of_memory = true;
-      answer.message = "out of memory";
-    }
-    part.work(answer.statistics.work);
+    answer.out_of_memory = true;
+    answer.message = "out of memory";
     return answer;
+  }
+}
+
+}  // namespace detail::frontier
+
+REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const std::int64_t> budgets,
+                                               const problem_solver& solve, const run_control& run,
+                                               std::string_view solver) {
+  std::vector<solution> answers(budgets.size());
+  std::vector<std::size_t> points = detail::ascending(budgets);  // one of each budget, the smallest first
+  points.erase(
+      std::unique(points.begin(), points.end(), [&](std::size_t a, std::size_t b) { return budgets[a] == budgets[b]; }),
+      points.end());
+  run_clock clock(run);
+  const std::string kind = solver.empty() ? std::string() : detail::frontier::kind_of(solver);
+  std::size_t begun = 0;
+  piece_list pieces;
+  pieces.count = points.size();
+  // Small budgets are hard.
+  pieces.size = [&](std::size_t k) { return 1 / (1 + static_cast<double>(budgets[points[k]])); };
+  pieces.limits = [&](std::size_t, std::size_t members) {
+    const auto left = static_cast<double>(points.size() - begun++);
+    run_control limits = clock.limits(std::min(1.0, static_cast<double>(members) / left));
+    limits.work_limit = share_of(run.work_limit, 1.0 / static_cast<double>(points.size()));
+    return limits;
   };
+  pieces.run = [&](std::size_t k, const run_control& limits) {
+    answers[points[k]] = detail::frontier::solve_point(p.with_budget(budgets[points[k]]), solve, limits);
+  };
+  pieces.report = [&](std::size_t finished) {
+    clock.report({.stage = "budgets", .done = finished, .total = points.size()});
+  };
+  pieces.kind = kind;
+  pieces.shared = [&] {
+    detail::byte_writer out;
+    put(out, p);
+    return out.take();
+  };
+  pieces.encode = [&](std::size_t k) {
+    detail::byte_writer out;
+    out.put(budgets[points[k]]);
+    return out.take();
+  };
+  pieces.take = [&](std::size_t k, std::span<const std::byte> result) {
+    detail::byte_reader in(result);
+    answers[points[k]] = detail::get_solution(in);
+    // The exact checker has the last word here as well.
+    if (const solution& s = answers[points[k]]; s.plan && !check(p.with_budget(budgets[points[k]]), *s.plan).valid())
+      throw error("frontier: another process returned a schedule that breaks the rules");
+  };
+  for (const std::size_t k : points) (void)p.with_budget(budgets[k]);  // throws before any is solved
+  run_control control = run;
+  if (run.on_progress) control.on_progress = [&](const progress& news) { clock.report(news); };
+  run_pieces(pieces, control);
+
   const auto is_better = [](const solution& before, const solution& now) {
     return before.plan && (!now.plan || before.time < now.time);
   };
@@ -43,7 +102,21 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
     now.status = is_optimal(now.time, now.lower_bound) ? solve_status::optimal : solve_status::feasible;
     now.message = "the schedule for a smaller budget, the best found";
   };
-  return solve_budgets<solution>(budgets, solve_one, is_better, carry_over);
+  carry_over_budgets(budgets, answers, is_better, carry_over);
+  return answers;
+}
+
+REMAT_INLINE piece_kind frontier_points(std::string_view solver, problem_solver solve) {
+  const auto open = [solve = std::move(solve)](std::span<const std::byte> shared) -> piece_kind::runner {
+    detail::byte_reader in(shared);
+    return [p = detail::get_problem(in), solve](std::span<const std::byte> piece, const run_control& run) {
+      detail::byte_reader budget(piece);
+      detail::byte_writer out;
+      put(out, detail::frontier::solve_point(p.with_budget(budget.get<std::int64_t>()), solve, run));
+      return out.take();
+    };
+  };
+  return {detail::frontier::kind_of(solver), open};
 }
 
 REMAT_INLINE bool bisect_budgets(

@@ -408,6 +408,10 @@ inline void require_valid(const problem& p, const hiremate_options& options) {
 
 }  // namespace hiremate_solve
 
+REMAT_INLINE piece_kind portable_group_ways(mip_backend_ref backend) {
+  return sub_graph_ways::portable_ways_with(backend);
+}
+
 REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, const hiremate_options& options) {
   hiremate_solve::require_valid(p, options);
   return solve_by_own_method(p, "hiremate", options.run, options.improve, true,

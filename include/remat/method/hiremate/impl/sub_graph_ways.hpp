@@ -8,7 +8,11 @@
 #include <map>
 #include <numeric>
 
+#include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_stream.hpp"
+#include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
+#include "remat/hierarchy/detail/way_bytes.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
@@ -16,6 +20,7 @@
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/twremat.hpp"
+#include "remat/problem/detail/problem_bytes.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 
@@ -166,6 +171,9 @@ inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
   return out;
 }
 
+/// The name of the kind of pieces of `finder`.
+inline constexpr std::string_view group_ways_kind = "group ways";
+
 /// The search for the ways of some sub-graphs.
 class finder {
  public:
@@ -194,6 +202,16 @@ class finder {
     }
     finish();
     return std::move(out_);
+  }
+
+  /// Finds ways of the one sub-graph in another process (`find_way_elsewhere`): `in` is behind the method.
+  template <class Search>
+  void run_elsewhere(sub_method method, std::size_t programs_left, const Search& search_ways, byte_writer& out) {
+    const std::vector<std::uint32_t> only{0};
+    programs_left_ = programs_left;
+    search_ways(method_solvers{*this, method, only});
+    out.put<std::uint64_t>(programs_.load());
+    out.put<std::uint64_t>(refused_.load());
   }
 
  private:
@@ -328,6 +346,30 @@ class finder {
       return divided ? search.search_group(children, runs, peak, save, clock) : std::vector<schedule>{};
     }
 
+    // For other processes: the graph once, and the children of each sub-graph.
+    [[nodiscard]] std::string_view kind() const noexcept {
+      return search.search_.own_solver ? std::string_view() : group_ways_kind;
+    }
+    void put_shared(byte_writer& out) const { detail::put(out, search.graph_); }
+    void put(std::size_t i, byte_writer& out) const {
+      out.put(method);
+      out.put(search.search_.max_columns);
+      out.put(search.search_.nodes);
+      out.put(std::string(search.search_.backend ? search.search_.backend->name() : std::string_view()));
+      out.put<std::uint64_t>(search.programs_left_.load());
+      const std::vector<level_child>& children = search.of_class(classes[i]).children;
+      out.put<std::uint64_t>(children.size());
+      for (const level_child& child : children) {
+        detail::put(out, child.sub_graph);
+        out.put<std::uint64_t>(child.ways.size());
+        for (const sub_graph_way& way : child.ways) detail::put(out, way);
+      }
+    }
+    void take(byte_reader& in) const {
+      search.programs_ += static_cast<std::size_t>(in.get<std::uint64_t>());
+      search.refused_ += static_cast<std::size_t>(in.get<std::uint64_t>());
+    }
+
    private:
     [[nodiscard]] static sub_solution best_of(const problem& p, std::span<const schedule> starts) {
       sub_solution best;
@@ -422,6 +464,42 @@ class finder {
   std::atomic<std::size_t> programs_{0}, refused_{0}, programs_left_{0};
   sub_graph_table out_{};
 };
+
+/// How other processes find ways of groups. `backend`: for integer programs.
+inline piece_kind portable_ways_with(mip_backend_ref backend) {
+  const auto open = [backend](std::span<const std::byte> shared) -> piece_kind::runner {
+    byte_reader graph(shared);
+    const problem whole = problem::from_flat(get_flat_graph(graph));
+    return [whole, backend](std::span<const std::byte> piece, const run_control& limits) {
+      const auto with_solvers = [&](byte_reader& in, const sub_graph& g, const run_control& run,
+                                    const auto& search_ways, byte_writer& out) {
+        const auto method = in.get<sub_method>();
+        sub_graph_search search;
+        in.get(search.max_columns);
+        in.get(search.nodes);
+        std::string wanted;
+        in.get(wanted);
+        if (method == sub_method::h_ilp && wanted != backend.name())
+          throw bad_argument("the integer programs are for the backend " + wanted + ", and this process has " +
+                             std::string(backend.name()) + "; give solver_pieces the same backend on all ranks");
+        search.backend = backend;
+        const auto programs_left = static_cast<std::size_t>(in.get<std::uint64_t>());
+        std::vector<divided_sub_graph> one(1);
+        one[0].sub_graph = g;
+        one[0].children.resize(in.length(1));
+        for (level_child& child : one[0].children) {
+          child.sub_graph = get_sub_graph(in);
+          child.ways.resize(in.length(1));
+          for (sub_graph_way& way : child.ways) way = get_way(in);
+        }
+        run_clock clock(run);
+        finder(whole.graph(), one, search, clock).run_elsewhere(method, programs_left, search_ways, out);
+      };
+      return find_way_elsewhere(piece, limits, with_solvers);
+    };
+  };
+  return {std::string(group_ways_kind), open};
+}
 
 }  // namespace sub_graph_ways
 

@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/way.hpp"
@@ -57,5 +61,25 @@ struct default_sub_solvers {
     return {};
   }
 };
+
+/// The same for other processes, too.
+struct portable_sub_solvers final : default_sub_solvers {
+  static constexpr std::string_view name = "ways";
+  [[nodiscard]] std::string_view kind() const noexcept { return name; }
+  void put_shared(byte_writer&) const {}
+  void put(std::size_t, byte_writer&) const {}
+  void take(byte_reader&) const {}
+};
+
+/// How other processes find ways by `portable_sub_solvers`.
+[[nodiscard]] inline piece_kind portable_ways() {
+  const auto run_piece = [](std::span<const std::byte> piece, const run_control& run) {
+    return find_way_elsewhere(piece, run,
+                              [](byte_reader&, const sub_graph&, const run_control&, const auto& search, byte_writer&) {
+                                search(portable_sub_solvers{});
+                              });
+  };
+  return {std::string(portable_sub_solvers::name), [run_piece](std::span<const std::byte>) { return run_piece; }};
+}
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -163,7 +163,7 @@ class chain_search {
     search.cache = cache_;
     const way_table table = [&] {
       run_clock part = clock_.part(1);
-      return detail::find_ways(blocks.sub_graphs, search, default_sub_solvers{}, part);
+      return detail::find_ways(blocks.sub_graphs, search, portable_sub_solvers{}, part);
     }();
     blocks_ += blocks.sub_graphs.size();
     distinct_ += table.distinct - table.reused;

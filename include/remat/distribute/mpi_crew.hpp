@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_stream.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+#include "remat/distribute/communicator.hpp"
+
+namespace REMAT_NAMESPACE {
+
+/// A piece that threw on another rank. `what()` is one line: the rank, and the text of its exception.
+class rank_error : public error {
+ public:
+  /// Makes the line of `what()`.
+  rank_error(int rank, const std::string& message)
+      : error("rank " + std::to_string(rank) + ": " + message), rank_(rank) {}
+  /// Returns the rank on which the piece ran.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
+};
+
+namespace detail {
+
+/// The time between two looks for messages: short after a message, longer when nothing comes, so that ranks without a
+/// piece take little processor time.
+class polling_interval {
+ public:
+  /// Returns the next interval.
+  [[nodiscard]] std::chrono::microseconds next() noexcept {
+    return std::exchange(interval_, std::min(2 * interval_, std::chrono::microseconds(1000)));
+  }
+  /// A message came.
+  void reset() noexcept { interval_ = shortest; }
+
+ private:
+  static constexpr std::chrono::microseconds shortest{10};
+  std::chrono::microseconds interval_ = shortest;
+};
+
+/// A piece on a thread of its own, so that the thread that may call MPI can wait for messages meanwhile.
+class piece_thread {
+ public:
+  /// Stops the piece and waits for its end.
+  ~piece_thread() { stop(); }
+  /// Begins `work(stop token, report)`, where `report` keeps the latest progress for `news`.
+  template <class Work>
+  void begin(Work work) {
+    stop_ = std::stop_source();
+    done_ = false;
+    news_.reset();
+    failure_ = nullptr;
+    seconds_ = 0;
+    thread_ = std::jthread([this, work = std::move(work)]() mutable {
+      const run_clock clock(run_control{});
+      std::exception_ptr failure;
+      try {
+        work(stop_.get_token(), [this](const progress& p) {
+          const std::lock_guard lock(mutex_);
+          news_ = p;
+        });
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        seconds_ = clock.seconds();
+        failure_ = failure;
+        done_ = true;
+      }
+      ended_.notify_one();
+    });
+  }
+  /// Returns true if a piece has begun whose end has not been taken.
+  [[nodiscard]] bool is_busy() const noexcept { return thread_.joinable(); }
+  /// Asks the piece to stop.
+  void stop() { stop_.request_stop(); }
+  /// Waits for the end of the piece, at most for `time`. Returns true if it has ended; `take` is then to be called.
+  [[nodiscard]] bool wait(std::chrono::microseconds time) {
+    std::unique_lock lock(mutex_);
+    return ended_.wait_for(lock, time, [this] { return done_; });
+  }
+  /// Returns the seconds of a piece that has ended, and rethrows its exception.
+  double take() {
+    thread_.join();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    return seconds_;
+  }
+  /// Returns the latest progress that has not been returned.
+  [[nodiscard]] std::optional<progress> news() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(news_, std::nullopt);
+  }
+
+ private:
+  std::mutex mutex_;  // of what follows but the thread
+  std::condition_variable ended_;
+  bool done_ = false;
+  double seconds_ = 0;
+  std::exception_ptr failure_;
+  std::optional<progress> news_;
+  std::stop_source stop_;
+  std::jthread thread_;
+};
+
+}  // namespace detail
+
+/// The ranks of a communicator as a crew. Rank 0 solves, hands out the pieces of its solves, and runs some itself; the
+/// others run pieces in `serve` until rank 0 ends the crew.
+///
+/// All ranks make the crew with the same kinds. On rank 0, `run_control::crew` then refers to it. Each rank runs one
+/// piece at a time, on a thread of its own, while the thread that made the crew exchanges messages: MPI's level
+/// `MPI_THREAD_FUNNELED` is enough. Pieces that another thread asks for, or a piece itself, run on threads of rank 0.
+///
+/// A stop request on rank 0 stops the pieces of all ranks. A piece that throws on another rank leaves the solve as
+/// `rank_error`, or as `std::bad_alloc` if memory ran out there. If a rank ends early, MPI ends all of them.
+///
+///     const remat::communicator ranks(MPI_COMM_WORLD);
+///     remat::mpi_crew crew(ranks, {remat::frontier_points(remat::twremat)});
+///     if (ranks.rank() != 0) return crew.serve();
+///     remat::run_control run{.work_limit = 10'000'000};
+///     run.crew = &crew;
+///     const auto answers = remat::frontier(problem, budgets, remat::twremat, run);
+class mpi_crew final : public crew {
+ public:
+  /// Keeps a reference to `ranks`. May be called on one thread of each rank, on which `run`, `serve` and `end` are then
+  /// called.
+  mpi_crew(const communicator& ranks, std::vector<piece_kind> kinds)
+      : ranks_(ranks), kinds_(std::move(kinds)), ranks_state_(static_cast<std::size_t>(ranks.size())) {}
+  /// On rank 0: `end`.
+  ~mpi_crew() override {
+    try {
+      end();
+    } catch (...) {  // MPI no longer works: there is nobody to tell
+    }
+  }
+
+  /// Returns the number of ranks; 1 if the caller's pieces stay on rank 0.
+  [[nodiscard]] std::size_t members() const noexcept override { return is_shared() ? number() : 1; }
+
+  /// On a rank other than 0: runs pieces until rank 0 ends the crew. On rank 0: returns at once.
+  void serve() {
+    if (ranks_.rank() != 0) server(*this).run();
+  }
+
+  /// On rank 0: lets `serve` return on all other ranks; the crew then has no other members. Called again, it does
+  /// nothing.
+  void end() {
+    if (ranks_.rank() != 0 || ended_) return;
+    ended_ = true;
+    detail::byte_writer out;
+    out.put(message::end);
+    const byte_row bytes = out.take();
+    for (int r = 1; r < ranks_.size(); ++r) ranks_.send(bytes, r, to_rank);
+    // Results of pieces that were given up come before the answer.
+    for (int r = 1; r < ranks_.size(); ++r)
+      while (detail::byte_reader(ranks_.receive(r, from_rank)).get<answer>() != answer::ended) {
+      }
+  }
+
+  /// \copydoc crew::run
+  ///
+  /// Pieces are handed out by the calling thread. Exceptions of its callbacks leave the function, too.
+  void run(const piece_list& pieces, const run_control& control) override {
+    if (pieces.count == 0) return;
+    if (!is_shared() || pieces.kind.empty()) {
+      detail::piece_times times;  // of this call alone: another thread may use those of the crew
+      detail::run_pieces_on_threads(pieces, control, times);
+      return;
+    }
+    running_ = true;
+    try {
+      giver(*this, pieces, control).run();
+    } catch (...) {
+      running_ = false;
+      throw;
+    }
+    running_ = false;
+  }
+
+ private:
+  static constexpr int to_rank = 1, from_rank = 2;  // tags
+  static constexpr std::size_t kept = 4;            // shared bytes that a rank keeps
+  enum class message : std::uint8_t { shared, piece, stop, end };
+  enum class answer : std::uint8_t { result, out_of_memory, failed, ended };
+
+  struct rank_state {
+    std::optional<std::uint64_t> sequence{};  // of its piece, which may be of a call that has ended
+    std::size_t piece = 0;
+    std::deque<std::uint64_t> shared{};  // the keys of the bytes that it keeps
+  };
+
+  [[nodiscard]] std::size_t number() const noexcept { return static_cast<std::size_t>(ranks_.size()); }
+  /// True if pieces of the calling thread may go to other ranks.
+  [[nodiscard]] bool is_shared() const noexcept {
+    return ranks_.size() > 1 && !ended_ && std::this_thread::get_id() == owner_ && !running_;
+  }
+  [[nodiscard]] static std::uint64_t key_of(std::string_view kind, std::span<const std::byte> bytes) {
+    std::uint64_t key = bytes.size();
+    const auto mix = [&](std::uint64_t word) {
+      key = (key ^ word) * 0x9e3779b97f4a7c15U;
+      key ^= key >> 29U;
+    };
+    for (const char c : kind) mix(static_cast<unsigned char>(c));
+    for (const std::byte b : bytes) mix(static_cast<std::uint64_t>(b));
+    return key;
+  }
+
+  /// One call of `run` on rank 0.
+  class giver {
+   public:
+    giver(mpi_crew& all, const piece_list& pieces, const run_control& control)
+        : all_(all), pieces_(pieces), control_(control), queue_(pieces, all.times_[std::string(pieces.kind)]) {}
+
+    void run() {
+      try {
+        run_all();
+      } catch (...) {  // of a callback, or of MPI
+        if (!told_) stop_all();
+        throw;
+      }
+      if (failure_) std::rethrow_exception(failure_);
+    }
+
+   private:
+    void run_all() {
+      detail::polling_interval interval;
+      for (;;) {
+        const bool stopped = control_.stop.stop_requested() || failure_;
+        if (stopped && !told_) stop_all();
+        hand_out(stopped);
+        if (!own_.is_busy() && busy_ == 0) break;
+        const std::size_t before = finished_;
+        collect();
+        const std::chrono::microseconds time = interval.next();
+        if (own_.is_busy()) {
+          if (own_.wait(finished_ == before ? time : std::chrono::microseconds(0))) take_own();
+          if (std::optional<progress> news = own_.news(); news && control_.on_progress) control_.on_progress(*news);
+        } else if (finished_ == before) {
+          std::this_thread::sleep_for(time);
+        }
+        if (finished_ == before) continue;
+        interval.reset();
+        if (pieces_.report && !failure_) pieces_.report(finished_);
+      }
+    }
+
+    void hand_out(bool stopped) {
+      // After a stop request the rest, which ends at once, stays here.
+      for (std::size_t r = 1; r < all_.number() && !stopped && !queue_.empty(); ++r)
+        if (!all_.ranks_state_[r].sequence) send_piece(r);
+      if (own_.is_busy() || queue_.empty() || failure_) return;
+      own_piece_ = queue_.next();
+      run_control limits = limits_of(own_piece_);
+      own_.begin(
+          [this, limits](const std::stop_token& stop, const std::function<void(const progress&)>& report) mutable {
+            limits.stop = stop;
+            if (control_.on_progress) limits.on_progress = report;
+            pieces_.run(own_piece_, limits);
+          });
+      if (stopped) own_.stop();
+    }
+
+    [[nodiscard]] run_control limits_of(std::size_t piece) {
+      run_control limits = pieces_.limits(piece, std::min(all_.number(), pieces_.count));
+      limits.threads = control_.threads;
+      limits.crew = nullptr;
+      limits.on_progress = nullptr;
+      return limits;
+    }
+
+    void send_piece(std::size_t r) {
+      rank_state& rank = all_.ranks_state_[r];
+      const int to = static_cast<int>(r);
+      if (!shared_) {
+        shared_ = pieces_.shared ? pieces_.shared() : byte_row{};
+        key_ = key_of(pieces_.kind, *shared_);
+      }
+      detail::byte_writer out;
+      if (std::find(rank.shared.begin(), rank.shared.end(), key_) == rank.shared.end()) {
+        out.put(message::shared);
+        out.put(key_);
+        out.put(pieces_.kind);
+        out.put(*shared_);
+        all_.ranks_.send(out.take(), to, to_rank);
+        rank.shared.push_back(key_);
+        if (rank.shared.size() > kept) rank.shared.pop_front();
+      }
+      const std::size_t piece = queue_.next();
+      const run_control limits = limits_of(piece);
+      out.put(message::piece);
+      out.put(++all_.sequence_);
+      out.put(key_);
+      out.put<std::int64_t>(limits.time_limit.count());
+      out.put(limits.work_limit);
+      out.put(limits.seed);
+      out.put(limits.threads);
+      out.put(pieces_.encode(piece));
+      all_.ranks_.send(out.take(), to, to_rank);
+      rank.sequence = all_.sequence_;
+      rank.piece = piece;
+      if (first_ == 0) first_ = all_.sequence_;
+      ++busy_;
+    }
+
+    void stop_all() {
+      told_ = true;
+      own_.stop();
+      for (std::size_t r = 1; r < all_.number(); ++r) {
+        const rank_state& rank = all_.ranks_state_[r];
+        if (!rank.sequence) continue;
+        detail::byte_writer out;
+        out.put(message::stop);
+        out.put(*rank.sequence);
+        all_.ranks_.send(out.take(), static_cast<int>(r), to_rank);
+      }
+    }
+
+    void collect() {
+      for (int from; (from = all_.ranks_.waiting(from_rank)) >= 0;) {
+        const byte_row bytes = all_.ranks_.receive(from, from_rank);
+        detail::byte_reader in(bytes);
+        const auto how = in.get<answer>();
+        const auto sequence = in.get<std::uint64_t>();
+        rank_state& rank = all_.ranks_state_[static_cast<std::size_t>(from)];
+        if (rank.sequence == sequence) rank.sequence.reset();
+        if (first_ == 0 || sequence < first_) continue;  // of a call that an exception ended
+        --busy_;
+        ++finished_;
+        const auto seconds = in.get<double>();
+        try {
+          if (how == answer::out_of_memory) throw std::bad_alloc();
+          if (how == answer::failed) {
+            std::string text;
+            in.get(text);
+            throw rank_error(from, text);
+          }
+          queue_.learn(rank.piece, seconds);
+          pieces_.take(rank.piece, in.rest());
+        } catch (...) {
+          fail(rank.piece);
+        }
+      }
+    }
+
+    void take_own() {
+      ++finished_;
+      try {
+        queue_.learn(own_piece_, own_.take());
+      } catch (...) {
+        fail(own_piece_);
+      }
+    }
+
+    void fail(std::size_t piece) {
+      if (failure_ && failed_ < piece) return;
+      failure_ = std::current_exception();
+      failed_ = piece;
+    }
+
+    mpi_crew& all_;
+    const piece_list& pieces_;
+    const run_control& control_;
+    detail::piece_queue queue_;
+    std::optional<byte_row> shared_;
+    std::uint64_t key_ = 0, first_ = 0;  // first_: the sequence number of the first piece of this call
+    std::size_t busy_ = 0, finished_ = 0, own_piece_ = 0, failed_ = 0;
+    bool told_ = false;
+    std::exception_ptr failure_;
+    detail::piece_thread own_;  // last: it ends first
+  };
+
+  /// `serve` on another rank.
+  class server {
+   public:
+    explicit server(mpi_crew& all) : all_(all) {}
+
+    void run() {
+      detail::polling_interval interval;
+      for (;;) {
+        const bool came = all_.ranks_.waiting(to_rank, 0) >= 0;
+        if (came) read();
+        bool over = false;
+        const std::chrono::microseconds time = came ? std::chrono::microseconds(0) : interval.next();
+        if (own_.is_busy())
+          over = own_.wait(time);
+        else if (!came)
+          std::this_thread::sleep_for(time);
+        if (over) send_result();
+        if (came || over) interval.reset();
+        if (ending_ && !own_.is_busy()) break;
+      }
+      detail::byte_writer out;
+      out.put(answer::ended);
+      all_.ranks_.send(out.take(), 0, from_rank);
+    }
+
+   private:
+    struct opened {
+      std::uint64_t key = 0;
+      byte_row bytes{};
+      piece_kind::runner run{};
+      std::string wrong{};  // why there is no runner
+    };
+
+    void read() {
+      byte_row bytes = all_.ranks_.receive(0, to_rank);
+      detail::byte_reader in(bytes);
+      switch (in.get<message>()) {
+        case message::shared:
+          return open(in);
+        case message::piece:
+          return begin(in);
+        case message::stop:
+          if (in.get<std::uint64_t>() == sequence_) own_.stop();
+          return;
+        case message::end:
+          ending_ = true;
+          own_.stop();
+          return;
+      }
+    }
+
+    void open(detail::byte_reader& in) {
+      auto one = std::make_unique<opened>();
+      in.get(one->key);
+      std::string kind;
+      in.get(kind);
+      in.get(one->bytes);
+      const auto known =
+          std::find_if(all_.kinds_.begin(), all_.kinds_.end(), [&](const piece_kind& k) { return k.name == kind; });
+      try {
+        if (known == all_.kinds_.end())
+          throw bad_argument("no pieces of the kind " + kind +
+                             " are known; make mpi_crew with the same kinds on all ranks");
+        one->run = known->open(one->bytes);
+      } catch (const std::exception& e) {
+        one->wrong = e.what();
+      }
+      open_.push_back(std::move(one));
+      if (open_.size() > kept) open_.pop_front();
+    }
+
+    void begin(detail::byte_reader& in) {
+      in.get(sequence_);
+      const auto key = in.get<std::uint64_t>();
+      run_control run;
+      run.time_limit = std::chrono::nanoseconds(in.get<std::int64_t>());
+      in.get(run.work_limit);
+      in.get(run.seed);
+      in.get(run.threads);
+      byte_row piece;
+      in.get(piece);
+      const auto at = std::find_if(open_.begin(), open_.end(), [&](const auto& o) { return o->key == key; });
+      opened* const kind = at == open_.end() ? nullptr : at->get();
+      result_.clear();
+      own_.begin([this, kind, run, piece = std::move(piece)](const std::stop_token& stop, const auto&) mutable {
+        if (kind == nullptr) throw error("the bytes that pieces share have not come");
+        if (!kind->run) throw error(kind->wrong);
+        run.stop = stop;
+        result_ = kind->run(piece, run);
+      });
+    }
+
+    void send_result() {
+      detail::byte_writer out;
+      try {
+        const double seconds = own_.take();
+        out.put(answer::result);
+        out.put(sequence_);
+        out.put(seconds);
+        byte_row bytes = out.take();
+        bytes.insert(bytes.end(), result_.begin(), result_.end());
+        all_.ranks_.send(bytes, 0, from_rank);
+        return;
+      } catch (const mpi_error&) {
+        throw;
+      } catch (const std::bad_alloc&) {
+        put_failure(out, answer::out_of_memory, {});
+      } catch (const std::exception& e) {
+        put_failure(out, answer::failed, e.what());
+      } catch (...) {
+        put_failure(out, answer::failed, "an exception of an unknown type");
+      }
+      all_.ranks_.send(out.take(), 0, from_rank);
+    }
+    void put_failure(detail::byte_writer& out, answer how, std::string_view text) const {
+      out = detail::byte_writer();
+      out.put(how);
+      out.put(sequence_);
+      out.put(0.0);
+      out.put(text);
+    }
+
+    mpi_crew& all_;
+    std::deque<std::unique_ptr<opened>> open_;
+    std::uint64_t sequence_ = 0;
+    bool ending_ = false;
+    byte_row result_;
+    detail::piece_thread own_;  // last: it ends first
+  };
+
+  const communicator& ranks_;
+  std::vector<piece_kind> kinds_;
+  std::vector<rank_state> ranks_state_;
+  std::map<std::string, detail::piece_times> times_;
+  std::thread::id owner_ = std::this_thread::get_id();
+  std::uint64_t sequence_ = 0;
+  bool running_ = false, ended_ = false;
+};
+
+}  // namespace REMAT_NAMESPACE

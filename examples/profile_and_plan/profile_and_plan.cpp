@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
 // Measures the operations of a training step on the host, plans the step with the measured times for several budgets,
 // and compares the predicted times with the clock. Then predicts a batch that was not measured, by a cost model fitted
-// to two smaller batches. All times are processor time, which other programs on the machine disturb least.
+// to two smaller batches. All times are processor time, which other programs on the machine disturb least. With a link
+// to the host, tensors may be copied there: the copies run on threads of their own, and their time is predicted only.
 //
-//     profile-and-plan [gpt|unet|mlp] [BATCH]
+//     profile-and-plan [gpt|unet|mlp] [BATCH] [--link out=SPEED,in=SPEED,latency=TIME] [--host-budget BYTES]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <exception>
 #include <iostream>
 #include <memory>
 #include <new>
@@ -32,9 +31,12 @@
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/profile.hpp"
 #include "remat/graph/step_builder.hpp"
-#include "remat/method/refined.hpp"
+#include "remat/method/offload.hpp"
+#include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
+#include "remat_plan/link.hpp"
+#include "shared/program.hpp"
 #include "train/gpt.hpp"
 #include "train/host_image_backend.hpp"
 #include "train/unet.hpp"
@@ -166,7 +168,8 @@ class clocked_executor {
   }
   [[nodiscard]] const remat::launch_plan& plan() const { return executor_.plan(); }
   run_report run(std::uint64_t seed, const std::stop_token& stop = {}) {
-    times_.clear();
+    times_.assign(plan().size(), {});
+    next_ = 0;
     const double begun = processor_seconds();
     const remat::run_status status = executor_.run(seed, stop).status;
     return {status, processor_seconds() - begun, times_};
@@ -176,9 +179,11 @@ class clocked_executor {
   void run_one(const model& m, const remat::host_call& call) {
     const double begun = processor_seconds();
     m.kernels(call);
-    times_.push_back({std::chrono::duration<double>(processor_seconds() - begun)});
+    while (plan().launches()[next_].is_copy()) ++next_;
+    times_[next_++].duration = std::chrono::duration<double>(processor_seconds() - begun);
   }
-  std::vector<launch_time> times_;
+  std::vector<launch_time> times_;  // of each launch; copies have none
+  std::size_t next_ = 0;
   remat::host_executor<kernel> executor_;
 };
 
@@ -201,22 +206,34 @@ std::string megabytes(std::int64_t bytes) { return number("%.2f MB", static_cast
 
 constexpr auto right = remat::text_table::align::right;
 
-void plan_at_budgets(const model& m) {
+/// A link to the host, if there is one, and the bytes that copies may take there.
+struct host_memory {
+  std::optional<remat::host_link> link{};
+  std::int64_t budget = remat::problem::unlimited;
+};
+
+std::int64_t copied_bytes(const remat::problem& p, const remat::schedule& plan) {
+  std::int64_t bytes = 0;
+  for (const remat::step s : plan.steps)
+    if (s.kind() == remat::step_kind::offload) bytes += p.graph().bytes[index(s.tensor())];
+  return bytes;
+}
+
+void plan_at_budgets(const model& m, const host_memory& host) {
   const std::int64_t baseline = remat::problem(m.graph, remat::unit_cost{}).graph().baseline_peak;
-  const auto solve = [](const remat::problem& p) {
-    return remat::refined(p, {.run = {.time_limit = std::chrono::seconds(1)}});
+  const auto solve = [](const remat::problem& p) {  // without a link, by `refined`
+    return remat::offload(p, {.run = {.time_limit = std::chrono::seconds(1)}});
   };
-  remat::text_table table({{"budget", right},
-                           {"peak", right},
-                           {"arena", right},
-                           {"overhead", right},
-                           {"predicted", right},
-                           {"measured", right},
-                           {"off by", right}});
+  std::vector<remat::text_table::column> columns{{"budget", right}, {"peak", right}, {"arena", right}};
+  if (host.link) columns.insert(columns.end(), {{"copied", right}, {"on the host", right}});
+  columns.insert(columns.end(), {{"overhead", right}, {"predicted", right}, {"measured", right}, {"off by", right}});
+  remat::text_table table(columns);
   std::string why;
   for (const int part : {100, 90, 80, 70, 60, 50, 40}) {
     remat::planning_options options;
     options.budget = baseline * part / 100;
+    options.link = host.link;
+    options.host_budget = host.budget;
     const auto step = remat::profile_and_plan(
         m.graph, [&](remat::launch_plan plan, bool) { return std::make_unique<clocked_executor>(std::move(plan), m); },
         solve, options);
@@ -226,9 +243,16 @@ void plan_at_budgets(const model& m) {
       continue;
     }
     const double measured = remat::profile(*step.executor).step_seconds;
-    table.row({number("%.0f %%", part), megabytes(step.peak_bytes), megabytes(step.arena_bytes),
-               percent(step.predicted_seconds / step.baseline_seconds - 1), milliseconds(step.predicted_seconds),
-               milliseconds(measured), percent(step.predicted_seconds / measured - 1)});
+    std::vector<std::string> row{number("%.0f %%", part), megabytes(step.peak_bytes), megabytes(step.arena_bytes)};
+    if (host.link) {
+      row.push_back(megabytes(copied_bytes(*step.instance, step.plan)));
+      row.push_back(megabytes(step.host_arena_bytes));
+    }
+    row.push_back(percent(step.predicted_seconds / step.baseline_seconds - 1));
+    row.push_back(milliseconds(step.predicted_seconds));
+    row.push_back(milliseconds(measured));
+    row.push_back(percent(step.predicted_seconds / measured - 1));
+    table.row(row);
   }
   table.write(std::cout);
   std::cout << why;
@@ -277,22 +301,38 @@ void predict_batch(std::string_view name, std::int64_t batch) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const std::string name = argc > 1 ? argv[1] : "gpt";
-  const std::int64_t batch = argc > 2 ? std::atoll(argv[2]) : name == "mlp" ? 1024 : 8;
-  if (batch < 4) throw remat::bad_argument("the batch must be at least 4");
-  {
-    const model m = make_model(name, batch);
-    const remat::profile_report r = profile_listed(m);
-    std::cout << name << ", batch " << batch << ": " << m.graph.num_operations() << " operations, a step takes "
-              << milliseconds(r.step_seconds) << ", of it outside of kernels " << milliseconds(r.outside_seconds)
-              << "\n\nplanned with measured times:\n\n";
-    plan_at_budgets(m);
-  }
-  std::cout << "\nbatch " << batch << " as predicted from batches " << batch / 4 << " and " << batch / 2 << ":\n\n";
-  predict_batch(name, batch);
-  if (!std::cout.flush()) throw std::runtime_error("standard output: cannot be written");
-} catch (const std::exception& e) {
-  std::cerr << "profile-and-plan: " << e.what() << '\n';
-  return 1;
+int main(int argc, char** argv) {
+  return shared::run_program("profile-and-plan", [&] {
+    shared::command_line app("Measures the operations of a training step on the host, and plans with these times.",
+                             "profile-and-plan");
+    std::string name = "gpt";
+    std::int64_t batch = 0;
+    host_memory host;
+    app.add_option("model", name, "gpt (the default), unet or mlp");
+    shared::add_number(app, "batch", batch, "Samples of the training step, at least 4", std::int64_t{4},
+                       std::int64_t{1} << 20);
+    app.add_option_function<std::string>(
+           "--link", [&](const std::string& text) { host.link = remat_plan::reading::read_link("--link", text); },
+           "Allow copies to the host, in bytes per second: out=25e9,in=25e9,latency=1e-5")
+        ->type_name("SPEC");
+    app.add_option_function<std::string>(
+           "--host-budget",
+           [&](const std::string& text) { host.budget = remat_plan::reading::read_host_budget("--host-budget", text); },
+           "The most bytes of copies on the host")
+        ->type_name("BYTES");
+    if (!app.read(argc, argv)) return 0;
+    remat_plan::reading::require_link_for_host_budget(host.link.has_value(), host.budget != remat::problem::unlimited);
+    if (batch == 0) batch = name == "mlp" ? 1024 : 8;
+    {
+      const model m = make_model(name, batch);
+      const remat::profile_report r = profile_listed(m);
+      std::cout << name << ", batch " << batch << ": " << m.graph.num_operations() << " operations, a step takes "
+                << milliseconds(r.step_seconds) << ", of it outside of kernels " << milliseconds(r.outside_seconds)
+                << "\n\nplanned with measured times:\n\n";
+      plan_at_budgets(m, host);
+    }
+    std::cout << "\nbatch " << batch << " as predicted from batches " << batch / 4 << " and " << batch / 2 << ":\n\n";
+    predict_batch(name, batch);
+    return 0;
+  });
 }

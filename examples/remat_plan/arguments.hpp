@@ -231,9 +231,7 @@ inline void check_together(const arguments& args) {
     throw usage_error(args.max_overhead ? "--budget and --max-overhead ask opposite questions; expected one of them"
                                         : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
                                           "--max-overhead 0.3 for the least memory)");
-  if (args.host_budget && !args.link)
-    throw usage_error(std::string("--host-budget: it bounds copies to the host, which need a link; for instance ") +
-                      example_link);
+  require_link_for_host_budget(args.link.has_value(), args.host_budget.has_value());
   if (args.link && args.streams != 0)
     throw usage_error("--streams " + std::to_string(args.streams) +
                       ": schedules with copies run their computes on one stream; leave out --streams or --link");

@@ -82,4 +82,11 @@ inline constexpr const char* example_link = "--link out=25e9,in=25e9,latency=1e-
   return budget.bytes;
 }
 
+/// Throws if a host budget is given without a link.
+inline void require_link_for_host_budget(bool has_link, bool has_budget) {
+  if (has_budget && !has_link)
+    throw usage_error(std::string("--host-budget: it bounds copies to the host, which need a link; for instance ") +
+                      example_link);
+}
+
 }  // namespace remat_plan::reading

@@ -18,6 +18,7 @@
 #include "remat/graph/step_builder.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/intervals_csv.hpp"
+#include "remat/problem/digest.hpp"
 #include "remat/problem/flat_graph.hpp"
 #include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"

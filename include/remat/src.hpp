@@ -39,6 +39,7 @@
 #include "remat/mip/impl/branch_and_bound.hpp"
 #include "remat/mip/impl/command.hpp"
 #include "remat/mip/impl/model.hpp"
+#include "remat/problem/impl/digest.hpp"
 #include "remat/problem/impl/host_link.hpp"
 #include "remat/problem/impl/problem.hpp"
 #include "remat/refine/impl/refine.hpp"

@@ -23,6 +23,8 @@
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/offload.hpp"
+#include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -228,6 +230,51 @@ TEST_CASE("on the host: kernels are run, planned and run again, and the outputs 
       if (!g.always_resident(t)) CHECK(stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
   }
   CHECK(ready >= 4);
+}
+
+TEST_CASE("with a link, copies and recomputation are planned by the measured times, and run on the host") {
+  test::random_graph_options shape;
+  shape.operations = 30;
+  shape.most_bytes = 400;
+  std::size_t with_copies = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const training_graph g = test::random_graph(seed, shape);
+    const problem p(g, unit_cost{});
+    stand_in_kernels kernels(g, p);
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<tensor_binding> bindings;
+    memory.reserve(g.num_tensors());
+    for (std::size_t t = 0; t < g.num_tensors(); ++t) {
+      if (!g.always_resident(tensor_id(t))) continue;
+      memory.emplace_back(static_cast<std::size_t>(g.bytes(tensor_id(t))));
+      kernels.fill(tensor_id(t), memory.back(), seed);
+      bindings.push_back({tensor_id(t), memory.back()});
+    }
+    planning_options options;
+    options.profile.runs = 1;
+    options.budget = p.graph().baseline_peak * 9 / 10;
+    options.arena_within_budget = seed % 2 == 0;
+    options.memory.alignment = 1;
+    options.link = host_link{.out = 1e12, .in = 1e12, .latency = 0};  // copies cost next to nothing
+    options.host_budget = 500;
+    const auto by_offload = [](const problem& q) { return offload(q, {.run = {.work_limit = 20'000}}); };
+    const auto made = make_planned(g, std::ref(kernels), bindings, by_offload, options);
+    CHECK(made.instance->link() == options.link);
+    CHECK(made.instance->host_budget() == 500);
+    if (!made.ready()) continue;
+    const check_report report = check(made.instance->with_budget(problem::unlimited), made.plan);
+    REQUIRE(report.valid());
+    CHECK(report.host_peak_bytes <= 500);
+    CHECK(made.predicted_seconds == doctest::Approx(report.time));
+    CHECK(made.host_arena_bytes >= report.host_peak_bytes);
+    CHECK((made.host_arena_bytes > 0) == made.plan.has_copies());
+    with_copies += made.plan.has_copies() ? 1 : 0;
+    CHECK(made.executor->run(7).status == run_status::done);
+    const stand_in_values expected = kernels.expected(7, seed);
+    for (const tensor_id t : g.final_outputs())
+      if (!g.always_resident(t)) CHECK(stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
+  }
+  CHECK(with_copies >= 3);
 }
 
 TEST_CASE("a cancelled profile makes no executor") {

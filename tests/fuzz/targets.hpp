@@ -13,10 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -37,12 +39,14 @@
 #include "remat/mip/detail/solution_file.hpp"
 #include "remat/mip/model.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/engine_times.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
 #include "remat_plan/solver_options.hpp"
 #include "remat_plan/solvers.hpp"
+#include "support/copy_schedules.hpp"
 #include "support/executions.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
@@ -306,12 +310,11 @@ inline outcome try_command_line(std::string_view text) {
   return outcome::accepted;
 }
 
-/// A random legal schedule with the changes that the bytes name.
-inline remat::schedule changed_schedule(const problem& p, decisions& d) {
-  remat::schedule plan = random_schedule(p, d.byte()).plan;
+/// `plan` with the changes that the bytes name; if the problem has a link, they also insert steps of copies.
+inline remat::schedule changed_schedule(const problem& p, remat::schedule plan, decisions& d) {
   auto& steps = plan.steps;
   for (std::uint32_t edits = 0; !d.empty() && edits < 24; ++edits) {
-    const std::uint32_t kind = d.below(6);
+    const std::uint32_t kind = d.below(p.link() ? 9 : 6);
     const auto at = static_cast<std::ptrdiff_t>(d.below(static_cast<std::uint32_t>(steps.size()) + 1));
     const std::uint32_t id = d.byte();
     const auto here = steps.begin() + at;
@@ -321,6 +324,8 @@ inline remat::schedule changed_schedule(const problem& p, decisions& d) {
       steps.insert(here, step::compute(operation));
     else if (kind == 1)
       steps.insert(here, step::free(tensor));
+    else if (kind >= 6)
+      steps.insert(here, kind == 6 ? step::offload(tensor) : kind == 7 ? step::prefetch(tensor) : step::drop(tensor));
     else if (here == steps.end())
       continue;
     else if (kind == 2)
@@ -334,6 +339,27 @@ inline remat::schedule changed_schedule(const problem& p, decisions& d) {
   return plan;
 }
 
+/// The most bytes that `allocations` have at the steps of these kinds, by the lifetimes.
+inline std::int64_t peak_at(std::span<const allocation> allocations, const remat::schedule& plan,
+                            std::initializer_list<step_kind> kinds) {
+  std::int64_t peak = 0;
+  for (std::size_t at = 0; at < plan.steps.size(); ++at) {
+    if (std::find(kinds.begin(), kinds.end(), plan.steps[at].kind()) == kinds.end()) continue;
+    std::int64_t bytes_now = 0;
+    for (const allocation& x : allocations)
+      if (static_cast<std::size_t>(x.first) <= at && at < static_cast<std::size_t>(x.last)) bytes_now += x.bytes;
+    peak = std::max(peak, bytes_now);
+  }
+  return peak;
+}
+
+inline void require_same_peaks(const lifetimes& lives, const remat::schedule& plan, const check_report& report) {
+  require(peak_at(lives.allocations, plan, {step_kind::compute, step_kind::prefetch}) == report.peak_bytes,
+          "the lifetimes give another peak than the checker");
+  require(peak_at(lives.host, plan, {step_kind::offload}) == report.host_peak_bytes,
+          "the lifetimes give another peak on the host than the checker");
+}
+
 /// A random graph of a few operations, and a schedule that the bytes name: what the checker allows, the host executor
 /// runs, and it leaves behind what the listed order does.
 inline outcome try_executor(std::string_view bytes) {
@@ -343,21 +369,13 @@ inline outcome try_executor(std::string_view bytes) {
   const std::uint32_t threads = 1 + d.below(8) / 7;  // mostly one: threads take long to start
   const training_graph g = random_graph(seed, graphs_of(operations));
   const problem p(g, measured_cost{});
-  const remat::schedule plan = changed_schedule(p, d);
+  const remat::schedule plan = changed_schedule(p, random_schedule(p, d.byte()).plan, d);
   const check_report report = check(p, plan.steps);
   require_line(report.message());
   if (!report.valid()) return outcome::refused;
 
   const lifetimes lives = lifetimes_of(p, plan);
-  std::int64_t peak = 0;
-  for (std::size_t at = 0; at < plan.steps.size(); ++at) {
-    if (!plan.steps[at].is_compute()) continue;
-    std::int64_t bytes_now = 0;
-    for (const allocation& x : lives.allocations)
-      if (static_cast<std::size_t>(x.first) <= at && at < static_cast<std::size_t>(x.last)) bytes_now += x.bytes;
-    peak = std::max(peak, bytes_now);
-  }
-  require(peak == report.peak_bytes, "the lifetimes give another peak than the checker");
+  require_same_peaks(lives, plan, report);
   const remat::schedule listed = unscheduled(p);
   constexpr std::int64_t alignment = 8;
   const left_behind expected =
@@ -370,18 +388,70 @@ inline outcome try_executor(std::string_view bytes) {
   return outcome::accepted;
 }
 
+/// The same with copies to the host (version 2 of the format). The engines, the file format and the executor agree with
+/// the checker on what is legal.
+inline outcome try_copies(std::string_view bytes) {
+  decisions d(bytes);
+  const std::uint64_t seed = d.byte() + 256ULL * d.below(16);
+  const training_graph g = random_graph(seed, graphs_of(2 + d.below(7)));
+  const problem without(g, measured_cost{});
+  const problem p = without.with_link(random_link(without, seed));
+  const remat::schedule plan = changed_schedule(p, random_copy_schedule(p, d.byte()).plan, d);
+  const check_report report = check(p, plan.steps);
+  require_line(report.message());
+  const std::string written = to_json({.graph = g.name(), .solver = "none", .plan = plan});
+  require(to_schedule(json_document(written, file)).plan == plan, "a written schedule is read differently");
+  if (!report.valid()) {
+    const auto is_refused = [](const auto& use) {
+      try {
+        use();
+      } catch (const bad_argument& e) {
+        require_line(e.what());
+        return true;
+      }
+      return false;
+    };
+    require(is_refused([&] { (void)engine_times_of(p, plan); }), "the engines run what the checker refuses");
+    require(is_refused([&] { launch_plan(g, p, plan); }), "a launch plan takes what the checker refuses");
+    return outcome::refused;
+  }
+
+  const lifetimes lives = lifetimes_of(p, plan);
+  require_same_peaks(lives, plan, report);
+  require(engine_times_of(p, plan).makespan == report.time, "the engines give another time than the checker");
+  const remat::schedule listed = unscheduled(p);
+  constexpr std::int64_t alignment = 8;
+  const left_behind expected =
+      execute(g, p, listed.steps, one_behind_the_other(lifetimes_of(p, listed), alignment), alignment, 1, seed);
+  const placed device = random_layout(lives, alignment, seed), host = random_layout(lives.host, alignment, seed);
+  stand_in_kernels kernels(g, p);
+  launch_options launching;
+  launching.host_layout = arena_layout(host.offsets, host.arena_bytes, alignment);
+  launch_plan launches(g, p, plan.steps, arena_layout(device.offsets, device.arena_bytes, alignment), launching);
+  const resident_memory memory(p, launches, kernels, seed);
+  host_options options;
+  if (d.below(8) != 7) options.debug = host_debug::poison;  // on one thread: threads take long to start
+  host_executor run(std::move(launches), std::ref(kernels), options);
+  memory.bind_all(run);
+  run.run(seed);
+  require(collect(p, run, kernels.effects()) == expected,
+          "a legal schedule with copies leaves behind other outputs than the listed order");
+  return outcome::accepted;
+}
+
 struct target {
   std::string_view name;
   outcome (*run)(std::string_view);
 };
-inline constexpr std::array<target, 9> targets{{{"graph", try_graph},
-                                                {"chain", try_chain},
-                                                {"schedule", try_schedule},
-                                                {"intervals", try_intervals},
-                                                {"pace", try_pace},
-                                                {"solution", try_solution},
-                                                {"mip", try_mip},
-                                                {"command_line", try_command_line},
-                                                {"executor", try_executor}}};
+inline constexpr std::array<target, 10> targets{{{"graph", try_graph},
+                                                 {"chain", try_chain},
+                                                 {"schedule", try_schedule},
+                                                 {"intervals", try_intervals},
+                                                 {"pace", try_pace},
+                                                 {"solution", try_solution},
+                                                 {"mip", try_mip},
+                                                 {"command_line", try_command_line},
+                                                 {"executor", try_executor},
+                                                 {"copies", try_copies}}};
 
 }  // namespace remat::test::fuzz

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .errors import PlanError
 from .private import default_store, is_managed_by_fsdp
+from .same_step import describe, difference, digests, first_difference
 
 _WAIT = timedelta(minutes=10)  # for the plan of another rank
 
@@ -89,36 +90,113 @@ def _is_one(thing, package, name):
     return kind is not None and isinstance(thing, kind)
 
 
-def plan_once(graph, content, options, make):
+def plan_once(graph, content, options, make, same_plan=False):
     """`make()`, a `Plan` of `graph`; but of all ranks with this graph and these options one makes it, and the others take it.
 
-    `content`: the graph as text.
+    `content`: the graph as text. `options`: {name: value}.
 
     Ranks find each other's plans by a hash of the graph, so that a rank that plans alone (for a batch of another shape) waits
-    for nobody. A rank that takes a plan has compared its own graph by that hash.
+    for nobody. A rank that takes a plan has compared its own graph by that hash. With `same_plan` all ranks come here together:
+    rank 0 plans, and a rank whose graph differs is one `PlanError` on every rank.
     """
     if not is_parallel():
         return make()
     store = default_store()
-    key = "remat_torch_plan/" + hashlib.sha256((content + options).encode()).hexdigest()
-    if store.add(key + "/claims", 1) == 1:
-        try:
-            plan = make()
-        except BaseException as error:
-            store.set(key, pickle.dumps((None, None, str(error))))
-            raise
-        measured = [(o.time_us, o.workspace_bytes) for o in graph.operations], [s.bytes for s in graph.storages]
-        own, plan.graph = plan.graph, None
-        store.set(key, pickle.dumps((plan, measured, "")))
-        plan.graph = own
-        return plan
-    store.wait([key], _WAIT)
+    if same_plan:
+        key = _agree(store, describe(graph), options)
+        is_maker = torch.distributed.get_rank() == 0
+    else:
+        key = "remat_torch_plan/" + hashlib.sha256((content + repr(options)).encode()).hexdigest()
+        is_maker = store.add(key + "/claims", 1) == 1
+    return _give(store, key, graph, make) if is_maker else _take(store, key, graph)
+
+
+def _give(store, key, graph, make):
+    rank = torch.distributed.get_rank()
+    try:
+        plan = make()
+    except BaseException as error:
+        store.set(key, pickle.dumps((None, None, f"rank {rank} could not plan this step: {error}")))
+        raise
+    measured = [(o.time_us, o.workspace_bytes) for o in graph.operations], [s.bytes for s in graph.storages]
+    own, plan.graph = plan.graph, None
+    store.set(key, pickle.dumps((plan, measured, "")))
+    plan.graph = own
+    return plan
+
+
+def _take(store, key, graph):
+    _wait(store, [key], "for the plan of this step, which another rank makes")
     plan, measured, error = pickle.loads(store.get(key))
     if plan is None:
-        raise PlanError(f"another rank could not plan this step: {error}")
-    for operation, (time, workspace) in zip(graph.operations, measured[0]):
+        raise PlanError(error)
+    for operation, (time, workspace) in zip(graph.operations, measured[0], strict=True):
         operation.time_us, operation.workspace_bytes = time, workspace
-    for storage, count in zip(graph.storages, measured[1]):
+    for storage, count in zip(graph.storages, measured[1], strict=True):
         storage.bytes = count
     plan.graph = graph
     return plan
+
+
+def _wait(store, keys, what):
+    try:
+        store.wait(keys, _WAIT)
+    except torch.distributed.DistStoreError:
+        rank, seconds = torch.distributed.get_rank(), round(_WAIT.total_seconds())
+        raise PlanError(f"rank {rank} waited {seconds} s {what}") from None
+
+
+_TOGETHER = "with same_plan=True all ranks plan the same steps, in the same order"
+
+
+def _agree(store, items, options):
+    """Returns a key for this plan, the same on all ranks, once all have come here with equal items and options.
+
+    If they differ, every rank raises one `PlanError` that names the lowest rank that differs from rank 0, and what differs first.
+    """
+    rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    turn = store.add(f"remat_torch_plan/same_plan/turns/{rank}", 1)
+    key = f"remat_torch_plan/same_plan/{turn}"
+    replies = [f"{key}/reply/{r}" for r in range(1, size)]
+    if rank == 0:
+        store.set(key + "/step", pickle.dumps((digests(items), options)))
+        message = _compare_replies(store, replies, items, options)
+        store.set(key + "/message", message)
+        store.delete_key(key + "/step")
+    else:
+        _wait(store, [key + "/step"], f"for rank 0, which plans no step now; {_TOGETHER}")
+        theirs, their_options = pickle.loads(store.get(key + "/step"))
+        first = first_difference(items, theirs)
+        item = items[first] if first is not None and first < len(items) else None
+        store.set(replies[rank - 1], pickle.dumps((options if options != their_options else None, first, item)))
+        _wait(store, [key + "/message"], "for rank 0, which compares the graphs of all ranks")
+        message = store.get(key + "/message").decode()
+    if message:
+        raise PlanError(message)
+    return key + "/plan"
+
+
+def _compare_replies(store, replies, items, options):
+    """The message for all ranks; empty if all ranks plan the same step."""
+    try:
+        _wait(store, replies, f"for the others, some of which plan no step now; {_TOGETHER}")
+    except PlanError as error:
+        absent = [str(r) for r, reply in enumerate(replies, 1) if not store.check([reply])]
+        return f"{error} (rank{'s' if len(absent) > 1 else ''} {', '.join(absent)})"
+    message, others = "", []
+    for r, reply in enumerate(replies, 1):
+        their_options, first, item = pickle.loads(store.get(reply))
+        store.delete_key(reply)
+        if first is None and their_options is None:
+            continue
+        if message:
+            others.append(str(r))
+        elif their_options is not None:
+            name = next(n for n in options if options[n] != their_options.get(n))
+            message = f"rank {r} plans with other options than rank 0: {name} {their_options.get(name)!r}, on rank 0 {options[name]!r}"
+        else:
+            here = items[first] if first < len(items) else None
+            message = f"rank {r} has another graph than rank 0: {difference(item, here, 0)}"
+    if others:
+        message += f"; rank{'s' if len(others) > 1 else ''} {', '.join(others)} differ{'' if len(others) > 1 else 's'}, too"
+    return message

@@ -48,6 +48,7 @@ def plan(
     compare_every=None,
     link=None,
     host_budget=None,
+    same_plan=False,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -75,6 +76,9 @@ def plan(
         "out=25e9,in=25e9,latency=1e-5", or as a `Link`; "measure" times copies of pinned memory on the model's GPU. A wrong link costs
         time, never memory: what waits for a copy waits until it is done.
     host_budget: bytes that the copies of one step may take on the host, an int or "16GiB"; without it there is no bound.
+    same_plan: in several processes, all ranks plan the same steps, in the same order, and rank 0 plans for all. A rank whose graph
+        differs is a `PlanError` on every rank, which names the rank, the first operation that differs, and what differs. Without it,
+        ranks with equal graphs share one plan, and a rank with another graph plans by itself.
 
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
@@ -89,7 +93,7 @@ def plan(
     if link == "measure":
         require_gpu(torch.device("cuda"))
     measure = measure and not compile
-    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, compare_every, link, host_budget)
+    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, compare_every, link, host_budget, same_plan)
     step = PlannedStep(model, loss, options)
     if inputs is not None:
         step.prepare(*inputs, **(kwargs or {}))
@@ -118,6 +122,7 @@ class _Options:
     compare_every: int | None
     link: object  # Link, "measure", or None
     host_budget: int | None
+    same_plan: bool
 
 
 @dataclass(eq=False)
@@ -314,7 +319,8 @@ class PlannedStep(nn.Module):
         content = json.dumps({**graph.to_json(), "name": ""}) + "".join(signatures(graph))
         found = self._state.by_content.get(content)
         if found is None:
-            found = distributed.plan_once(graph, content, repr(self._options), measure_and_solve)
+            options = vars(self._options)
+            found = distributed.plan_once(graph, content, options, measure_and_solve, self._options.same_plan)
             found.capture_seconds = capture_seconds
             self._state.by_content[content] = found
             if found.seeded:

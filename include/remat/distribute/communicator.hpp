@@ -37,6 +37,19 @@ class mpi_error : public error {
   int code_;
 };
 
+/// An exception on one rank, thrown on another one. `what()` is one line: the rank, and the text of its exception.
+class rank_error : public error {
+ public:
+  /// Makes the line of `what()`.
+  rank_error(int rank, const std::string& message)
+      : error("rank " + std::to_string(rank) + ": " + message), rank_(rank) {}
+  /// Returns the rank that has thrown.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
+};
+
 /// The ranks that work together: a duplicate of the caller's communicator, so that messages of the library never meet
 /// those of the caller.
 ///

@@ -28,39 +28,11 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/distribute/communicator.hpp"
+#include "remat/distribute/detail/polling_interval.hpp"
 
 namespace REMAT_NAMESPACE {
 
-/// A piece that threw on another rank. `what()` is one line: the rank, and the text of its exception.
-class rank_error : public error {
- public:
-  /// Makes the line of `what()`.
-  rank_error(int rank, const std::string& message)
-      : error("rank " + std::to_string(rank) + ": " + message), rank_(rank) {}
-  /// Returns the rank on which the piece ran.
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-
- private:
-  int rank_;
-};
-
 namespace detail {
-
-/// The time between two looks for messages: short after a message, longer when nothing comes, so that ranks without a
-/// piece take little processor time.
-class polling_interval {
- public:
-  /// Returns the next interval.
-  [[nodiscard]] std::chrono::microseconds next() noexcept {
-    return std::exchange(interval_, std::min(2 * interval_, std::chrono::microseconds(1000)));
-  }
-  /// A message came.
-  void reset() noexcept { interval_ = shortest; }
-
- private:
-  static constexpr std::chrono::microseconds shortest{10};
-  std::chrono::microseconds interval_ = shortest;
-};
 
 /// A piece on a thread of its own, so that the thread that may call MPI can wait for messages meanwhile.
 class piece_thread {

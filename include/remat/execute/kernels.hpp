@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
@@ -137,20 +138,6 @@ class kernel_table {
  private:
   std::vector<kernel> kernels_;
 };
-
-namespace detail {
-
-inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
-
-/// The number that splitmix64 \cite steele2014splittable draws in state `z`.
-constexpr std::uint64_t splitmix64(std::uint64_t z) noexcept {
-  z += golden;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-}  // namespace detail
 
 /// The seed of operation `o` in the training step with seed `step_seed`: splitmix64 \cite steele2014splittable. It
 /// never changes: kernels on a device compute the same function. Seeds of neighbouring steps or operations are

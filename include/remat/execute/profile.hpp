@@ -7,12 +7,15 @@
 #include <concepts>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 #include "remat/cost/concepts.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/host.hpp"
+#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/schedule/simplify.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -167,6 +170,9 @@ struct planning_options {
   /// Bytes, for the peak of the schedule under which operations are measured. The listed order has the baseline's peak;
   /// if that is more, operations are measured under a schedule that the solver finds with all times equal.
   std::int64_t measuring_budget = problem::unlimited;
+  /// The way to the host, in bytes per second, if tensors may be copied there; then the solver must know copies.
+  std::optional<host_link> link{};
+  std::int64_t host_budget = problem::unlimited;  ///< bytes: for the copies on the host
   std::uint32_t streams = 1;     ///< of the executor that is returned; operations are measured on one stream
   memory_plan_options memory{};  ///< for both arenas
   /// `launch_options::bound_outputs` and `accumulated_outputs` of the executor that is returned; bind them before it
@@ -182,13 +188,15 @@ struct planned_step {
   profile_report measured{};             ///< of the first schedule
   std::optional<problem> instance{};     ///< with the measured times and the budget
   schedule plan{};                       ///< the schedule of the executor; empty without one
-  double predicted_seconds = 0;    ///< of a training step: the measured times along the plan, on `streams` streams
-  double baseline_seconds = 0;     ///< of a training step with nothing recomputed, on one stream
-  std::int64_t peak_bytes = 0;     ///< of the plan
-  std::int64_t arena_bytes = 0;    ///< of the plan's arena
-  std::int64_t solved_budget = 0;  ///< for the peak, of the solve that found the plan; see `arena_solution`
-  unsigned attempts = 0;           ///< solves
-  std::string message{};           ///< one line: the solver's, or the reason why there is no executor
+  /// Of a training step: the measured times along the plan, on `streams` streams, with copies at the link's speeds.
+  double predicted_seconds = 0;
+  double baseline_seconds = 0;        ///< of a training step with nothing recomputed, on one stream
+  std::int64_t peak_bytes = 0;        ///< of the plan
+  std::int64_t arena_bytes = 0;       ///< of the plan's arena
+  std::int64_t host_arena_bytes = 0;  ///< of the arena of its copies on the host
+  std::int64_t solved_budget = 0;     ///< for the peak, of the solve that found the plan; see `arena_solution`
+  unsigned attempts = 0;              ///< solves
+  std::string message{};              ///< one line: the solver's, or the reason why there is no executor
 
   /// True when there is an executor.
   [[nodiscard]] bool ready() const noexcept { return executor != nullptr; }
@@ -241,6 +249,7 @@ template <sized_graph G, class Make, class Solve>
 ///  `timing`,
 ///    the executor must be a `timed_executor`.
 ///  - `solve(problem)` returns a value with `.plan`, an optional schedule, and `.message`: call any solver in a lambda.
+///    With `planning_options::link` the problem has a link to the host, so the solver must know copies (`offload`).
 ///
 /// Operations that the first schedule does not run are needed by no output; their time counts as 0 seconds. If the
 /// arena must be within the budget, `solve` gets the problem of the arena, whose sizes are rounded up to the alignment
@@ -271,6 +280,7 @@ requires std::invocable<Make&, launch_plan, bool> && std::invocable<Solve&, cons
   }
   out.instance.emplace(graph, out.measured.times.filled(graph, callable_cost{[](op_id) { return 0.0; }}),
                        options.budget);
+  if (options.link) out.instance = out.instance->with_link(*options.link, options.host_budget);
   // An operation that adds to a sum over training steps must run once.
   out.instance = out.instance->producing_once(options.accumulated_outputs);
   out.baseline_seconds = out.instance->graph().baseline_time;
@@ -289,6 +299,7 @@ requires std::invocable<Make&, launch_plan, bool> && std::invocable<Solve&, cons
   launch_plan launches = found.memory ? launch_plan(graph, unlimited, out.plan.steps, *found.memory, launching)
                                       : launch_plan(graph, *out.instance, out.plan, launching);
   out.arena_bytes = launches.arena_bytes();
+  out.host_arena_bytes = launches.host_arena_bytes();
   out.peak_bytes = launches.peak_bytes();
   out.predicted_seconds = launches.assignment().makespan;
   out.executor = make(std::move(launches), false);

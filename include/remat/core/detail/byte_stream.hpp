@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,12 +24,25 @@ namespace REMAT_NAMESPACE::detail {
 template <class T>
 concept plain_bytes = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::byte>;
 
-/// Appends values to a row of bytes, for another process of the same program on the same kind of machine.
+/// Returns `value` with its lowest byte first in memory; from there, the other way round.
+template <plain_bytes T>
+[[nodiscard]] T lowest_byte_first(T value) noexcept {
+  if constexpr (std::endian::native == std::endian::big) {
+    std::array<std::byte, sizeof value> raw;
+    std::memcpy(raw.data(), &value, sizeof value);
+    std::reverse(raw.begin(), raw.end());
+    std::memcpy(&value, raw.data(), sizeof value);
+  }
+  return value;
+}
+
+/// Appends values to a row of bytes, which is the same on every machine: a number begins with its lowest byte.
 class byte_writer {
  public:
   /// Appends a number or an enumerator.
   template <plain_bytes T>
   void put(T value) {
+    value = lowest_byte_first(value);
     append(&value, sizeof value);
   }
   /// Appends a text with its length.
@@ -40,7 +56,10 @@ class byte_writer {
   template <plain_bytes T>
   void put(std::span<const T> row) {
     put<std::uint64_t>(row.size());
-    append(row.data(), row.size_bytes());
+    if constexpr (std::endian::native == std::endian::big)
+      for (const T value : row) put(value);
+    else
+      append(row.data(), row.size_bytes());
   }
   /// \overload
   template <plain_bytes T>
@@ -82,7 +101,7 @@ class byte_reader {
   [[nodiscard]] T get() {
     T value;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
+    return lowest_byte_first(value);
   }
   /// Reads a value that has the type of `into`.
   template <plain_bytes T>
@@ -101,6 +120,8 @@ class byte_reader {
     const std::span<const std::byte> row = take(count * sizeof(T));
     into.resize(count);
     if (count != 0) std::memcpy(into.data(), row.data(), row.size());
+    if constexpr (std::endian::native == std::endian::big)
+      for (T& value : into) value = lowest_byte_first(value);
   }
   /// \overload
   void get(index_rows& into) {

@@ -22,13 +22,18 @@
 
 namespace remat_plan {
 
-/// Part `index` of `count`, from 1.
+/// Part `index` of `count`, from 1; or one piece.
 struct shard {
   std::size_t index = 1, count = 1;
+  std::string piece{};   ///< the key of the only piece; empty: the part has those that are dealt to it
   std::string source{};  ///< the variable that said so, with its value; empty: the arguments did, or nothing
 
   static constexpr std::size_t most = 1'000'000;
-  [[nodiscard]] std::string text() const { return std::to_string(index) + "/" + std::to_string(count); }
+  /// True if the part is the whole sweep.
+  [[nodiscard]] bool is_all() const noexcept { return count == 1 && piece.empty(); }
+  [[nodiscard]] std::string text() const {
+    return piece.empty() ? std::to_string(index) + "/" + std::to_string(count) : "piece " + piece;
+  }
 };
 
 /// The value of a variable of the environment; empty if it is not set.
@@ -51,7 +56,7 @@ using shared::usage_error;
   if (!index || *index < 1 || *index > count)
     throw usage_error(variable + "=" + value + ": expected a number from 1 to " + std::to_string(count) +
                       ", as --shards " + std::to_string(count) + " says; number the tasks of the array from 1");
-  return {*index, count, variable + "=" + value};
+  return {*index, count, {}, variable + "=" + value};
 }
 
 /// The shard of a task of Slurm's array, which says how many tasks there are.
@@ -75,7 +80,7 @@ using shared::usage_error;
         task + ": the " + std::to_string(*count) + " tasks of the array are not numbered evenly from " +
         std::to_string(*least) +
         ", so their parts of the sweep are not clear; give --shards n, and the number counts from 1 to n");
-  return {(*at - *least) / step + 1, *count, task};
+  return {(*at - *least) / step + 1, *count, {}, task};
 }
 
 }  // namespace sharding
@@ -90,7 +95,7 @@ using shared::usage_error;
                                      count = number(std::string_view(text).substr(std::min(slash + 1, text.size())));
     if (!index || !count || *index < 1 || *index > *count || *count > shard::most)
       throw usage_error("--shard " + text + ": expected i/n with 1 <= i <= n, such as 2/8");
-    return {*index, *count, {}};
+    return {*index, *count, {}, {}};
   }
   const std::optional<std::string> slurm = get("SLURM_ARRAY_TASK_ID");
   if (slurm && shards == 0) return of_slurm(*slurm, get);

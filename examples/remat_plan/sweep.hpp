@@ -133,10 +133,13 @@ class shard_run {
                              ? static_cast<double>(args.plan.work_limit) * seconds_of_work
                              : std::chrono::duration<double>(args.plan.time_limit).count();
     for (const sweep_piece& piece : pieces_)
-      costs_.push_back(estimated_seconds(grid_.graphs[piece.graph].size, piece.solver, limit));
+      costs_.push_back(estimated_seconds(grid_.graphs[piece.graph], piece, limit));
+    const std::string& only = args.part.piece;
     const std::vector<std::size_t> dealt = deal(costs_, args.part.count);
     for (std::size_t i = 0; i < pieces_.size(); ++i)
-      if (dealt[i] == args.part.index) mine_.push_back(i);
+      if (only.empty() ? dealt[i] == args.part.index : pieces_[i].key == only) mine_.push_back(i);
+    if (!only.empty() && mine_.empty())
+      throw usage_error("--piece " + only + ": the sweep has no such piece; --list --json prints those that it has");
   }
 
   [[nodiscard]] const sweep_grid& grid() const noexcept { return grid_; }
@@ -193,28 +196,34 @@ class shard_run {
  private:
   static constexpr double seconds_of_work = 4e-7;  // of one unit; it varies from 0.05 to 1.4 µs
 
-  /// Reads the files of all shards. What is whole in a damaged one counts; it is written again, without the damage,
-  /// unless a process is at work on it.
+  /// Reads the files of all shards that may hold pieces of this one. What is whole in a damaged one counts; it is
+  /// written again, without the damage, unless a process is at work on it.
   [[nodiscard]] sweep_results read_results() {
     sweep_results known;
     own_.clear();
-    // Files of other shards of as many hold none of this shard's pieces.
-    const std::string like = "-of-" + std::to_string(args_.part.count) + ".jsonl";
     const auto concerns = [&](const fs::path& path) {
-      const std::string name = path.filename().string();
-      return args_.list || path == path_ || name.size() < like.size() ||
-             name.compare(name.size() - like.size(), like.size(), like) != 0;
+      return args_.list || shard_file::concerns(path.filename().string(), args_.part);
     };
     for (const shard_file& file : read_shards(args_.out, grid_, concerns)) {
       if (!file.damage.empty() && !args_.list) {
         note(file.warning() + " and used; the others are solved again");
-        if (file.path == path_ || file_lock(file.path).take_if_free())
-          write_whole(file.path, to_text(file.records, grid_.id(), grid_.program));
+        repair(file);
       }
       if (file.path == path_) own_ = file.records;
       known.add(file);
     }
     return known;
+  }
+
+  /// Writes a damaged file again, with what is whole in it.
+  void repair(const shard_file& file) {
+    const file_lock lock(file.path);
+    if (file.path != path_) {  // the lock of our own file is held
+      if (!lock.take_if_free()) return;
+      const shard_file now = read_shard_file(file.path, grid_);  // whoever held the lock may have written it since
+      if (now.damage.empty()) return;
+    }
+    write_whole(file.path, to_text(file.records, grid_.id(), grid_.program));
   }
 
   [[nodiscard]] outcome solve_piece(std::size_t i, const std::stop_token& stop) {
@@ -278,7 +287,7 @@ class shard_run {
 
   void say_begin() const {
     if (args_.json) return;
-    std::cout << "part " << args_.part.text();
+    std::cout << (args_.part.piece.empty() ? "part " : "") << args_.part.text();
     if (!args_.part.source.empty()) std::cout << " (" << args_.part.source << ")";
     std::cout << " of a sweep of " << pieces_.size() << " pieces: " << mine_.size() << " pieces" << std::endl;
   }
@@ -377,7 +386,7 @@ class shard_run {
     return 0;
   }
   const int status = run.solve();
-  if (status > 128 || args.part.count > 1) return status;
+  if (status > 128 || !args.part.is_all()) return status;
   if (!args.json) std::cout << '\n';
   return std::max(status, merge_shards({{args.out}, {}, false}, !args.json));
 }

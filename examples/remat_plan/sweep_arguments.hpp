@@ -26,6 +26,7 @@ struct sweep_arguments {
   std::string out{};
   std::string shard_text{};
   std::size_t shards = 0;
+  std::string piece{};
   shard part{};
   bool keep_schedules = false;
   bool list = false;
@@ -73,6 +74,8 @@ inline void check_together(const sweep_arguments& args) {
     throw usage_error("sweep -: a sweep reads its graphs from files, which a second start reads again");
   if (args.plan.budgets.empty()) throw usage_error("--budget is missing: for instance --budget 0.8,0.6,0.4");
   if (args.out.empty()) throw usage_error("--out DIR, the folder to keep finished pieces in, is missing");
+  if (!args.piece.empty() && (!args.shard_text.empty() || args.shards != 0))
+    throw usage_error("--piece: it is one piece, whatever the parts; leave out --shard and --shards");
   if (!args.shard_text.empty() && args.shards != 0)
     throw usage_error(
         "--shard and --shards: expected one of them; the latter is for a job array that does not say how "
@@ -94,7 +97,7 @@ inline void check_together(const sweep_arguments& args) {
                            "--trace", "--dot", "--json"})
     app.remove_option(app.get_option(name));
   app.footer(reading::sweep_footer);
-  app.add_option("graphs", out.graphs, "Training graphs and chains, as JSON")->type_name("GRAPH.json...");
+  app.add_option("graphs", out.graphs, "Training graphs and chains, as JSON")->type_name("GRAPH.json");
   app.add_option_function<std::string>(
          "--seed", [&](text value) { out.seeds = reading::read_seeds("--seed", value); },
          "Of all random choices, 0 by default; several are several pieces")
@@ -109,6 +112,8 @@ inline void check_together(const sweep_arguments& args) {
       "In a job array whose tasks are numbered from 1 to N: the number of parts. PBS needs it; "
       "Slurm says it by itself",
       1, shard::most);
+  app.add_option("--piece", out.piece, "Take one piece alone, by the key that --list --json prints; for schedulers")
+      ->type_name("KEY");
   app.add_flag("--schedules", out.keep_schedules, "Keep each schedule, as a file in DIR/schedules");
   app.add_flag("--list", out.list, "Print the pieces of this part, and leave");
   app.add_flag("--json", out.json, "Print one JSON object a line: each piece that is listed, begun, found or kept");
@@ -116,13 +121,17 @@ inline void check_together(const sweep_arguments& args) {
   reading::check_together(out);
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = "--" + (option->get_lnames().empty() ? "" : option->get_lnames().front());
-    const std::vector<std::string> no_answer{"--",      "--help",   "--version",   "--threads", "--out",
-                                             "--shard", "--shards", "--schedules", "--list",    "--json"};
+    const std::vector<std::string> no_answer{"--",       "--help",  "--version",   "--threads", "--out", "--shard",
+                                             "--shards", "--piece", "--schedules", "--list",    "--json"};
     if (option->count() == 0 || std::find(no_answer.begin(), no_answer.end(), name) != no_answer.end()) continue;
     if (option->results().size() == 1)
       out.settings[name] = option->results().front();
     else
       out.settings[name] = option->results();
+  }
+  if (!out.piece.empty()) {
+    out.part.piece = out.piece;
+    return out;
   }
   out.part = read_shard(out.shard_text, out.list ? 0 : out.shards, [&](const char* name) -> std::optional<std::string> {
     const char* const value = out.list ? nullptr : std::getenv(name);
@@ -140,7 +149,7 @@ inline void check_together(const sweep_arguments& args) {
       "remat-plan merge");
   app.footer(
       "Exit status: 0; 1 if pieces are missing, or a file could not be written; 2 for unusable arguments or input.");
-  app.add_option("folders", out.folders, "Folders of one sweep, in any order")->type_name("DIR...");
+  app.add_option("folders", out.folders, "Folders of one sweep, in any order")->type_name("DIR");
   app.add_option("--out", out.out, "The folder to write to, by default the first one; it is made if it is not there")
       ->type_name("DIR");
   app.add_flag("--json", out.json, "Print results.jsonl in place of the table");

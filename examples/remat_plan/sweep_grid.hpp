@@ -5,7 +5,6 @@
 /// The pieces of a sweep, and the file that says what they are: sweep.json.
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -101,14 +100,16 @@ struct sweep_grid {
   }
 };
 
-/// What a piece costs about, in seconds: reading, the arena's plan and the bound grow with the graph; a search goes on
-/// to its limit, or ends when it has proven its answer, which takes longer on a large graph. `limit`: of a solve, in
-/// seconds.
-[[nodiscard]] inline double estimated_seconds(std::size_t size, std::string_view solver, double limit) {
-  const double n = static_cast<double>(size);
-  const double fixed = 2e-3 + 2e-5 * n;
-  if (solver == "no_remat" || solver == "chen_sqrt" || solver == "chen_greedy" || solver == "revolve") return fixed;
-  return fixed + std::min(limit, 1e-4 * n * std::sqrt(n));
+/// What a piece costs about, in seconds. Reading and the arena's plan grow with the graph. A search takes the longer,
+/// up to its `limit`, the nearer the budget is to the least memory, below which the answer is known. The square fits
+/// the bundled graphs: docs/sweeps.md.
+[[nodiscard]] inline double estimated_seconds(const sweep_graph& g, const sweep_piece& piece, double limit) {
+  const double fixed = 2e-3 + 2e-5 * static_cast<double>(g.size);
+  const std::string_view solver = piece.solver;
+  const bool searches = solver != "no_remat" && solver != "chen_sqrt" && solver != "chen_greedy" && solver != "revolve";
+  if (!searches || piece.budget < g.what.least_bytes || piece.budget == 0) return fixed;
+  const double share = static_cast<double>(g.what.least_bytes) / static_cast<double>(piece.budget);
+  return fixed + limit * share * share;
 }
 
 namespace sweeping {

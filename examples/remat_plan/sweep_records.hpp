@@ -115,10 +115,20 @@ struct shard_file {
   std::string damage{};  ///< "line 7 is cut off": what does not hold, and the records before it do; empty: all holds
 
   [[nodiscard]] static std::string name(const shard& s) {
+    if (!s.piece.empty()) return "piece-" + s.piece + ".jsonl";
     return "shard-" + std::to_string(s.index) + "-of-" + std::to_string(s.count) + ".jsonl";
   }
   [[nodiscard]] static bool is_name(const std::string& name) {
-    return name.compare(0, 6, "shard-") == 0 && name.size() > 12 && name.compare(name.size() - 6, 6, ".jsonl") == 0;
+    return (name.compare(0, 6, "shard-") == 0 || name.compare(0, 6, "piece-") == 0) && name.size() > 12 &&
+           name.compare(name.size() - 6, 6, ".jsonl") == 0;
+  }
+  /// Whether a file of this name may hold pieces of `s`: not, if it is one of the other parts of the same sweep.
+  [[nodiscard]] static bool concerns(const std::string& other, const shard& s) {
+    const std::string own = name(s);
+    if (other == own) return true;
+    if (!s.piece.empty()) return other.compare(0, 6, "piece-") != 0;
+    const std::string end = own.substr(own.find("-of-"));
+    return other.size() < end.size() || other.compare(other.size() - end.size(), end.size(), end) != 0;
   }
   /// What to say about the damage.
   [[nodiscard]] std::string warning() const {
@@ -168,8 +178,8 @@ struct shard_file {
                             text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
     at = end + 1;
     if (number == 1 && (!line.is_object() || line.value("format", json()) != shard_file::format))
-      refuse(1,
-             std::string("expected a line with the format \"") + shard_file::format + "\"; this is no file of a sweep");
+      refuse(1, std::string("expected a line with the format \"") + shard_file::format +
+                    "\"; this is no file of a sweep; move it elsewhere");
     if (number == 1 && line.value("version", json()) != shard_file::version)
       refuse(1, "expected version " + std::to_string(shard_file::version));
     if (line.is_discarded() || !sweeping::take_check(line)) {
@@ -182,7 +192,7 @@ struct shard_file {
                       grid.program);
       if (line.value("sweep", json()) != grid.id())
         refuse(1, "belongs to another sweep (" + sweeping::text_of(line.value("sweep", json())) + ", expected " +
-                      grid.id() + "): other graphs or settings");
+                      grid.id() + "): other graphs or settings; move it elsewhere");
     } else if (line.contains("pieces")) {
       ended = true;
       if (line["pieces"] != out.records.size()) damaged("counts other pieces than there are");
@@ -196,12 +206,23 @@ struct shard_file {
   return out;
 }
 
+/// The keys of all pieces.
+[[nodiscard]] inline std::set<std::string> keys_of(const sweep_grid& grid) {
+  std::set<std::string> keys;
+  for (const sweep_piece& piece : grid.pieces()) keys.insert(piece.key);
+  return keys;
+}
+
+/// Reads one file, which is there.
+[[nodiscard]] inline shard_file read_shard_file(const std::filesystem::path& path, const sweep_grid& grid) {
+  return parse_shard(read_whole(path).value_or(""), path, grid, keys_of(grid));
+}
+
 /// The files of shards in `folder` whose path `concerns` accepts, by name.
 template <class Accept>
 [[nodiscard]] std::vector<shard_file> read_shards(const std::filesystem::path& folder, const sweep_grid& grid,
                                                   const Accept& concerns) {
-  std::set<std::string> keys;
-  for (const sweep_piece& piece : grid.pieces()) keys.insert(piece.key);
+  const std::set<std::string> keys = keys_of(grid);
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (shard_file::is_name(entry.path().filename().string()) && concerns(entry.path())) paths.push_back(entry.path());

@@ -148,11 +148,13 @@ class shard_run {
   void list() {
     const sweep_results known = read_results();
     for (const std::size_t i : mine_) {
-      const bool done = known.find(pieces_[i].key) != nullptr;
-      if (args_.json)
-        std::cout << event(done ? "found" : "listed", i, {{"estimated_seconds", costs_[i]}}).dump() << '\n';
+      const sweep_record* const record = known.find(pieces_[i].key);
+      if (!args_.json)
+        std::cout << name_of(i) << (record != nullptr ? ": done" : "") << '\n';
+      else if (record != nullptr)
+        std::cout << found(i, *record).dump() << '\n';
       else
-        std::cout << name_of(i) << (done ? ": done" : "") << '\n';
+        std::cout << event("listed", i, {{"estimated_seconds", costs_[i]}}).dump() << '\n';
     }
   }
 
@@ -171,7 +173,7 @@ class shard_run {
     for (const std::size_t i : mine_) {
       ++number;
       if (const sweep_record* record = known.find(pieces_[i].key); record != nullptr && has_schedule(*record)) {
-        if (args_.json) std::cout << event("found", i).dump() << std::endl;
+        if (args_.json) std::cout << found(i, *record).dump() << std::endl;
         if (record->at("result").at("status") == "error") status = 1;
         continue;
       }
@@ -283,6 +285,10 @@ class shard_run {
              {"solver", piece.solver}, {"budget_bytes", piece.budget}, {"seed", piece.seed}};
     out.update(more);
     return out;
+  }
+
+  [[nodiscard]] json found(std::size_t i, const sweep_record& record) const {
+    return event("found", i, {{"result", record.at("result")}});
   }
 
   void say_begin() const {

@@ -52,6 +52,9 @@ namespace fs = std::filesystem;
 
 inline void note(const std::string& text) { std::cerr << "remat-plan: " << shared::message_line(text) << '\n'; }
 
+/// Makes a write beyond the limit of a file's size fail, with a message, in place of ending the program.
+inline void survive_limits() { std::signal(SIGXFSZ, SIG_IGN); }
+
 [[nodiscard]] inline std::string program_version() {
   constexpr remat::version v = remat::library_version;
   return std::to_string(v.major) + "." + std::to_string(v.minor) + "." + std::to_string(v.patch);
@@ -335,6 +338,7 @@ class shard_run {
 /// Puts the shards of `args` together, prints the table if `prints`, and writes the files. Returns the exit status.
 [[nodiscard]] inline int merge_shards(const merge_arguments& args, bool prints = true) {
   using namespace sweeping;
+  survive_limits();
   std::optional<sweep_grid> grid;
   std::string first;
   sweep_results results;
@@ -383,7 +387,7 @@ class shard_run {
 
 /// Runs the sweep of `args`. Returns the exit status.
 [[nodiscard]] inline int run_sweep(const sweep_arguments& args, const sweep_planner& planner) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is then a failed write, with a message
+  sweeping::survive_limits();
   sweeping::make_folder("--out", args.out);
   if (args.keep_schedules) sweeping::make_folder("--out", args.out + "/schedules");
   sweeping::shard_run run(args, planner, sweeping::load_grid(args, planner));

@@ -252,8 +252,9 @@ inline void remove_seconds(json& value) {
 
 }  // namespace sweeping
 
-/// A record without what a second solve may measure differently.
+/// A record without what a second solve may measure differently, and without the file that keeps the schedule.
 [[nodiscard]] inline sweep_record without_seconds(sweep_record record) {
+  record.erase("schedule");
   sweeping::remove_seconds(record.at("result"));
   return record;
 }

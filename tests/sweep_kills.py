@@ -26,6 +26,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PYTHON = ROOT / "build/sweep/bin/python"
 TASKS = 4
+DASK_KILLS = ["worker"] * 6 + ["solve"] * 3 + ["whole job"]
 
 
 class Tally:
@@ -110,22 +111,24 @@ def dask_round(program, arguments, out, logs, kills, chance, counts):
             job = subprocess.Popen([PYTHON, ROOT / "examples/sweep/remat_sweep.py", *arguments, "--out", out, "--log", logs,
                                     "--workers", "2", "--retries", "1000", "--program", program], stdout=text, stderr=text,
                                    start_new_session=True)
-            next_kill = time.monotonic() + chance.uniform(0.5, 4.0)
+            next_kill = time.monotonic() + chance.uniform(0.2, 2.0)
+            what = chance.choice(DASK_KILLS)
             while job.poll() is None:
                 time.sleep(0.01)
                 if made >= kills or time.monotonic() < next_kill:
                     continue
-                next_kill = time.monotonic() + chance.uniform(0.2, 2.0)
                 tree = children()
-                workers = [pid for pid, command in tree[job.pid] if "multiprocessing" in command and "tracker" not in command]
+                workers = [pid for pid, command in tree[job.pid] if "spawn_main" in command]
                 solves = [pid for worker in workers for pid, command in tree[worker] if " sweep " in command]
-                what = chance.choice(["worker"] * 5 + ["solve"] * 3 + ["whole job"] * 2)
-                if what == "whole job":
-                    kill(job.pid, group=True)
-                elif not (workers if what == "worker" else solves) or not kill(chance.choice(workers if what == "worker" else solves)):
+                if not solves or (what == "whole job" and len(workers) < 2):
+                    continue  # still starting
+                if not kill(*{"worker": (chance.choice(workers),), "solve": (chance.choice(solves),),
+                              "whole job": (job.pid, True)}[what]):
                     continue
                 counts[what] += 1
                 made += 1
+                next_kill = time.monotonic() + chance.uniform(0.2, 2.0)
+                what = chance.choice(DASK_KILLS)
         if job.returncode == 0:
             return made
         if job.returncode != -signal.SIGKILL:

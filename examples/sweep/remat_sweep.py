@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 try:
@@ -114,6 +115,24 @@ def find_program(given):
     sys.exit("remat_sweep.py: remat-plan is missing; expected its path as --program or in REMAT_PLAN")
 
 
+def connect(args):
+    """The client of the cluster that the arguments name, or of one on this machine."""
+    if not args.scheduler:
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10s"})
+        return Client(LocalCluster(n_workers=args.workers, threads_per_worker=1, dashboard_address=args.dashboard,
+                                   memory_limit=None))
+    if args.scheduler.endswith(".json"):
+        return Client(scheduler_file=args.scheduler)
+    return Client(args.scheduler)
+
+
+def keep_workers(cluster, number):
+    """Replaces workers that are lost for good: Dask restarts those that die, but not those that die while they start."""
+    while cluster.status.name == "running":
+        cluster.scale(number)
+        time.sleep(1)
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="remat_sweep.py", allow_abbrev=False, description="Runs `remat-plan sweep` on the workers of dask.distributed.",
@@ -121,8 +140,9 @@ def main():
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder of the sweep")
     parser.add_argument("--program", help="the path of remat-plan, on every machine")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster that runs, such as tcp://host:8786, or the "
-                        "file that it wrote (dask scheduler --scheduler-file)")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine; by default one for each processor")
+                        "file that it writes, NAME.json (dask scheduler --scheduler-file)")
+    parser.add_argument("--workers", type=int, metavar="N", default=os.cpu_count(),
+                        help="processes on this machine; by default one for each processor")
     parser.add_argument("--threads", default="1", metavar="N", help="threads of each solve, 1 by default")
     parser.add_argument("--retries", type=int, default=3, metavar="N", help="how often a piece is tried again when it fails or "
                         "its worker dies, 3 by default")
@@ -147,14 +167,13 @@ def main():
     if missing:
         # A worker that dies may not be the fault of the piece that it had.
         dask.config.set({"distributed.scheduler.allowed-failures": args.retries})
-        if args.scheduler and os.path.exists(args.scheduler):
-            client = Client(scheduler_file=args.scheduler)
-        elif args.scheduler:
-            client = Client(args.scheduler)
-        else:
-            client = Client(LocalCluster(n_workers=args.workers or os.cpu_count(), threads_per_worker=1,
-                                         dashboard_address=args.dashboard, memory_limit=None))
+        try:
+            client = connect(args)
+        except (OSError, ValueError) as error:
+            sys.exit(f"remat_sweep.py: --scheduler {args.scheduler}: {error}")
         with client:
+            if not args.scheduler:
+                threading.Thread(target=keep_workers, args=(client.cluster, args.workers), daemon=True).start()
             print(f"dashboard: {client.dashboard_link}", flush=True)
             table = Table(pieces)
             if args.log:

@@ -4,7 +4,7 @@
 #
 #   bash examples/sweep/run.sh GRAPH.json... --budget 0.8,0.5 --work 100000 --out DIR
 #
-# About 80 MB. The environment stays for the next time. Without arguments it only installs.
+# About 200 MB. The environment stays for the next time. Without arguments it only installs.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 

@@ -4,6 +4,8 @@
 //
 //     remat-plan gpt2-small-b8-s1024.json --budget 0.8,0.5,12GiB --solver all --report report.html
 //
+// `remat-plan sweep` does so for many graphs, and `remat-plan merge` puts the parts of a sweep together (sweep.hpp).
+//
 // Its arguments, output and exit status are a contract: `remat-plan --help`.
 
 #include <unistd.h>
@@ -50,6 +52,8 @@
 #include "remat_plan/solve_on_ranks.hpp"
 #include "remat_plan/solver_options.hpp"
 #include "remat_plan/solvers.hpp"
+#include "remat_plan/sweep.hpp"
+#include "remat_plan/sweep_arguments.hpp"
 #include "shared/program.hpp"
 
 #ifdef REMAT_HAVE_REPORT
@@ -101,6 +105,14 @@ graph_solver_options read_graph_options(const arguments& args) {
   return options;
 }
 
+/// The solvers of a graph, with nothing known of earlier solves.
+void make_solvers(input& in, const arguments& args) {
+  const remat::problem& p = in.step->instance;
+  in.solvers = graph_solvers(p, read_graph_options(args));
+  if (args.bind_arena)
+    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p);
+}
+
 /// A link to the host in words.
 std::string link_text(const remat::host_link& link, std::optional<std::int64_t> host_budget, const std::string& unit) {
   std::string text = "out " + remat::format_number(link.out) + ", in " + remat::format_number(link.in) + " bytes per " +
@@ -133,9 +145,7 @@ void read_step(input& in, const arguments& args, std::string cost, std::string_v
   what.least_bytes = least.bytes;
   if (least.reason != remat::memory_reason::none)
     what.least_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
-  in.solvers = graph_solvers(p, read_graph_options(args));
-  if (args.bind_arena)
-    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p);
+  make_solvers(in, args);
 }
 
 void read_graph(input& in, const remat::json_document& document, const arguments& args) {
@@ -353,19 +363,25 @@ std::vector<remat::piece_kind> rank_pieces(const input& in, const arguments& arg
   return kinds;
 }
 
-/// All solves, each printed as a line of JSON with --json.
-std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
-                               const std::vector<named_solver>& solvers, const interrupt& on_interrupt,
-                               remat::crew* crew) {
-  progress_line line(in.what.baseline_time, on_interrupt.token());
+/// What all solves of the arguments have in common. `crew`: the other ranks, or null.
+solving common_of(const input& in, const arguments& args, const std::stop_token& stop, progress_line& line,
+                  remat::crew* crew = nullptr) {
   solving common{&in.what, {}, &line};
-  common.run.stop = on_interrupt.token();
+  common.run.stop = stop;
   common.run.time_limit = args.time_limit;
   common.run.work_limit = args.work_limit;
   common.run.seed = args.seed;
   // One rank for each processor is the usual start.
   common.run.threads = args.threads == 0 && crew != nullptr ? 1 : args.threads;
+  return common;
+}
 
+/// All solves, each printed as a line of JSON with --json.
+std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
+                               const std::vector<named_solver>& solvers, const interrupt& on_interrupt,
+                               remat::crew* crew) {
+  progress_line line(in.what.baseline_time, on_interrupt.token());
+  solving common = common_of(in, args, on_interrupt.token(), line, crew);
   std::vector<outcome> all;
   if (!args.json) print_head(in);
   std::cout.flush();
@@ -395,6 +411,12 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
   return all;
 }
 
+/// The schedule of a graph, as a file has it.
+std::string schedule_text(const input& in, const outcome& o) {
+  return remat::to_json(
+      {in.what.name, o.solver, o.budget, o.peak, *o.plan, o.host_peak, in.step->instance.link(), o.time});
+}
+
 /// Writes the files that the arguments ask for. One that cannot be written has a line on standard error; returns false
 /// then.
 bool write_files(const input& in, const arguments& args, [[maybe_unused]] const std::string& command,
@@ -412,10 +434,7 @@ bool write_files(const input& in, const arguments& args, [[maybe_unused]] const 
   };
   const outcome& first = all.front();
   const bool planned = first.plan.has_value();
-  write(args.out, planned, [&](std::ostream& file) {
-    file << remat::to_json({in.what.name, first.solver, first.budget, first.peak, *first.plan, first.host_peak,
-                            in.step->instance.link(), first.time});
-  });
+  write(args.out, planned, [&](std::ostream& file) { file << schedule_text(in, first); });
   write(args.intervals, first.memory.has_value(),
         [&](std::ostream& file) { file << remat::to_csv(to_intervals(in.step->instance, first)); });
   write(args.trace, planned, [&](std::ostream& file) { write_trace(file, in, first); });
@@ -485,9 +504,57 @@ int run(const arguments& args, const std::string& command, const program_ranks& 
                     [&](remat::crew* crew) { return solve_and_print(*in, args, command, budgets, solvers, crew); });
 }
 
+/// The solves of a sweep. The last file that was read stays for the next piece, which is mostly of the same graph.
+sweep_planner make_sweep_planner(const program_ranks& ranks) {
+  const auto current = std::make_shared<std::pair<std::string, std::unique_ptr<input>>>();
+  const auto read = [current, &ranks](const arguments& args) -> input& {
+    if (current->second == nullptr || current->first != args.graph)
+      *current = {args.graph, read_input(args, ranks)};
+    else if (current->second->step)
+      make_solvers(*current->second, args);  // a piece must not depend on those before it
+    return *current->second;
+  };
+  const auto describe = [read](const arguments& args) {
+    const input& in = read(args);
+    sweep_graph g;
+    g.what = in.what;
+    g.is_chain = in.stages.has_value();
+    g.size = in.step ? in.step->graph.num_operations() : in.stages->stages().length();
+    g.tensors = in.step ? in.step->graph.num_tensors() : 0;
+    g.budgets = read_budgets(in, args);
+    for (const named_solver& solver : choose_solvers(in, args)) g.solvers.push_back(solver.name);
+    require_used_options(args, choose_solvers(in, args));
+    print_notes(in, args);
+    return g;
+  };
+  const auto solve = [read](const arguments& args, bool wants_schedule, const std::stop_token& stop) {
+    const input& in = read(args);
+    progress_line line(in.what.baseline_time, stop);
+    std::vector<outcome> all =
+        solve_budgets(common_of(in, args, stop, line), choose_solvers(in, args).front(), read_budgets(in, args));
+    plan_execution(in, args, stop, all.front());
+    std::string schedule;
+    if (wants_schedule && all.front().plan) schedule = schedule_text(in, all.front());
+    return std::pair(std::move(all.front()), std::move(schedule));
+  };
+  return {describe, solve};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  // Their processes share nothing but files, also where mpirun has started them.
+  if (word == "sweep" || word == "merge")
+    return shared::run_program("remat-plan", [&] {
+      if (word == "merge") {
+        const std::optional<merge_arguments> args = parse_merge(argc - 1, argv + 1);
+        return args ? merge_shards(*args) : 0;
+      }
+      const program_ranks alone;
+      const std::optional<sweep_arguments> args = parse_sweep(argc - 1, argv + 1);
+      return args ? run_sweep(*args, make_sweep_planner(alone)) : 0;
+    });
   const program_ranks ranks(argc, argv);
   return ranks.finish(shared::run_program("remat-plan", [&] {
     const std::optional<arguments> args = parse_arguments(argc, argv);

@@ -50,6 +50,25 @@ if mount -t tmpfs -o size=256k none "$scratch/disk" 2>/dev/null; then
     say "full disk, ${pair%%:*}: said, or written to its end" $borne $tries
   done
   borne=0 tries=0
+  sweep=("$program" sweep "$graphs/unet5-b16-256.json" --budget 0.9,0.8,0.7,0.6,0.5,0.4 --solver auto --work 2000)
+  "${sweep[@]}" --out "$scratch/undisturbed" >/dev/null
+  for free in 4 8 12 16 24 32 48; do  # finished pieces stay, and with room again the sweep goes on
+    rm -rf "$scratch/disk/"* "$scratch/disk/".[a-z]*
+    head -c $((256 - free))k /dev/zero >"$scratch/disk/ballast"
+    "${sweep[@]}" --out "$scratch/disk/sweep" >"$scratch/out" 2>"$scratch/err"
+    status=$?
+    tries=$((tries + 1))
+    kept=$(grep -c ', overhead' "$scratch/out")
+    cp -r "$scratch/disk/sweep" "$scratch/more-room"
+    "${sweep[@]}" --out "$scratch/more-room" >"$scratch/out"
+    [ $status -eq 1 ] && grep -q 'cannot be written: No space left' "$scratch/err" &&
+      grep -q "6 pieces, $kept found" "$scratch/out" &&
+      cmp -s "$scratch/undisturbed/results.jsonl" "$scratch/more-room/results.jsonl" && borne=$((borne + 1))
+    rm -rf "$scratch/more-room"
+  done
+  say "full disk, sweep: said, finished pieces kept, same results" $borne $tries
+
+  borne=0 tries=0
   for free in 0 4 8 16 64 256; do
     rm -rf "$scratch/disk/"*
     [ "$free" -eq 256 ] || head -c $((256 - free))k /dev/zero >"$scratch/disk/ballast"

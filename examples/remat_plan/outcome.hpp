@@ -152,9 +152,8 @@ struct outcome {
   return line;
 }
 
-/// All outcomes as a table for people.
-[[nodiscard]] inline remat::text_table to_table(const subject& s, const std::vector<outcome>& all) {
-  using remat::format_percent;
+/// The columns of a solve in a table for people.
+[[nodiscard]] inline std::vector<remat::text_table::column> table_columns(const subject& s) {
   constexpr auto right = remat::text_table::align::right;
   std::vector<remat::text_table::column> columns{{"solver"}, {"budget", right}, {"of baseline", right},
                                                  {"status"}, {"peak", right},   {"arena", right}};
@@ -167,31 +166,40 @@ struct outcome {
   columns.push_back({"seconds", right});
   columns.push_back({"found by"});
   columns.push_back({"message"});
-  remat::text_table table(std::move(columns));
+  return columns;
+}
+
+/// The cells of one solve.
+[[nodiscard]] inline std::vector<std::string> table_cells(const subject& s, const outcome& o) {
+  using remat::format_percent;
   const auto percent = [](std::optional<double> ratio) { return ratio ? format_percent(*ratio, 2) : "–"; };
-  for (const outcome& o : all) {
-    const double share = s.baseline_bytes > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_bytes)
-                                              : std::numeric_limits<double>::quiet_NaN();
-    std::vector<std::string> cells{o.solver,
-                                   remat::format_bytes(o.budget),
-                                   format_percent(share),
-                                   std::string(remat::to_string(o.status)),
-                                   o.peak ? remat::format_bytes(*o.peak) : "–",
-                                   o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–"};
-    if (!s.link.empty()) cells.push_back(o.host_peak ? remat::format_bytes(*o.host_peak) : "–");
-    cells.push_back(percent(overhead(s, o.time)));
-    cells.push_back(percent(overhead(s, o.lower_bound)));
-    cells.push_back(percent(gap(o)));
-    cells.push_back(o.solved() ? std::to_string(o.recomputes) : "–");
-    if (s.streams != 0) {
-      cells.push_back(o.streams ? remat::format_time(o.streams->makespan, s.time_unit) : "–");
-      cells.push_back(o.streams ? remat::format_time(o.streams->critical_path, s.time_unit) : "–");
-    }
-    cells.push_back(remat::format_fixed(o.seconds, 2));
-    cells.push_back(o.by.empty() ? "–" : o.by);
-    cells.push_back(o.message);
-    table.row(std::move(cells));
+  const double share = s.baseline_bytes > 0 ? static_cast<double>(o.budget) / static_cast<double>(s.baseline_bytes)
+                                            : std::numeric_limits<double>::quiet_NaN();
+  std::vector<std::string> cells{o.solver,
+                                 remat::format_bytes(o.budget),
+                                 format_percent(share),
+                                 std::string(remat::to_string(o.status)),
+                                 o.peak ? remat::format_bytes(*o.peak) : "–",
+                                 o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–"};
+  if (!s.link.empty()) cells.push_back(o.host_peak ? remat::format_bytes(*o.host_peak) : "–");
+  cells.push_back(percent(overhead(s, o.time)));
+  cells.push_back(percent(overhead(s, o.lower_bound)));
+  cells.push_back(percent(gap(o)));
+  cells.push_back(o.solved() ? std::to_string(o.recomputes) : "–");
+  if (s.streams != 0) {
+    cells.push_back(o.streams ? remat::format_time(o.streams->makespan, s.time_unit) : "–");
+    cells.push_back(o.streams ? remat::format_time(o.streams->critical_path, s.time_unit) : "–");
   }
+  cells.push_back(remat::format_fixed(o.seconds, 2));
+  cells.push_back(o.by.empty() ? "–" : o.by);
+  cells.push_back(o.message);
+  return cells;
+}
+
+/// All outcomes as a table for people.
+[[nodiscard]] inline remat::text_table to_table(const subject& s, const std::vector<outcome>& all) {
+  remat::text_table table(table_columns(s));
+  for (const outcome& o : all) table.row(table_cells(s, o));
   return table;
 }
 

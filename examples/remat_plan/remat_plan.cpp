@@ -4,6 +4,8 @@
 //
 //     remat-plan gpt2-small-b8-s1024.json --budget 0.8,0.5,12GiB --solver all --report report.html
 //
+// `remat-plan sweep` does so for many graphs, and `remat-plan merge` puts the parts of a sweep together (sweep.hpp).
+//
 // Its arguments, output and exit status are a contract: `remat-plan --help`.
 
 #include <unistd.h>
@@ -26,6 +28,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/chain/chain_graph.hpp"
+#include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/io/chain_json.hpp"
@@ -43,10 +46,14 @@
 #include "remat_plan/command_text.hpp"
 #include "remat_plan/interrupt.hpp"
 #include "remat_plan/outcome.hpp"
+#include "remat_plan/program_ranks.hpp"
 #include "remat_plan/progress_line.hpp"
 #include "remat_plan/search.hpp"
+#include "remat_plan/solve_on_ranks.hpp"
 #include "remat_plan/solver_options.hpp"
 #include "remat_plan/solvers.hpp"
+#include "remat_plan/sweep.hpp"
+#include "remat_plan/sweep_arguments.hpp"
 #include "shared/program.hpp"
 
 #ifdef REMAT_HAVE_REPORT
@@ -98,6 +105,14 @@ graph_solver_options read_graph_options(const arguments& args) {
   return options;
 }
 
+/// The solvers of a graph, with nothing known of earlier solves.
+void make_solvers(input& in, const arguments& args) {
+  const remat::problem& p = in.step->instance;
+  in.solvers = graph_solvers(p, read_graph_options(args));
+  if (args.bind_arena)
+    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p);
+}
+
 /// A link to the host in words.
 std::string link_text(const remat::host_link& link, std::optional<std::int64_t> host_budget, const std::string& unit) {
   std::string text = "out " + remat::format_number(link.out) + ", in " + remat::format_number(link.in) + " bytes per " +
@@ -130,9 +145,7 @@ void read_step(input& in, const arguments& args, std::string cost, std::string_v
   what.least_bytes = least.bytes;
   if (least.reason != remat::memory_reason::none)
     what.least_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
-  in.solvers = graph_solvers(p, read_graph_options(args));
-  if (args.bind_arena)
-    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p);
+  make_solvers(in, args);
 }
 
 void read_graph(input& in, const remat::json_document& document, const arguments& args) {
@@ -174,11 +187,10 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   in.solvers = chain_solvers(*in.stages, rotor);
 }
 
-std::unique_ptr<input> read_input(const arguments& args) {
+std::unique_ptr<input> read_input(const arguments& args, const program_ranks& ranks) {
   auto in = std::make_unique<input>();
   in->what.streams = args.streams;
-  const remat::json_document document = args.graph == "-" ? remat::json_document::read(std::cin, "standard input")
-                                                          : remat::json_document::read(args.graph);
+  const remat::json_document document = ranks.read(args.graph);
   in->what.file = document.file();
   in->unknown = remat::unknown_keys(document);
   try {
@@ -337,26 +349,58 @@ void plan_execution(const input& in, const arguments& args, const std::stop_toke
   o.streams = overlap{a.makespan, a.critical_path};
 }
 
-/// All solves, each printed as a line of JSON with --json.
-std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
-                               const std::vector<named_solver>& solvers, const interrupt& on_interrupt) {
-  progress_line line(in.what.baseline_time, on_interrupt.token());
+/// The pieces that other ranks run: solves, and parts of one.
+std::vector<remat::piece_kind> rank_pieces(const input& in, const arguments& args,
+                                           const std::vector<named_solver>& solvers) {
+#ifdef REMAT_HAVE_CBC
+  static constexpr remat::cbc_backend backend{};
+  std::vector<remat::piece_kind> kinds = remat::solver_pieces(backend);
+#else
+  std::vector<remat::piece_kind> kinds = remat::solver_pieces();
+#endif
+  kinds.push_back(solve_pieces(in.what, solvers,
+                               [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); }));
+  return kinds;
+}
+
+/// What all solves of the arguments have in common. `crew`: the other ranks, or null.
+solving common_of(const input& in, const arguments& args, const std::stop_token& stop, progress_line& line,
+                  remat::crew* crew = nullptr) {
   solving common{&in.what, {}, &line};
-  common.run.stop = on_interrupt.token();
+  common.run.stop = stop;
   common.run.time_limit = args.time_limit;
   common.run.work_limit = args.work_limit;
   common.run.seed = args.seed;
-  common.run.threads = args.threads;
+  // One rank for each processor is the usual start.
+  common.run.threads = args.threads == 0 && crew != nullptr ? 1 : args.threads;
+  return common;
+}
 
+/// All solves, each printed as a line of JSON with --json.
+std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
+                               const std::vector<named_solver>& solvers, const interrupt& on_interrupt,
+                               remat::crew* crew) {
+  progress_line line(in.what.baseline_time, on_interrupt.token());
+  solving common = common_of(in, args, on_interrupt.token(), line, crew);
   std::vector<outcome> all;
   if (!args.json) print_head(in);
   std::cout.flush();
-  for (const named_solver& solver : solvers) {
+  // Ranks share the solves, or, if there is one alone, the parts of it.
+  std::vector<std::vector<outcome>> on_ranks;
+  if (crew != nullptr && !args.max_overhead && solvers.size() * budgets.size() > 1)
+    on_ranks = solve_on_ranks(
+        common, solvers, budgets, [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); },
+        *crew);
+  else
+    common.run.crew = crew;
+  for (std::size_t s = 0; s < solvers.size(); ++s) {
     std::vector<outcome> some;
-    if (args.max_overhead)
-      some.push_back(solve_for_memory(common, solver, *args.max_overhead));
+    if (!on_ranks.empty())
+      some = std::move(on_ranks[s]);
+    else if (args.max_overhead)
+      some.push_back(solve_for_memory(common, solvers[s], *args.max_overhead));
     else
-      some = solve_budgets(common, solver, budgets);
+      some = solve_budgets(common, solvers[s], budgets);
     for (outcome& o : some) {
       plan_execution(in, args, common.run.stop, o);
       if (args.json) std::cout << to_json(in.what, o).dump() << '\n';
@@ -365,6 +409,12 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
     std::cout.flush();
   }
   return all;
+}
+
+/// The schedule of a graph, as a file has it.
+std::string schedule_text(const input& in, const outcome& o) {
+  return remat::to_json(
+      {in.what.name, o.solver, o.budget, o.peak, *o.plan, o.host_peak, in.step->instance.link(), o.time});
 }
 
 /// Writes the files that the arguments ask for. One that cannot be written has a line on standard error; returns false
@@ -384,10 +434,7 @@ bool write_files(const input& in, const arguments& args, [[maybe_unused]] const 
   };
   const outcome& first = all.front();
   const bool planned = first.plan.has_value();
-  write(args.out, planned, [&](std::ostream& file) {
-    file << remat::to_json({in.what.name, first.solver, first.budget, first.peak, *first.plan, first.host_peak,
-                            in.step->instance.link(), first.time});
-  });
+  write(args.out, planned, [&](std::ostream& file) { file << schedule_text(in, first); });
   write(args.intervals, first.memory.has_value(),
         [&](std::ostream& file) { file << remat::to_csv(to_intervals(in.step->instance, first)); });
   write(args.trace, planned, [&](std::ostream& file) { write_trace(file, in, first); });
@@ -408,29 +455,20 @@ void print_notes(const input& in, const arguments& args) {
   for (const remat::unknown_key& unknown : in.unknown) note(unknown.message(in.what.file));
 }
 
-/// Runs the program and returns its exit status. `command` is its command line, for the report.
-int run(const arguments& args, const std::string& command) {
-  if (args.list_options) {
-    option_table table;
-    graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });
-    table.table().write(std::cout, shared::line_width(STDOUT_FILENO), 1);
-    return 0;
-  }
-  const std::unique_ptr<input> in = read_input(args);
-  const std::vector<std::int64_t> budgets = read_budgets(*in, args);
-  const std::vector<named_solver> solvers = choose_solvers(*in, args);
-  require_used_options(args, solvers);
-  require_one_solve(args, solvers.size(), budgets.size());
-  print_notes(*in, args);
+/// Solves, prints and writes, and returns the exit status. `command` is the command line, for the report.
+int solve_and_print(const input& in, const arguments& args, const std::string& command,
+                    const std::vector<std::int64_t>& budgets, const std::vector<named_solver>& solvers,
+                    remat::crew* crew) {
+  print_notes(in, args);
   std::vector<outcome> all;
   int signal = 0;
   {
     const interrupt on_interrupt;
-    all = solve_all(*in, args, budgets, solvers, on_interrupt);
+    all = solve_all(in, args, budgets, solvers, on_interrupt, crew);
     signal = on_interrupt.signal();
   }
   if (!args.json) {
-    to_table(in->what, all).write(std::cout, shared::line_width(STDOUT_FILENO), 2);
+    to_table(in.what, all).write(std::cout, shared::line_width(STDOUT_FILENO), 2);
     std::cout.flush();
   }
   int status = 0;
@@ -440,15 +478,86 @@ int run(const arguments& args, const std::string& command) {
     if (o.status == remat::solve_status::error)
       std::cerr << "remat-plan: " << o.solver << " within " << o.budget << " bytes: " << o.message << '\n';
   }
-  if (!write_files(*in, args, command, all)) status = 1;
+  if (!write_files(in, args, command, all)) status = 1;
   return signal == 0 ? status : 128 + signal;
+}
+
+/// Runs the program and returns its exit status.
+int run(const arguments& args, const std::string& command, const program_ranks& ranks) {
+  if (args.list_options) {
+    option_table table;
+    graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });
+    table.table().write(std::cout, shared::line_width(STDOUT_FILENO), 1);
+    return 0;
+  }
+  std::unique_ptr<input> in;
+  std::vector<std::int64_t> budgets;
+  std::vector<named_solver> solvers;
+  ranks.agree([&] {
+    in = read_input(args, ranks);
+    budgets = read_budgets(*in, args);
+    solvers = choose_solvers(*in, args);
+    require_used_options(args, solvers);
+    require_one_solve(args, solvers.size(), budgets.size());
+  });
+  return ranks.work(rank_pieces(*in, args, solvers),
+                    [&](remat::crew* crew) { return solve_and_print(*in, args, command, budgets, solvers, crew); });
+}
+
+/// The solves of a sweep. The last file that was read stays for the next piece, which is mostly of the same graph.
+sweep_planner make_sweep_planner(const program_ranks& ranks) {
+  const auto current = std::make_shared<std::pair<std::string, std::unique_ptr<input>>>();
+  const auto read = [current, &ranks](const arguments& args) -> input& {
+    if (current->second == nullptr || current->first != args.graph)
+      *current = {args.graph, read_input(args, ranks)};
+    else if (current->second->step)
+      make_solvers(*current->second, args);  // a piece must not depend on those before it
+    return *current->second;
+  };
+  const auto describe = [read](const arguments& args) {
+    const input& in = read(args);
+    sweep_graph g;
+    g.what = in.what;
+    g.is_chain = in.stages.has_value();
+    g.size = in.step ? in.step->graph.num_operations() : in.stages->stages().length();
+    g.tensors = in.step ? in.step->graph.num_tensors() : 0;
+    g.budgets = read_budgets(in, args);
+    for (const named_solver& solver : choose_solvers(in, args)) g.solvers.push_back(solver.name);
+    require_used_options(args, choose_solvers(in, args));
+    print_notes(in, args);
+    return g;
+  };
+  const auto solve = [read](const arguments& args, bool wants_schedule, const std::stop_token& stop) {
+    const input& in = read(args);
+    progress_line line(in.what.baseline_time, stop);
+    std::vector<outcome> all =
+        solve_budgets(common_of(in, args, stop, line), choose_solvers(in, args).front(), read_budgets(in, args));
+    plan_execution(in, args, stop, all.front());
+    std::string schedule;
+    if (wants_schedule && all.front().plan) schedule = schedule_text(in, all.front());
+    return std::pair(std::move(all.front()), std::move(schedule));
+  };
+  return {describe, solve};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return shared::run_program("remat-plan", [&] {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  // Their processes share nothing but files, also where mpirun has started them.
+  if (word == "sweep" || word == "merge")
+    return shared::run_program("remat-plan", [&] {
+      if (word == "merge") {
+        const std::optional<merge_arguments> args = parse_merge(argc - 1, argv + 1);
+        return args ? merge_shards(*args) : 0;
+      }
+      const program_ranks alone;
+      const std::optional<sweep_arguments> args = parse_sweep(argc - 1, argv + 1);
+      return args ? run_sweep(*args, make_sweep_planner(alone)) : 0;
+    });
+  const program_ranks ranks(argc, argv);
+  return ranks.finish(shared::run_program("remat-plan", [&] {
     const std::optional<arguments> args = parse_arguments(argc, argv);
-    return args ? run(*args, command_text(argc, argv)) : 0;
-  });
+    return args ? run(*args, command_text(argc, argv), ranks) : 0;
+  }));
 }

@@ -74,20 +74,9 @@ struct solving {
   return out;
 }
 
-/// Solves for each budget and returns the outcomes in the order of `budgets`. Each solve has the whole limits. Where
-/// the solver carries over, a faster schedule for a smaller budget answers for a larger one, too.
-[[nodiscard]] inline std::vector<outcome> solve_budgets(const solving& common, const named_solver& solver,
-                                                        const std::vector<std::int64_t>& budgets) {
-  const auto solve = [&](std::int64_t budget, std::size_t position) {
-    std::string text = solver.name + " within " + remat::format_bytes(budget);
-    if (budgets.size() > 1) text += " (" + std::to_string(position + 1) + " of " + std::to_string(budgets.size()) + ")";
-    common.line->begin(std::move(text), common.run.time_limit);
-    remat::run_control run = common.run;
-    run.on_progress = [&](const remat::progress& news) { common.line->update(news); };
-    outcome out = guarded(*common.what, solver, budget, run);
-    common.line->finish();
-    return out;
-  };
+/// Lets a faster schedule for a smaller budget answer for a larger one, too, if the solver carries over.
+inline void carry_over_budgets(const named_solver& solver, const std::vector<std::int64_t>& budgets,
+                               std::vector<outcome>& answers) {
   const auto is_better = [&](const outcome& before, const outcome& now) {
     return solver.carries_over && before.time && (!now.time || *before.time < *now.time);
   };
@@ -104,7 +93,27 @@ struct solving {
     now.status = remat::solve_status::feasible;
     now.message = "the schedule for " + remat::format_bytes(before.budget) + ", the best found";
   };
-  return remat::solve_budgets<outcome>(budgets, solve, is_better, carry_over);
+  remat::carry_over_budgets(budgets, answers, is_better, carry_over);
+}
+
+/// Solves for each budget and returns the outcomes in the order of `budgets`. Each solve has the whole limits. Where
+/// the solver carries over, a faster schedule for a smaller budget answers for a larger one, too.
+[[nodiscard]] inline std::vector<outcome> solve_budgets(const solving& common, const named_solver& solver,
+                                                        const std::vector<std::int64_t>& budgets) {
+  const auto solve = [&](std::int64_t budget, std::size_t position) {
+    std::string text = solver.name + " within " + remat::format_bytes(budget);
+    if (budgets.size() > 1) text += " (" + std::to_string(position + 1) + " of " + std::to_string(budgets.size()) + ")";
+    common.line->begin(std::move(text), common.run.time_limit);
+    remat::run_control run = common.run;
+    run.on_progress = [&](const remat::progress& news) { common.line->update(news); };
+    outcome out = guarded(*common.what, solver, budget, run);
+    common.line->finish();
+    return out;
+  };
+  std::vector<outcome> answers = remat::solve_budgets<outcome>(
+      budgets, solve, [](const outcome&, const outcome&) { return false; }, [](const outcome&, outcome&) {});
+  carry_over_budgets(solver, budgets, answers);
+  return answers;
 }
 
 /// The dual problem: the least peak (or arena, if the solver binds that) whose time is at most (1 + `most`) × the

@@ -81,6 +81,9 @@ template <class Solver>
   return on_graph_by(Solver::name, p, [solver, options](const remat::problem& within, const remat::run_control& run) {
     typename Solver::options_type now = options;
     now.run = run;
+    // Under a limit of work an answer must not depend on the solves before it.
+    if constexpr (requires { now.cache; })
+      if (run.work_limit != remat::run_control::no_work_limit) now.cache = remat::make_way_cache();
     return solver(within, now);
   });
 }

@@ -127,7 +127,7 @@ TEST_CASE("what a writer writes a reader reads, and no byte more") {
     out.put(row);
     out.put(text);
     out.put(rows);
-    out.put(maybe);
+    out.put_optional(maybe);
     out.put(true);
     const byte_row bytes = out.take();
     const auto read = [&](std::span<const std::byte> from) {
@@ -139,7 +139,7 @@ TEST_CASE("what a writer writes a reader reads, and no byte more") {
       in.get(row_again);
       in.get(text_again);
       in.get(rows_again);
-      in.get(maybe_again);
+      in.get_optional(maybe_again);
       CHECK(in.get<bool>());
       CHECK(row_again == row);
       CHECK(text_again == text);
@@ -158,7 +158,7 @@ TEST_CASE("what a writer writes a reader reads, and no byte more") {
         in.get(row_again);
         in.get(text_again);
         in.get(rows_again);
-        in.get(maybe_again);
+        in.get_optional(maybe_again);
         (void)in.get<bool>();
         FAIL("bytes are missing");
       } catch (const bad_argument&) {

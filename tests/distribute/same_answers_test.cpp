@@ -27,6 +27,9 @@
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/solver/detail/solution_bytes.hpp"
 #include "remat/solver/frontier.hpp"
+#include "remat/treewidth/decompose.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
+#include "remat/treewidth/undirected_graph.hpp"
 #include "support/answer.hpp"
 #include "support/ranks.hpp"
 
@@ -146,7 +149,36 @@ TEST_CASE("the groups of a hierarchy within one solve, by every method") {
           return std::vector<solution>{
               hiremate_with(branch_and_bound)(p.with_budget(p.graph().baseline_peak / 2), options)};
         },
-        300'000);
+        100'000);
+}
+
+TEST_CASE("searches for a tree decomposition, until one has a proof") {
+  // A grid of 5 × 9 vertices.
+  std::vector<undirected_graph::edge> edges;
+  for (std::uint32_t v = 0; v < 45; ++v) {
+    if (v % 5 != 4) edges.emplace_back(v, v + 1);
+    if (v + 5 < 45) edges.emplace_back(v, v + 5);
+  }
+  const undirected_graph grid(45, edges);
+  on_ranks(3, [&](MPI_Comm comm) {
+    const communicator ranks(comm);
+    std::atomic<int> elsewhere{0};
+    mpi_crew crew(ranks, counted({decompose_pieces()}, elsewhere));
+    if (ranks.rank() != 0) {
+      crew.serve();
+      CHECK(elsewhere == 2);
+      return;
+    }
+    for (int call = 0; call < 2; ++call) {
+      decompose_options options;
+      options.run.time_limit = std::chrono::hours(1);  // without the proof the test would not end
+      options.run.crew = &crew;
+      const decomposition_result r = decompose(grid, options);
+      CHECK(check_decomposition(grid, r.tree).valid());
+      CHECK(r.proven);
+      CHECK(r.width == 5);
+    }
+  });
 }
 
 TEST_CASE("a deadline, memory that runs out and a wrong answer on another rank") {

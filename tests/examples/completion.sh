@@ -14,7 +14,8 @@ fail() {
 }
 expect() { [ "$2" = "$3" ] || fail "$1" "$2" "$3"; }
 
-options=$("$program" --help | grep -oE '^  (-h,)?--[a-z-]+' | sed 's/.*--/--/' | sort | tr '\n' ' ')
+options_of() { "$program" "$@" --help | grep -oE '^  (-h,)?--[a-z-]+' | sed 's/.*--/--/' | sort | tr '\n' ' '; }
+options=$(options_of)
 solvers=$({ "$program" "$graph" --budget 0.5 --solver nobody 2>&1 || true; } |
   sed 's/.*expected //; s/ or /, /; s/,//g' | tr ' ' '\n' | sort | tr '\n' ' ')
 also() { case $solvers in *$1*) ;; *) solvers=$(echo "$solvers $1" | tr -s ' ' '\n' | sort | tr '\n' ' ' | sed 's/^ //') ;; esac }
@@ -34,6 +35,12 @@ in_bash() {  # WORD…: the completions of the last word
 }
 expect "options" "$options" "$(in_bash --)"
 expect "an option" "--list-options " "$(in_bash --lis)"
+expect "options of sweep" "$(options_of sweep)" "$(in_bash sweep "$graph" --)"
+expect "options of merge" "$(options_of merge)" "$(in_bash merge --)"
+expect "an option of sweep" "--schedules " "$(in_bash sweep --sch)"
+expect "solvers of sweep" "evict " "$(in_bash sweep "$graph" --solver ev)"
+expect "a command" "sweep " "$(in_bash swee)"
+expect "no command" "" "$(in_bash "$graph" swee | tr -d ' ')"
 expect "two options" "--link --list-options " "$(in_bash --li)"
 expect "solvers" "$solvers" "$(in_bash --solver "")"
 expect "a list of solvers" "evict,rockmate evict,rotor " "$(in_bash --solver evict,ro)"
@@ -66,9 +73,12 @@ in_zsh() {  # PREFIX WORD…: as the completion system would call it, with its f
     complete_word' zsh "$@" | sort | tr '\n' ' '
 }
 expect "zsh: options" "$options" "$(in_zsh --)"
+expect "zsh: options of sweep" "$(options_of sweep)" "$(in_zsh -- sweep "$graph")"
+expect "zsh: options of merge" "$(options_of merge)" "$(in_zsh -- merge)"
+expect "zsh: commands" "files merge sweep " "$(in_zsh "")"
 expect "zsh: solvers" "$solvers" "$(in_zsh "" --solver)"
 expect "zsh: after =" "$solvers" "$(in_zsh --solver=ev)"
-expect "zsh: files" "files " "$(in_zsh x)"
+expect "zsh: files" "files " "$(in_zsh x "$graph")"
 expect "zsh: a number" "message " "$(in_zsh "" --budget)"
 case " $(in_zsh "" --option)" in *" rotor.slots= "*) ;; *) fail "zsh: options of solvers" rotor.slots= "$(in_zsh "" --option)" ;; esac
 echo "zsh completes"

@@ -2,7 +2,8 @@
 # Completion of remat-plan in bash. The program itself names its options.
 
 _remat_plan() {
-  local program=$1 current=$2 previous=$3 words= before=
+  local program=$1 current=$2 previous=$3 words= before= command=
+  case ${COMP_WORDS[1]} in sweep | merge) [[ $COMP_CWORD -gt 1 ]] && command=${COMP_WORDS[1]} ;; esac
   if [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD - 2]}; fi # --solver=evict is three words
   case $previous in
     --solver) words="auto all no_remat chen_sqrt chen_greedy revolve evict rotor rockmate twremat hiremate checkmate offload pofo" ;;
@@ -13,13 +14,13 @@ _remat_plan() {
       words=$("$program" --list-options 2>/dev/null | sed -n 's/^\([a-z_]*\.[a-z_]*\) .*/\1=/p')
       compopt -o nospace 2>/dev/null
       ;;
-    --budget | --seconds | --threads | --max-overhead | --link | --host-budget | --slots | --gap | --streams | --seed | --work) return ;;
+    --budget | --seconds | --threads | --max-overhead | --link | --host-budget | --slots | --gap | --streams | --seed | --work | --shard | --shards | --piece) return ;;
     *)
       if [[ $current == -* ]]; then
-        words=$("$program" --help 2>/dev/null | sed -n 's/^  \(-h,\)\{0,1\}\(--[a-z-]*\).*/\2/p')
+        words=$("$program" ${command:+"$command"} --help 2>/dev/null | sed -n 's/^  \(-h,\)\{0,1\}\(--[a-z-]*\).*/\2/p')
       else
         compopt -o filenames 2>/dev/null
-        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        mapfile -t COMPREPLY < <({ if [[ $COMP_CWORD -eq 1 ]]; then compgen -W "sweep merge" -- "$current"; fi; compgen -f -- "$current"; })
         return
       fi
       ;;

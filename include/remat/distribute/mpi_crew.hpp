@@ -131,8 +131,8 @@ class mpi_crew final : public crew {
     }
   }
 
-  /// Returns the number of ranks.
-  [[nodiscard]] std::size_t members() const noexcept override { return static_cast<std::size_t>(ranks_.size()); }
+  /// Returns the number of ranks; 1 if the caller's pieces stay on rank 0.
+  [[nodiscard]] std::size_t members() const noexcept override { return is_shared() ? number() : 1; }
 
   /// On a rank other than 0: runs pieces until rank 0 ends the crew. On rank 0: returns at once.
   void serve() {
@@ -159,7 +159,7 @@ class mpi_crew final : public crew {
   /// Pieces are handed out by the calling thread. Exceptions of its callbacks leave the function, too.
   void run(const piece_list& pieces, const run_control& control) override {
     if (pieces.count == 0) return;
-    if (ranks_.size() == 1 || ended_ || pieces.kind.empty() || std::this_thread::get_id() != owner_ || running_) {
+    if (!is_shared() || pieces.kind.empty()) {
       detail::piece_times times;  // of this call alone: another thread may use those of the crew
       detail::run_pieces_on_threads(pieces, control, times);
       return;
@@ -186,6 +186,11 @@ class mpi_crew final : public crew {
     std::deque<std::uint64_t> shared{};  // the keys of the bytes that it keeps
   };
 
+  [[nodiscard]] std::size_t number() const noexcept { return static_cast<std::size_t>(ranks_.size()); }
+  /// True if pieces of the calling thread may go to other ranks.
+  [[nodiscard]] bool is_shared() const noexcept {
+    return ranks_.size() > 1 && !ended_ && std::this_thread::get_id() == owner_ && !running_;
+  }
   [[nodiscard]] static std::uint64_t key_of(std::string_view kind, std::span<const std::byte> bytes) {
     std::uint64_t key = bytes.size();
     const auto mix = [&](std::uint64_t word) {
@@ -238,7 +243,7 @@ class mpi_crew final : public crew {
 
     void hand_out(bool stopped) {
       // After a stop request the rest, which ends at once, stays here.
-      for (std::size_t r = 1; r < all_.members() && !stopped && !queue_.empty(); ++r)
+      for (std::size_t r = 1; r < all_.number() && !stopped && !queue_.empty(); ++r)
         if (!all_.ranks_state_[r].sequence) send_piece(r);
       if (own_.is_busy() || queue_.empty() || failure_) return;
       own_piece_ = queue_.next();
@@ -253,7 +258,7 @@ class mpi_crew final : public crew {
     }
 
     [[nodiscard]] run_control limits_of(std::size_t piece) {
-      run_control limits = pieces_.limits(piece, std::min(all_.members(), pieces_.count));
+      run_control limits = pieces_.limits(piece, std::min(all_.number(), pieces_.count));
       limits.threads = control_.threads;
       limits.crew = nullptr;
       limits.on_progress = nullptr;
@@ -297,7 +302,7 @@ class mpi_crew final : public crew {
     void stop_all() {
       told_ = true;
       own_.stop();
-      for (std::size_t r = 1; r < all_.members(); ++r) {
+      for (std::size_t r = 1; r < all_.number(); ++r) {
         const rank_state& rank = all_.ranks_state_[r];
         if (!rank.sequence) continue;
         detail::byte_writer out;

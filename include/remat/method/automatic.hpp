@@ -98,7 +98,8 @@ struct automatic_solver {
 inline constexpr automatic_solver automatic{};
 
 /// The kinds of pieces in which solvers divide one solve: what a crew of other processes needs to take part in it.
-/// These are the ways to run the distinct parts of a hierarchy or a chain, in `rockmate`, `hiremate` and `automatic`.
+/// These are the ways to run the distinct parts of a hierarchy or a chain, in `rockmate`, `hiremate` and `automatic`,
+/// and the searches for a tree decomposition within a limit of time, in `twremat`.
 ///
 /// All processes give the same backend, that of the solver. It must outlive the kinds.
 [[nodiscard]] std::vector<piece_kind> solver_pieces(mip_backend_ref backend);

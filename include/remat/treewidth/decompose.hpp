@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
@@ -50,15 +51,18 @@ struct decomposition_result {
 /// 0.1 s on graphs of up to 5,000 vertices and 500,000 edges. If they end it before a piece has its first
 /// decomposition, the last vertices of the piece share one bag. `run.on_progress` is called on the caller's thread; its
 /// `best_objective` is the width. Determinism: with a work limit, or without limits, `run.seed` alone decides the
-/// answer. With a time limit alone, `run.threads` searches from different seeds run side by side until one has a proof;
-/// otherwise one thread is used. Throws `internal_error` for a defect of its own, and passes on what `on_progress`
-/// throws.
+/// answer. With a time limit alone, `run.threads` searches from different seeds run side by side until one has a proof,
+/// or as many as `run.crew` has members; otherwise one thread is used. Throws `internal_error` for a defect of its own,
+/// and passes on what `on_progress` throws.
 ///
 ///     decompose_options options;
 ///     options.run.time_limit = std::chrono::seconds(10);
 ///     const decomposition_result r = decompose(operation_graph(problem), options);
 ///     // r.tree.bags[b], r.tree.links()[b], r.width, r.lower_bound, r.proven
 [[nodiscard]] decomposition_result decompose(const undirected_graph& g, const decompose_options& options = {});
+
+/// How other processes of `run.crew` take part in `decompose`.
+[[nodiscard]] piece_kind decompose_pieces();
 
 }  // namespace REMAT_NAMESPACE
 

@@ -73,7 +73,7 @@ class byte_writer {
   }
   /// Appends a value that may be missing.
   template <plain_bytes T>
-  void put(const std::optional<T>& value) {
+  void put_optional(const std::optional<T>& value) {
     put(value.has_value());
     if (value) put(*value);
   }
@@ -128,9 +128,9 @@ class byte_reader {
     get(into.begin);
     get(into.values);
   }
-  /// \overload
+  /// Reads a value that may be missing.
   template <plain_bytes T>
-  void get(std::optional<T>& into) {
+  void get_optional(std::optional<T>& into) {
     into.reset();
     if (get<bool>()) into = get<T>();
   }

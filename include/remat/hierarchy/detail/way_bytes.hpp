@@ -15,12 +15,14 @@ namespace REMAT_NAMESPACE::detail {
 inline void put(byte_writer& out, const sub_graph& g) {
   out.put(g.operations);
   out.put(g.tensors);
+  out.put<std::uint64_t>(g.operation.size());
   for (const sub_graph::operation_traits& o : g.operation) {
     out.put(o.time);
     out.put(o.workspace);
     out.put(o.once);
     out.put(o.forward);
   }
+  out.put<std::uint64_t>(g.tensor.size());
   for (const sub_graph::tensor_traits& t : g.tensor) {
     out.put(t.bytes);
     out.put(t.roles);
@@ -34,14 +36,14 @@ inline void put(byte_writer& out, const sub_graph& g) {
   sub_graph g;
   in.get(g.operations);
   in.get(g.tensors);
-  g.operation.resize(g.operations.size());
+  g.operation.resize(in.length(1));
   for (sub_graph::operation_traits& o : g.operation) {
     in.get(o.time);
     in.get(o.workspace);
     in.get(o.once);
     in.get(o.forward);
   }
-  g.tensor.resize(g.tensors.size());
+  g.tensor.resize(in.length(1));
   for (sub_graph::tensor_traits& t : g.tensor) {
     in.get(t.bytes);
     in.get(t.roles);

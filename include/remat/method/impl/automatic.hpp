@@ -44,6 +44,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/treewidth/decompose.hpp"
 
 namespace REMAT_NAMESPACE {
 namespace detail::automatic_solve {
@@ -468,6 +469,10 @@ class frontier_search {
   std::vector<budget_solve> solves_;   // of each
 };
 
+// The share of recomputation alone in what is left: most if its first parts end far from its own bound. Near the least
+// memory the others need one long turn, and copies over a slow link do not make up for a poor start.
+inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 0.5, gap_of_good_start = 0.02;
+
 inline constexpr std::uint32_t most_for_pofo = 500;  // operations: a tenth of usual limits is enough there
 
 /// With a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest of the limits.
@@ -484,11 +489,13 @@ inline constexpr std::uint32_t most_for_pofo = 500;  // operations: a tenth of u
   stop_reason stopped = stop_reason::none;
   try {
     if (!settled_by_listed_order(p, best, automatic_solver::name)) {
-      run_clock alone = clock.part(0.25, "recomputation alone");
+      run_clock first = clock.part(0.12, "recomputation alone");
       automatic_options recomputing = options;
       recomputing.gap = std::max(options.gap, 0.002);  // where copies help at all, they gain more
       portfolio all(p.without_link(), recomputing, make_way_cache(), backend);
-      all.open(alone);
+      all.open(first);
+      const bool is_poor = all.best().plan && !all.best().is_within(gap_of_good_start);
+      run_clock alone = clock.part(is_poor ? share_after_poor_start : share_after_good_start, "recomputation alone");
       all.go_on(alone);
       solution s = all.finish(alone);
       take(s, s.by);
@@ -550,7 +557,7 @@ REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> 
 }  // namespace detail::automatic_solve
 
 REMAT_INLINE std::vector<piece_kind> solver_pieces(mip_backend_ref backend) {
-  return {detail::portable_ways(), detail::portable_group_ways(backend)};
+  return {detail::portable_ways(), detail::portable_group_ways(backend), decompose_pieces()};
 }
 REMAT_INLINE std::vector<piece_kind> solver_pieces() { return solver_pieces(branch_and_bound); }
 

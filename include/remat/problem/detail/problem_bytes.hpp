@@ -61,7 +61,7 @@ inline void put(byte_writer& out, const problem& p) {
     out.put(p.link()->latency);
     out.put(p.host_budget());
   }
-  out.put(p.known_bound());
+  out.put_optional(p.known_bound());
 }
 
 /// Reads the problem that `put` wrote. Everything that a solver sees of it is the same.
@@ -77,7 +77,7 @@ inline void put(byte_writer& out, const problem& p) {
     p = p.with_link(link, in.get<std::int64_t>());
   }
   std::optional<double> bound;
-  in.get(bound);
+  in.get_optional(bound);
   return bound ? p.with_known_bound(*bound) : p;
 }
 

@@ -74,7 +74,7 @@ inline void put(byte_writer& out, const solution& s) {
   out.put(s.time);
   out.put(s.lower_bound);
   out.put(s.proven);
-  out.put(s.obstacle);
+  out.put_optional(s.obstacle);
   out.put(s.statistics.seconds);
   out.put(s.statistics.work);
   out.put(s.statistics.computes);
@@ -95,7 +95,7 @@ inline void put(byte_writer& out, const solution& s) {
   in.get(s.time);
   in.get(s.lower_bound);
   in.get(s.proven);
-  in.get(s.obstacle);
+  in.get_optional(s.obstacle);
   in.get(s.statistics.seconds);
   in.get(s.statistics.work);
   in.get(s.statistics.computes);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -13,9 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
-#include "remat/core/detail/team.hpp"
 #include "remat/core/error.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
@@ -459,28 +462,118 @@ class solver {
   std::uint32_t polls_after_stop_ = 0;
 };
 
-/// Runs one search on each thread, with different seeds. Returns the best decomposition and the best bound.
+inline constexpr const char* search_kind = "tree decomposition";
+
+/// Appends the pairs of an edge list.
+inline void put(byte_writer& out, std::span<const undirected_graph::edge> edges) {
+  std::vector<std::uint32_t> ends;
+  ends.reserve(2 * edges.size());
+  for (const undirected_graph::edge& e : edges) {
+    ends.push_back(e.first);
+    ends.push_back(e.second);
+  }
+  out.put(ends);
+}
+
+/// Reads the pairs that `put` wrote.
+[[nodiscard]] inline std::vector<undirected_graph::edge> get_edges(byte_reader& in) {
+  std::vector<std::uint32_t> ends;
+  in.get(ends);
+  std::vector<undirected_graph::edge> edges;
+  for (std::size_t i = 0; i + 1 < ends.size(); i += 2) edges.emplace_back(ends[i], ends[i + 1]);
+  return edges;
+}
+
+/// Appends the result of a search.
+inline void put(byte_writer& out, const decomposition_result& r) {
+  out.put(r.tree.bags);
+  put(out, r.tree.edges);
+  out.put(r.width);
+  out.put(r.lower_bound);
+  out.put(r.proven);
+  out.put(r.stopped);
+  out.put(r.statistics.rounds);
+  out.put(r.statistics.work);
+  out.put(r.statistics.seconds);
+}
+
+/// Reads the result that `put` wrote.
+[[nodiscard]] inline decomposition_result get_result(byte_reader& in) {
+  decomposition_result r;
+  in.get(r.tree.bags);
+  r.tree.edges = get_edges(in);
+  in.get(r.width);
+  in.get(r.lower_bound);
+  in.get(r.proven);
+  in.get(r.stopped);
+  in.get(r.statistics.rounds);
+  in.get(r.statistics.work);
+  in.get(r.statistics.seconds);
+  return r;
+}
+
+/// How many processes may search at the same time.
+[[nodiscard]] inline std::size_t members_of(const run_control& run) {
+  return run.crew != nullptr ? run.crew->members() : 1;
+}
+
+/// Runs one search on each thread, or on each member of the crew, with different seeds. Returns the best decomposition
+/// and the best bound.
 inline decomposition_result solve_together(const undirected_graph& g, const decompose_options& options) {
   std::stop_source source;
   const std::stop_callback forward(options.run.stop, [&source] { source.request_stop(); });
-  const unsigned count = std::min(options.run.thread_count(), 256U);
+  const std::size_t count = std::max<std::size_t>(std::min(options.run.thread_count(), 256U), members_of(options.run));
   std::vector<decomposition_result> results(count);
   const run_clock clock(options.run);
   const auto is_enough = [&](const decomposition_result& r) { return r.proven || r.width <= options.target_width; };
-  run_team(count, [&](std::size_t i) {
+  piece_list pieces;
+  pieces.count = count;
+  pieces.size = [](std::size_t) { return 1.0; };
+  pieces.limits = [&](std::size_t i, std::size_t) {
+    run_control own = options.run;
+    own.stop = source.get_token();
+    own.time_limit = clock.left();
+    own.seed += 0x9e3779b97f4a7c15ULL * i;
+    return own;
+  };
+  pieces.run = [&](std::size_t i, const run_control& limits) {
     try {
       decompose_options own = options;
-      own.run.stop = source.get_token();
-      own.run.time_limit = clock.left();
-      own.run.seed += 0x9e3779b97f4a7c15ULL * i;
-      if (i > 0) own.run.on_progress = nullptr;
+      own.run = limits;
       results[i] = solver(g, own).run();
       if (is_enough(results[i])) source.request_stop();
     } catch (...) {
       source.request_stop();
       throw;
     }
-  });
+  };
+  pieces.kind = search_kind;
+  pieces.shared = [&] {
+    byte_writer out;
+    out.put<std::uint64_t>(g.num_vertices());
+    std::vector<undirected_graph::edge> edges;
+    for (std::uint32_t v = 0; v < g.num_vertices(); ++v)
+      for (const std::uint32_t w : g.neighbours(v))
+        if (v < w) edges.emplace_back(v, w);
+    put(out, edges);
+    return out.take();
+  };
+  pieces.encode = [&](std::size_t) {
+    byte_writer out;
+    out.put(options.rounds);
+    out.put(options.target_width);
+    return out.take();
+  };
+  pieces.take = [&](std::size_t i, std::span<const std::byte> bytes) {
+    byte_reader in(bytes);
+    results[i] = get_result(in);
+    if (const decomposition_report r = check_decomposition(g, results[i].tree); !r.valid())
+      throw internal_error("another process returned an invalid tree decomposition: " + r.violations.front());
+    if (is_enough(results[i])) source.request_stop();
+  };
+  run_control control = options.run;
+  control.stop = source.get_token();
+  run_pieces(pieces, control);
   decomposition_result out =
       *std::min_element(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.width < b.width; });
   out.statistics.work = out.statistics.rounds = 0;
@@ -497,9 +590,29 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
 
 }  // namespace detail::decomposing
 
+REMAT_INLINE piece_kind decompose_pieces() {
+  namespace own = detail::decomposing;
+  const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
+    detail::byte_reader in(shared);
+    const auto vertices = static_cast<std::size_t>(in.get<std::uint64_t>());
+    const undirected_graph g(vertices, own::get_edges(in));
+    return [g](std::span<const std::byte> piece, const run_control& run) {
+      detail::byte_reader from(piece);
+      decompose_options options;
+      options.run = run;
+      from.get(options.rounds);
+      from.get(options.target_width);
+      detail::byte_writer out;
+      own::put(out, own::solver(g, options).run());
+      return out.take();
+    };
+  };
+  return {own::search_kind, open};
+}
+
 REMAT_INLINE decomposition_result decompose(const undirected_graph& g, const decompose_options& options) {
-  if (options.run.thread_count() > 1 && options.run.work_limit == run_control::no_work_limit &&
-      options.run.time_limit != std::chrono::nanoseconds::max())
+  if ((detail::decomposing::members_of(options.run) > 1 || options.run.thread_count() > 1) &&
+      options.run.work_limit == run_control::no_work_limit && options.run.time_limit != std::chrono::nanoseconds::max())
     return detail::decomposing::solve_together(g, options);
   return detail::decomposing::solver(g, options).run();
 }

@@ -210,8 +210,8 @@ class finder {
     const std::vector<std::uint32_t> only{0};
     programs_left_ = programs_left;
     search_ways(method_solvers{*this, method, only});
-    out.put<std::uint64_t>(programs_);
-    out.put<std::uint64_t>(refused_);
+    out.put<std::uint64_t>(programs_.load());
+    out.put<std::uint64_t>(refused_.load());
   }
 
  private:
@@ -356,7 +356,7 @@ class finder {
       out.put(search.search_.max_columns);
       out.put(search.search_.nodes);
       out.put(std::string(search.search_.backend ? search.search_.backend->name() : std::string_view()));
-      out.put<std::uint64_t>(search.programs_left_);
+      out.put<std::uint64_t>(search.programs_left_.load());
       const std::vector<level_child>& children = search.of_class(classes[i]).children;
       out.put<std::uint64_t>(children.size());
       for (const level_child& child : children) {

@@ -5,22 +5,28 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <new>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
 #include "remat/distribute/communicator.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
+#include "remat/method/rockmate.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/detail/solution_bytes.hpp"
@@ -31,7 +37,7 @@ using namespace remat;
 
 namespace {
 
-problem training_step(std::uint64_t seed) {
+problem random_step(std::uint64_t seed) {
   const test::random_graph_options options{.operations = 30, .most_bytes = 100};
   return test::random_problem(seed, options);
 }
@@ -100,7 +106,7 @@ TEST_CASE("rank 0 alone plans, and every rank has its answer to the last bit") {
     on_ranks(size, [&](MPI_Comm comm) {
       const communicator ranks(comm, 1000);
       for (std::uint64_t seed = 0; seed < 5; ++seed) {
-        const problem p = training_step(seed).with_budget(training_step(seed).graph().baseline_peak * 3 / 4);
+        const problem p = random_step(seed).with_budget(random_step(seed).graph().baseline_peak * 3 / 4);
         int calls = 0;
         const solution s = same_plan(ranks, p, [&](const problem& q) {
           ++calls;
@@ -123,7 +129,7 @@ TEST_CASE("rank 0 alone plans, and every rank has its answer to the last bit") {
 TEST_CASE("a solver with options, copies to the host, and an answer without a schedule") {
   on_ranks(3, [](MPI_Comm comm) {
     const communicator ranks(comm);
-    const problem p = training_step(1);
+    const problem p = random_step(1);
     const problem tight = p.with_budget(p.graph().baseline_peak * 4 / 5).with_link({.out = 50, .in = 50, .latency = 0});
     const solution s = same_plan(ranks, tight, offload, {.run = {.work_limit = 20'000}});
     CHECK(s.plan == offload(tight, {.run = {.work_limit = 20'000}}).plan);
@@ -144,7 +150,7 @@ TEST_CASE("another graph on one rank is an error on every rank, which names the 
   for (const int size : {2, 3, 8})
     on_ranks(size, [&](MPI_Comm comm) {
       const communicator ranks(comm);
-      const problem p = training_step(2);
+      const problem p = random_step(2);
       std::uint32_t t = 2;  // 0 and 1 are a parameter and an input
       while (p.graph().producers[t].size() != 1) ++t;
       const std::uint32_t maker = p.graph().producers[t][0];
@@ -196,7 +202,7 @@ TEST_CASE("another graph on one rank is an error on every rank, which names the 
 TEST_CASE("the lowest rank that differs is described, the others are counted") {
   on_ranks(8, [](MPI_Comm comm) {
     const communicator ranks(comm);
-    const problem p = training_step(3);
+    const problem p = random_step(3);
     const auto differing = [&](std::vector<int> which) {
       const failure f = failure_of(ranks, [&] {
         bool differs = false;
@@ -219,7 +225,7 @@ TEST_CASE("the lowest rank that differs is described, the others are counted") {
 TEST_CASE("other budgets, links and options are named, too") {
   on_ranks(3, [](MPI_Comm comm) {
     const communicator ranks(comm);
-    const problem p = training_step(4).with_budget(100);
+    const problem p = random_step(4).with_budget(100);
     const bool differs = ranks.rank() == 1;
     const auto message = [&](const problem& q, const same_plan_options& options = {}) {
       const failure f = failure_of(ranks, [&] { (void)same_plan(ranks, q, never, options); });
@@ -241,7 +247,7 @@ TEST_CASE("other budgets, links and options are named, too") {
 TEST_CASE("times may differ if each rank measures its own") {
   on_ranks(3, [](MPI_Comm comm) {
     const communicator ranks(comm);
-    const problem p = training_step(5);
+    const problem p = random_step(5);
     const problem mine = changed(p, [&](auto& g) {
       for (double& time : g.time) time *= 1 + ranks.rank();
     });
@@ -256,7 +262,7 @@ TEST_CASE("an exception on rank 0 reaches every rank, and nobody waits") {
   for (const int size : {1, 2, 3, 8})
     on_ranks(size, [&](MPI_Comm comm) {
       const communicator ranks(comm);
-      const problem p = training_step(6);
+      const problem p = random_step(6);
       const std::string own = ranks.rank() == 0 ? "no disk" : "";
       failure f = failure_of(ranks, [&] {
         (void)same_plan(ranks, p, [](const problem&) -> solution { throw std::runtime_error("no disk"); });
@@ -280,16 +286,61 @@ TEST_CASE("an exception on rank 0 reaches every rank, and nobody waits") {
     });
 }
 
+TEST_CASE("the other ranks can run pieces of the solve, and the answer stays the same") {
+  const problem p = read_training_step(REMAT_TEST_DATA "/graphs/rk/fno1d.json").instance;
+  const problem tight = p.with_budget(p.graph().baseline_peak * 3 / 4);
+  const solution alone = rockmate(tight, {.run = {.work_limit = 20'000}});
+  REQUIRE(alone.has_schedule());
+  for (const int size : {1, 3})
+    on_ranks(size, [&](MPI_Comm comm) {
+      const communicator ranks(comm);
+      std::atomic<int> pieces = 0;  // that this rank has run
+      std::vector<piece_kind> kinds = solver_pieces(), broken = kinds;
+      for (piece_kind& kind : kinds)
+        kind.open = [&pieces, open = kind.open](std::span<const std::byte> shared) -> piece_kind::runner {
+          return [&pieces, run = open(shared)](std::span<const std::byte> piece, const run_control& control) {
+            ++pieces;
+            return run(piece, control);
+          };
+        };
+      for (piece_kind& kind : broken)
+        kind.open = [](std::span<const std::byte>) -> piece_kind::runner {
+          return [](std::span<const std::byte>, const run_control&) -> byte_row { throw std::runtime_error("broken"); };
+        };
+      const same_plan_options options{.pieces = kinds};
+      const solution s = same_plan(ranks, tight, rockmate, {.run = {.work_limit = 20'000}}, options);
+      CHECK(s.plan == alone.plan);
+      CHECK(s.by == alone.by);
+      int all = 0, own = pieces;
+      MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_SUM, comm);
+      if (size > 1) CHECK(all > 0);
+      // Errors let the helpers go.
+      const rockmate_options failing{
+          .run = {.work_limit = 20'000, .on_progress = [](const progress&) { throw std::runtime_error("enough"); }}};
+      const failure f = failure_of(ranks, [&] { (void)same_plan(ranks, tight, rockmate, failing, options); });
+      CHECK((f.type.empty() || f.message == "rank 0: could not plan: enough"));
+      const problem mine = ranks.rank() + 1 == size ? tight.with_budget(1) : tight;
+      if (size > 1)
+        CHECK(failure_of(ranks, [&] { (void)same_plan(ranks, mine, rockmate, {}, options); }).type == "mismatch");
+      const failure g = failure_of(ranks, [&] {
+        (void)same_plan(ranks, tight, rockmate, {.run = {.work_limit = 20'000}}, {.pieces = broken});
+      });
+      CHECK(g.type == (size > 1 ? "exception" : ""));
+      if (!g.type.empty()) CHECK(g.message.starts_with("rank 0: could not plan: rank "));
+      CHECK(same_plan(ranks, p, no_remat).plan == no_remat(p).plan);  // the ranks are still in step
+    });
+}
+
 TEST_CASE("a schedule that does not fit the graph of one rank is an error on every rank") {
   on_ranks(3, [](MPI_Comm comm) {
     namespace exchange = detail::same_plan_exchange;
     const communicator ranks(comm);
-    const problem p = training_step(7);
+    const problem p = random_step(7);
     // Without the comparison of the graphs, which would have noticed it.
     const problem mine = ranks.rank() == 2 ? changed(p, [](auto& g) { g.workspace[5] += 1'000'000; }) : p;
     exchange::outcome own;
     (void)exchange::plan_on_rank_0(
-        ranks, mine, [](const problem& q) { return no_remat(q); }, own);
+        ranks, mine, [](const problem& q) { return no_remat(q); }, {}, own);
     CHECK((own.what == exchange::kind::exception) == (ranks.rank() == 2));
     const exchange::outcome all = exchange::agree(ranks, own);
     CHECK(all.what == exchange::kind::exception);

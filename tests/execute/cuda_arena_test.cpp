@@ -23,11 +23,9 @@ using fake::bytes_vector;
 
 namespace {
 
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
-
 std::size_t host_waits() {
-  return calls("cudaStreamSynchronize") + calls("cudaEventSynchronize") + calls("cudaDeviceSynchronize") +
-         calls("cudaFree");
+  return fake::calls("cudaStreamSynchronize") + fake::calls("cudaEventSynchronize") +
+         fake::calls("cudaDeviceSynchronize") + fake::calls("cudaFree");
 }
 
 /// What is given to `to` from now on follows what `from` holds.
@@ -53,7 +51,7 @@ TEST_CASE("memory of a pool is used on other streams than its own, and freed whi
     run.emplace(x.launches({.streams = static_cast<std::uint32_t>(1 + seed % 4)}), fake::hash_kernels{},
                 cuda_options{.arena = cuda_memory(static_cast<std::size_t>(x.where.arena_bytes), home.get())});
     x.bind(*run, input.bytes());
-    const std::size_t waits = host_waits(), allocated = calls("cudaMallocAsync"), events = run->num_events();
+    const std::size_t waits = host_waits(), allocated = fake::calls("cudaMallocAsync"), events = run->num_events();
     run->run(first.get(), 1);
     x.fetch(*run, first.get(), got[0]);
     order(first.get(), second.get());
@@ -71,8 +69,8 @@ TEST_CASE("memory of a pool is used on other streams than its own, and freed whi
     order(second.get(), home.get());
     run.reset();
     CHECK(host_waits() == waits);
-    CHECK(calls("cudaMallocAsync") == allocated);
-    CHECK(calls("cudaFreeAsync") == 1);
+    CHECK(fake::calls("cudaMallocAsync") == allocated);
+    CHECK(fake::calls("cudaFreeAsync") == 1);
     CHECK(events >= 2);
     throw_on_cuda_error(cudaDeviceSynchronize());
     CHECK(got[0] == x.expected(1, content));
@@ -150,7 +148,7 @@ TEST_CASE("where the free cannot wait for the last run, the host does") {
     fake::the().fail_with = cudaErrorInvalidConfiguration;
   }
   CHECK(fake::the().failed == "cudaStreamWaitEvent");
-  CHECK(calls("cudaEventSynchronize") == 1);
+  CHECK(fake::calls("cudaEventSynchronize") == 1);
   throw_on_cuda_error(cudaDeviceSynchronize());
   CHECK(fake::the().reports.empty());
 }
@@ -167,7 +165,7 @@ TEST_CASE("where the host cannot wait for the last use, or its record has failed
       if (!own && !pool) continue;
       cuda_memory arena;
       if (!own) arena = cuda_memory(static_cast<std::size_t>(x.where.arena_bytes), home.get());
-      const std::size_t waits = calls("cudaDeviceSynchronize");
+      const std::size_t waits = fake::calls("cudaDeviceSynchronize");
       {
         cuda_executor run(x.launches({}), fake::hash_kernels{}, {.arena = std::move(arena)});
         x.bind(run, input.bytes());
@@ -177,7 +175,7 @@ TEST_CASE("where the host cannot wait for the last use, or its record has failed
         fake::the().always_fails = pool ? "" : call;
       }
       fake::the().always_fails = "";
-      CHECK(calls("cudaDeviceSynchronize") == waits + 1);
+      CHECK(fake::calls("cudaDeviceSynchronize") == waits + 1);
       static_cast<void>(cudaGetLastError());
       throw_on_cuda_error(cudaDeviceSynchronize());
       CHECK(fake::the().reports.empty());
@@ -200,8 +198,8 @@ TEST_CASE("memory of the caller needs no event, memory of the executor's own one
     a->release(s.get());
     CHECK(a->num_events() == (a == &own ? 1 : 0));
   }
-  CHECK(calls("cudaEventCreateWithFlags") == 1);
-  CHECK(calls("cudaEventRecord") == 1);
+  CHECK(fake::calls("cudaEventCreateWithFlags") == 1);
+  CHECK(fake::calls("cudaEventRecord") == 1);
 }
 
 TEST_CASE("the per-thread stream is ordered as another stream, as each thread has its own") {
@@ -209,15 +207,15 @@ TEST_CASE("the per-thread stream is ordered as another stream, as each thread ha
   const cuda_stream s = make_cuda_stream();
   {
     const cuda_arena per_thread(cuda_memory(16, cudaStreamPerThread), 16, 1), plain(cuda_memory(16, s.get()), 16, 1);
-    const std::size_t waits = calls("cudaStreamWaitEvent"), records = calls("cudaEventRecord");
+    const std::size_t waits = fake::calls("cudaStreamWaitEvent"), records = fake::calls("cudaEventRecord");
     plain.acquire(s.get());
     plain.release(s.get());
-    CHECK(calls("cudaStreamWaitEvent") == waits);
-    CHECK(calls("cudaEventRecord") == records);
+    CHECK(fake::calls("cudaStreamWaitEvent") == waits);
+    CHECK(fake::calls("cudaEventRecord") == records);
     per_thread.acquire(cudaStreamPerThread);
     per_thread.release(cudaStreamPerThread);
-    CHECK(calls("cudaStreamWaitEvent") == waits + 1);
-    CHECK(calls("cudaEventRecord") == records + 1);
+    CHECK(fake::calls("cudaStreamWaitEvent") == waits + 1);
+    CHECK(fake::calls("cudaEventRecord") == records + 1);
   }
   throw_on_cuda_error(cudaDeviceSynchronize());
   CHECK(fake::the().held() == 1);

@@ -24,8 +24,6 @@ using fake::bytes_vector;
 
 namespace {
 
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
-
 /// A random step, and the memory of its parameters and inputs.
 struct fixture {
   fake::random_step x;
@@ -110,7 +108,7 @@ TEST_CASE("steps are parts of the caller's graph, in the order of its edges; it 
       CHECK(got[0] == f.x.expected(5, f.content));
       CHECK(got[1] == f.x.expected(6, f.content));
     }
-    CHECK(calls("cudaGraphAddChildGraphNode") == 5);
+    CHECK(fake::calls("cudaGraphAddChildGraphNode") == 5);
   }
 }
 
@@ -288,9 +286,9 @@ std::string destroyed_in_flight(std::uint64_t seed, arena_of arena, part how) {
       throw_on_cuda_error(cudaEventRecord(allocated.get(), home.get()));
       throw_on_cuda_error(cudaStreamWaitEvent(stream.get(), allocated.get(), 0));
       for (int i = 0; i < 2; ++i) throw_on_cuda_error(cudaGraphLaunch(exec.get(), stream.get()));
-      CHECK(calls("cudaDeviceSynchronize") == 0);
+      CHECK(fake::calls("cudaDeviceSynchronize") == 0);
     }
-    CHECK(calls("cudaDeviceSynchronize") == (arena == arena_of::caller ? 0 : 1));
+    CHECK(fake::calls("cudaDeviceSynchronize") == (arena == arena_of::caller ? 0 : 1));
   });
 }
 

@@ -27,8 +27,6 @@ using fake::bytes_vector;
 
 namespace {
 
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
-
 const bytes_vector content(64, std::byte{7});
 
 /// `hash_kernels`, and copies that may fail.
@@ -79,7 +77,7 @@ TEST_CASE("steps with copies compute what the graph computes, eager and replayed
         if (!options.bound_outputs.empty()) outputs.bind(run);
         x.bind(run, input.bytes());
         for (const launch& l : run.plan().launches()) copies += l.is_copy();
-        CHECK(calls("cudaHostAlloc") == (run.plan().host_arena_bytes() == 0 ? 0 : 1));
+        CHECK(fake::calls("cudaHostAlloc") == (run.plan().host_arena_bytes() == 0 ? 0 : 1));
         const cuda_stream stream = make_cuda_stream();
         bytes_vector got[4];
         run.run(stream.get(), 10);
@@ -87,16 +85,16 @@ TEST_CASE("steps with copies compute what the graph computes, eager and replayed
         run.run(stream.get(), 11);  // behind the first, without waiting
         x.fetch(run, stream.get(), got[1]);
         const cuda_captured_step captured = run.capture(12);
-        const std::size_t enqueued = calls("cudaMemcpyAsync");
+        const std::size_t enqueued = fake::calls("cudaMemcpyAsync");
         captured.launch(stream.get());
         x.fetch(run, stream.get(), got[2]);
         captured.launch(stream.get());
         x.fetch(run, stream.get(), got[3]);
-        CHECK(calls("cudaMemcpyAsync") == enqueued);
+        CHECK(fake::calls("cudaMemcpyAsync") == enqueued);
         throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
         for (std::size_t i = 0; i < 4; ++i) CHECK(got[i] == x.expected(i == 3 ? 12 : 10 + i, content));
         if (run.timing()) CHECK(run.times().size() == run.plan().size());
-        CHECK(calls("cudaHostAlloc") == (run.plan().host_arena_bytes() == 0 ? 0 : 1));
+        CHECK(fake::calls("cudaHostAlloc") == (run.plan().host_arena_bytes() == 0 ? 0 : 1));
       };
       if (own) {
         run_with(kernels);
@@ -139,74 +137,44 @@ struct marked_copies : fake::hash_kernels {
   }
 };
 
-/// What a program did that ran without one of its waits.
-struct outcome {
-  std::size_t reports = 0;
-  std::vector<std::uint8_t> implied;  // of each wait: its stream followed the event already
-  std::string first;
-  bool refused = false;  // the capture was refused: a stream is outside of it, or not joined
-};
-
-/// The caller writes the input before, between and after two steps, and reads the outputs. Wait number `dropped` has no
-/// effect. `replayed`: the steps are replays of a capture.
-outcome without_wait(const fake::copying_step& x, std::uint64_t seed, std::size_t dropped, bool replayed) {
-  fake::reset(seed);
-  fake::the().expects_reports = true;
-  fake::the().drop_wait = dropped;
-  outcome out;
-  {
-    const cuda_memory input(64);
-    const cuda_stream stream = make_cuda_stream();
-    cuda_executor run(x.launches(), marked_copies{});
-    x.bind(run, input.bytes());
-    const auto feed = [&] { throw_on_cuda_error(cudaMemsetAsync(input.data(), 7, input.size(), stream.get())); };
-    bytes_vector got;
-    try {
-      feed();
-      std::optional<cuda_captured_step> captured;
-      if (replayed) captured.emplace(run.capture(1));
-      for (int i = 0; i < 2; ++i) {
-        if (replayed)
-          captured->launch(stream.get());
-        else
-          run.run(stream.get(), 1);
-        feed();
-      }
-      x.fetch(run, stream.get(), got);
-      throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
-    } catch (const error&) {
-      out.refused = true;
-    }
-    fake::run_pending();
+/// The caller writes the input before, between and after two steps, and reads the outputs. `replayed`: the steps are
+/// replays of a capture.
+void run_two_steps(const fake::copying_step& x, bool replayed) {
+  const cuda_memory input(64);
+  const cuda_stream stream = make_cuda_stream();
+  cuda_executor run(x.launches(), marked_copies{});
+  x.bind(run, input.bytes());
+  const auto feed = [&] { throw_on_cuda_error(cudaMemsetAsync(input.data(), 7, input.size(), stream.get())); };
+  bytes_vector got;
+  feed();
+  std::optional<cuda_captured_step> captured;
+  if (replayed) captured.emplace(run.capture(1));
+  for (int i = 0; i < 2; ++i) {
+    if (replayed)
+      captured->launch(stream.get());
+    else
+      run.run(stream.get(), 1);
+    feed();
   }
-  out.reports = fake::the().reports.size();
-  if (out.reports != 0) out.first = fake::the().reports.front();
-  out.implied = fake::the().wait_implied;
-  fake::the().reports.clear();
-  return out;
+  x.fetch(run, stream.get(), got);
+  throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
 }
 
 }  // namespace
 
 TEST_CASE("a step with copies without one of its waits is mostly a race, and no wait follows from others") {
-  std::size_t waits = 0, noticed = 0, implied = 0;
+  fake::waits_count all;
   for (std::uint64_t seed = 0; seed < 40; ++seed)
     for (const bool replayed : {false, true}) {
       CAPTURE(seed);
       const fake::copying_step x(seed, 6 + static_cast<std::uint32_t>(seed % 8));
-      const outcome whole = without_wait(x, seed, ~std::size_t{0}, replayed);
-      REQUIRE_MESSAGE(whole.reports == 0, whole.first);
-      REQUIRE(!whole.refused);
-      for (std::size_t w = 0; w < whole.implied.size(); ++w, ++waits) {
-        const outcome less = without_wait(x, seed, w, replayed);
-        noticed += less.reports != 0 || less.refused;
-        implied += whole.implied[w];
-      }
+      all.add(
+          [&](std::size_t dropped) { return fake::without_wait(seed, dropped, [&] { run_two_steps(x, replayed); }); });
     }
-  CHECK(waits > 300);
-  CHECK(implied == 0);
+  CHECK(all.waits > 300);
+  CHECK(all.implied == 0);
   // Not noticed: a copy that begins before a compute that is listed earlier and uses other bytes.
-  CHECK(noticed * 10 > waits * 6);
+  CHECK(all.noticed * 10 > all.waits * 6);
 }
 
 TEST_CASE("a copy that fails names the tensor, and the next step is right") {
@@ -321,7 +289,7 @@ TEST_CASE("pinned memory is the caller's or the executor's, which frees it behin
             cuda_executor run(x.launches(), fake::hash_kernels{}, std::move(options));
             x.bind(run, input.bytes());
             CHECK(run.host_arena().size() == static_cast<std::size_t>(x.on_host.arena_bytes));
-            CHECK(calls("cudaHostAlloc") == 1);
+            CHECK(fake::calls("cudaHostAlloc") == 1);
             if (use <= 1) {
               run.run(use == 0 ? stream.get() : home.get(), 1);
             } else if (use == 2) {
@@ -341,7 +309,7 @@ TEST_CASE("pinned memory is the caller's or the executor's, which frees it behin
               throw_on_cuda_error(cudaGraphLaunch(exec.get(), stream.get()));
             }
           }  // in flight
-          CHECK(calls("cudaFreeHost") == (own_host ? 1 : 0));
+          CHECK(fake::calls("cudaFreeHost") == (own_host ? 1 : 0));
           throw_on_cuda_error(cudaDeviceSynchronize());
         }
         CHECK(fake::the().held() == 0);
@@ -397,13 +365,13 @@ TEST_CASE("owners of pinned memory give it back once") {
     CHECK(a.size() == 0);  // NOLINT: the state after a move is promised
     CHECK_FALSE(a.is_owned());
     b = std::move(c);
-    CHECK(calls("cudaFreeHost") == 1);
+    CHECK(fake::calls("cudaFreeHost") == 1);
     CHECK(b.size() == 100);
     const cuda_host_memory view(b.bytes()), none(std::size_t{0});
     CHECK_FALSE(view.is_owned());
     CHECK_FALSE(none.is_owned());
     CHECK(view.bytes().data() == b.bytes().data());
   }
-  CHECK(calls("cudaFreeHost") == 2);
+  CHECK(fake::calls("cudaFreeHost") == 2);
   CHECK(fake::the().held() == 0);
 }

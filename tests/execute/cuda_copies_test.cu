@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "support/copy_schedules.hpp"
+#include "support/device_step.cuh"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 
@@ -55,34 +55,14 @@ struct example {
   static problem linked(const problem& p, std::uint64_t seed) { return p.with_link(test::random_link(p, seed)); }
 };
 
-struct residents {
-  std::map<std::uint32_t, cuda_memory> memory;
-
-  residents(const example& x, const cuda_stand_in_kernels& kernels, std::uint64_t seed) {
-    for (std::uint32_t t = 0; t < x.graph.num_tensors(); ++t) {
-      const auto id = static_cast<tensor_id>(t);
-      if (!x.p.graph().always_resident[t]) continue;
-      memory[t] = cuda_memory(static_cast<std::size_t>(x.graph.bytes(id)));
-      kernels.fill(id, memory[t].bytes(), seed, nullptr);
-    }
-    throw_on_cuda_error(cudaDeviceSynchronize());
-  }
-  template <class Executor>
-  void bind_all(Executor& run) const {
-    for (const auto& [t, m] : memory) run.bind(static_cast<tensor_id>(t), m.bytes());
-  }
+struct residents : test::device_residents {
+  residents(const example& x, const cuda_stand_in_kernels& kernels, std::uint64_t seed)
+      : device_residents(x.graph, x.p, kernels, seed) {}
 };
 
 template <class Executor>
 void check_outputs(const example& x, const Executor& run, const stand_in_values& expected) {
-  for (const tensor_id t : x.graph.final_outputs()) {
-    const std::span<const std::byte> device = run.output(t);
-    std::vector<std::byte> got(device.size());
-    if (!got.empty())
-      throw_on_cuda_error(cudaMemcpy(got.data(), device.data(), got.size(), cudaMemcpyDeviceToHost), "fetching");
-    CHECK(stand_in_kernels::value(got) == expected.tensors[index(t)]);
-    x.values.verify(t, got);
-  }
+  test::check_outputs(x.graph, x.values, run, expected);
 }
 
 }  // namespace

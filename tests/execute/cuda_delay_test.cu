@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <map>
+#include <optional>
 #include <vector>
 
 #include "remat/core/error.hpp"
@@ -17,6 +17,7 @@
 #include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
+#include "support/device_step.cuh"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
@@ -36,7 +37,7 @@ struct example {
   schedule plan;
   test::placed placed;
   stand_in_kernels values;
-  std::map<std::uint32_t, cuda_memory> residents;
+  std::optional<test::device_residents> residents{};
 
   example(std::uint64_t seed, std::uint32_t operations)
       : graph(test::random_graph(seed, {.operations = operations, .most_bytes = 20'000})),
@@ -50,25 +51,12 @@ struct example {
   }
   template <class Executor>
   void bind(const cuda_stand_in_kernels& kernels, Executor& run, std::uint64_t seed) {
-    for (std::uint32_t t = 0; t < graph.num_tensors(); ++t) {
-      const auto id = static_cast<tensor_id>(t);
-      if (!p.graph().always_resident[t]) continue;
-      residents[t] = cuda_memory(static_cast<std::size_t>(graph.bytes(id)));
-      kernels.fill(id, residents[t].bytes(), seed, nullptr);
-      run.bind(id, residents[t].bytes());
-    }
-    throw_on_cuda_error(cudaDeviceSynchronize());
+    residents.emplace(graph, p, kernels, seed);
+    residents->bind_all(run);
   }
   template <class Executor>
   void check(const Executor& run, std::uint64_t step, std::uint64_t seed) const {
-    const stand_in_values expected = values.expected(step, seed);
-    for (const tensor_id t : graph.final_outputs()) {
-      std::vector<std::byte> got(run.output(t).size());
-      if (!got.empty())
-        throw_on_cuda_error(cudaMemcpy(got.data(), run.output(t).data(), got.size(), cudaMemcpyDeviceToHost));
-      CHECK(stand_in_kernels::value(got) == expected.tensors[index(t)]);
-      values.verify(t, got);
-    }
+    test::check_outputs(graph, values, run, values.expected(step, seed));
   }
 };
 

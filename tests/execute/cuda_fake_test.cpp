@@ -54,99 +54,25 @@ std::atomic<std::size_t> allocations{0};
 
 namespace {
 
-using bytes = std::vector<std::byte>;
+using bytes = fake::bytes_vector;
+using kernels = fake::hash_kernels;
 
-/// Enqueues `fake::hash_inputs`, and fills the workspace with what nobody wants to find elsewhere.
-struct kernels {
-  const cuda_seed* device_seed = nullptr;  // if not null: the step's seed is read there, when the work runs
-  std::size_t* runs = nullptr;
+/// A random step with its parameters and inputs in memory of the present device.
+struct example : fake::random_step {
+  bytes content = bytes(64, std::byte{7});
+  mutable std::unique_ptr<fake::resident> on_device;
 
-  void operator()(const cuda_call& c) const {
-    std::vector<std::span<const std::byte>> in(c.inputs.begin(), c.inputs.end());
-    std::vector<std::span<std::byte>> out(c.outputs.begin(), c.outputs.end());
-    std::vector<std::uint8_t> adds(c.adds.begin(), c.adds.end());
-    std::vector<fake::access> used{fake::write_of(c.workspace)};
-    for (const auto m : in) used.push_back(fake::read_of(m));
-    for (const auto m : out) used.push_back(fake::write_of(m));
-    if (device_seed != nullptr) used.push_back(fake::read_of(std::as_bytes(std::span(device_seed->get(), 1))));
-    fake::enqueue(
-        c.stream,
-        [in, out, adds, o = c.operation, seed = c.seed, space = c.workspace, from = device_seed, count = runs] {
-          std::fill(space.begin(), space.end(), std::byte{0x55});
-          std::uint64_t step = 0;
-          if (from != nullptr) std::memcpy(&step, from->get(), sizeof step);
-          fake::hash_inputs(o, from != nullptr ? kernel_seed(step, o) : seed, in, out, adds);
-          if (count != nullptr) ++*count;
-        },
-        std::move(used), "operation " + std::to_string(index(c.operation)));
-  }
-};
-
-/// A random graph, a random schedule of it, addresses that reuse memory; and what the graph computes without any of it.
-struct example {
-  training_graph graph;
-  problem p;
-  schedule plan;
-  lifetimes lives;
-  test::placed placed;
-  bytes resident = bytes(64, std::byte{7});
-  mutable std::unique_ptr<fake::resident> on_device;  // of the present device
-
-  explicit example(std::uint64_t seed, std::uint32_t operations = 12)
-      : graph(test::random_graph(seed, {.operations = operations})),
-        p(graph, measured_cost{}),
-        plan(test::random_schedule(p, seed).plan),
-        lives(lifetimes_of(p, plan)),
-        placed(test::random_layout(lives, 1, seed)) {}
+  explicit example(std::uint64_t seed, std::uint32_t operations = 12) : random_step(seed, operations) {}
 
   [[nodiscard]] launch_plan launches(std::uint32_t streams) const {
-    return launch_plan(graph, p, plan.steps, {placed.offsets, placed.arena_bytes, 1}, streams);
+    return random_step::launches({.streams = streams});
   }
   template <class Executor>
   void bind(Executor& e) const {
-    if (!on_device || !on_device->is_there()) on_device = std::make_unique<fake::resident>(resident);
-    for (std::uint32_t t = 0; t < graph.num_tensors(); ++t)
-      if (p.graph().always_resident[t]) e.bind(static_cast<tensor_id>(t), on_device->bytes());
+    if (!on_device || !on_device->is_there()) on_device = std::make_unique<fake::resident>(content);
+    random_step::bind(e, on_device->bytes());
   }
-  /// The final outputs, behind one another.
-  [[nodiscard]] bytes expected(std::uint64_t seed) const {
-    std::vector<bytes> data(graph.num_tensors());
-    std::vector<std::uint8_t> written(graph.num_tensors(), 0);
-    for (std::uint32_t t = 0; t < data.size(); ++t) {
-      data[t].resize(static_cast<std::size_t>(graph.bytes(static_cast<tensor_id>(t))));
-      if (p.graph().always_resident[t]) std::copy_n(resident.begin(), data[t].size(), data[t].begin());
-    }
-    for (std::uint32_t o = 0; o < graph.num_operations(); ++o) {
-      const auto id = static_cast<op_id>(o);
-      std::vector<std::span<const std::byte>> in;
-      std::vector<std::span<std::byte>> out;
-      std::vector<std::uint8_t> adds;
-      for (const tensor_id t : graph.inputs(id)) in.emplace_back(data[index(t)]);
-      for (const tensor_id t : graph.outputs(id)) {
-        out.emplace_back(data[index(t)]);
-        adds.push_back(std::exchange(written[index(t)], std::uint8_t{1}));
-      }
-      fake::hash_inputs(id, kernel_seed(seed, id), in, out, adds);
-    }
-    bytes all;
-    for (const tensor_id t : graph.final_outputs()) all.insert(all.end(), data[index(t)].begin(), data[index(t)].end());
-    return all;
-  }
-  /// Enqueues a copy of the final outputs to `to`.
-  template <class Executor>
-  void fetch(const Executor& e, cudaStream_t stream, bytes& to) const {
-    std::vector<std::span<const std::byte>> from;
-    for (const tensor_id t : graph.final_outputs()) from.push_back(e.output(t));
-    std::vector<fake::access> used;
-    for (const auto m : from) used.push_back(fake::read_of(m));
-    fake::enqueue(
-        stream,
-        [from, &to] {
-          to.clear();
-          for (const auto x : from) to.insert(to.end(), x.begin(), x.end());
-        },
-        std::move(used), "fetch");
-  }
+  [[nodiscard]] bytes expected(std::uint64_t seed) const { return random_step::expected(seed, content); }
 };
 
 /// Two branches of two operations that meet: a, b on one side, c on the other, d after both.
@@ -174,8 +100,6 @@ struct diamond {
     return launch_plan(graph, p, plan.steps, {at.offsets, at.arena_bytes, 16}, streams);
   }
 };
-
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
 
 }  // namespace
 
@@ -225,10 +149,10 @@ TEST_CASE("one stream in memory of the caller needs no events; several need thos
     run.run(nullptr);
     CHECK(run.num_events() == 0);
     CHECK(run.num_own_streams() == 0);
-    CHECK(calls("cudaEventCreateWithFlags") == 0);
-    CHECK(calls("cudaEventRecord") == 0);
-    CHECK(calls("cudaStreamWaitEvent") == 0);
-    CHECK(calls("cudaMalloc") == 0);
+    CHECK(fake::calls("cudaEventCreateWithFlags") == 0);
+    CHECK(fake::calls("cudaEventRecord") == 0);
+    CHECK(fake::calls("cudaStreamWaitEvent") == 0);
+    CHECK(fake::calls("cudaMalloc") == 0);
     fake::run_pending();
   }
   fake::reset();
@@ -239,14 +163,14 @@ TEST_CASE("one stream in memory of the caller needs no events; several need thos
     cuda_executor run(x.launches(2), kernels{});
     run.bind(x.x, data.bytes());
     CHECK(run.num_events() == 3);
-    CHECK(calls("cudaEventCreateWithFlags") == 3);
-    CHECK(calls("cudaStreamCreateWithFlags") == 1);
+    CHECK(fake::calls("cudaEventCreateWithFlags") == 3);
+    CHECK(fake::calls("cudaStreamCreateWithFlags") == 1);
     for (int i = 0; i < 5; ++i) run.run(nullptr);
-    CHECK(calls("cudaEventCreateWithFlags") == 3);
-    CHECK(calls("cudaEventRecord") == 15);
-    CHECK(calls("cudaStreamWaitEvent") == 10);
-    CHECK(calls("cudaStreamSynchronize") == 0);
-    CHECK(calls("cudaMalloc") == 1);
+    CHECK(fake::calls("cudaEventCreateWithFlags") == 3);
+    CHECK(fake::calls("cudaEventRecord") == 15);
+    CHECK(fake::calls("cudaStreamWaitEvent") == 10);
+    CHECK(fake::calls("cudaStreamSynchronize") == 0);
+    CHECK(fake::calls("cudaMalloc") == 1);
     fake::run_pending();
   }
   CHECK(fake::the().held() == 0);
@@ -279,8 +203,9 @@ TEST_CASE("a run allocates nothing") {
   x.bind(run);
   run.run(nullptr, 1);
   const auto counts = [] {
-    return std::array{calls("cudaMalloc"), calls("cudaMallocAsync"), calls("cudaEventCreateWithFlags"),
-                      calls("cudaStreamCreateWithFlags"), calls("cudaStreamSynchronize")};
+    return std::array{fake::calls("cudaMalloc"), fake::calls("cudaMallocAsync"),
+                      fake::calls("cudaEventCreateWithFlags"), fake::calls("cudaStreamCreateWithFlags"),
+                      fake::calls("cudaStreamSynchronize")};
   };
   const auto before = counts();
   const std::size_t host = allocations;
@@ -519,15 +444,15 @@ TEST_CASE("where waiting for a failed step's work fails too, the next step waits
   CHECK(fake::the().first_pending < fake::the().list.size());
   CHECK(cudaPeekAtLastError() == cudaSuccess);
   bad = false;
-  const std::size_t waits = calls("cudaStreamSynchronize");
+  const std::size_t waits = fake::calls("cudaStreamSynchronize");
   SUBCASE("a run") { run.run(nullptr, 5); }
   SUBCASE("a capture") {
     const cuda_captured_step captured = run.capture(5);
     captured.launch(nullptr);
   }
-  CHECK(calls("cudaStreamSynchronize") == waits + 1);
+  CHECK(fake::calls("cudaStreamSynchronize") == waits + 1);
   run.run(nullptr, 5);
-  CHECK(calls("cudaStreamSynchronize") == waits + 1);
+  CHECK(fake::calls("cudaStreamSynchronize") == waits + 1);
   fake::run_pending();
 }
 
@@ -654,7 +579,7 @@ TEST_CASE("a kernel that waits during a capture is named, and the streams can be
 
 TEST_CASE("the arena is the caller's memory, a pool's or one allocation, of exactly the plan's bytes") {
   const example x(5, 10);
-  const auto size = static_cast<std::size_t>(x.placed.arena_bytes);
+  const auto size = static_cast<std::size_t>(x.where.arena_bytes);
   REQUIRE(size > 1);
   fake::reset();
   {
@@ -671,7 +596,7 @@ TEST_CASE("the arena is the caller's memory, a pool's or one allocation, of exac
     bytes mine(size);
     cuda_executor run(x.launches(2), kernels{}, {.arena = cuda_memory(std::span(mine))});
     CHECK(run.arena().data() == mine.data());
-    CHECK(calls("cudaMalloc") == 0);
+    CHECK(fake::calls("cudaMalloc") == 0);
     CHECK_THROWS_AS(cuda_executor(x.launches(2), kernels{}, {.arena = cuda_memory(std::span(mine).first(size - 1))}),
                     bad_argument);
   }
@@ -687,11 +612,11 @@ TEST_CASE("the arena is the caller's memory, a pool's or one allocation, of exac
     x.fetch(run, stream.get(), got);
     REQUIRE(cudaStreamSynchronize(stream.get()) == cudaSuccess);
     CHECK(got == x.expected(1));
-    CHECK(calls("cudaMalloc") == 0);
-    CHECK(calls("cudaMallocAsync") == 1);
-    CHECK(calls("cudaMallocFromPoolAsync") == 1);
+    CHECK(fake::calls("cudaMalloc") == 0);
+    CHECK(fake::calls("cudaMallocAsync") == 1);
+    CHECK(fake::calls("cudaMallocFromPoolAsync") == 1);
   }
-  CHECK(calls("cudaFreeAsync") == 2);
+  CHECK(fake::calls("cudaFreeAsync") == 2);
   CHECK(fake::the().held() == 0);
 }
 
@@ -717,7 +642,7 @@ TEST_CASE("what is not bound is refused before anything is enqueued") {
   CHECK_THROWS_WITH_AS(run.run(nullptr), "tensor 0 (x) is not bound to memory; it has 16 bytes", bad_argument);
   CHECK_THROWS_AS(static_cast<void>(run.capture()), bad_argument);
   CHECK(fake::the().list.empty());
-  CHECK(calls("cudaEventRecord") == 0);
+  CHECK(fake::calls("cudaEventRecord") == 0);
 }
 
 TEST_CASE("times of the launches are read after the step, of replays too") {
@@ -819,7 +744,7 @@ TEST_CASE("owners give back what they own, once") {
     b = std::move(b);
     CHECK(b.get() == raw);
     b = make_cuda_stream();
-    CHECK(calls("cudaStreamDestroy") == 1);
+    CHECK(fake::calls("cudaStreamDestroy") == 1);
     CHECK(cudaStreamDestroy(b.release()) == cudaSuccess);
     CHECK(!b);
     cuda_stream c = make_cuda_stream();
@@ -837,7 +762,7 @@ TEST_CASE("owners give back what they own, once") {
     CHECK(o.size() == 64);
     n = std::move(o);
     n = cuda_memory(32);
-    CHECK(calls("cudaFree") == 1);
+    CHECK(fake::calls("cudaFree") == 1);
     CHECK(cuda_memory(std::size_t{0}).data() == nullptr);
   }
   CHECK(fake::the().held() == 0);

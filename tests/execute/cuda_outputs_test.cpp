@@ -25,7 +25,6 @@ using fake::bytes_vector;
 
 namespace {
 
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
 void wait(cudaStream_t s) { throw_on_cuda_error(cudaStreamSynchronize(s)); }
 
 }  // namespace
@@ -117,8 +116,8 @@ TEST_CASE("a captured step gets other addresses without being instantiated again
     CHECK(first.content() == x.expected(1, contents[0]));
     CHECK(second.content() == x.expected(2, contents[1]));
     CHECK(third.content() == x.expected(3, contents[1]));
-    CHECK(calls("cudaGraphInstantiate") == 1);
-    CHECK(calls("cudaGraphExecUpdate") == 2);
+    CHECK(fake::calls("cudaGraphInstantiate") == 1);
+    CHECK(fake::calls("cudaGraphExecUpdate") == 2);
     CHECK(fake::the().graphs.size() == 1);
   }
 }
@@ -146,7 +145,7 @@ TEST_CASE("a step whose nodes change is instantiated again") {
     CHECK_FALSE(run.update(captured, 2));
     CHECK(captured.exec() != before);
     CHECK(cudaPeekAtLastError() == cudaSuccess);
-    CHECK(calls("cudaGraphInstantiate") == 2);
+    CHECK(fake::calls("cudaGraphInstantiate") == 2);
     captured.launch(stream.get());
     wait(stream.get());
     CHECK(to.content() == x.expected(2, content));
@@ -255,7 +254,7 @@ TEST_CASE("an arena above its budget is refused before anything is allocated") {
   CHECK_THROWS_AS(cuda_executor(x.launches({}), fake::hash_kernels{}, {.arena_budget = x.where.arena_bytes - 1}),
                   bad_argument);
   CHECK_THROWS_AS(cuda_executor(x.launches({}), fake::hash_kernels{}, {.arena_budget = -1}), bad_argument);
-  CHECK(calls("cudaMalloc") == 0);
+  CHECK(fake::calls("cudaMalloc") == 0);
   CHECK_NOTHROW(cuda_executor(x.launches({}), fake::hash_kernels{}, {.arena_budget = x.where.arena_bytes}));
 }
 

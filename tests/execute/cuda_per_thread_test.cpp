@@ -23,8 +23,6 @@ using fake::bytes_vector;
 
 namespace {
 
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
-
 template <class F>
 void on_another_thread(F&& work) {
   std::thread(std::forward<F>(work)).join();
@@ -115,7 +113,7 @@ TEST_CASE("the null stream can be captured, and is no stream of a plan") {
     throw_on_cuda_error(cudaStreamSynchronize(nullptr));
     CHECK(got == x.expected(2, content));
     CHECK_THROWS_AS(static_cast<void>(run.capture_on(cudaStreamLegacy)), bad_argument);
-    CHECK(calls("cudaStreamGetDevice") == 0);
+    CHECK(fake::calls("cudaStreamGetDevice") == 0);
   }
   for (const cudaStream_t s : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread})
     CHECK_THROWS_AS(cuda_executor(x.launches({.streams = 2}), fake::hash_kernels{}, {.streams = {s}}), bad_argument);

@@ -34,8 +34,6 @@ namespace {
 
 using bytes_vector = std::vector<std::byte>;
 
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
-
 /// A forward chain of four operations and a backward one, which reads what the forward one makes.
 struct short_chain {
   training_graph graph;
@@ -109,8 +107,8 @@ TEST_CASE("the median of replays is the time of each operation, whatever single 
   }
   CHECK(report.step_seconds > sum * 1e-3);
   CHECK(report.step_seconds == doctest::Approx(sum * 1e-3 + report.outside_seconds).epsilon(1e-5));
-  CHECK(calls("cudaGraphInstantiate") == 1);
-  CHECK(calls("cudaGraphLaunch") == 12);
+  CHECK(fake::calls("cudaGraphInstantiate") == 1);
+  CHECK(fake::calls("cudaGraphLaunch") == 12);
 }
 
 TEST_CASE("short operations are measured by launches in a row; the executor is then as before") {
@@ -127,7 +125,7 @@ TEST_CASE("short operations are measured by launches in a row; the executor is t
     CHECK(runs[o] == (repeated ? 5 + 5 * 10 : 10));
     CHECK(report.times.seconds[o] == doctest::Approx((durations[o] + record / (repeated ? 10 : 1)) * 1e-3));
   }
-  CHECK(calls("cudaGraphInstantiate") == 2);
+  CHECK(fake::calls("cudaGraphInstantiate") == 2);
   const std::vector<int> before = runs;
   const cuda_stream stream = make_cuda_stream();
   run.run(stream.get());
@@ -269,7 +267,7 @@ TEST_CASE("a step is measured, planned within a budget and ready to run") {
       CHECK(step.arena_bytes <= budget);
       CHECK(step.predicted_seconds > step.baseline_seconds);
       CHECK_FALSE(step.executor->timing());
-      CHECK(calls("cudaMalloc") == (arena == 0 ? 3 : 1));
+      CHECK(fake::calls("cudaMalloc") == (arena == 0 ? 3 : 1));
       if (arena != 0) CHECK(step.executor->arena().size() == 2048);
       const cuda_stream stream = make_cuda_stream();
       step.executor->run(stream.get());

@@ -28,8 +28,9 @@ using fake::bytes_vector;
 
 namespace {
 
-std::size_t calls(const char* name) { return fake::the().calls[name]; }
-std::size_t made_streams() { return calls("cudaStreamCreateWithFlags") + calls("cudaStreamCreateWithPriority"); }
+std::size_t made_streams() {
+  return fake::calls("cudaStreamCreateWithFlags") + fake::calls("cudaStreamCreateWithPriority");
+}
 
 struct fixture {
   fake::random_step x;
@@ -468,7 +469,7 @@ TEST_CASE("an executor is destroyed while its work is in flight") {
       to.bind(run);
       run.run(stream.get(), 1);
       run.capture(2).launch(stream.get());
-      CHECK(calls("cudaStreamSynchronize") == 0);
+      CHECK(fake::calls("cudaStreamSynchronize") == 0);
     }
     throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
     CHECK(to.content() == f.x.expected(2, f.content));
@@ -491,7 +492,7 @@ TEST_CASE("an executor whose failed run could not be waited for waits when it is
     f.bind(run);
     CHECK_THROWS_AS(run.run(stream.get()), execution_error);
     REQUIRE(fake::the().failed == "cudaStreamSynchronize");
-    waits = calls("cudaStreamSynchronize");
+    waits = fake::calls("cudaStreamSynchronize");
   }
-  CHECK(calls("cudaStreamSynchronize") == waits + 1);
+  CHECK(fake::calls("cudaStreamSynchronize") == waits + 1);
 }

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,12 +22,14 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
+#include "support/device_step.cuh"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
 
 using namespace remat;
 using namespace remat::detail;
+using test::fetch;
 
 namespace {
 
@@ -57,38 +58,14 @@ struct example {
   }
 };
 
-struct residents {
-  std::map<std::uint32_t, cuda_memory> memory;
-
-  residents(const example& x, const cuda_stand_in_kernels& kernels, std::uint64_t seed) {
-    for (std::uint32_t t = 0; t < x.graph.num_tensors(); ++t) {
-      const auto id = static_cast<tensor_id>(t);
-      if (!x.p.graph().always_resident[t]) continue;
-      memory[t] = cuda_memory(static_cast<std::size_t>(x.graph.bytes(id)));
-      kernels.fill(id, memory[t].bytes(), seed, nullptr);
-    }
-    throw_on_cuda_error(cudaDeviceSynchronize());
-  }
-  template <class Executor>
-  void bind_all(Executor& run) const {
-    for (const auto& [t, m] : memory) run.bind(static_cast<tensor_id>(t), m.bytes());
-  }
+struct residents : test::device_residents {
+  residents(const example& x, const cuda_stand_in_kernels& kernels, std::uint64_t seed)
+      : device_residents(x.graph, x.p, kernels, seed) {}
 };
-
-std::vector<std::byte> fetch(std::span<const std::byte> device) {
-  std::vector<std::byte> out(device.size());
-  if (!out.empty())
-    throw_on_cuda_error(cudaMemcpy(out.data(), device.data(), out.size(), cudaMemcpyDeviceToHost), "fetching");
-  return out;
-}
 
 template <class Executor>
 void check_outputs(const example& x, const Executor& run, const stand_in_values& expected) {
-  for (const tensor_id t : x.graph.final_outputs()) {
-    const std::vector<std::byte> got = fetch(run.output(t));
-    CHECK(stand_in_kernels::value(got) == expected.tensors[index(t)]);
-    x.values.verify(t, got);
-  }
+  test::check_outputs(x.graph, x.values, run, expected);
 }
 
 /// Two operations that take long, and do not depend on each other, between two short ones.

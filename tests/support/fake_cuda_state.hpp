@@ -229,6 +229,9 @@ inline device& the() {
   return d;
 }
 
+/// How often the program has called the function `name` of the runtime since `reset`.
+inline std::size_t calls(const char* name) { return the().calls[name]; }
+
 /// The current device of the thread.
 inline int& current() {
   static thread_local int d = 0;

@@ -3,14 +3,18 @@
 
 // Training steps for the fake CUDA runtime, and what they must compute.
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
@@ -56,6 +60,7 @@ inline void hash_inputs(op_id o, std::uint64_t seed, std::span<const std::span<c
 /// Enqueues `hash_inputs`, and overwrites the workspace.
 struct hash_kernels {
   const cuda_seed* device_seed = nullptr;  // if not null: the step's seed is read there, when the work runs
+  std::size_t* runs = nullptr;             // if not null: counts the operations that have run
 
   void operator()(const cuda_call& c) const {
     std::vector<access> used{write_of(c.workspace)};
@@ -66,11 +71,12 @@ struct hash_kernels {
         c.stream,
         [in = std::vector(c.inputs.begin(), c.inputs.end()), out = std::vector(c.outputs.begin(), c.outputs.end()),
          adds = std::vector(c.adds.begin(), c.adds.end()), o = c.operation, seed = c.seed, space = c.workspace,
-         from = device_seed] {
+         from = device_seed, count = runs] {
           std::fill(space.begin(), space.end(), std::byte{0x55});
           std::uint64_t step = 0;
           if (from != nullptr) std::memcpy(&step, from->get(), sizeof step);
           hash_inputs(o, from != nullptr ? kernel_seed(step, o) : seed, in, out, adds);
+          if (count != nullptr) ++*count;
         },
         std::move(used), "operation " + std::to_string(index(c.operation)));
   }
@@ -171,6 +177,53 @@ struct copying_step : random_step {
   [[nodiscard]] launch_plan launches(launch_options options = {}) const {
     options.host_layout = arena_layout(on_host.offsets, on_host.arena_bytes, 1);
     return random_step::launches(options);
+  }
+};
+
+/// What a program did that ran without one of its waits.
+struct waits_outcome {
+  std::size_t reports = 0;
+  std::vector<std::uint8_t> implied{};  // of each wait: its stream followed the event already
+  std::string first{};
+  bool refused = false;  // the capture was refused: a stream is outside of it, or not joined
+};
+
+/// Runs a program in which wait number `dropped` has no effect. It enqueues all its work; what is left at the end runs.
+template <class Program>
+[[nodiscard]] waits_outcome without_wait(std::uint64_t seed, std::size_t dropped, const Program& program) {
+  reset(seed);
+  the().expects_reports = true;
+  the().drop_wait = dropped;
+  waits_outcome out;
+  try {
+    program();
+  } catch (const error&) {
+    out.refused = true;
+  }
+  run_pending();
+  out.reports = the().reports.size();
+  if (out.reports != 0) out.first = the().reports.front();
+  out.implied = the().wait_implied;
+  the().reports.clear();
+  return out;
+}
+
+/// How many waits some programs have, and how many of them are noticed when they are missing.
+struct waits_count {
+  std::size_t waits = 0, noticed = 0, implied = 0;
+
+  /// Adds a program, `without(dropped)`, which must be right with all its waits.
+  template <class Without>
+  void add(const Without& without) {
+    const waits_outcome whole = without(~std::size_t{0});
+    REQUIRE_MESSAGE(whole.reports == 0, whole.first);
+    REQUIRE(!whole.refused);
+    for (std::size_t w = 0; w < whole.implied.size(); ++w, ++waits) {
+      CAPTURE(w);
+      const waits_outcome less = without(w);
+      noticed += less.reports != 0 || less.refused;
+      implied += whole.implied[w];
+    }
   }
 };
 

@@ -5,11 +5,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/distribute/communicator.hpp"
 #include "remat/distribute/detail/same_plan_exchange.hpp"
+#include "remat/distribute/mpi_crew.hpp"
 #include "remat/problem/digest.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
@@ -22,6 +25,9 @@ struct same_plan_options {
   /// What must be equal besides inputs, outputs, bytes and flags. With `compare.times = false` each rank may have
   /// measured times of its own: the plan is then made for those of rank 0.
   digest_options compare{};
+  /// If given, the other ranks run these pieces of the solver's solve (`solver_pieces`) and do not sleep. Under a limit
+  /// of work the answer is the same.
+  std::vector<piece_kind> pieces{};
 };
 
 /// A rank has another problem than rank 0. Every rank throws it, with the same message.
@@ -41,31 +47,18 @@ class plan_mismatch : public error {
   std::optional<op_id> operation_;
 };
 
-/// Gives every rank the same answer for the same problem: rank 0 plans, and the others take its solution, to the last
-/// bit.
-///
-/// Collective: all ranks call it, each with the problem that it has built from its own training step. First they
-/// compare digests of their graphs, their budgets and their links. If one differs, nothing is planned, and every rank
-/// throws `plan_mismatch`, whose message names the rank, the first operation that differs, and what differs there. Then
-/// rank 0 calls `plan(p)`. Every rank checks the schedule on its own graph with the exact checker; peaks and time of
-/// the solution are the checker's. A solution without a schedule is an answer, too. If `plan` throws, or anything else
-/// on a rank, every rank throws `rank_error`; on that rank, the exception is nested (`std::rethrow_if_nested`). So
-/// either all ranks return or all throw, and none waits for ever, unless MPI itself fails or a rank is killed. The
-/// other ranks sleep while rank 0 plans.
-///
-/// O(operations + reads and writes + steps) time besides `plan`.
-///
-///     const communicator ranks(MPI_COMM_WORLD);
-///     const solution s = same_plan(ranks, p, automatic, {.run = {.time_limit = 10s}});
+namespace detail {
+
+/// `meanwhile` is called on the other ranks while rank 0 plans; may be empty.
 [[nodiscard]] inline solution same_plan(const communicator& ranks, const problem& p,
                                         const std::function<solution(const problem&)>& plan,
-                                        const same_plan_options& options = {}) {
-  namespace exchange = detail::same_plan_exchange;
+                                        const std::function<void()>& meanwhile, const same_plan_options& options) {
+  namespace exchange = same_plan_exchange;
   exchange::outcome all = exchange::compare(ranks, p, options.compare);
   solution answer;
   if (all.what == exchange::kind::agreement) {
     exchange::outcome own;
-    answer = exchange::plan_on_rank_0(ranks, p, plan, own);
+    answer = exchange::plan_on_rank_0(ranks, p, plan, meanwhile, own);
     all = exchange::agree(ranks, own);
   }
   const std::optional<op_id> operation = all.operation;
@@ -85,15 +78,49 @@ class plan_mismatch : public error {
   return answer;
 }
 
+}  // namespace detail
+
+/// Gives every rank the same answer for the same problem: rank 0 plans, and the others take its solution, to the last
+/// bit.
+///
+/// Collective: all ranks call it, each with the problem that it has built from its own training step. First they
+/// compare digests of their graphs, their budgets and their links. If one differs, nothing is planned, and every rank
+/// throws `plan_mismatch`, whose message names the rank, the first operation that differs, and what differs there. Then
+/// rank 0 calls `plan(p)`. Every rank checks the schedule on its own graph with the exact checker; peaks and time of
+/// the solution are the checker's. A solution without a schedule is an answer, too. If `plan` throws, or anything else
+/// on a rank, every rank throws `rank_error`; on that rank, the exception is nested (`std::rethrow_if_nested`). So
+/// either all ranks return or all throw, and none waits for ever, unless MPI itself fails or a rank is killed. The
+/// other ranks sleep while rank 0 plans, unless they help (`same_plan_options::pieces`).
+///
+/// O(operations + reads and writes + steps) time besides `plan`.
+///
+///     const communicator ranks(MPI_COMM_WORLD);
+///     const solution s = same_plan(ranks, p, automatic, {.run = {.time_limit = 10s}});
+[[nodiscard]] inline solution same_plan(const communicator& ranks, const problem& p,
+                                        const std::function<solution(const problem&)>& plan,
+                                        const same_plan_options& options = {}) {
+  return detail::same_plan(ranks, p, plan, {}, options);
+}
+
 /// \overload
 ///
-/// Rank 0 plans with `solver(p, solving)`.
+/// Rank 0 plans with `solver(p, solving)`. With `options.pieces`, all ranks are a crew for that solve (`mpi_crew`); a
+/// piece that throws is an exception of rank 0.
 template <solver_for<problem> Solver>
 [[nodiscard]] solution same_plan(const communicator& ranks, const problem& p, const Solver& solver,
                                  const typename Solver::options_type& solving = {},
                                  const same_plan_options& options = {}) {
-  const std::function<solution(const problem&)> plan = [&](const problem& q) { return solver(q, solving); };
-  return same_plan(ranks, p, plan, options);
+  if (options.pieces.empty())
+    return detail::same_plan(
+        ranks, p, [&](const problem& q) { return solver(q, solving); }, {}, options);
+  const auto plan = [&](const problem& q) {
+    mpi_crew crew(ranks, options.pieces);  // its end, after an exception, too, lets the others go
+    typename Solver::options_type now = solving;
+    now.run.crew = &crew;
+    return solver(q, now);
+  };
+  const auto serve = [&] { mpi_crew(ranks, options.pieces).serve(); };
+  return detail::same_plan(ranks, p, plan, serve, options);
 }
 
 }  // namespace REMAT_NAMESPACE

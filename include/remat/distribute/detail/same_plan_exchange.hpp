@@ -49,7 +49,7 @@ struct outcome {
   byte_writer out;
   out.put(x.what);
   out.put(x.rank);
-  out.put(x.operation);
+  out.put_optional(x.operation);
   out.put(x.text);
   out.put(x.needs_details);
   return out.take();
@@ -60,7 +60,7 @@ struct outcome {
   outcome x;
   in.get(x.what);
   in.get(x.rank);
-  in.get(x.operation);
+  in.get_optional(x.operation);
   in.get(x.text);
   in.get(x.needs_details);
   return x;
@@ -156,7 +156,7 @@ struct outcome {
   }
   const std::optional<op_id> first = first_difference(own, there);
   byte_writer out;
-  out.put(first);
+  out.put_optional(first);
   if (first && index(*first) < p.graph().num_operations) put(out, record_of(p.graph(), index(*first)));
   return out.take();
 }
@@ -167,7 +167,7 @@ struct outcome {
   byte_reader in(reply);
   outcome out{.what = kind::mismatch, .rank = differing};
   std::optional<operation_record> there, here;
-  in.get(out.operation);
+  in.get_optional(out.operation);
   if (out.operation) {
     if (!in.rest().empty()) there = get_operation_record(in);
     if (index(*out.operation) < p.graph().num_operations) here = record_of(p.graph(), index(*out.operation));
@@ -251,9 +251,11 @@ inline void sleep_until_all_are_here(const communicator& ranks) {
   }
 }
 
-/// Lets rank 0 call `plan`, and gives its solution to all ranks. `own` says how that went on this rank.
+/// Lets rank 0 call `plan` and the others `meanwhile`, unless it is empty, and gives the solution to all ranks. `own`
+/// says how that went on this rank.
 [[nodiscard]] inline solution plan_on_rank_0(const communicator& ranks, const problem& p,
-                                             const std::function<solution(const problem&)>& plan, outcome& own) {
+                                             const std::function<solution(const problem&)>& plan,
+                                             const std::function<void()>& meanwhile, outcome& own) {
   const int rank = ranks.rank();
   own = {.rank = rank};
   solution answer;
@@ -273,9 +275,14 @@ inline void sleep_until_all_are_here(const communicator& ranks) {
     } catch (...) {
       own = thrown_on(rank, "could not plan");
     }
+  if (rank != 0 && meanwhile) try {
+      meanwhile();
+    } catch (...) {
+      own = thrown_on(rank, "could not help to plan");
+    }
   sleep_until_all_are_here(ranks);
   ranks.broadcast(sent);
-  if (rank != 0 && !sent.empty()) try {
+  if (rank != 0 && own.what == kind::agreement && !sent.empty()) try {
       byte_reader in(sent);
       answer = get_solution(in);
       if (answer.plan) {

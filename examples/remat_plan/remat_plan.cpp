@@ -49,7 +49,7 @@
 #include "remat_plan/program_ranks.hpp"
 #include "remat_plan/progress_line.hpp"
 #include "remat_plan/search.hpp"
-#include "remat_plan/solve_on_ranks.hpp"
+#include "remat_plan/solve_together.hpp"
 #include "remat_plan/solver_options.hpp"
 #include "remat_plan/solvers.hpp"
 #include "remat_plan/sweep.hpp"
@@ -385,18 +385,18 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
   std::vector<outcome> all;
   if (!args.json) print_head(in);
   std::cout.flush();
-  // Ranks share the solves, or, if there is one alone, the parts of it.
-  std::vector<std::vector<outcome>> on_ranks;
-  if (crew != nullptr && !args.max_overhead && solvers.size() * budgets.size() > 1)
-    on_ranks = solve_on_ranks(
-        common, solvers, budgets, [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); },
-        *crew);
-  else
-    common.run.crew = crew;
+  // Ranks share the solves, or, if there is one alone, the parts of it. So do threads under a limit of work: a solve on
+  // several threads then takes as long as on one.
+  std::vector<std::vector<outcome>> together;
+  common.run.crew = crew;
+  if (!args.max_overhead && solvers.size() * budgets.size() > 1 &&
+      (crew != nullptr || (args.work_limit != remat::run_control::no_work_limit && common.run.thread_count() > 1)))
+    together = solve_together(common, solvers, budgets,
+                              [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); });
   for (std::size_t s = 0; s < solvers.size(); ++s) {
     std::vector<outcome> some;
-    if (!on_ranks.empty())
-      some = std::move(on_ranks[s]);
+    if (!together.empty())
+      some = std::move(together[s]);
     else if (args.max_overhead)
       some.push_back(solve_for_memory(common, solvers[s], *args.max_overhead));
     else

@@ -205,7 +205,7 @@ class shard_run {
   /// written again, without the damage, unless a process is at work on it.
   [[nodiscard]] sweep_results read_results() {
     sweep_results known;
-    own_.clear();
+    std::vector<sweep_record> own;
     const auto concerns = [&](const fs::path& path) {
       return args_.list || shard_file::concerns(path.filename().string(), args_.part);
     };
@@ -214,9 +214,11 @@ class shard_run {
         note(file.warning() + " and used; the others are solved again");
         repair(file);
       }
-      if (file.path == path_) own_ = file.records;
+      for (const sweep_record& record : file.records)
+        if (file.path == path_ && has_schedule(record)) own.push_back(record);
       known.add(file);
     }
+    own_ = shard_text(grid_, own);
     return known;
   }
 
@@ -228,7 +230,7 @@ class shard_run {
       const shard_file now = read_shard_file(file.path, grid_);  // whoever held the lock may have written it since
       if (now.damage.empty()) return;
     }
-    write_whole(file.path, to_text(file.records, grid_.id(), grid_.program));
+    write_whole(file.path, shard_text(grid_, file.records).text());
   }
 
   [[nodiscard]] outcome solve_piece(std::size_t i, const std::stop_token& stop) {
@@ -245,33 +247,26 @@ class shard_run {
              ".json";
       write_whole(schedules() / name, schedule);
     }
-    sweep_record record = to_record(piece, g.what, answer, name);
-    std::erase_if(own_, [&](const sweep_record& r) { return key_of(r) == piece.key; });
-    own_.push_back(std::move(record));
+    own_.add(to_record(piece, g.what, answer, name));
     return std::move(answer);
   }
 
   /// Writes the file of the shard, with the piece that was solved last.
   void keep() {
     try {
-      write_whole(path_, to_text(own_, grid_.id(), grid_.program));
+      write_whole(path_, own_.text());
     } catch (const file_failure& e) {
       throw std::runtime_error(std::string(e.what()) + "; the pieces that it held before, " +
-                               std::to_string(own_.size() - 1) + ", are still there");
+                               std::to_string(own_.pieces() - 1) + ", are still there");
     }
   }
 
   [[nodiscard]] fs::path schedules() const { return fs::path(args_.out) / "schedules"; }
 
-  /// Whether the record's schedule is there, if schedules are kept.
+  /// Whether the record's schedule is there, if schedules are kept. Those of chains have no format.
   [[nodiscard]] bool has_schedule(const sweep_record& record) const {
-    if (!args_.keep_schedules || record.at("result").at("time").is_null() || grid_is_chain(record)) return true;
+    if (!args_.keep_schedules || record.at("result").at("arena_bytes").is_null()) return true;
     return record.contains("schedule") && fs::exists(schedules() / record.at("schedule").get<std::string>());
-  }
-  [[nodiscard]] bool grid_is_chain(const sweep_record& record) const {
-    for (const sweep_piece& piece : pieces_)
-      if (piece.key == key_of(record)) return grid_.graphs[piece.graph].is_chain;
-    return false;
   }
 
   [[nodiscard]] std::string name_of(std::size_t i) const {
@@ -322,7 +317,7 @@ class shard_run {
   fs::path path_;
   std::vector<double> costs_{};
   std::vector<std::size_t> mine_{};  ///< places of the pieces of this shard
-  std::vector<sweep_record> own_{};  ///< what the shard's file holds
+  shard_text own_{};                 ///< the shard's file
 };
 
 /// "a, b and 7 more".

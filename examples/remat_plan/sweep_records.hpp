@@ -137,19 +137,33 @@ struct shard_file {
   }
 };
 
-/// The text of a shard's file.
-[[nodiscard]] inline std::string to_text(const std::vector<sweep_record>& records, const std::string& sweep,
-                                         const std::string& program) {
-  using sweeping::json;
-  std::string text =
-      sweeping::with_check(
-          json{
-              {"format", shard_file::format}, {"version", shard_file::version}, {"program", program}, {"sweep", sweep}})
-          .dump() +
-      "\n";
-  for (const sweep_record& record : records) text += sweeping::with_check(record).dump() + "\n";
-  return text + sweeping::with_check(json{{"pieces", records.size()}}).dump() + "\n";
-}
+/// The text of a shard's file, which grows by a line for each piece.
+class shard_text {
+ public:
+  shard_text() = default;
+  shard_text(const sweep_grid& grid, const std::vector<sweep_record>& records) {
+    const sweeping::json head{{"format", shard_file::format},
+                              {"version", shard_file::version},
+                              {"program", grid.program},
+                              {"sweep", grid.id()}};
+    lines_ = sweeping::with_check(head).dump() + "\n";
+    for (const sweep_record& record : records) add(record);
+  }
+
+  void add(const sweep_record& record) {
+    lines_ += sweeping::with_check(record).dump() + "\n";
+    ++pieces_;
+  }
+  [[nodiscard]] std::size_t pieces() const noexcept { return pieces_; }
+  /// The whole file.
+  [[nodiscard]] std::string text() const {
+    return lines_ + sweeping::with_check(sweeping::json{{"pieces", pieces_}}).dump() + "\n";
+  }
+
+ private:
+  std::string lines_{};
+  std::size_t pieces_ = 0;
+};
 
 /// Reads the file of a shard. Throws `remat::bad_file` for one of another sweep, or with pieces that the sweep lacks.
 /// Damage is no exception: the records before it are read.

@@ -252,7 +252,7 @@ TEST_CASE("a shard's file that is cut off anywhere keeps the pieces before the c
   const sweep_grid grid = small_grid();
   const std::set<std::string> keys = keys_of(grid);
   const std::vector<sweep_record> records = records_of(grid, {1, 3, 4});
-  const std::string text = to_text(records, grid.id(), grid.program);
+  const std::string text = shard_text(grid, records).text();
   const shard_file whole = parse_shard(text, "f", grid, keys);
   CHECK(whole.damage.empty());
   CHECK(whole.records == records);
@@ -272,7 +272,7 @@ TEST_CASE("no changed digit of a shard's file is taken for an answer") {
   const sweep_grid grid = small_grid();
   const std::set<std::string> keys = keys_of(grid);
   const std::vector<sweep_record> records = records_of(grid, {1, 4});
-  const std::string text = to_text(records, grid.id(), grid.program);
+  const std::string text = shard_text(grid, records).text();
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] < '0' || text[at] > '9') continue;
     std::string changed = text;
@@ -295,12 +295,15 @@ TEST_CASE("files of others are refused by name") {
   const auto refused = [&](const std::string& text) {
     return message_of([&] { return parse_shard(text, "shard-1-of-2.jsonl", grid, keys); });
   };
+  sweep_grid another = grid, older = grid;
+  another.settings["--work"] = "2000";
+  older.program = "0.0.1";
   CHECK(mentions(refused("hello\n"), "shard-1-of-2.jsonl: line 1"));
-  CHECK(mentions(refused(to_text(records, "0123456789abcdef", grid.program)), "another sweep"));
-  CHECK(mentions(refused(to_text(records, grid.id(), "0.0.1")), "remat-plan 0.0.1"));
+  CHECK(mentions(refused(shard_text(another, records).text()), "another sweep"));
+  CHECK(mentions(refused(shard_text(older, records).text()), "remat-plan 0.0.1"));
   sweep_record unknown = records.front();
   unknown["piece"] = "0123456789abcdef";
-  CHECK(mentions(refused(to_text({unknown}, grid.id(), grid.program)), "line 2"));
+  CHECK(mentions(refused(shard_text(grid, {unknown}).text()), "line 2"));
 }
 
 TEST_CASE("a record holds all that results are made of") {

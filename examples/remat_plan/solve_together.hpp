@@ -24,9 +24,6 @@
 
 namespace remat_plan {
 
-/// What is done with an outcome in the process that has solved it.
-using outcome_action = std::function<void(outcome& o)>;
-
 /// Outcomes as bytes: those of a solve, with its arenas. All ranks run the same program.
 class outcome_bytes {
  public:
@@ -125,9 +122,9 @@ inline constexpr const char* solve_kind = "remat-plan solve";
 
 /// The outcomes of all solvers and budgets: each solver's in the order of `budgets`. Each pair is a piece with the
 /// whole limits, which any rank solves. As in `solve_budgets`, schedules for smaller budgets answer for larger ones.
-[[nodiscard]] inline std::vector<std::vector<outcome>> solve_on_ranks(
+[[nodiscard]] inline std::vector<std::vector<outcome>> solve_together(
     const solving& common, const std::vector<named_solver>& solvers, const std::vector<std::int64_t>& budgets,
-    const std::function<void(outcome&, const std::stop_token&)>& finish, remat::crew& crew) {
+    const std::function<void(outcome&, const std::stop_token&)>& finish) {
   struct place {
     std::size_t solver, budget;
   };
@@ -167,9 +164,8 @@ inline constexpr const char* solve_kind = "remat-plan solve";
     remat::detail::byte_reader in(result);
     all[places[k].solver][places[k].budget] = outcome_bytes::get(in);
   };
-  common.line->begin(std::to_string(places.size()) + " solves on " + std::to_string(crew.members()) + " ranks",
-                     remat::run_control{}.time_limit);
-  crew.run(pieces, common.run);
+  common.line->begin(std::to_string(places.size()) + " solves, several at a time", remat::run_control{}.time_limit);
+  remat::run_pieces(pieces, common.run);
   common.line->finish();
   for (std::size_t s = 0; s < solvers.size(); ++s) carry_over_budgets(solvers[s], budgets, all[s]);
   return all;

@@ -90,10 +90,9 @@ using shared::usage_error;
       {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}}};
   for (const auto& [rank_name, size_name] : names) {
     const std::optional<std::string> rank = get(rank_name), size = get(size_name);
-    const std::optional<std::size_t> index = rank ? number(*rank) : std::nullopt;
-    const std::optional<std::size_t> count = size ? number(*size) : std::nullopt;
-    if (index && count && *index<*count&& * count> 1)
-      return {*index + 1, *count, {}, std::string(rank_name) + "=" + *rank};
+    if (!rank || !size) continue;
+    const std::size_t index = number(*rank).value_or(shard::most), count = number(*size).value_or(0);
+    if (index < count && count > 1) return {index + 1, count, {}, std::string(rank_name) + "=" + *rank};
   }
   return {};
 }

@@ -131,8 +131,8 @@ TEST_CASE("a solver with options, copies to the host, and an answer without a sc
     const communicator ranks(comm);
     const problem p = random_step(1);
     const problem tight = p.with_budget(p.graph().baseline_peak * 4 / 5).with_link({.out = 50, .in = 50, .latency = 0});
-    const solution s = same_plan(ranks, tight, offload, {.run = {.work_limit = 20'000}});
-    CHECK(s.plan == offload(tight, {.run = {.work_limit = 20'000}}).plan);
+    const solution s = same_plan(ranks, tight, offload, {.run = {.work_limit = 200'000}});
+    CHECK(s.plan == offload(tight, {.run = {.work_limit = 200'000}}).plan);
     REQUIRE(s.has_schedule());
     CHECK(s.plan->has_copies());
     const solution none = same_plan(ranks, p.with_budget(0), no_remat);
@@ -289,7 +289,7 @@ TEST_CASE("an exception on rank 0 reaches every rank, and nobody waits") {
 TEST_CASE("the other ranks can run pieces of the solve, and the answer stays the same") {
   const problem p = read_training_step(REMAT_TEST_DATA "/graphs/rk/fno1d.json").instance;
   const problem tight = p.with_budget(p.graph().baseline_peak * 3 / 4);
-  const solution alone = rockmate(tight, {.run = {.work_limit = 20'000}});
+  const solution alone = rockmate(tight, {.run = {.work_limit = 200'000}});
   REQUIRE(alone.has_schedule());
   for (const int size : {1, 3})
     on_ranks(size, [&](MPI_Comm comm) {
@@ -308,7 +308,7 @@ TEST_CASE("the other ranks can run pieces of the solve, and the answer stays the
           return [](std::span<const std::byte>, const run_control&) -> byte_row { throw std::runtime_error("broken"); };
         };
       const same_plan_options options{.pieces = kinds};
-      const solution s = same_plan(ranks, tight, rockmate, {.run = {.work_limit = 20'000}}, options);
+      const solution s = same_plan(ranks, tight, rockmate, {.run = {.work_limit = 200'000}}, options);
       CHECK(s.plan == alone.plan);
       CHECK(s.by == alone.by);
       int all = 0, own = pieces;
@@ -316,14 +316,14 @@ TEST_CASE("the other ranks can run pieces of the solve, and the answer stays the
       if (size > 1) CHECK(all > 0);
       // Errors let the helpers go.
       const rockmate_options failing{
-          .run = {.work_limit = 20'000, .on_progress = [](const progress&) { throw std::runtime_error("enough"); }}};
+          .run = {.work_limit = 200'000, .on_progress = [](const progress&) { throw std::runtime_error("enough"); }}};
       const failure f = failure_of(ranks, [&] { (void)same_plan(ranks, tight, rockmate, failing, options); });
       CHECK((f.type.empty() || f.message == "rank 0: could not plan: enough"));
       const problem mine = ranks.rank() + 1 == size ? tight.with_budget(1) : tight;
       if (size > 1)
         CHECK(failure_of(ranks, [&] { (void)same_plan(ranks, mine, rockmate, {}, options); }).type == "mismatch");
       const failure g = failure_of(ranks, [&] {
-        (void)same_plan(ranks, tight, rockmate, {.run = {.work_limit = 20'000}}, {.pieces = broken});
+        (void)same_plan(ranks, tight, rockmate, {.run = {.work_limit = 200'000}}, {.pieces = broken});
       });
       CHECK(g.type == (size > 1 ? "exception" : ""));
       if (!g.type.empty()) CHECK(g.message.starts_with("rank 0: could not plan: rank "));

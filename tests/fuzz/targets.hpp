@@ -388,6 +388,24 @@ inline outcome try_executor(std::string_view bytes) {
   return outcome::accepted;
 }
 
+/// The rules of copies that no value and no address shows, with a model of their own.
+inline void require_legal_copies(const problem& p, const remat::schedule& plan) {
+  std::vector<std::uint8_t> there(p.graph().num_tensors, 0), on_host(p.graph().num_tensors, 0);
+  for (const step x : plan.steps) {
+    if (x.is_compute()) {
+      for (const std::uint32_t t : p.graph().outputs[index(x.operation())]) there[t] = 1;
+      continue;
+    }
+    const std::size_t t = index(x.tensor());
+    const bool copies = x.kind() == step_kind::offload, allocates = x.kind() == step_kind::prefetch;
+    require(allocates ? there[t] == 0 : x.kind() == step_kind::drop || there[t] != 0,
+            "the checker allows a step of a tensor that is there, or not there");
+    require(x.is_free() || (on_host[t] == 0) == copies, "the checker allows a step of a copy that exists, or does not");
+    if (!x.is_copy() || allocates) there[t] = allocates;
+    if (x.is_copy() && !allocates) on_host[t] = copies;
+  }
+}
+
 /// The same with copies to the host (version 2 of the format). The engines, the file format and the executor agree with
 /// the checker on what is legal.
 inline outcome try_copies(std::string_view bytes) {
@@ -416,6 +434,7 @@ inline outcome try_copies(std::string_view bytes) {
     return outcome::refused;
   }
 
+  require_legal_copies(p, plan);
   const lifetimes lives = lifetimes_of(p, plan);
   require_same_peaks(lives, plan, report);
   require(engine_times_of(p, plan).makespan == report.time, "the engines give another time than the checker");

@@ -89,9 +89,8 @@ class program_ranks {
 
   /// The JSON document of the file `path`, or of standard input for "-". Rank 0 reads it, and sends the text.
   [[nodiscard]] remat::json_document read(const std::string& path) const {
+    if (!several()) return read_alone(path);
     const bool standard = path == "-";
-    if (!several())
-      return standard ? remat::json_document::read(std::cin, "standard input") : remat::json_document::read(path);
     std::string text;
     std::exception_ptr failure;
     if (is_first()) {
@@ -105,6 +104,11 @@ class program_ranks {
     if (failure) std::rethrow_exception(failure);
     if (sent.front() == '-') throw shared::usage_error("rank 0 cannot read " + path);
     return {std::string_view(sent).substr(1), standard ? "standard input" : remat::printable(path, 4096)};
+  }
+
+  /// The same without ranks.
+  [[nodiscard]] static remat::json_document read_alone(const std::string& path) {
+    return path == "-" ? remat::json_document::read(std::cin, "standard input") : remat::json_document::read(path);
   }
 
   /// Calls `prepare()` on every rank. If that throws on one of them, an exception leaves the call on all.

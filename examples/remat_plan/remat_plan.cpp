@@ -187,10 +187,12 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   in.solvers = chain_solvers(*in.stages, rotor);
 }
 
-std::unique_ptr<input> read_input(const arguments& args, const program_ranks& ranks) {
+/// Reads the input file; if `ranks` is given, on rank 0 for all of them.
+std::unique_ptr<input> read_input(const arguments& args, const program_ranks* ranks = nullptr) {
   auto in = std::make_unique<input>();
   in->what.streams = args.streams;
-  const remat::json_document document = ranks.read(args.graph);
+  const remat::json_document document =
+      ranks != nullptr ? ranks->read(args.graph) : program_ranks::read_alone(args.graph);
   in->what.file = document.file();
   in->unknown = remat::unknown_keys(document);
   try {
@@ -494,7 +496,7 @@ int run(const arguments& args, const std::string& command, const program_ranks& 
   std::vector<std::int64_t> budgets;
   std::vector<named_solver> solvers;
   ranks.agree([&] {
-    in = read_input(args, ranks);
+    in = read_input(args, &ranks);
     budgets = read_budgets(*in, args);
     solvers = choose_solvers(*in, args);
     require_used_options(args, solvers);

@@ -121,7 +121,7 @@ TEST_CASE("the points of a frontier") {
   const problem p = bundled("unet5-b16-256");
   const std::vector<std::int64_t> budgets = budgets_of(p, {0.9, 0.5, 0.6, 0.5, 0.75, 0.4, 0.8});
   check_same(
-      {frontier_points(twremat)}, [&](const run_control& run) { return frontier(p, budgets, twremat, run); }, 400'000);
+      {frontier_points(twremat)}, [&](const run_control& run) { return frontier(p, budgets, twremat, run); }, 200'000);
   check_same(
       {frontier_points(evict)}, [&](const run_control& run) { return frontier(p, budgets, evict, run); }, 70'000);
 }
@@ -149,7 +149,7 @@ TEST_CASE("the groups of a hierarchy within one solve, by every method") {
           return std::vector<solution>{
               hiremate_with(branch_and_bound)(p.with_budget(p.graph().baseline_peak / 2), options)};
         },
-        100'000);
+        50'000);
 }
 
 TEST_CASE("searches for a tree decomposition, until one has a proof") {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""examples/sweep on two processes of this machine: the results of a sweep in one part, also when workers and the job die.
+"""examples/sweep on two processes of this machine: the results of a sweep in one process, also when workers and the job die.
 
     python3 tests/examples/sweep_dask.py build/dev/examples/remat-plan
 

@@ -121,6 +121,8 @@ with tempfile.TemporaryDirectory() as scratch_name:
                               env=environment) as process:
             number = 0
             for line in process.stdout:
+                if not line.endswith("\n"):
+                    continue  # the kill cut it off
                 event = json.loads(line)
                 kept[event["piece"]] += event["event"] == "kept"
                 begun[event["piece"]] += event["event"] == "begin"

@@ -37,10 +37,11 @@ class Tally:
         self.kept = collections.Counter()
 
     def read(self, log):
-        for line in log.read_text().splitlines(keepends=True):
-            if not line.endswith("\n"):
+        for line in log.read_text().splitlines():
+            try:
+                event = json.loads(line)
+            except json.JSONDecodeError:
                 continue  # a kill cut it off
-            event = json.loads(line)
             if event["event"] == "begin":
                 self.begun[event["piece"]] += 1
             elif event["event"] == "kept":

@@ -129,7 +129,7 @@ inline void define_options(CLI::App& app, arguments& out) {
       "  python3 export.py | remat-plan - --budget 8GiB --json\n\n"
       "  remat-plan sweep graphs/*.json --budget 0.8,0.5 --out DIR\n\n"
       "  remat-plan merge DIR\n\n"
-      "As first words, sweep and merge are commands for many graphs at once, in parts on many machines if wanted: "
+      "As first words, sweep and merge are commands for many graphs at once, in shards on many machines if wanted: "
       "remat-plan sweep --help, remat-plan merge --help. A file of such a name is ./sweep.\n\n"
       "Exit status:\n"
       "  0    every solve gave a schedule\n"

@@ -4,7 +4,7 @@
 //
 //     remat-plan gpt2-small-b8-s1024.json --budget 0.8,0.5,12GiB --solver all --report report.html
 //
-// `remat-plan sweep` does so for many graphs, and `remat-plan merge` puts the parts of a sweep together (sweep.hpp).
+// `remat-plan sweep` does so for many graphs, and `remat-plan merge` puts the shards of a sweep together (sweep.hpp).
 //
 // Its arguments, output and exit status are a contract: `remat-plan --help`.
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file
-/// Which part of a sweep a process takes: as its arguments say, or as the job array of Slurm or PBS that it runs in.
+/// Which shard of a sweep a process takes: as its arguments say, or as the job array of Slurm or PBS that it runs in.
 
 #include <algorithm>
 #include <array>
@@ -23,14 +23,14 @@
 
 namespace remat_plan {
 
-/// Part `index` of `count`, from 1; or one piece.
+/// What one process takes of a sweep: number `index` of `count`, from 1; or one piece.
 struct shard {
   std::size_t index = 1, count = 1;
-  std::string piece{};   ///< the key of the only piece; empty: the part has those that are dealt to it
+  std::string piece{};   ///< the key of the only piece; empty: the shard has those that are dealt to it
   std::string source{};  ///< the variable that said so, with its value; empty: the arguments did, or nothing
 
   static constexpr std::size_t most = 1'000'000;
-  /// True if the part is the whole sweep.
+  /// True if the shard is the whole sweep.
   [[nodiscard]] bool is_all() const noexcept { return count == 1 && piece.empty(); }
   [[nodiscard]] std::string text() const {
     return piece.empty() ? std::to_string(index) + "/" + std::to_string(count) : "piece " + piece;
@@ -77,10 +77,9 @@ using shared::usage_error;
   const bool even = step != 0 && *at >= *least && (*at - *least) % step == 0 && (*at - *least) / step < *count &&
                     (!last || (*last >= *least && (*last - *least) / step + 1 == *count));
   if (!even)
-    throw usage_error(
-        task + ": the " + std::to_string(*count) + " tasks of the array are not numbered evenly from " +
-        std::to_string(*least) +
-        ", so their parts of the sweep are not clear; give --shards n, and the number counts from 1 to n");
+    throw usage_error(task + ": the " + std::to_string(*count) + " tasks of the array are not numbered evenly from " +
+                      std::to_string(*least) +
+                      ", so their shards are not clear; give --shards n, and the number counts from 1 to n");
   return {(*at - *least) / step + 1, *count, {}, task};
 }
 

@@ -131,16 +131,16 @@ class shard_run {
         grid_(std::move(grid)),
         labels_(grid_.labels()),
         pieces_(grid_.pieces()),
-        path_(fs::path(args.out) / shard_file::name(args.part)) {
+        path_(fs::path(args.out) / shard_file::name(args.own)) {
     const double limit = args.plan.work_limit != remat::run_control::no_work_limit
                              ? static_cast<double>(args.plan.work_limit) * seconds_of_work
                              : std::chrono::duration<double>(args.plan.time_limit).count();
     for (const sweep_piece& piece : pieces_)
       costs_.push_back(estimated_seconds(grid_.graphs[piece.graph], piece, limit));
-    const std::string& only = args.part.piece;
-    const std::vector<std::size_t> dealt = deal(costs_, args.part.count);
+    const std::string& only = args.own.piece;
+    const std::vector<std::size_t> dealt = deal(costs_, args.own.count);
     for (std::size_t i = 0; i < pieces_.size(); ++i)
-      if (only.empty() ? dealt[i] == args.part.index : pieces_[i].key == only) mine_.push_back(i);
+      if (only.empty() ? dealt[i] == args.own.index : pieces_[i].key == only) mine_.push_back(i);
     if (!only.empty() && mine_.empty())
       throw usage_error("--piece " + only + ": the sweep has no such piece; --list --json prints those that it has");
   }
@@ -165,7 +165,7 @@ class shard_run {
   [[nodiscard]] int solve() {
     const file_lock lock(path_);
     if (!lock.take_if_free()) {
-      note(path_.string() + ": another process is at work on this part; waiting for its end");
+      note(path_.string() + ": another process is at work on this shard; waiting for its end");
       lock.take();
     }
     const sweep_results known = read_results();
@@ -207,7 +207,7 @@ class shard_run {
     sweep_results known;
     std::vector<sweep_record> own;
     const auto concerns = [&](const fs::path& path) {
-      return args_.list || shard_file::concerns(path.filename().string(), args_.part);
+      return args_.list || shard_file::concerns(path.filename().string(), args_.own);
     };
     for (const shard_file& file : read_shards(args_.out, grid_, concerns)) {
       if (!file.damage.empty() && !args_.list) {
@@ -291,8 +291,8 @@ class shard_run {
 
   void say_begin() const {
     if (args_.json) return;
-    std::cout << (args_.part.piece.empty() ? "part " : "") << args_.part.text();
-    if (!args_.part.source.empty()) std::cout << " (" << args_.part.source << ")";
+    std::cout << (args_.own.piece.empty() ? "shard " : "") << args_.own.text();
+    if (!args_.own.source.empty()) std::cout << " (" << args_.own.source << ")";
     std::cout << " of a sweep of " << pieces_.size() << " pieces: " << mine_.size() << " pieces" << std::endl;
   }
 
@@ -391,7 +391,7 @@ class shard_run {
     return 0;
   }
   const int status = run.solve();
-  if (status > 128 || !args.part.is_all()) return status;
+  if (status > 128 || !args.own.is_all()) return status;
   if (!args.json) std::cout << '\n';
   return std::max(status, merge_shards({{args.out}, {}, false}, !args.json));
 }

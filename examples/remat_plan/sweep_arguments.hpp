@@ -27,7 +27,7 @@ struct sweep_arguments {
   std::string shard_text{};
   std::size_t shards = 0;
   std::string piece{};
-  shard part{};
+  shard own{};
   bool keep_schedules = false;
   bool list = false;
   bool json = false;
@@ -47,13 +47,14 @@ inline constexpr const char* sweep_footer =
     "A sweep solves every graph with every solver, budget and seed; each solve is a piece. Finished pieces are kept in "
     "DIR, and a second start does those that are missing. As a task of a job array of Slurm or PBS the program takes "
     "its "
-    "part of the pieces by itself; remat-plan merge then writes the results. Without parts, the sweep writes them.\n\n"
+    "shard of the pieces by itself; remat-plan merge then writes the results. Without shards, the sweep writes "
+    "them.\n\n"
     "Examples:\n"
     "  remat-plan sweep graphs/*.json --budget 0.8,0.6,0.4 --work 1000000 --out DIR\n\n"
     "  remat-plan sweep graphs/*.json --budget 0.5 --seed 0,1,2 --shard 2/8 --out DIR\n\n"
     "  remat-plan merge DIR\n\n"
     "Exit status:\n"
-    "  0    all pieces of this part have an answer\n"
+    "  0    all pieces of this shard have an answer\n"
     "  1    a solver failed for some, or a file could not be written\n"
     "  2    unusable arguments or input; one line on standard error says why\n"
     "  130  Ctrl-C; finished pieces are kept";
@@ -75,7 +76,7 @@ inline void check_together(const sweep_arguments& args) {
   if (args.plan.budgets.empty()) throw usage_error("--budget is missing: for instance --budget 0.8,0.6,0.4");
   if (args.out.empty()) throw usage_error("--out DIR, the folder to keep finished pieces in, is missing");
   if (!args.piece.empty() && (!args.shard_text.empty() || args.shards != 0))
-    throw usage_error("--piece: it is one piece, whatever the parts; leave out --shard and --shards");
+    throw usage_error("--piece: it is one piece, whatever the shards; leave out --shard and --shards");
   if (!args.shard_text.empty() && args.shards != 0)
     throw usage_error(
         "--shard and --shards: expected one of them; the latter is for a job array that does not say how "
@@ -89,7 +90,7 @@ inline void check_together(const sweep_arguments& args) {
 [[nodiscard]] inline std::optional<sweep_arguments> parse_sweep(int argc, const char* const* argv) {
   using text = const std::string&;
   sweep_arguments out;
-  shared::command_line app("Plans every graph with every solver, budget and seed, in parts if wanted.",
+  shared::command_line app("Plans every graph with every solver, budget and seed, in shards if wanted.",
                            "remat-plan sweep");
   reading::define_options(app, out.plan);
   // A piece is one of the program's solves, so it has its options; but not those that name files of one solve.
@@ -105,17 +106,17 @@ inline void check_together(const sweep_arguments& args) {
   app.add_option("--out", out.out, "The folder to keep finished pieces and results in; it is made if it is not there")
       ->type_name("DIR");
   app.add_option("--shard", out.shard_text,
-                 "Take part I of N parts of about equal cost; 1/1, the default outside of job arrays, is all")
+                 "Take shard I of N, of about equal cost; 1/1, the default outside of job arrays, is all")
       ->type_name("I/N");
   shared::add_number<std::size_t>(
       app, "--shards", out.shards,
-      "In a job array whose tasks are numbered from 1 to N: the number of parts. PBS needs it; "
+      "In a job array whose tasks are numbered from 1 to N: the number of shards. PBS needs it; "
       "Slurm says it by itself",
       1, shard::most);
   app.add_option("--piece", out.piece, "Take one piece alone, by the key that --list --json prints; for schedulers")
       ->type_name("KEY");
   app.add_flag("--schedules", out.keep_schedules, "Keep each schedule, as a file in DIR/schedules");
-  app.add_flag("--list", out.list, "Print the pieces of this part, and leave");
+  app.add_flag("--list", out.list, "Print the pieces of this shard, and leave");
   app.add_flag("--json", out.json, "Print one JSON object a line: each piece that is listed, begun, found or kept");
   if (!app.read(argc, argv)) return std::nullopt;
   reading::check_together(out);
@@ -130,10 +131,10 @@ inline void check_together(const sweep_arguments& args) {
       out.settings[name] = option->results();
   }
   if (!out.piece.empty()) {
-    out.part.piece = out.piece;
+    out.own.piece = out.piece;
     return out;
   }
-  out.part = read_shard(out.shard_text, out.list ? 0 : out.shards, [&](const char* name) -> std::optional<std::string> {
+  out.own = read_shard(out.shard_text, out.list ? 0 : out.shards, [&](const char* name) -> std::optional<std::string> {
     const char* const value = out.list ? nullptr : std::getenv(name);
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });
@@ -144,8 +145,8 @@ inline void check_together(const sweep_arguments& args) {
 [[nodiscard]] inline std::optional<merge_arguments> parse_merge(int argc, const char* const* argv) {
   merge_arguments out;
   shared::command_line app(
-      "Puts the parts of a sweep together: one table, results.jsonl, results.csv and a report on each "
-      "graph, the same as those of a sweep in one part.",
+      "Puts the shards of a sweep together: one table, results.jsonl, results.csv and a report on each "
+      "graph, the same as those of a sweep in one process.",
       "remat-plan merge");
   app.footer(
       "Exit status: 0; 1 if pieces are missing, or a file could not be written; 2 for unusable arguments or input.");

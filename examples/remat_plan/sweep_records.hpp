@@ -122,7 +122,7 @@ struct shard_file {
     return (name.compare(0, 6, "shard-") == 0 || name.compare(0, 6, "piece-") == 0) && name.size() > 12 &&
            name.compare(name.size() - 6, 6, ".jsonl") == 0;
   }
-  /// Whether a file of this name may hold pieces of `s`: not, if it is one of the other parts of the same sweep.
+  /// Whether a file of this name may hold pieces of `s`: not, if it is one of as many other shards.
   [[nodiscard]] static bool concerns(const std::string& other, const shard& s) {
     const std::string own = name(s);
     if (other == own) return true;

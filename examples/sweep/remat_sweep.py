@@ -38,11 +38,14 @@ def solve_piece(program, arguments, piece, folder, log):
     os.chdir(folder)
     command = [program, "sweep", *arguments, "--piece", piece, "--json"]
     before = die_with_parent if sys.platform == "linux" else None
-    with open(os.path.join(log, piece + ".jsonl"), "a+") if log else tempfile.TemporaryFile("w+") as out:
-        start = out.seek(0, os.SEEK_END)
+    with open(os.path.join(log, piece + ".jsonl"), "a+b") if log else tempfile.TemporaryFile("w+b") as out:
+        out.write(b"\n" if out.tell() else b"")  # whoever wrote before may have been killed in the middle of a line
+        out.flush()
+        start = out.tell()
         ran = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, preexec_fn=before)
         out.seek(start)
-        events = [json.loads(line) for line in out]
+        lines = out.read().decode().splitlines()
+    events = [json.loads(line) for line in lines] if ran.returncode in (0, 1) else []
     if events and events[-1]["event"] in ("kept", "found"):  # if the program's status is 1, the answer is an error
         return events[-1]
     raise RuntimeError(ran.stderr.strip() or f"{program} ended with status {ran.returncode}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""examples/sweep on two processes of this machine: the results of a sweep in one part, also when workers and the job die.
+"""examples/sweep on two processes of this machine: the results of a sweep in one process, also when workers and the job die.
 
     python3 tests/examples/sweep_dask.py build/dev/examples/remat-plan
 
@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as scratch_name:
     for path in [p for p in whole.iterdir() if p.name.startswith(("results", "report"))]:
         assert filecmp.cmp(path, out / path.name, shallow=False), f"{path.name} differs"
     for log in logs.iterdir():
-        assert sum(json.loads(line)["event"] == "kept" for line in open(log) if line.endswith("\n")) <= 1, log
+        assert sum('"event":"kept"' in line for line in open(log)) <= 1, log
 
     # What the program refuses is said once.
     job = dask("--out", out, "--gap", "0.5")

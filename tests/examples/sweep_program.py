@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`remat-plan sweep` and `merge` as a user meets them: parts, second starts, kills, damage, a full disk, wrong arguments.
+"""`remat-plan sweep` and `merge` as a user meets them: shards, second starts, kills, damage, a full disk, wrong arguments.
 
     python3 tests/examples/sweep_program.py build/dev/examples/remat-plan
 
@@ -63,7 +63,7 @@ with tempfile.TemporaryDirectory() as scratch_name:
     scratch = pathlib.Path(scratch_name)
     whole = scratch / "whole"
     table = sweep(whole, "--schedules", "--threads", 1)
-    assert table.startswith(f"part 1/1 of a sweep of {PIECES} pieces: {PIECES} pieces\n")
+    assert table.startswith(f"shard 1/1 of a sweep of {PIECES} pieces: {PIECES} pieces\n")
     table = table[table.index("\n\n") + 2:]
     lines = [json.loads(line) for line in open(whole / "results.jsonl")]
     assert len(lines) == PIECES == sum(1 for _ in open(whole / "results.csv")) - 1
@@ -85,25 +85,25 @@ with tempfile.TemporaryDirectory() as scratch_name:
     text = sweep(whole, "--json", "--schedules")
     assert len(events(text, "begin")) == len(events(text, "kept")) == 1
 
-    # Three parts by Slurm's variables, in any order, with other threads: the same bytes.
-    parts = scratch / "parts"
+    # Three shards by Slurm's variables, in any order, with other threads: the same bytes.
+    shards = scratch / "shards"
     slurm = {"SLURM_ARRAY_TASK_MIN": "2", "SLURM_ARRAY_TASK_MAX": "6", "SLURM_ARRAY_TASK_STEP": "2", "SLURM_ARRAY_TASK_COUNT": "3"}
-    run("merge", parts, status=2, says="sweep.json: there is no such file")
+    run("merge", shards, status=2, says="sweep.json: there is no such file")
     for number, task in enumerate(("6", "2", "4")):
-        assert f"(SLURM_ARRAY_TASK_ID={task})" in sweep(parts, "--schedules", "--threads", number + 1,
+        assert f"(SLURM_ARRAY_TASK_ID={task})" in sweep(shards, "--schedules", "--threads", number + 1,
                                                         more={**slurm, "SLURM_ARRAY_TASK_ID": task})
         if number < 2:
-            run("merge", parts, status=1, says=f" of {PIECES} pieces are missing")
-    assert not (parts / "results.csv").exists()
-    assert run("merge", parts) == table
-    require_same(whole, parts)
-    assert run("merge", parts, "--json") == (whole / "results.jsonl").read_text()
+            run("merge", shards, status=1, says=f" of {PIECES} pieces are missing")
+    assert not (shards / "results.csv").exists()
+    assert run("merge", shards) == table
+    require_same(whole, shards)
+    assert run("merge", shards, "--json") == (whole / "results.jsonl").read_text()
 
     # Folders of several machines, given twice and in any order; and one piece alone, as a scheduler asks for it.
     apart = [scratch / f"apart-{i}" for i in range(3)]
     for i, folder in enumerate(apart):
         sweep(folder, "--shards", 3, more={"PBS_ARRAY_INDEX": str(i + 1)})
-    assert run("merge", apart[2], apart[0], apart[1], apart[0], parts, "--out", scratch / "merged") == table
+    assert run("merge", apart[2], apart[0], apart[1], apart[0], shards, "--out", scratch / "merged") == table
     assert filecmp.cmp(whole / "results.csv", scratch / "merged/results.csv", shallow=False)
     one = scratch / "one"
     listed = events(sweep(one, "--list", "--json"), "listed")
@@ -121,6 +121,8 @@ with tempfile.TemporaryDirectory() as scratch_name:
                               env=environment) as process:
             number = 0
             for line in process.stdout:
+                if not line.endswith("\n"):
+                    continue  # the kill cut it off
                 event = json.loads(line)
                 kept[event["piece"]] += event["event"] == "kept"
                 begun[event["piece"]] += event["event"] == "begin"
@@ -133,24 +135,24 @@ with tempfile.TemporaryDirectory() as scratch_name:
     assert filecmp.cmp(whole / "results.csv", killed / "results.csv", shallow=False)
 
     # Damage: one line that names the file; a second start keeps what is whole, and solves the rest.
-    shard = parts / "shard-1-of-3.jsonl"
+    shard = shards / "shard-1-of-3.jsonl"
     good = shard.read_bytes()
     for damage, says in ((good[: len(good) // 2], "is cut off"), (b"", "is empty"),
                          (good.replace(b'"feasible"', b'"optimal"', 1), "is not as it was written"),
                          (good[: good.rindex(b"\n", 0, -1) + 1], "the last line is missing")):
         shard.write_bytes(damage)
-        run("merge", parts, status=2, says=f"{shard}: ")
-        run("merge", parts, status=2, says=says)
-        sweep(parts, "--shard", "1/3", says=f"{shard}: ")
-        assert run("merge", parts) == table
+        run("merge", shards, status=2, says=f"{shard}: ")
+        run("merge", shards, status=2, says=says)
+        sweep(shards, "--shard", "1/3", says=f"{shard}: ")
+        assert run("merge", shards) == table
     shard.write_bytes(b"hello\n")
-    run("merge", parts, status=2, says=f"{shard}: line 1: ")
-    sweep(parts, "--shard", "1/3", status=2, says=f"{shard}: line 1: ")
+    run("merge", shards, status=2, says=f"{shard}: line 1: ")
+    sweep(shards, "--shard", "1/3", status=2, says=f"{shard}: line 1: ")
     shutil.copy(shard, scratch / "hello")
     shard.write_bytes(good)
     # Another answer to a piece that is there.
-    (parts / "shard-1-of-9.jsonl").write_bytes(good)
-    assert run("merge", parts) == table
+    (shards / "shard-1-of-9.jsonl").write_bytes(good)
+    assert run("merge", shards) == table
 
     # A full disk: what was kept stays, and a second start goes on.
     full = scratch / "full"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //
-// The parts of a sweep, and the files of its shards. tests/examples/sweep.py drives the program.
+// The shards of a sweep, and their files. tests/examples/sweep_program.py drives the program.
 
 #include <doctest/doctest.h>
 
@@ -135,13 +135,13 @@ TEST_CASE("SHA-256 of the texts of FIPS 180-4, and around the ends of blocks") {
   CHECK(all.size() == 80);
 }
 
-TEST_CASE("a part of a sweep, as arguments and the variables of job arrays say") {
+TEST_CASE("a shard, as arguments and the variables of job arrays say") {
   CHECK(read_in({}).text() == "1/1");
   CHECK(read_in({}, "2/8").text() == "2/8");
   for (const char* text : {"0/8", "9/8", "2", "/8", "2/", "2/8/1", "-1/8", "a/b", "2/0", " 2/8", "1/1000001"})
     CHECK_MESSAGE(mentions(message_of([&] { return read_in({}, text); }), text), text);
 
-  // Every numbering of Slurm that is even: each task has a part of its own.
+  // Every numbering of Slurm that is even: each task has a shard of its own.
   for (const int least : {0, 1, 5})
     for (const int step : {1, 3})
       for (const int count : {1, 2, 7})
@@ -392,7 +392,7 @@ TEST_CASE("a file is replaced whole or stays as it was") {
   CHECK(!second.take_if_free());
 }
 
-TEST_CASE("a part reads the files that may hold its pieces") {
+TEST_CASE("a shard reads the files that may hold its pieces") {
   shard s{2, 8, {}, {}};
   CHECK(shard_file::concerns("shard-2-of-8.jsonl", s));
   CHECK(!shard_file::concerns("shard-3-of-8.jsonl", s));

@@ -39,8 +39,6 @@ namespace remat_plan {
 /// are silent, and run pieces of its solves. All have the same exit status.
 class program_ranks {
  public:
-  /// No other ranks.
-  program_ranks() = default;
   /// Starts MPI if a launcher of MPI has started the program, unless the variable REMAT_PLAN_RANKS is 0.
   program_ranks([[maybe_unused]] int& argc, [[maybe_unused]] char**& argv) {
 #ifdef REMAT_HAVE_MPI

@@ -507,11 +507,11 @@ int run(const arguments& args, const std::string& command, const program_ranks& 
 }
 
 /// The solves of a sweep. The last file that was read stays for the next piece, which is mostly of the same graph.
-sweep_planner make_sweep_planner(const program_ranks& ranks) {
+sweep_planner make_sweep_planner() {
   const auto current = std::make_shared<std::pair<std::string, std::unique_ptr<input>>>();
-  const auto read = [current, &ranks](const arguments& args) -> input& {
+  const auto read = [current](const arguments& args) -> input& {
     if (current->second == nullptr || current->first != args.graph)
-      *current = {args.graph, read_input(args, ranks)};
+      *current = {args.graph, read_input(args)};
     else if (current->second->step)
       make_solvers(*current->second, args);  // a piece must not depend on those before it
     return *current->second;
@@ -553,9 +553,8 @@ int main(int argc, char** argv) {
         const std::optional<merge_arguments> args = parse_merge(argc - 1, argv + 1);
         return args ? merge_shards(*args) : 0;
       }
-      const program_ranks alone;
       const std::optional<sweep_arguments> args = parse_sweep(argc - 1, argv + 1);
-      return args ? run_sweep(*args, make_sweep_planner(alone)) : 0;
+      return args ? run_sweep(*args, make_sweep_planner()) : 0;
     });
   const program_ranks ranks(argc, argv);
   return ranks.finish(shared::run_program("remat-plan", [&] {

@@ -11,7 +11,7 @@ bash .ci/install-packages ci
 jobs=${JOBS:-$(nproc)}
 cmake --preset release
 cmake --build --preset release --parallel "$jobs"
-cmake --preset dev
+cmake --preset dev -DREMAT_CUDA_PROGRAMS=ON
 cmake --build --preset dev --parallel "$jobs"
 REMAT_LONG=1 ctest --preset dev --parallel "$jobs" --timeout 7200 --no-label-summary -R '^(bound|chain|treewidth|hierarchy|mip|refine|render|solver|method|laws|memory)\.|^execute\.sweep'
 ctest --preset gates --parallel "$jobs" --no-label-summary

@@ -189,30 +189,45 @@ TEST_CASE("a step too large to profile as it is listed is profiled under another
   CHECK_THROWS_AS((void)profile_and_plan(g, make, by_evict, options), bad_argument);
 }
 
-TEST_CASE("on the host: kernels are run, planned and run again, and the outputs are right") {
-  test::random_graph_options shape;
-  shape.operations = 30;
-  shape.most_bytes = 400;
-  std::size_t ready = 0;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    const training_graph g = test::random_graph(seed, shape);
-    const problem p(g, unit_cost{});
-    stand_in_kernels kernels(g, p);
-    std::vector<std::vector<std::byte>> memory;
-    std::vector<tensor_binding> bindings;
-    memory.reserve(g.num_tensors());
-    for (std::size_t t = 0; t < g.num_tensors(); ++t) {
-      if (!g.always_resident(tensor_id(t))) continue;
-      memory.emplace_back(static_cast<std::size_t>(g.bytes(tensor_id(t))));
+namespace {
+
+/// A random step of 30 operations over stand-in kernels, whose resident tensors are filled.
+struct stand_in_step {
+  explicit stand_in_step(std::uint64_t seed)
+      : graph(test::random_graph(seed, {.operations = 30, .most_bytes = 400})),
+        instance(graph, unit_cost{}),
+        kernels(graph, instance) {
+    memory.reserve(graph.num_tensors());
+    for (std::size_t t = 0; t < graph.num_tensors(); ++t) {
+      if (!graph.always_resident(tensor_id(t))) continue;
+      memory.emplace_back(static_cast<std::size_t>(graph.bytes(tensor_id(t))));
       kernels.fill(tensor_id(t), memory.back(), seed);
       bindings.push_back({tensor_id(t), memory.back()});
     }
+  }
+
+  training_graph graph;
+  problem instance;
+  stand_in_kernels kernels;
+  std::vector<std::vector<std::byte>> memory{};
+  std::vector<tensor_binding> bindings{};
+};
+
+}  // namespace
+
+TEST_CASE("on the host: kernels are run, planned and run again, and the outputs are right") {
+  std::size_t ready = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    stand_in_step step(seed);
+    const training_graph& g = step.graph;
+    const problem& p = step.instance;
+    stand_in_kernels& kernels = step.kernels;
     planning_options options;
     options.profile.runs = 3;
     options.budget = p.graph().baseline_peak * 9 / 10;
     options.arena_within_budget = false;
     options.streams = 1 + static_cast<std::uint32_t>(seed % 2);
-    const auto made = make_planned(g, std::ref(kernels), bindings, by_evict, options);
+    const auto made = make_planned(g, std::ref(kernels), step.bindings, by_evict, options);
     CHECK(made.measured.runs == 3);
     CHECK(made.measured.times.complete());
     CHECK(made.measured.step_seconds >= made.measured.outside_seconds);
@@ -233,23 +248,12 @@ TEST_CASE("on the host: kernels are run, planned and run again, and the outputs 
 }
 
 TEST_CASE("with a link, copies and recomputation are planned by the measured times, and run on the host") {
-  test::random_graph_options shape;
-  shape.operations = 30;
-  shape.most_bytes = 400;
   std::size_t with_copies = 0;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    const training_graph g = test::random_graph(seed, shape);
-    const problem p(g, unit_cost{});
-    stand_in_kernels kernels(g, p);
-    std::vector<std::vector<std::byte>> memory;
-    std::vector<tensor_binding> bindings;
-    memory.reserve(g.num_tensors());
-    for (std::size_t t = 0; t < g.num_tensors(); ++t) {
-      if (!g.always_resident(tensor_id(t))) continue;
-      memory.emplace_back(static_cast<std::size_t>(g.bytes(tensor_id(t))));
-      kernels.fill(tensor_id(t), memory.back(), seed);
-      bindings.push_back({tensor_id(t), memory.back()});
-    }
+    stand_in_step step(seed);
+    const training_graph& g = step.graph;
+    const problem& p = step.instance;
+    stand_in_kernels& kernels = step.kernels;
     planning_options options;
     options.profile.runs = 1;
     options.budget = p.graph().baseline_peak * 9 / 10;
@@ -258,7 +262,7 @@ TEST_CASE("with a link, copies and recomputation are planned by the measured tim
     options.link = host_link{.out = 1e12, .in = 1e12, .latency = 0};  // copies cost next to nothing
     options.host_budget = 500;
     const auto by_offload = [](const problem& q) { return offload(q, {.run = {.work_limit = 20'000}}); };
-    const auto made = make_planned(g, std::ref(kernels), bindings, by_offload, options);
+    const auto made = make_planned(g, std::ref(kernels), step.bindings, by_offload, options);
     CHECK(made.instance->link() == options.link);
     CHECK(made.instance->host_budget() == 500);
     if (!made.ready()) continue;

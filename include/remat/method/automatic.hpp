@@ -71,8 +71,9 @@ struct automatic_options {
 /// gap faster: below 0.02 %, below 0.3 % on graphs of 500 to 1,999 operations. `rotor` and `rockmate` do not run on
 /// larger graphs. From 10,000 operations on, `hiremate` has most of the limits.
 ///
-/// For a problem with a link, a quarter of the limits goes to recomputation alone, less if that comes within 0.2 % of
-/// its bound, and the rest to `offload`. Schedules of `frontier` then come one by one.
+/// For a problem with a link, a quarter of the limits goes to recomputation alone, half where that begins more than 2 %
+/// from its bound, less where it comes within 0.2 %; the rest goes to `offload`. Schedules of `frontier` then come one
+/// by one.
 ///
 /// With two threads or more, two parts run side by side. The solve ends as soon as a schedule is within `gap` of the
 /// bound, or the budget is proven infeasible.

@@ -90,9 +90,11 @@ class program_ranks {
     if (!several()) return read_alone(path);
     const bool standard = path == "-";
     std::string text;
+    std::optional<remat::json_document> own;  // which says what is wrong with a file
     std::exception_ptr failure;
     if (is_first()) {
       try {
+        if (!standard) own = read_alone(path);
         text = standard ? text_of(std::cin) : text_of_file(path);
       } catch (...) {
         failure = std::current_exception();
@@ -101,6 +103,7 @@ class program_ranks {
     const std::string sent = share((failure ? "-" : "+") + text);
     if (failure) std::rethrow_exception(failure);
     if (sent.front() == '-') throw shared::usage_error("rank 0 cannot read " + path);
+    if (own) return std::move(*own);
     return {std::string_view(sent).substr(1), standard ? "standard input" : remat::printable(path, 4096)};
   }
 
@@ -157,7 +160,6 @@ class program_ranks {
     return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   }
   [[nodiscard]] static std::string text_of_file(const std::string& path) {
-    (void)remat::json_document::read(path);  // says what is wrong with the file, also with its text
     std::ifstream file(path, std::ios::binary);
     return text_of(file);
   }

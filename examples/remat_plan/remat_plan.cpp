@@ -404,7 +404,7 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
     else
       some = solve_budgets(common, solvers[s], budgets);
     for (outcome& o : some) {
-      plan_execution(in, args, common.run.stop, o);
+      if (together.empty()) plan_execution(in, args, common.run.stop, o);
       if (args.json) std::cout << to_json(in.what, o).dump() << '\n';
       all.push_back(std::move(o));
     }

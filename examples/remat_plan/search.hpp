@@ -88,6 +88,7 @@ inline void carry_over_budgets(const named_solver& solver, const std::vector<std
     now.host_peak = before.host_peak;
     now.host_memory = before.host_memory;
     now.binds_arena = before.binds_arena;
+    now.streams = before.streams;
     now.recomputes = before.recomputes;
     now.by = before.by;
     now.status = remat::solve_status::feasible;

@@ -39,6 +39,11 @@ class outcome_bytes {
     out.put_optional(o.host_peak);
     put(out, o.host_memory);
     out.put(o.binds_arena);
+    out.put(o.streams.has_value());
+    if (o.streams) {
+      out.put(o.streams->makespan);
+      out.put(o.streams->critical_path);
+    }
     out.put(o.recomputes);
     out.put(o.seconds);
     out.put(o.by);
@@ -58,6 +63,11 @@ class outcome_bytes {
     in.get_optional(o.host_peak);
     o.host_memory = get_memory(in);
     in.get(o.binds_arena);
+    if (in.get<bool>()) {
+      o.streams.emplace();
+      in.get(o.streams->makespan);
+      in.get(o.streams->critical_path);
+    }
     in.get(o.recomputes);
     in.get(o.seconds);
     in.get(o.by);

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+#include <vector>
+
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+namespace backward {
+
+inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+/// A hash of some words.
+[[nodiscard]] inline std::uint64_t hash_words(const std::uint64_t* words, std::size_t count) noexcept {
+  std::uint64_t h = 0x9e3779b97f4a7c15;
+  for (std::size_t w = 0; w < count; ++w) {
+    h = (h ^ words[w]) * 0xff51afd7ed558ccd;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+/// The states of the search, by key: keys of a fixed number of words stand in one array, and are found by hash.
+class state_table {
+ public:
+  struct node {
+    double spent = 0;      ///< least known time of the operations from this state to the end
+    double remaining = 0;  ///< proven lower bound on the time of everything before this state
+    std::uint32_t parent = none;
+    std::uint32_t operation = none;  ///< placed between this state and its parent
+    std::uint32_t closure = none;    ///< number of its closure
+    std::uint32_t next = none;       ///< in the list of its closure
+    std::uint8_t cut = 0;            ///< `remaining` has been raised by a cut
+    std::uint8_t done = 0;           ///< expanded as it is, or dominated
+    std::uint8_t listed = 0;         ///< stands in the list of its closure
+  };
+
+  explicit state_table(std::size_t words = 1) : words_(words), slots_(1024, none) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
+  [[nodiscard]] node& operator[](std::uint32_t i) noexcept { return nodes_[i]; }
+  [[nodiscard]] const std::uint64_t* key(std::uint32_t i) const noexcept { return keys_.data() + i * words_; }
+
+  /// The state of this key, or `none`.
+  [[nodiscard]] std::uint32_t find(const std::vector<std::uint64_t>& key) const { return slots_[place(key)]; }
+
+  /// Adds the state of this key, which is new. Invalidates references to keys and nodes.
+  std::uint32_t insert(const std::vector<std::uint64_t>& key) {
+    if ((nodes_.size() + 1) * 2 > slots_.size()) grow();
+    const std::size_t at = place(key);
+    const auto i = static_cast<std::uint32_t>(nodes_.size());
+    keys_.insert(keys_.end(), key.begin(), key.end());
+    nodes_.push_back({});
+    slots_[at] = i;
+    return i;
+  }
+
+ private:
+  [[nodiscard]] std::size_t home(const std::uint64_t* key) const noexcept {
+    return static_cast<std::size_t>(hash_words(key, words_)) & (slots_.size() - 1);
+  }
+  /// The slot of this key, or the empty one where it belongs.
+  [[nodiscard]] std::size_t place(const std::vector<std::uint64_t>& key) const {
+    std::size_t at = home(key.data());
+    while (slots_[at] != none && !std::equal(key.begin(), key.end(), this->key(slots_[at])))
+      at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+  void grow() {
+    slots_.assign(slots_.size() * 2, none);
+    for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+      std::size_t at = home(key(i));
+      while (slots_[at] != none) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = i;
+    }
+  }
+
+  std::size_t words_;
+  std::vector<std::uint64_t> keys_;
+  std::vector<node> nodes_;
+  std::vector<std::uint32_t> slots_;
+};
+
+}  // namespace backward
+
+/// The states of a search that builds a schedule from its end to its beginning, and the rules by which one leads to
+/// others: see `exact_solver`, whose rules these are. A state is the set of writes that are still to be made.
+///
+/// `Search` derives from this class and has
+///
+/// - `double least_time_before(const state_table::node& from, std::uint32_t o)`: a proven lower bound on the time of all
+///   that runs before the state in work_, whose closure is in child_closure_, if `o` leads to it from `from`;
+/// - `bool must_run(const bits& state, std::uint32_t o)`: whether every schedule runs `o` before `state`, in which a
+///   write of it is open.
+template <class Search>
+class backward_states {
+ protected:
+  using state_table = backward::state_table;
+  using bits = std::vector<std::uint64_t>;
+  struct entry {
+    double total;
+    double spent;
+    std::uint32_t state;
+  };
+  /// Orders the heap: least total first; for equal totals, the state that is closest to the start.
+  static bool later(const entry& a, const entry& b) noexcept {
+    if (a.total != b.total) return a.total > b.total;
+    if (a.spent != b.spent) return a.spent < b.spent;
+    return a.state < b.state;
+  }
+
+  static bool has(const bits& b, std::uint32_t i) noexcept { return (b[i >> 6] >> (i & 63) & 1) != 0; }
+  static void set(bits& b, std::uint32_t i) noexcept { b[i >> 6] |= std::uint64_t{1} << (i & 63); }
+  static void clear(bits& b, std::uint32_t i) noexcept { b[i >> 6] &= ~(std::uint64_t{1} << (i & 63)); }
+  template <class F>
+  static void each(const bits& b, F&& f) {
+    for (std::size_t w = 0; w < b.size(); ++w)
+      for (std::uint64_t rest = b[w]; rest != 0; rest &= rest - 1)
+        f(static_cast<std::uint32_t>(w * 64) + static_cast<std::uint32_t>(std::countr_zero(rest)));
+  }
+
+  static constexpr std::uint32_t none = backward::none;
+
+  /// `g` must outlive the object. Schedules that take `limit` or more are not looked for.
+  backward_states(const flat_graph& g, std::int64_t budget, double limit) : s_(g), budget_(budget), limit_(limit) {
+    round_times();
+    number_bits();
+    collect_ancestors();
+    collect_wakes();
+  }
+  backward_states(const backward_states&) = delete;
+  backward_states& operator=(const backward_states&) = delete;
+  ~backward_states() = default;
+
+  [[nodiscard]] Search& search() noexcept { return static_cast<Search&>(*this); }
+  [[nodiscard]] const Search& search() const noexcept { return static_cast<const Search&>(*this); }
+
+  /// Begins at the state in work_, before which at least `remaining` is spent. Returns its number.
+  std::uint32_t begin_at(double remaining) {
+    table_ = state_table(key_words_);
+    const std::uint32_t root = table_.insert(work_);
+    close(work_, closure_);
+    table_[root].remaining = remaining;
+    table_[root].closure = number_of(closure_);
+    asleep_.assign(operation_words_, 0);
+    return root;
+  }
+
+  /// The operations from state `i` to the end.
+  [[nodiscard]] std::vector<std::uint32_t> operations_from(std::uint32_t i) {
+    std::vector<std::uint32_t> order;
+    for (; table_[i].parent != none; i = table_[i].parent) order.push_back(table_[i].operation);
+    return order;
+  }
+
+  /// Removes the next entry of the heap.
+  entry pop() {
+    const entry top = open_.front();
+    std::pop_heap(open_.begin(), open_.end(), later);
+    open_.pop_back();
+    return top;
+  }
+  /// True if the entry is out of date.
+  [[nodiscard]] bool is_stale(const entry& e) {
+    const state_table::node& x = table_[e.state];
+    return x.done != 0 || e.total != x.spent + x.remaining;
+  }
+
+  /// Rounds the times that are spent down to multiples of a unit, so that their sums are exact, and do not depend on
+  /// the order of moves: up to eight times the needed time, each is short by less than 2^−48 of it.
+  void round_times() {
+    int exponent = 0;
+    std::frexp(s_.needed_time, &exponent);  // needed_time ≤ 2^exponent
+    for (const double time : s_.time)
+      taken_.push_back(std::ldexp(std::floor(std::ldexp(time, 49 - exponent)), exponent - 49));
+  }
+
+  /// One bit for each write of a tensor that is read or is a final output, and one for each effect.
+  void number_bits() {
+    first_bit_.assign(s_.num_tensors, none);
+    effect_bit_.assign(s_.num_operations, none);
+    for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
+      bool wanted = s_.final_output[t] != 0;
+      for (const std::uint32_t reader : s_.consumers[t]) wanted = wanted || s_.needed[reader];
+      if (!wanted) continue;
+      first_bit_[t] = static_cast<std::uint32_t>(bit_operation_.size());
+      for (const std::uint32_t o : s_.producers[t]) {
+        bit_operation_.push_back(o);
+        bit_tensor_.push_back(t);
+      }
+    }
+    for (std::uint32_t o = 0; o < s_.num_operations; ++o) {
+      if (!s_.has_effect(o)) continue;
+      effects_.push_back(o);
+      effect_bit_[o] = static_cast<std::uint32_t>(bit_operation_.size());
+      bit_operation_.push_back(o);
+      bit_tensor_.push_back(none);
+    }
+    key_words_ = std::max<std::size_t>(1, (bit_operation_.size() + 63) / 64);
+    shared_bits_.assign(key_words_, 0);
+    for (std::uint32_t b = 0; b < bit_tensor_.size(); ++b)
+      if (bit_tensor_[b] != none && num_producers(bit_tensor_[b]) > 1) set(shared_bits_, b);
+  }
+
+  /// For each needed operation: its ancestors, itself included, and the readers of its outputs.
+  void collect_ancestors() {
+    const std::uint32_t n = s_.num_operations;
+    operation_words_ = (n + 63) / 64;
+    ancestors_.assign(n, {});
+    readers_.assign(n, {});
+    for (std::uint32_t o = 0; o < n; ++o) {
+      if (!s_.needed[o]) continue;
+      ancestors_[o].assign(operation_words_, 0);
+      readers_[o].assign(operation_words_, 0);
+      set(ancestors_[o], o);
+      for (const std::uint32_t t : s_.inputs[o])
+        for (const std::uint32_t p : s_.producers[t]) {
+          for (std::size_t w = 0; w < operation_words_; ++w) ancestors_[o][w] |= ancestors_[p][w];
+          set(readers_[p], o);
+        }
+    }
+    byte_time_.assign(operation_words_ * 8 * 256, 0.0);
+    for (std::size_t b = 0; b < operation_words_ * 8; ++b)
+      for (std::size_t v = 1; v < 256; ++v) {
+        const std::size_t top = static_cast<std::size_t>(std::bit_width(v)) - 1, o = b * 8 + top;
+        byte_time_[b * 256 + v] =
+            byte_time_[b * 256 + (v ^ (std::size_t{1} << top))] + (o < n && s_.needed[o] ? s_.time[o] : 0.0);
+      }
+    closure_.assign(operation_words_, 0);
+    child_closure_.assign(operation_words_, 0);
+  }
+
+  /// For each needed operation: those that it wakes, since they cannot come behind it as well (rule 6).
+  void collect_wakes() {
+    const std::uint32_t n = s_.num_operations;
+    wakes_.assign(n, {});
+    for (std::uint32_t o = 0; o < n; ++o)
+      if (s_.needed[o]) wakes_[o].assign(operation_words_, 0);
+    const auto wake = [&](const auto& operations, std::uint32_t sleeper) {
+      for (const std::uint32_t o : operations)
+        if (s_.needed[o]) set(wakes_[o], sleeper);
+    };
+    for (std::uint32_t o = 0; o < n; ++o) {
+      if (!s_.needed[o]) continue;
+      for (const std::uint32_t t : s_.outputs[o]) {
+        wake(s_.consumers[t], o);
+        wake(s_.producers[t], o);
+      }
+      for (const std::uint32_t t : s_.inputs[o])
+        if (num_producers(t) > 1) wake(s_.producers[t], o);
+    }
+  }
+
+  [[nodiscard]] std::uint32_t num_producers(std::uint32_t t) const {
+    return s_.producers.begin[t + 1] - s_.producers.begin[t];
+  }
+  /// The number of open writes of `t`, which has bits.
+  [[nodiscard]] std::uint32_t num_open(const bits& state, std::uint32_t t) const {
+    std::uint32_t open = 0;
+    for (std::uint32_t i = 0, n = num_producers(t); i < n; ++i) open += has(state, first_bit_[t] + i);
+    return open;
+  }
+  [[nodiscard]] std::uint32_t write_bit(std::uint32_t o, std::uint32_t t) const {
+    const auto row = s_.producers[t];
+    return first_bit_[t] + static_cast<std::uint32_t>(std::lower_bound(row.begin(), row.end(), o) - row.begin());
+  }
+  void open_writes(bits& state, std::uint32_t t) const {
+    for (std::uint32_t i = 0, n = num_producers(t); i < n; ++i) set(state, first_bit_[t] + i);
+  }
+
+  /// Writes the operations that must run before `state`, its closure, to `into`, and returns that.
+  const bits& close(const bits& state, bits& into) const {
+    std::fill(into.begin(), into.end(), 0);
+    each(state, [&](std::uint32_t b) {
+      const std::uint32_t o = bit_operation_[b];
+      if (has(into, o)) return;
+      for (std::size_t w = 0; w < operation_words_; ++w) into[w] |= ancestors_[o][w];
+    });
+    return into;
+  }
+  [[nodiscard]] double closure_time(const bits& closure) const {
+    double sum = 0;
+    for (std::size_t w = 0; w < operation_words_; ++w)
+      for (std::size_t b = 0; b < 8 && closure[w] >> (8 * b) != 0; ++b)
+        sum += byte_time_[(w * 8 + b) * 256 + (closure[w] >> (8 * b) & 255)];
+    return sum;
+  }
+  [[nodiscard]] std::int64_t open_bytes(const bits& state) const {
+    std::int64_t sum = 0;
+    std::uint32_t last = none;
+    each(state, [&](std::uint32_t b) {
+      const std::uint32_t t = bit_tensor_[b];
+      if (t == none || t == last) return;
+      last = t;
+      sum += s_.bytes[t];
+    });
+    return sum;
+  }
+
+  void push(std::uint32_t i) {
+    state_table::node& x = table_[i];
+    const double total = x.spent + x.remaining;
+    if (total >= limit_) return;
+    open_.push_back({total, x.spent, i});
+    std::push_heap(open_.begin(), open_.end(), later);
+  }
+
+  /// An operation as the last one before a state.
+  struct move {
+    std::uint32_t operation = none;
+    bool possible = false;  // apart from the budget
+    bool legal = false;
+    bool forced = false;       // no other move can be better: rule 4
+    bool first = false;        // nothing before the state depends on it: it is its first run
+    std::int64_t running = 0;  // memory while it runs
+    std::int64_t opened = 0;   // bytes more before it than behind it, at most
+
+    /// The order in which moves are tried: forced ones, further runs from the latest operation on, first runs.
+    friend bool operator<(const move& a, const move& b) noexcept {
+      if (a.forced != b.forced) return a.forced;
+      if (a.first != b.first) return b.first;
+      return a.operation > b.operation;
+    }
+  };
+
+  /// Judges `o` as the last operation before `state`, whose closure is in closure_, and which holds `bytes`.
+  [[nodiscard]] move judge(const bits& state, std::uint32_t o, std::int64_t bytes) const {
+    move m;
+    m.operation = o;
+    std::int64_t opened = 0, closed = 0;
+    m.first = true;
+    for (std::size_t w = 0; w < operation_words_ && m.first; ++w) m.first = (closure_[w] & readers_[o][w]) == 0;
+    m.forced = m.first;
+    m.running = bytes + s_.workspace[o];
+    for (const std::uint32_t t : s_.inputs[o]) {
+      if (const std::uint32_t open = num_open(state, t); open == 0) {
+        opened += s_.bytes[t];
+        m.forced = m.forced && num_producers(t) == 1;
+      } else if (open != num_producers(t)) {
+        return m;  // it would read a tensor before its last contribution
+      }
+    }
+    m.running += opened;
+    for (const std::uint32_t t : s_.outputs[o]) {
+      if (first_bit_[t] == none || num_open(state, t) == 0) {
+        m.running += s_.bytes[t];
+        continue;
+      }
+      const std::uint32_t own = write_bit(o, t);
+      if (!has(state, own)) return m;  // its contribution is placed already
+      bool alone = true;
+      for (const std::uint32_t p : s_.producers[t]) alone = alone && (p == o || !has(closure_, p));
+      if (alone) closed += s_.bytes[t];
+    }
+    m.possible = true;
+    m.opened = opened - closed;
+    m.legal = m.running <= budget_;
+    m.forced = m.forced && m.legal && m.opened <= 0 && search().must_run(state, o);
+    return m;
+  }
+
+  /// Places `o` before `state`.
+  void place(bits& state, std::uint32_t o) const {
+    for (const std::uint32_t t : s_.outputs[o])
+      if (first_bit_[t] != none) clear(state, write_bit(o, t));
+    if (effect_bit_[o] != none) clear(state, effect_bit_[o]);
+    for (const std::uint32_t t : s_.inputs[o])
+      if (num_open(state, t) == 0) open_writes(state, t);
+  }
+
+  void expand(std::uint32_t i) {
+    table_[i].done = 1;
+    state_.assign(table_.key(i), table_.key(i) + key_words_);
+    const auto asleep = asleep_.begin() + static_cast<std::ptrdiff_t>(i * operation_words_);
+    sleepers_.assign(asleep, asleep + static_cast<std::ptrdiff_t>(operation_words_));
+    close(state_, closure_);
+    const std::int64_t bytes = open_bytes(state_);
+    moves_.clear();
+    seen_.assign(operation_words_, 0);
+    each(state_, [&](std::uint32_t b) {
+      const std::uint32_t o = bit_operation_[b];
+      if (has(seen_, o)) return;
+      set(seen_, o);
+      if (const move m = judge(state_, o, bytes); m.possible) moves_.push_back(m);
+    });
+    std::sort(moves_.begin(), moves_.end());
+    for (std::size_t n = 0; n < moves_.size(); ++n) {
+      const move& m = moves_[n];
+      if (m.legal && !has(sleepers_, m.operation)) try_move(i, n);
+      if (m.forced) break;
+    }
+  }
+
+  /// Tries move `n` of `moves_` before state `i`.
+  void try_move(std::uint32_t i, std::size_t n) {
+    const std::uint32_t o = moves_[n].operation;
+    work_ = state_;
+    place(work_, o);
+    close(work_, child_closure_);
+    if (s_.once[o] && has(child_closure_, o)) return;  // it would run twice
+    const state_table::node& from = table_[i];
+    const double spent = from.spent + taken_[o];
+    const double remaining = search().least_time_before(from, o);
+    if (spent + remaining >= limit_) return;
+    find_sleepers(n);
+    const std::uint32_t known = table_.find(work_);
+    if (known != none && table_[known].spent <= spent) {
+      meet_again(known, spent, remaining);
+      return;
+    }
+    const std::uint32_t closure = number_of(child_closure_);
+    if (is_dominated(work_, spent, closure)) return;
+    const std::uint32_t j = known != none ? known : table_.insert(work_);
+    if (known == none) asleep_.resize(asleep_.size() + operation_words_);
+    std::copy(child_sleepers_.begin(), child_sleepers_.end(),
+              asleep_.begin() + static_cast<std::ptrdiff_t>(j * operation_words_));
+    state_table::node& to = table_[j];
+    to.spent = spent;
+    to.remaining = std::max(to.remaining, remaining);
+    to.parent = i;
+    to.operation = o;
+    to.closure = closure;
+    to.done = 0;
+    drop_dominated(j);
+    push(j);
+  }
+
+  /// State `i` is reached again, by a way that takes no less: what sleeps there sleeps on both ways.
+  void meet_again(std::uint32_t i, double spent, double remaining) {
+    state_table::node& x = table_[i];
+    bool woken = false;
+    if (spent == x.spent)
+      for (std::size_t w = 0; w < operation_words_; ++w) {
+        std::uint64_t& asleep = asleep_[i * operation_words_ + w];
+        woken = woken || (asleep & ~child_sleepers_[w]) != 0;
+        asleep &= child_sleepers_[w];
+      }
+    const bool raised = remaining > x.remaining;
+    if (raised) x.remaining = remaining;
+    if (x.done ? !woken : !raised) return;
+    x.done = 0;
+    push(i);
+  }
+
+  /// Finds what sleeps after move `n`: what sleeps at the state or was tried before, and may as well come first.
+  void find_sleepers(std::size_t n) {
+    child_sleepers_.assign(operation_words_, 0);
+    const move& m = moves_[n];
+    for (std::size_t k = 0; k < moves_.size(); ++k) {
+      const move& x = moves_[k];
+      if (k == n || !(has(sleepers_, x.operation) || (k < n && x.legal))) continue;
+      if (s_.once[x.operation] || has(wakes_[m.operation], x.operation)) continue;
+      if (m.running + x.opened <= budget_) set(child_sleepers_, x.operation);
+    }
+  }
+
+  /// True if each tensor has in `a` the same open writes as in `b`, or none; both are keys.
+  [[nodiscard]] bool needs_less(const std::uint64_t* a, const std::uint64_t* b) const {
+    for (std::size_t w = 0; w < key_words_; ++w)
+      if ((a[w] & ~b[w]) != 0) return false;
+    for (std::size_t w = 0; w < key_words_; ++w)
+      for (std::uint64_t rest = b[w] & ~a[w] & shared_bits_[w]; rest != 0; rest &= rest - 1) {
+        const std::uint32_t t =
+            bit_tensor_[static_cast<std::uint32_t>(w * 64) + static_cast<std::uint32_t>(std::countr_zero(rest))];
+        for (std::uint32_t bit = first_bit_[t], n = num_producers(t); n > 0; ++bit, --n)
+          if ((a[bit >> 6] >> (bit & 63) & 1) != 0) return false;
+      }
+    return true;
+  }
+
+  /// True if one of the states of this closure that were met last dominates `state`: rule 7.
+  [[nodiscard]] bool is_dominated(const bits& state, double spent, std::uint32_t closure) {
+    std::uint32_t looks = 0;
+    for (std::uint32_t i = first_of_closure_[closure]; i != none && looks < max_looks; i = table_[i].next, ++looks)
+      if (table_[i].spent < spent && needs_less(table_.key(i), state.data())) return true;
+    return false;
+  }
+
+  /// Drops states that `j` dominates, which becomes the first of its closure.
+  void drop_dominated(std::uint32_t j) {
+    std::uint32_t& first = first_of_closure_[table_[j].closure];
+    if (!table_[j].listed) {
+      table_[j].listed = 1;
+      table_[j].next = first;
+      first = j;
+    }
+    std::uint32_t* link = &first;
+    for (std::uint32_t looks = 0; *link != none && looks < max_looks; ++looks) {
+      state_table::node& x = table_[*link];
+      if (x.spent > table_[j].spent && needs_less(table_.key(j), table_.key(*link))) {
+        x.done = 1;
+        x.listed = 0;
+        *link = x.next;
+      } else {
+        link = &x.next;
+      }
+    }
+  }
+
+  /// The number of a closure, counted from 0. A collision of hashes only makes what is known of a closure less
+  /// useful.
+  std::uint32_t number_of(const bits& closure) {
+    const auto [at, fresh] = closure_numbers_.try_emplace(backward::hash_words(closure.data(), closure.size()),
+                                                          static_cast<std::uint32_t>(first_of_closure_.size()));
+    if (fresh) first_of_closure_.push_back(none);
+    return at->second;
+  }
+
+  static constexpr std::uint32_t max_looks = 64;  // at states of one closure for dominance
+
+  const flat_graph& s_;
+  std::int64_t budget_;
+  double limit_;
+  std::vector<std::uint32_t> first_bit_, effect_bit_, effects_;  // of a tensor; of an operation
+  std::vector<std::uint32_t> bit_operation_, bit_tensor_;        // of a bit
+  std::size_t key_words_ = 1, operation_words_ = 0;
+  std::vector<bits> ancestors_, readers_;
+  std::vector<double> byte_time_;
+  state_table table_;
+  std::vector<entry> open_;
+  bits shared_bits_;  // writes of tensors with several producers
+  std::vector<bits> wakes_;
+  std::vector<std::uint64_t> asleep_;                                 // operations, of each state: rule 6
+  std::vector<std::uint32_t> first_of_closure_;                       // of its states; those met last come first
+  std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // by hash
+  std::vector<double> taken_;                                         // by an operation
+  bits work_, state_, closure_, child_closure_, seen_, sleepers_, child_sleepers_;
+  std::vector<move> moves_;
+};
+
+}  // namespace REMAT_NAMESPACE::detail
